@@ -1,0 +1,118 @@
+"""Devices and the inventory: the GPUs of this machine as last seen, as plain values.
+
+How they are found is `probe`'s business, who holds them `leases`'s; nothing here asks the machine.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NewType
+
+DeviceId = NewType("DeviceId", str)
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that the driver reports on a device."""
+
+    pid: int
+    user: str | None = None
+    name: str | None = None
+    #: Bytes on the device; None where the driver does not tell.
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU (or pretend GPU) as last seen. None means that the driver does not tell."""
+
+    id: DeviceId
+    index: int
+    name: str
+    memory_total: int | None = None
+    memory_used: int | None = None
+    utilization: int | None = None
+    temperature: int | None = None
+    processes: tuple[Process, ...] = ()
+    #: Why nothing may be started on it (lost, reset required, ...); None when it is well.
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All devices that may be used, in index order, and what is worth saying about how they were found."""
+
+    devices: tuple[Device, ...] = ()
+    #: What hides devices from us, in words for `status` ("DIBS_DEVICES=0,1"); None when nothing does.
+    restriction: str | None = None
+    #: Why the devices could not be read; None when they could. The devices are then the last ones known.
+    problem: str | None = None
+    #: False until the first answer of the driver: nothing may be refused as impossible before that.
+    is_known: bool = True
+    by_id: dict[DeviceId, Device] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_id", {device.id: device for device in self.devices})
+
+    @property
+    def ids(self) -> tuple[DeviceId, ...]:
+        """Return the ids of all devices in index order."""
+        return tuple(device.id for device in self.devices)
+
+    def usable(self) -> tuple[DeviceId, ...]:
+        """Return the ids of the devices on which something may be started."""
+        return tuple(device.id for device in self.devices if device.fault is None)
+
+    def index_of(self, device_id: DeviceId) -> int | None:
+        """Return the index of a device, or None if it has vanished."""
+        device = self.by_id.get(device_id)
+        return None if device is None else device.index
+
+
+class UnknownDevice(ValueError):
+    """A word names no device of the inventory, or more than one."""
+
+
+def find(inventory: Inventory, word: str) -> DeviceId:
+    """Return the device that `word` names: an index, a full id, or a prefix that fits only one id."""
+    if word.isdigit():
+        hits = [device.id for device in inventory.devices if device.index == int(word)]
+    else:
+        hits = [device.id for device in inventory.devices if device.id == word] or [
+            device.id for device in inventory.devices if word and device.id.lower().startswith(word.lower())
+        ]
+    if len(hits) == 1:
+        return hits[0]
+    if hits:
+        raise UnknownDevice(f'"{word}" fits {len(hits)} GPUs ({", ".join(hits)})')
+    known = ", ".join(f"{device.index}" for device in inventory.devices) or "none"
+    raise UnknownDevice(f'there is no GPU "{word}" (this machine has: {known})')
+
+
+def find_all(inventory: Inventory, words: Iterable[str]) -> tuple[DeviceId, ...]:
+    """Return the devices that `words` name, in that order and each once."""
+    return tuple(dict.fromkeys(find(inventory, word) for word in words))
+
+
+def of_type(inventory: Inventory, pattern: str) -> tuple[DeviceId, ...]:
+    """Return the devices whose product name matches `pattern`: a glob, or a part of the name in any case."""
+    wanted = pattern.lower()
+    if not any(char in wanted for char in "*?["):
+        wanted = f"*{wanted}*"
+    return tuple(d.id for d in inventory.devices if fnmatch.fnmatchcase(d.name.lower(), wanted))
+
+
+def pretend(count: int, memory_bytes: int) -> tuple[Device, ...]:
+    """Return `count` pretend GPUs, `FAKE-0` and on."""
+    return tuple(
+        Device(DeviceId(f"FAKE-{n}"), n, "Pretend GPU", memory_bytes, memory_used=0, utilization=0)
+        for n in range(count)
+    )
+
+
+def indices(inventory: Inventory, ids: Sequence[DeviceId]) -> tuple[int, ...]:
+    """Return the indices of the devices in `ids` that are still there."""
+    found = (inventory.index_of(device_id) for device_id in ids)
+    return tuple(index for index in found if index is not None)

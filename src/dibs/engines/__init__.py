@@ -1,0 +1,1 @@
+"""Where jobs run. One engine today: this machine."""

@@ -1,0 +1,105 @@
+"""Every error dibs raises on purpose, sorted by whose fault it is.
+
+    DibsError
+    ├── UserError            fix the request                      exit 2    HTTP 400
+    │   ├── NotFound         there is no such job or device       exit 3    HTTP 404
+    │   ├── NotAllowed       somebody else's, or not permitted    exit 4    HTTP 403
+    │   ├── Conflict         not in the state it is in            exit 2    HTTP 409
+    │   ├── Impossible       can never be satisfied here          exit 69   HTTP 422
+    │   └── Busy             cannot start now (`--no-wait`)       exit 75   HTTP 409
+    ├── MachineError         driver, disk, system; may pass       exit 125  HTTP 503
+    │   └── NoDaemon         none could be reached or started     exit 5
+    └── Bug                  ours: stop loudly                    exit 125  HTTP 500
+
+A message says in one line what was expected, what came, and what to do next. `hint` is the part that says what to type.
+"""
+
+
+class DibsError(Exception):
+    """Base of all errors of dibs; `kind` is its name on the wire."""
+
+    kind = "error"
+    exit_code = 125
+    http_status = 500
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def line(self) -> str:
+        """Return message and hint as the one line people see."""
+        return f"{self.message} {self.hint}".strip()
+
+
+class UserError(DibsError):
+    """The request is wrong; nothing was changed."""
+
+    kind = "usage"
+    exit_code = 2
+    http_status = 400
+
+
+class NotFound(UserError):
+    """No job or device has that name."""
+
+    kind = "not_found"
+    exit_code = 3
+    http_status = 404
+
+
+class NotAllowed(UserError):
+    """The caller may not do this."""
+
+    kind = "not_allowed"
+    exit_code = 4
+    http_status = 403
+
+
+class Conflict(UserError):
+    """The job is not in a state in which this can be done."""
+
+    kind = "conflict"
+    http_status = 409
+
+
+class Impossible(UserError):
+    """No amount of waiting would satisfy this request on this machine."""
+
+    kind = "impossible"
+    exit_code = 69
+    http_status = 422
+
+
+class Busy(UserError):
+    """It cannot start now, and the caller did not want to wait."""
+
+    kind = "busy"
+    exit_code = 75
+    http_status = 409
+
+
+class MachineError(DibsError):
+    """The driver, the disk or the system refused; it may pass."""
+
+    kind = "machine"
+    http_status = 503
+
+
+class NoDaemon(MachineError):
+    """No daemon could be reached or started."""
+
+    kind = "no_daemon"
+    exit_code = 5
+
+
+class Bug(DibsError):
+    """Our own mistake; it is said loudly and nothing goes on from it."""
+
+    kind = "bug"
+
+
+KINDS = {
+    error.kind: error
+    for error in (DibsError, UserError, NotFound, NotAllowed, Conflict, Impossible, Busy, MachineError, NoDaemon, Bug)
+}
