@@ -1,1 +1,175 @@
-"""The command line: one small module a verb."""
+"""The command line: finds the verb, imports its module and no other, and turns errors into one line and a code.
+
+A verb is a module with SUMMARY, USAGE, OPTIONS, EXAMPLES and main(args), and a line in VERBS. One that runs a user's
+command also says TAKES_COMMAND: options end at the first word of that command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from dibs.cli import options
+from dibs.errors import DibsError, UserError
+
+#: Every verb and its module, in the order of `dibs --help`.
+VERBS = {
+    "status": "dibs.cli.status",
+    "add": "dibs.cli.add",
+    "run": "dibs.cli.run",
+    "show": "dibs.cli.show",
+    "why": "dibs.cli.why",
+    "log": "dibs.cli.log",
+    "follow": "dibs.cli.follow",
+    "wait": "dibs.cli.wait",
+    "cancel": "dibs.cli.cancel",
+    "retry": "dibs.cli.retry",
+    "gpus": "dibs.cli.gpus",
+    "lease": "dibs.cli.lease",
+    "daemon": "dibs.cli.daemon",
+    "version": "dibs.cli.version",
+    "help": "dibs.cli.help",
+}
+ALIASES = {"submit": "add"}
+#: What people type in other tools: named in the error, never guessed into.
+HABITS = {
+    "ls": "status", "list": "status", "ps": "status", "queue": "status", "squeue": "status", "jobs": "status",
+    "logs": "log", "tail": "log", "output": "log", "cat": "log", "info": "show",
+    "sbatch": "add", "enqueue": "add", "srun": "run", "exec": "run", "start": "add",
+    "rm": "cancel", "remove": "cancel", "kill": "cancel", "scancel": "cancel", "stop": "cancel",
+    "rerun": "retry", "restart": "retry", "requeue": "retry", "devices": "gpus", "nvidia-smi": "gpus",
+}  # fmt: skip
+
+#: Exit codes of our own making; those of errors are in `errors`.
+BUG = 125
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+
+
+class Verb(Protocol):
+    """What the module of a verb offers."""
+
+    SUMMARY: str
+    USAGE: tuple[str, ...]
+    OPTIONS: tuple[options.Option[object], ...]
+    EXAMPLES: tuple[str, ...]
+
+    @staticmethod
+    def main(args: options.Args) -> int:
+        """Do what the user asked; return the exit code."""
+
+
+def main() -> int:
+    """Run the command line of this process."""
+    _open_missing_streams()
+    return run(sys.argv[1:])
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line; return its exit code."""
+    is_debug = False
+    try:
+        front, name, rest = split(words)
+        is_debug = "--debug" in front
+        verb = load(name)
+        args = options.parse(name, verb.OPTIONS, [*front, *rest], takes_command=takes_command(verb))
+        is_debug = is_debug or args.has(options.DEBUG)
+        code = _show_help(name) if args.has(options.HELP) else verb.main(args)
+        sys.stdout.flush()
+        return code
+    except DibsError as error:
+        _trace(is_debug)
+        return _say(error.line(), error.exit_code)
+    except KeyboardInterrupt:
+        _trace(is_debug)
+        return INTERRUPTED
+    except BrokenPipeError:
+        _trace(is_debug)
+        return _leave_quietly()
+    except Exception as error:  # noqa: BLE001 - the last line of defence: people see one line, not a traceback
+        _trace(is_debug)
+        where = "" if is_debug else " --debug shows where."
+        return _say(f"this is a bug: {type(error).__name__}: {error}.{where}", BUG)
+
+
+def split(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
+    """Return the options before the verb, the verb, and the rest; without a verb it is `status`, or help if asked."""
+    left = list(words)
+    front: list[str] = []
+    while left and (left[0] in ("--debug", "--help", "-h", "--color") or left[0].startswith("--color=")):
+        count = 2 if left[0] == "--color" else 1
+        front, left = front + left[:count], left[count:]
+    if left and left[0] in ("--version", "-V"):
+        return front, "version", left[1:]
+    if left and not left[0].startswith("-"):
+        return front, ALIASES.get(left[0], left[0]), left[1:]
+    return front, "help" if {"--help", "-h"} & {*front} else "status", left
+
+
+def load(name: str) -> Verb:
+    """Import the module of a verb; a word that is none gets the nearest one named, and is never a job."""
+    if name not in VERBS:
+        raise UserError(f'there is no verb "{options.shown(name)}".', _suggest(name))
+    return cast("Verb", import_module(VERBS[name]))
+
+
+def takes_command(verb: Verb) -> bool:
+    """Tell whether options of a verb end at the first word that is none."""
+    return getattr(verb, "TAKES_COMMAND", False)
+
+
+def _suggest(name: str) -> str:
+    if name in HABITS:
+        return f"Did you mean {HABITS[name]}?"
+    if name.isdigit() or name.startswith("@"):
+        return f"Did you mean show {options.shown(name)}?"
+    return options.nearest(name, [*VERBS, *ALIASES]) or "See `dibs help`."
+
+
+def _show_help(name: str) -> int:
+    from dibs.cli import help as pages
+
+    return pages.show(name)
+
+
+def _open_missing_streams() -> None:
+    """Put /dev/null where a standard stream is closed, or a socket would get its number and somebody's output."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(number, mode))  # noqa: SIM115 - it lives as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that knows no Unicode shows escapes instead of ending us.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _say(text: str, code: int) -> int:
+    from dibs.cli import cleaning
+
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_stdout()
+    print(f"dibs: {cleaning.clean(text)}", file=sys.stderr)
+    return code
+
+
+def _trace(is_debug: bool) -> None:
+    if is_debug:
+        import traceback
+
+        traceback.print_exc()
+
+
+def _leave_quietly() -> int:
+    """End as a program does whose reader has gone."""
+    _drop_stdout()
+    return CLOSED_PIPE
+
+
+def _drop_stdout() -> None:
+    # The interpreter flushes once more at its end and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,201 @@
+"""Options: one table a verb, from which parsing and help come.
+
+Errors are one exact line, a user's command is never looked into, and nothing is imported that a quick verb would pay
+for. What an option means is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, cast
+
+from dibs import units
+from dibs.errors import UserError
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+#: Longest piece of somebody's input in an error: the line should stay one line.
+LONGEST_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T_co]):
+    """A kind of value: what the error says was expected, and how it is read."""
+
+    expected: str
+    #: Raises ValueError, or a UserError that begins with "expected" and says it better.
+    read: Callable[[str], T_co]
+
+
+@dataclass(frozen=True)
+class Option(Generic[T_co]):
+    """One option; without a kind it is a flag."""
+
+    names: tuple[str, ...]
+    help: str
+    kind: Kind[T_co] | None = None
+    #: What stands for the value in help.
+    metavar: str = ""
+    is_repeatable: bool = False
+    #: Spellings from other tools: understood, not advertised.
+    habits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Args:
+    """What was typed after a verb."""
+
+    words: tuple[str, ...] = ()
+    given: dict[Option[object], tuple[object, ...]] = field(default_factory=dict)
+
+    def has(self, option: Option[object]) -> bool:
+        """Tell whether an option was given."""
+        return option in self.given
+
+    def get(self, option: Option[T]) -> T | None:
+        """Return the value of an option; of several the last one holds."""
+        return cast("T", self.given[option][-1]) if option in self.given else None
+
+    def all(self, option: Option[T]) -> tuple[T, ...]:
+        """Return all values of an option in the order in which they were given."""
+        return cast("tuple[T, ...]", self.given.get(option, ()))
+
+
+def whole(least: int) -> Kind[int]:
+    """Return the kind of whole numbers from `least` up."""
+
+    def read(text: str) -> int:
+        # Nine digits are more than anybody counts here, and JSON readers agree on them.
+        if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
+            raise ValueError
+        return int(text)
+
+    return Kind(f"a whole number from {least} up", read)
+
+
+def one_of(*words: str) -> Kind[str]:
+    """Return the kind that is one of a few words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError
+        return text
+
+    return Kind(f"{', '.join(words[:-1])} or {words[-1]}", read)
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError
+    return text
+
+
+TEXT = Kind("a text", _filled)
+PATH = Kind("a path", _filled)
+DURATION = Kind(units.TIME_EXAMPLE, units.parse_duration)
+
+HELP: Option[bool] = Option(("-h", "--help"), "Show this help.")
+DEBUG: Option[bool] = Option(("--debug",), "Show where an error came from.")
+COLOR = Option(
+    ("--color",), "When to use colour; auto: on a terminal.", one_of("auto", "always", "never"), "auto|always|never"
+)
+#: Every verb takes these, and they may stand before the verb.
+COMMON: tuple[Option[object], ...] = (COLOR, DEBUG, HELP)
+
+JSON: Option[bool] = Option(("--json",), "Print one JSON document.")
+QUIET: Option[bool] = Option(("-q", "--quiet"), "Print ids only.")
+YES: Option[bool] = Option(("-y", "--yes"), "Do not ask.")
+
+
+def parse(verb: str, table: Sequence[Option[object]], words: Sequence[str], *, takes_command: bool = False) -> Args:
+    """Return what `words` mean to `verb`. With `takes_command` options end at the first word that is none."""
+    known = {name: option for option in (*table, *COMMON) for name in (*option.names, *option.habits)}
+    given: dict[Option[object], tuple[object, ...]] = {}
+    plain: list[str] = []
+    left = list(reversed(words))
+    while left:
+        word = left.pop()
+        if word == "--" or (takes_command and not _is_option(word)):
+            plain += [word] if word != "--" else []
+            plain += reversed(left)
+            break
+        if not _is_option(word):
+            plain.append(word)
+            continue
+        option, name, value = _take(verb, known, word, left)
+        given[option] = (*given.get(option, ()), _read(option, name, value))
+    return Args(tuple(plain), given)
+
+
+def _is_option(word: str) -> bool:
+    # A dash alone is stdin.
+    return word.startswith("-") and word != "-"
+
+
+def _take(
+    verb: str, known: dict[str, Option[object]], word: str, left: list[str]
+) -> tuple[Option[object], str, str | None]:
+    """Return the option that `word` begins, its name as typed, and its value, taken from `left` if need be."""
+    is_long = word.startswith("--")
+    name, equals, attached = word.partition("=") if is_long else (word[:2], word[2:3], word[2:])
+    option = known.get(name)
+    # -name is a slip for --name, not -n with the value "ame".
+    if option is None or (not is_long and len(word) > 2 and f"-{word.partition('=')[0]}" in known):
+        raise UserError(f"{verb} has no option {shown(word if not is_long else name)}.", _suggest(verb, known, word))
+    if option.kind is None:
+        if is_long and equals:
+            raise UserError(f'{name} takes no value, got "{shown(attached)}".')
+        if attached:
+            left.append(f"-{attached}")
+        return option, name, None
+    if equals:
+        return option, name, attached if is_long else attached.removeprefix("=")
+    return option, name, _next_value(option, name, known, left)
+
+
+def _next_value(option: Option[object], name: str, known: dict[str, Option[object]], left: list[str]) -> str:
+    expected = option.kind.expected if option.kind else ""
+    if not left:
+        raise UserError(f"{name} expected {expected} after it, got nothing.")
+    value = left.pop()
+    if value == "--" or value.partition("=")[0] in known:
+        raise UserError(f"{name} expected {expected}, got the option {shown(value)}.")
+    return value
+
+
+def _read(option: Option[object], name: str, text: str | None) -> object:
+    if option.kind is None or text is None:
+        return True
+    try:
+        return option.kind.read(text)
+    except UserError as error:
+        raise UserError(f"{name} {error.message}", error.hint) from None
+    except ValueError:
+        raise UserError(f'{name} expected {option.kind.expected}, got "{shown(text)}".') from None
+
+
+def _suggest(verb: str, known: Iterable[str], word: str) -> str:
+    return nearest(word.partition("=")[0], known) or f"See `dibs {verb} --help`."
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return "Did you mean ...?" if something known looks like `word`, else nothing."""
+    import difflib
+
+    # -name and --name differ only in dashes, which matter little to what was meant.
+    bare = {name.lstrip("-"): name for name in known if len(name) > 2}
+    near = difflib.get_close_matches(word.lstrip("-"), bare, 1)
+    return f"Did you mean {bare[near[0]]}?" if near else ""
+
+
+def shown(text: str) -> str:
+    """Return input as it can stand in a one-line error."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
+
+
+def refuse_words(verb: str, args: Args) -> None:
+    """Refuse words after a verb that takes none."""
+    if args.words:
+        raise UserError(f'{verb} takes no words, got "{shown(args.words[0])}".', f"See `dibs {verb} --help`.")

@@ -1,0 +1,221 @@
+"""Talking to the daemon: HTTP/1.1 over its unix socket, with the standard library alone.
+
+Starts the daemon on first use. It lives in people's own environments: it imports little, and nothing of the server.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from dibs import errors, places
+from dibs.errors import MachineError, NoDaemon
+
+#: Seconds a daemon may take until it answers; a cold interpreter on a loaded machine needs several.
+START_FOR_S = 30
+#: Seconds a request may take; long polls bring their own time.
+ANSWER_FOR_S = 60
+#: What a daemon that starts by itself inherits; everything else belongs to one shell and not to the queue.
+KEPT_NAMES = ("HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
+KEPT_PREFIXES = ("XDG_", "DIBS_")
+#: The job a process belongs to, not the daemon: a daemon started from inside a job must not think it is one.
+JOB_NAMES = (
+    "DIBS_JOB_ID", "DIBS_JOB_NAME", "DIBS_PROJECT", "DIBS_ATTEMPT", "DIBS_JOB_DIR", "DIBS_GPU_INDICES",
+    "DIBS_CHECKPOINT_DIR", "DIBS_REPORT", "DIBS_PORT", "DIBS_SWEEP", "DIBS_INDEX", "DIBS_PARAMS", "DIBS_RUN_DIR",
+)  # fmt: skip
+
+Query = Sequence[tuple[str, str]]
+
+
+class Client:
+    """One user's daemon, seen through its socket. A connection is made for each request."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+        self.home = home
+        self.environ = environ
+        self.socket_path = places.socket_path(home)
+
+    def get(self, path: str, query: Query = (), *, patience_s: float = ANSWER_FOR_S) -> Any:
+        """Return the answer to a GET."""
+        return self._ask("GET", path, query, None, patience_s)
+
+    def post(self, path: str, body: Any, *, patience_s: float = ANSWER_FOR_S) -> Any:
+        """Return the answer to a POST of `body`."""
+        return self._ask("POST", path, (), body, patience_s)
+
+    def begin_get(self, path: str, query: Query = ()) -> Pending:
+        """Send a GET and return at once; the answer is read when its socket becomes readable."""
+        sock = self._connect_or_start(None)
+        sock.sendall(self._request("GET", path, query, None))
+        return Pending(sock)
+
+    def _ask(self, method: str, path: str, query: Query, body: Any, patience_s: float) -> Any:
+        sock = self._connect_or_start(patience_s)
+        try:
+            sock.sendall(self._request(method, path, query, body))
+            return _read_answer(sock)
+        except TimeoutError:
+            raise MachineError(
+                f"the daemon did not answer within {patience_s:.0f} s.", "See `dibs daemon status` and its log."
+            ) from None
+        except (ConnectionError, BrokenPipeError):
+            raise NoDaemon(
+                "the daemon went away while it was asked.", "Ask again; `dibs status` shows what was kept."
+            ) from None
+        finally:
+            sock.close()
+
+    def _request(self, method: str, path: str, query: Query, body: Any) -> bytes:
+        target = path + ("?" + urlencode(query) if query else "")
+        lines = [f"{method} {target} HTTP/1.1", "Host: dibs", "Connection: close"]
+        devices = self.environ.get("DIBS_DEVICES")
+        if devices is not None and devices.isprintable():
+            lines.append(f"Dibs-Devices: {devices}")
+        payload = b""
+        if body is not None:
+            payload = json.dumps(body).encode()
+            lines += ["Content-Type: application/json", f"Content-Length: {len(payload)}"]
+        return "\r\n".join([*lines, "", ""]).encode() + payload
+
+    def _connect_or_start(self, patience_s: float | None) -> socket.socket:
+        sock = self.connect(patience_s)
+        if sock is None:
+            self.start()
+            sock = self.connect(patience_s)
+        if sock is None:
+            raise NoDaemon(f"no daemon answers on {self.socket_path}.", self._see_log())
+        return sock
+
+    def connect(self, patience_s: float | None = ANSWER_FOR_S) -> socket.socket | None:
+        """Return a connection, or None if no daemon listens."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(patience_s)
+        try:
+            sock.connect(str(self.socket_path))
+        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+            sock.close()
+            return None
+        except OSError as error:
+            sock.close()
+            raise NoDaemon(f"cannot reach the daemon on {self.socket_path}: {error.strerror or error}.") from None
+        return sock
+
+    def start(self, extra: Mapping[str, str] | None = None) -> None:
+        """Start a daemon unless one answers; of many starters at once only one does it, the others wait for it."""
+        places.prepare(self.home)
+        lock = os.open(places.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            sock = self.connect()
+            if sock is None:
+                self._launch(extra or {})
+            else:
+                sock.close()
+        finally:
+            os.close(lock)
+
+    def _launch(self, extra: Mapping[str, str]) -> None:
+        import select
+        import subprocess
+
+        ready, tell = os.pipe()
+        with open(places.daemon_log(self.home), "ab", opener=_private) as log:
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", str(tell)],
+                env=daemon_environ(self.environ) | dict(extra),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[tell],
+                start_new_session=True,
+            )
+        os.close(tell)
+        try:
+            # The pipe closes when the daemon dies, so a daemon that cannot start is known at once.
+            readable, _, _ = select.select([ready], [], [], START_FOR_S)
+            said = os.read(ready, 4096).decode(errors="replace").strip() if readable else "no word from it yet"
+        finally:
+            os.close(ready)
+        if said != "ready":
+            why = said.rstrip(".") or "it ended at once"
+            raise NoDaemon(f"the daemon could not be started: {why}.", self._see_log())
+
+    def _see_log(self) -> str:
+        return f"Its log is {places.daemon_log(self.home)}."
+
+
+class Pending:
+    """A request under way: `fileno` for select, `finish` for the answer."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable with the answer."""
+        return self._sock.fileno()
+
+    def finish(self) -> Any:
+        """Return the answer, waiting for it if need be."""
+        try:
+            return _read_answer(self._sock)
+        except ConnectionError:
+            raise NoDaemon("the daemon went away while it was asked.") from None
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Forget the request."""
+        self._sock.close()
+
+
+def connect(environ: Mapping[str, str]) -> Client:
+    """Return the client of this user's daemon; nothing is started until something is asked."""
+    return Client(places.home(environ).path, environ)
+
+
+def daemon_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what a daemon that starts by itself may see of `environ`."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in JOB_NAMES and (name in KEPT_NAMES or name.startswith(KEPT_PREFIXES))
+    }
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _read_answer(sock: socket.socket) -> Any:
+    with sock.makefile("rb") as stream:
+        status = stream.readline()
+        if not status.startswith(b"HTTP/1.1 "):
+            raise ConnectionResetError(errno.ECONNRESET, "no answer")
+        code = int(status.split()[1])
+        length = 0
+        while (line := stream.readline()) not in (b"\r\n", b""):
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        payload = stream.read(length)
+    if len(payload) < length:
+        raise ConnectionResetError(errno.ECONNRESET, "half an answer")
+    answer = json.loads(payload) if payload else None
+    if code >= 400:
+        raise _error(code, answer)
+    return answer
+
+
+def _error(code: int, answer: Any) -> errors.DibsError:
+    told = answer.get("error", {}) if isinstance(answer, dict) else {}
+    kind = errors.KINDS.get(str(told.get("kind")), MachineError)
+    return kind(str(told.get("message", f"the daemon answered {code}.")), str(told.get("hint") or ""))

@@ -1,0 +1,112 @@
+"""Values to and from bytes and JSON: environments, and a job as the outside sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from dibs.devices import Device, Inventory, indices
+from dibs.jobs import Job
+
+#: Names whose values are masked in every output.
+SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
+MASK = "***"
+
+
+def pack_environ(environ: Mapping[bytes, bytes]) -> bytes:
+    """Return an environment as NUL-separated bytes, sorted, so that equal ones are equal bytes."""
+    return b"\0".join(name + b"=" + value for name, value in sorted(environ.items()))
+
+
+def unpack_environ(blob: bytes) -> dict[bytes, bytes]:
+    """Return the environment in `blob`; an entry without "=" is dropped, as the shell does."""
+    pairs = (entry.partition(b"=") for entry in blob.split(b"\0") if entry)
+    return {name: value for name, equals, value in pairs if name and equals}
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether the value of a variable of this name should never be shown."""
+    upper = name.upper()
+    return any(word in upper for word in SECRET_WORDS)
+
+
+def mask_environ(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return variables fit to be shown."""
+    return {name: MASK if is_secret(name) else value for name, value in pairs}
+
+
+def moment(at: int | None) -> str | None:
+    """Return wall-clock milliseconds as ISO 8601 in UTC."""
+    if at is None:
+        return None
+    stamp = datetime.fromtimestamp(at / 1000, UTC)
+    return f"{stamp:%Y-%m-%dT%H:%M:%S}.{at % 1000:03d}Z"
+
+
+def parse_moment(text: str) -> int:
+    """Return an ISO 8601 moment as wall-clock milliseconds."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def job_to_json(job: Job, inventory: Inventory, *, user: str, log: str, reason: str | None) -> dict[str, Any]:
+    """Return a job as every door shows it; the keys are a contract."""
+    asked = job.asked
+    return {
+        "id": job.id,
+        "name": asked.name,
+        "project": asked.project,
+        "user": user,
+        "state": job.word,
+        "reason": reason,
+        "cause": job.cause.value if job.cause else None,
+        "command": asked.command,
+        "argv": list(asked.argv) if asked.argv is not None else None,
+        "cwd": asked.cwd,
+        "gpus": asked.request.gpus,
+        "gpu_ids": list(job.allocation),
+        "gpu_indices": list(indices(inventory, job.allocation)),
+        "vram": None,
+        "cpus": None,
+        "mem": None,
+        "priority": asked.priority,
+        "time_limit_s": asked.time_limit_s,
+        "after": [],
+        "begin_at": None,
+        "attempt": job.attempt,
+        "retries": 0,
+        "pid": job.pid,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "submitted_at": moment(job.submitted_at),
+        "started_at": moment(job.started_at),
+        "finished_at": moment(job.finished_at),
+        "log": log,
+        "sweep": None,
+        "index": None,
+        "params": None,
+        "tags": list(asked.tags),
+        "engine": "local",
+        "engine_ref": None,
+        "remark": job.remark,
+        "request": {
+            "gpu_ids": list(asked.request.gpu_ids),
+            "prefer": list(asked.request.prefer),
+            "gpu_type": asked.request.gpu_type,
+        },
+    }
+
+
+def device_to_json(device: Device) -> dict[str, Any]:
+    """Return what the driver told about a device; who holds it is added by the door."""
+    return {
+        "index": device.index,
+        "id": device.id,
+        "name": device.name,
+        "memory_total": device.memory_total,
+        "memory_used": device.memory_used,
+        "utilization": device.utilization,
+        "temperature": device.temperature,
+        "fault": device.fault,
+        "processes": [{"pid": p.pid, "user": p.user, "name": p.name, "memory": p.memory} for p in device.processes],
+    }

@@ -1,0 +1,37 @@
+"""A command as typed, and the words that are really run.
+
+Several words reach the program as they are. One string is for the shell, but runs without one when nothing in it needs
+a shell: one process less between dibs and the program.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+#: Anything here may mean something to a shell.
+SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"'*?[]#~=%{}!^\n\r\t")
+#: The kernel's limit on one string of argv (MAX_ARG_STRLEN): longer ones cannot be run at all.
+LONGEST_BYTES = 128 * 1024 - 1
+
+
+def needs_shell(command: str) -> bool:
+    """Tell whether a one-string command has to be given to a shell."""
+    return any(char in SHELL_CHARACTERS for char in command) or not command.split()
+
+
+def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: str) -> tuple[str, ...]:
+    """Return what is really run. A plain string whose program is not found goes to the shell: it may be a builtin."""
+    if argv is not None:
+        return tuple(argv)
+    if not needs_shell(command) and is_found(command.split()[0], path, cwd):
+        return tuple(command.split())
+    return (shell, "-c", command)
+
+
+def is_found(program: str, path: str, cwd: str) -> bool:
+    """Tell whether a program can be started by that name in that folder."""
+    if "/" in program:
+        absolute = program if program.startswith("/") else f"{cwd}/{program}"
+        return shutil.which(absolute) is not None
+    return shutil.which(program, path=path) is not None

@@ -1,0 +1,286 @@
+"""One user's daemon: builds the parts, holds the thread that waits for things, and ends cleanly.
+
+It decides and records, and is never needed by a running job: it may crash, stop or be upgraded, and the runners go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import pwd
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from dibs import dispatch, leases, places, probe, settings, store
+from dibs.core import Core, now_ms
+from dibs.devices import Inventory
+from dibs.engines.local import Local
+from dibs.errors import Conflict, DibsError
+from dibs.jobs import JobId
+from dibs.standing import Standing
+from dibs.verbs import Turn
+
+T = TypeVar("T")
+log = logging.getLogger("dibs.daemon")
+
+#: Seconds between looks at the world that no event tells of: tickets that rest, devices that come and go.
+SAFETY_TICK_S = 30.0
+#: Seconds between automatic copies of the database.
+BACKUP_EVERY_S = 3600.0
+#: Threads that answer questions from the store; each has a connection of its own.
+READERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the daemon says about itself."""
+
+    pid: int
+    user: str
+    home: Path
+    socket: Path
+    started_at: int
+    #: The setting as this daemon got it: a client that wants other devices is told to restart it.
+    devices: str
+
+
+class Events:
+    """The asyncio thread as the core sees it: descriptors, timers, and those who wait for jobs to change."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.version = 0
+        self._changed = asyncio.Event()
+
+    def watch(self, fd: int, then: Callable[[], None]) -> None:
+        """Call `then` once `fd` becomes readable, then close it."""
+        self._soon(lambda: self.loop.add_reader(fd, self._readable, fd, then))
+
+    def _readable(self, fd: int, then: Callable[[], None]) -> None:
+        self.loop.remove_reader(fd)
+        then()
+        os.close(fd)
+
+    def later(self, seconds: float, then: Callable[[], None]) -> None:
+        """Call `then` after so many seconds."""
+        self._soon(lambda: self.loop.call_later(seconds, then))
+
+    def publish(self, changed: set[JobId]) -> None:
+        """Wake everybody who waits for jobs to change; each looks whether it concerns him."""
+        self._soon(self._bump)
+
+    def _bump(self) -> None:
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def changed(self, timeout_s: float) -> None:
+        """Return when something has changed, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+
+    def _soon(self, call: Callable[[], object]) -> None:
+        # A core that still works while the loop is closing has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(call)
+
+
+class Daemon:
+    """The parts of a running daemon, as the HTTP door sees them."""
+
+    def __init__(self, identity: Identity, core: Core, events: Events, watcher: probe.Probe, database: Path) -> None:
+        self.identity = identity
+        self.core = core
+        self.events = events
+        self.probe = watcher
+        self.stopping = asyncio.Event()
+        self._database = database
+        self._local = threading.local()
+        self._opened: list[store.Reader] = []
+        self._readers = ThreadPoolExecutor(READERS, "reader")
+        self._prober = ThreadPoolExecutor(1, "probe")
+
+    @property
+    def inventory(self) -> Inventory:
+        """Return the devices as last seen."""
+        return self.probe.latest
+
+    async def ask(self, question: Callable[[store.Reader], T]) -> T:
+        """Answer a question from the store without disturbing the core."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._answer, question)
+
+    def _answer(self, question: Callable[[store.Reader], T]) -> T:
+        reader = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = store.Reader.open(self._database)
+            self._opened.append(reader)
+        return question(reader)
+
+    async def do(self, verb: Callable[[Turn], T]) -> T:
+        """Run a verb in the core thread; returns after the commit."""
+        return await asyncio.wrap_future(self.core.ask(verb))
+
+    async def probe_now(self) -> Inventory:
+        """Read the devices anew, in a thread that may hang without harm; wake the core if they changed."""
+        before = self.inventory
+        found = await asyncio.get_running_loop().run_in_executor(self._prober, self.probe.read)
+        if found != before:
+            self.core.wake()
+        return found
+
+    def close(self) -> None:
+        """Let go of the threads; one that hangs in a driver is left to the end of the process."""
+        self._readers.shutdown(wait=True, cancel_futures=True)
+        for reader in self._opened:
+            reader.close()
+        self._prober.shutdown(wait=False, cancel_futures=True)
+
+
+class Locked:
+    """The right to be this user's daemon in this home, for as long as the process lives."""
+
+    def __init__(self, home: Path) -> None:
+        self.fd = os.open(places.daemon_lock(home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(self.fd, 64, 0).decode(errors="replace").strip() or "?"
+            raise Conflict(f"a daemon runs already (pid {pid}, socket {places.socket_path(home)}).") from None
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, f"{os.getpid()}\n".encode(), 0)
+
+
+async def serve(home: Path, values: settings.Settings, visible: str | None, ready: Callable[[str], None]) -> None:
+    """Be the daemon until asked to stop. `ready` is told when the socket answers."""
+    from dibs import http_api
+
+    loop = asyncio.get_running_loop()
+    events = Events(loop)
+    user = user_name()
+    place = leases.Folder(str(values.lease_dir)) if values.lease_dir else leases.folder()
+    database = places.database(home)
+    engine = Local(home, values, place.path, places.notify_path(home))
+    watcher = probe.Probe(values, visible)
+    standing = Standing(place, user, values.collect_for, events.watch)
+    core = Core(store.Store.open(database), engine, standing, lambda: watcher.latest, events)
+    identity = Identity(os.getpid(), user, home, places.socket_path(home), now_ms(), values.devices)
+    daemon = Daemon(identity, core, events, watcher, database)
+
+    # Bound before recovery looks at the files: what a runner tells from now on is heard, what it told is written.
+    notify = _open_notify(engine.notify)
+    loop.add_reader(notify, _hear, notify, core)
+    thread = threading.Thread(target=core.run, name="core")
+    thread.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, daemon.stopping.set)
+    try:
+        recovered = core.ask(dispatch.recover)
+        await daemon.probe_now()
+        await asyncio.wrap_future(recovered)
+        ticking = asyncio.create_task(_tick(daemon, database))
+        async with http_api.serving(daemon):
+            ready("ready")
+            log.info("pid %s serves %s", identity.pid, identity.socket)
+            await daemon.stopping.wait()
+        ticking.cancel()
+    finally:
+        # The core first finishes what it has begun; runners are nobody's to stop.
+        core.stop()
+        await loop.run_in_executor(None, thread.join)
+        daemon.close()
+        core.store.close()
+        loop.remove_reader(notify)
+        notify.close()
+        engine.notify.unlink(missing_ok=True)
+        log.info("pid %s leaves; jobs run on", identity.pid)
+
+
+async def _tick(daemon: Daemon, database: Path) -> None:
+    """Look at what no event tells of, and keep copies of the database."""
+    backup_in = BACKUP_EVERY_S
+    while True:
+        await asyncio.sleep(SAFETY_TICK_S)
+        counts = await daemon.ask(lambda reader: reader.counts())
+        if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):
+            await daemon.probe_now()
+            daemon.core.tell(dispatch.recheck)
+        backup_in -= SAFETY_TICK_S
+        if backup_in <= 0:
+            backup_in = BACKUP_EVERY_S
+            await daemon.ask(lambda reader: store.backup(database))
+
+
+def _open_notify(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    sock.bind(str(path))
+    path.chmod(0o600)
+    return sock
+
+
+def _hear(sock: socket.socket, core: Core) -> None:
+    """Pass on what a runner tells; words that mean nothing are another version's."""
+    try:
+        words = sock.recv(4096).decode(errors="replace").split(" ", 4)
+    except BlockingIOError:
+        return
+    if len(words) == 5 and words[0] in ("running", "stuck") and all(word.isdigit() for word in words[1:4]):
+        kind, job_id, attempt, start, rest = words[0], *(int(word) for word in words[1:4]), words[4]
+        core.tell(lambda turn: dispatch.hear(turn, kind, JobId(job_id), attempt, start, rest))
+
+
+def user_name() -> str:
+    """Return the name of the user this process runs as."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def main() -> NoReturn:
+    """Run as a process: `python -m dibs.daemon [--ready-fd N]`."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)
+    os.umask(0o077)
+    tell = _teller(sys.argv[1:])
+    try:
+        visible = os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        home = places.home(os.environ).path
+        places.prepare(home)
+        lock = Locked(home)
+        asyncio.run(serve(home, settings.load(os.environ), visible, tell))
+    except DibsError as error:
+        tell(error.line())
+        print(f"dibs: {error.line()}", file=sys.stderr)
+        # Without a running interpreter around it, a thread that hangs in a driver cannot keep the process.
+        os._exit(error.exit_code)
+    os.close(lock.fd)
+    logging.shutdown()
+    os._exit(0)
+
+
+def _teller(words: list[str]) -> Callable[[str], None]:
+    """Return what tells the starter one line, once."""
+    fds = [int(words[1])] if len(words) == 2 and words[0] == "--ready-fd" else []
+
+    def tell(line: str) -> None:
+        while fds:
+            fd = fds.pop()
+            with contextlib.suppress(BrokenPipeError):
+                os.write(fd, line.encode() + b"\n")
+            os.close(fd)
+
+    return tell
+
+
+if __name__ == "__main__":
+    main()

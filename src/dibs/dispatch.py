@@ -1,0 +1,151 @@
+"""What the machine does by itself: place waiting jobs, and take note of what became of the started ones.
+
+Event driven: `settle` runs when a runner ends or at recovery, `place` after every batch of changes. Both run in the
+core thread's transaction and leave starts and orders to be done after the commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dibs import attempts, lifecycle, scheduling
+from dibs.attempts import crash_point
+from dibs.jobs import Job, JobId, State
+from dibs.records import Final, Running
+from dibs.scheduling import Plan, Policy, View
+from dibs.verbs import LookAgain, Order, StartRunner, Turn, Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A runner found a device taken: who would know that the survey does not show it must not ask again at once."""
+
+    device: str
+    why: str
+
+
+def place(turn: Turn, view: View, policy: Policy) -> Plan:
+    """Decide what starts now and record it; the runners are started after the commit."""
+    plan = scheduling.plan(view, turn.inventory, policy)
+    for start in plan.starts:
+        job = turn.store.job(start.id)
+        placed = turn.record(job, lifecycle.Placed(turn.now, start.devices), ", ".join(start.devices))
+        turn.effects.append(StartRunner(placed))
+    return plan
+
+
+def recover(turn: Turn) -> None:
+    """Find out what became of every job that was under way when the last daemon ended."""
+    for job in turn.store.active():
+        crash_point("recover:job")
+        settle(turn, job)
+
+
+def recheck(turn: Turn) -> None:
+    """Look at jobs that no event may tell of: those whose runner is gone while something of them lives."""
+    for job in turn.store.active():
+        if job.remark is not None:
+            settle(turn, job)
+
+
+def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: str) -> None:
+    """Take note of what a runner told: that its command runs, or that something of it would not die."""
+    job = turn.store.job(job_id)
+    if not job.is_active or (job.attempt, job.start) != (attempt, start):
+        return
+    if kind == "running":
+        pid, at_ns = (int(word) for word in rest.split())
+        started(turn, job, pid, at_ns // 1_000_000)
+    elif kind == "stuck":
+        turn.store.note(job.id, turn.now, "Stuck", f"would not die: {rest}")
+
+
+def look(turn: Turn, job_id: JobId, attempt: int, start: int) -> Refusal | None:
+    """Settle one start after its runner ended, unless it is long settled."""
+    job = turn.store.job(job_id)
+    if job.is_active and (job.attempt, job.start) == (attempt, start):
+        return settle(turn, job, runner_died=True)
+    return None
+
+
+def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None:
+    """Record what the files of an attempt say. `runner_died`: we saw it end, so a missing record is its own doing."""
+    verdict = turn.engine.examine(job)
+    crash_point("settle:examined")
+    match verdict:
+        case attempts.Alive(shim, running):
+            _settle_living(turn, job, shim, running)
+        case attempts.Ended(final):
+            _settle_ended(turn, job, final)
+        case attempts.NoLease(final):
+            turn.record(job, lifecycle.GivenUp(turn.now, f"{final.device}: {final.why}"))
+            return Refusal(final.device, final.why)
+        case attempts.NeverStarted():
+            _settle_never_started(turn, job, runner_died)
+        case attempts.Missing():
+            _settle_missing(turn, job, runner_died)
+        case attempts.Orphaned(running):
+            _settle_orphaned(turn, job, running)
+        case attempts.Lost():
+            why = "its runner ended without a record" if runner_died else "its runner was gone and left no record"
+            turn.record(job, lifecycle.LostTrack(turn.now, why))
+    return None
+
+
+def _settle_living(turn: Turn, job: Job, shim: attempts.Shim | None, running: Running | None) -> None:
+    if running is not None:
+        job = started(turn, job, running.pid, running.started_at_ns // 1_000_000)
+    pidfd = turn.engine.adopt(shim)
+    turn.effects.append(LookAgain(job) if pidfd is None else Watch(job, pidfd))
+    if job.state is State.STOPPING:
+        # The order may have been recorded and never given: giving it twice does no harm.
+        turn.effects.append(Order(job, f"stop {turn.engine.settings.grace}"))
+
+
+def _settle_ended(turn: Turn, job: Job, final: Final) -> None:
+    event = lifecycle.Ended(
+        at=final.ended_at_ns // 1_000_000,
+        exit_code=final.code if final.kind in ("exited", "failed") else None,
+        signal=final.signal if final.kind == "signalled" else None,
+        started_at=final.started_at_ns // 1_000_000 if final.started_at_ns else None,
+        timed_out=final.timed_out,
+        was_stopped=final.stopped,
+        not_started=final.why if final.kind == "failed" else None,
+    )
+    turn.record(job, event)
+    if final.leftovers:
+        turn.store.note(job.id, turn.now, "Leftovers", f"ended what it left running: {final.leftovers}")
+
+
+def _settle_never_started(turn: Turn, job: Job, runner_died: bool) -> None:
+    if job.state is not State.STARTING and job.state is not State.STOPPING:
+        turn.record(job, lifecycle.LostTrack(turn.now, "its files say that it never started, yet it was seen running"))
+        return
+    if runner_died and job.state is State.STARTING and job.dead_starts + 1 >= lifecycle.MOST_DEAD_STARTS:
+        why = f"its runner died {lifecycle.MOST_DEAD_STARTS} times before it could begin; see {turn.engine.folder(job)}"
+        turn.record(job, lifecycle.CannotStart(turn.now, why))
+        return
+    why = "its runner died before it could begin" if runner_died else "the daemon ended before it could begin"
+    turn.record(job, lifecycle.GivenUp(turn.now, why, runner_died))
+
+
+def _settle_missing(turn: Turn, job: Job, runner_died: bool) -> None:
+    """The folder of the attempt is not there: it was never made, or somebody deleted it."""
+    if job.state is State.STARTING and turn.engine.give_up(job):
+        _settle_never_started(turn, job, runner_died)
+    else:
+        turn.record(job, lifecycle.LostTrack(turn.now, "its folder is gone, and with it how it ended"))
+
+
+def _settle_orphaned(turn: Turn, job: Job, running: Running | None) -> None:
+    if job.remark is None or job.state is State.STARTING:
+        job = turn.record(job, lifecycle.Orphaned(turn.now))
+    pidfd = turn.engine.adopt_command(running)
+    turn.effects.append(LookAgain(job) if pidfd is None else Watch(job, pidfd))
+
+
+def started(turn: Turn, job: Job, pid: int, at: int) -> Job:
+    """Take note that a job's command runs, once."""
+    if job.pid is None and lifecycle.allows(job, lifecycle.Started):
+        return turn.record(job, lifecycle.Started(at, pid))
+    return job

@@ -1,0 +1,164 @@
+"""This machine as an engine: writes what a runner needs, starts it, finds it again, gives it orders.
+
+Decides nothing about jobs: `dispatch` asks `examine` what became of a start and says what follows. No lease is ever
+held here, so nothing this process starts can keep one by accident.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from dibs import attempts, commands, environs, places, processes, records
+from dibs.devices import Inventory
+from dibs.jobs import Job
+from dibs.settings import Settings
+
+#: Puts only our own package in reach of the bare interpreter, at the end, and uses its cached byte code.
+BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from dibs import runner; runner.main()"
+#: Blocked in a runner from birth, so that an early order cannot kill it.
+RUNNER_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Where the jobs of one daemon run."""
+
+    home: Path
+    settings: Settings
+    lease_dir: str
+    notify: Path
+
+    def folder(self, job: Job) -> str:
+        """Return the folder of a job's present attempt in the local state."""
+        return str(places.attempt_folder(self.home, job.id, job.attempt))
+
+    def files(self, job: Job) -> Path:
+        """Return the folder of a job's logs and checkpoints."""
+        return places.files_folder(self.home, self.settings, job.id)
+
+    def log(self, job: Job, attempt: int | None = None) -> str:
+        """Return the path of the output of an attempt, by default the present one."""
+        if job.asked.output is not None:
+            return self._user_path(job, job.asked.output)
+        return str(self.files(job) / str(attempt or job.attempt) / "log")
+
+    def _user_path(self, job: Job, template: str) -> str:
+        names = {"{id}": str(job.id), "{name}": job.asked.name, "{project}": job.asked.project}
+        for name, value in names.items():
+            # A name is data: it never chooses a folder.
+            template = template.replace(name, value.replace("/", "_"))
+        return os.path.join(job.asked.cwd, os.path.expanduser(template))
+
+    def prepare(self, job: Job, captured: bytes, inventory: Inventory) -> None:
+        """Write all that a runner needs for the job's present start."""
+        folder = self.folder(job)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        records.write_spec(folder, self._spec(job, captured, inventory))
+
+    def _spec(self, job: Job, captured: bytes, inventory: Inventory) -> records.Spec:
+        asked = job.asked
+        env = environs.for_job(
+            job,
+            captured,
+            inventory,
+            visible=asked.visible or self.settings.visible,
+            port=free_port(),
+            folder=str(self.files(job)),
+            own=self._own_names(),
+        )
+        path = env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
+        argv = commands.words(asked.command, asked.argv, self.settings.shell, path, asked.cwd)
+        return records.Spec(
+            job=job.id,
+            attempt=job.attempt,
+            start=job.start,
+            argv=tuple(environs.os_bytes(word) for word in argv),
+            env=tuple(name + b"=" + value for name, value in env.items()),
+            cwd=environs.os_bytes(asked.cwd),
+            output=environs.os_bytes(self.log(job)),
+            output_mode=None if asked.output is None else 0o666 & ~asked.umask,
+            stderr=None if asked.stderr is None else environs.os_bytes(self._user_path(job, asked.stderr)),
+            umask=asked.umask,
+            folders=(environs.os_bytes(str(self.files(job) / "checkpoint")),),
+            latest=None if asked.output is not None else environs.os_bytes(str(self.files(job) / "log")),
+            devices=tuple(job.allocation),
+            lease_dir=self.lease_dir,
+            note_job=str(job.id),
+            time_limit_s=asked.time_limit_s,
+            grace_s=self.settings.grace,
+            notify=os.fsencode(self.notify),
+        )
+
+    def _own_names(self) -> list[tuple[str, str]]:
+        """Return what lets `dibs` inside a job find this queue and this lease folder."""
+        own = [("DIBS_HOME", str(self.home))]
+        if "DIBS_LEASE_DIR" in os.environ:
+            own.append(("DIBS_LEASE_DIR", self.lease_dir))
+        return own
+
+    def start(self, job: Job) -> int:
+        """Start the runner of the job's present start; return its pidfd."""
+        return self._spawn([self.folder(job), str(job.start)], f"{self.folder(job)}/runner.log")
+
+    def sweep(self, job: Job, grace_s: float) -> int:
+        """Start a process that ends what is left of an attempt whose runner is gone; return its pidfd."""
+        markers = [f"DIBS_JOB_DIR={self.files(job)}", f"DIBS_ATTEMPT={job.attempt}"]
+        folder = self.folder(job)
+        return self._spawn(["sweep", folder, str(grace_s), *markers], f"{folder}/runner.log")
+
+    def _spawn(self, words: list[str], log: str) -> int:
+        root = str(Path(places.__file__).resolve().parent.parent)
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", "-c", BOOT, root, *words],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
+            ],
+            setsid=True,
+            setsigmask=RUNNER_SIGNALS,
+        )
+        return os.pidfd_open(pid)
+
+    def adopt(self, shim: attempts.Shim | None) -> int | None:
+        """Return a pidfd of a living runner, or None if it is gone or not yet known."""
+        return processes.open_verified(shim.pid, shim.starttime) if shim is not None and shim.pid else None
+
+    def adopt_command(self, running: records.Running | None) -> int | None:
+        """Return a pidfd of a command whose runner is gone, or None if it has ended."""
+        return processes.open_verified(running.pid, running.starttime) if running is not None else None
+
+    def examine(self, job: Job) -> attempts.Verdict:
+        """Say what became of the job's present start, and make it final."""
+        return attempts.examine(self.folder(job), job.start)
+
+    def give_up(self, job: Job) -> bool:
+        """Bury a start before its command ran; False if a runner was faster."""
+        return attempts.give_up(self.folder(job), job.start)
+
+    def order(self, job: Job, line: str) -> bool:
+        """Leave an order for the job's runner and wake it; False if the runner is gone."""
+        attempts.append_order(self.folder(job), job.start, line)
+        started = attempts.read_started(self.folder(job), job.start)
+        pidfd = self.adopt(started) if isinstance(started, attempts.Shim) else None
+        if pidfd is None:
+            return False
+        try:
+            return processes.send(pidfd, signal.SIGUSR1)
+        finally:
+            os.close(pidfd)
+
+
+def free_port() -> int:
+    """Return a TCP port that is free on loopback now."""
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])

@@ -1,0 +1,83 @@
+"""What a job sees: the environment its command runs in, from what was captured and what was given.
+
+Pure. The devices are named here and nowhere else; what the submitter's shell said about devices never reaches a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from dibs import codec
+from dibs.devices import Inventory, indices
+from dibs.errors import UserError
+from dibs.jobs import Job
+
+#: Variables that choose devices. They belong to dibs inside a job, whatever the submitter's shell had in them.
+DEVICE_NAMES = (
+    "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK",
+)  # fmt: skip
+
+
+def capture(environ: Mapping[bytes, bytes], exclude: Iterable[str] = ()) -> bytes:
+    """Return the submitter's environment as it is kept: without what dibs sets itself and what config excludes."""
+    patterns = tuple(exclude)
+
+    def is_kept(raw: bytes) -> bool:
+        name = raw.decode(errors="surrogateescape")
+        own = name.startswith("DIBS_") or name in DEVICE_NAMES
+        return not own and not any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    return codec.pack_environ({name: value for name, value in environ.items() if is_kept(name)})
+
+
+def check_given(name: str) -> None:
+    """Refuse a variable that dibs sets itself: given by hand it would name devices the job does not hold."""
+    if name in DEVICE_NAMES:
+        raise UserError(f"-e {name}: dibs sets it to the GPUs the job gets.", "Choose GPUs with --gpu-ids or --prefer.")
+    if name.startswith("DIBS_"):
+        raise UserError(f"-e {name}: names that begin with DIBS_ are set by dibs itself.")
+    if not name or "=" in name or "\0" in name:
+        raise UserError(f'-e expected NAME=VALUE, got the name "{name}".')
+
+
+def for_job(
+    job: Job,
+    captured: bytes,
+    inventory: Inventory,
+    *,
+    visible: str,
+    port: int,
+    folder: str,
+    own: Sequence[tuple[str, str]] = (),
+) -> dict[bytes, bytes]:
+    """Return the whole environment of a job's command; `folder` is the job's, `own` what leads back to this daemon."""
+    env = codec.unpack_environ(captured)
+    env.update({os_bytes(name): os_bytes(value) for name, value in job.asked.env})
+    numbers = ",".join(str(index) for index in indices(inventory, job.allocation))
+    forced = {
+        "CUDA_VISIBLE_DEVICES": numbers if visible == "index" else ",".join(job.allocation),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "DIBS_JOB_ID": str(job.id),
+        "DIBS_JOB_NAME": job.asked.name,
+        "DIBS_PROJECT": job.asked.project,
+        "DIBS_ATTEMPT": str(job.attempt),
+        "DIBS_JOB_DIR": folder,
+        "DIBS_GPU_INDICES": numbers,
+        "DIBS_CHECKPOINT_DIR": f"{folder}/checkpoint",
+        "DIBS_REPORT": f"{folder}/{job.attempt}/report.jsonl",
+        "DIBS_PORT": str(port),
+        **dict(own),
+    }
+    polite = {"PYTHONUNBUFFERED": "1"}
+    if len(job.allocation) > 1:
+        polite |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
+    env.update({os_bytes(name): os_bytes(value) for name, value in forced.items()})
+    for name, value in polite.items():
+        env.setdefault(os_bytes(name), os_bytes(value))
+    return env
+
+
+def os_bytes(text: str) -> bytes:
+    """Return text as the bytes a process sees."""
+    return text.encode(errors="surrogateescape")

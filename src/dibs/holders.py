@@ -1,0 +1,215 @@
+"""Holders: who has which device, read from the kernel's tables without disturbing anybody who takes one.
+
+Also the name of a device's sockets and the note in its file, because these are what is read here and written by
+`leases`. Runs under `python -I -S`, so only modules that cost nothing are imported.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import sys
+import time
+from _json import encode_basestring_ascii as _quoted
+
+from dibs import locks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dibs.locks import Folder
+
+#: Characters of a device's id. `/` stays free: it stands for `.` in socket names, where `.` separates the parts.
+ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:")
+
+#: Longest id: a socket name has 108 bytes, and prefix, slot and MiB need up to 40 of them. A MIG UUID has 40.
+ID_LENGTH = 64
+
+#: Bytes for the note of one slot; slot n is at n times this. Fits 148 characters that need 12 bytes each in JSON.
+NOTE_BYTES = 2048
+
+
+class Note:
+    """What a holder says about itself for people to read; uid, pid and time are added when it is written."""
+
+    __slots__ = ("job", "tool", "user")
+
+    def __init__(self, job: str = "", user: str = "", tool: str = "dibs") -> None:
+        self.job = job[:100]
+        self.user = user[:32]
+        self.tool = tool[:16]
+
+
+class Socket:
+    """A listening socket of a device, as /proc/net/unix shows it. An exclusive one has slot 0 and no MiB."""
+
+    __slots__ = ("device", "mib", "name", "slot")
+
+    def __init__(self, name: bytes, device: str, slot: int, mib: int | None) -> None:
+        self.name = name
+        self.device = device
+        self.slot = slot
+        self.mib = mib
+
+
+class Holder:
+    """Who holds a device. `mib` is None for an exclusive lease; other Nones mean that nobody could tell."""
+
+    __slots__ = ("device", "job", "mib", "pid", "since", "uid", "user")
+
+    def __init__(self, device: str, pid: int | None, uid: int | None, mib: int | None, note: dict[str, object]) -> None:
+        job, since = note.get("job"), note.get("since")
+        self.device = device
+        self.pid = pid
+        self.uid = uid
+        self.mib = mib
+        self.user = None if uid is None else _user_name(uid)
+        self.job = job if isinstance(job, str) and job else None
+        #: Seconds since 1970.
+        self.since = float(since) if isinstance(since, int | float) and 0 < since < 1e11 else None
+
+
+def checked(device: str) -> str:
+    """Return a device id that can be part of a file's and a socket's name; raise ValueError for any other."""
+    if not device or len(device) > ID_LENGTH or not ID_CHARS.issuperset(device):
+        raise ValueError(f"expected a device id of up to {ID_LENGTH} letters, digits and -_.:, got {device!r}")
+    return device
+
+
+def file(place: Folder, device: str) -> str:
+    """Return the path of the file whose lock is the lease of a device."""
+    return place.file(f".dibs-lease-{device}")
+
+
+def socket_name(place: Folder, device: str, share: str = "") -> bytes:
+    """Return the name of an exclusive lease's socket, or with `share` (".<slot>.<MiB>") of a shared one's."""
+    return place.socket("gpu", device.replace(".", "/") + share)
+
+
+def held(place: Folder, devices: Iterable[str]) -> set[str]:
+    """Return those of `devices` that anybody holds, alone or shared."""
+    wanted = list(devices)
+    seen = {socket.device for socket in sockets(place, wanted)}
+    locked = locks.flocked()
+    return seen | {device for device in wanted if locks.key_of(file(place, device)) in locked}
+
+
+def shares(place: Folder, device: str) -> dict[int, int]:
+    """Return the MiB of each slot in which the device is shared now."""
+    return {socket.slot: socket.mib for socket in sockets(place, [device]) if socket.mib is not None}
+
+
+def survey(place: Folder, devices: Iterable[str]) -> dict[str, tuple[Holder, ...]]:
+    """Return who holds each of `devices`."""
+    wanted = list(devices)
+    seen = sorted(sockets(place, wanted), key=lambda socket: socket.slot)
+    locked = locks.flocked()
+    found: dict[str, tuple[Holder, ...]] = {}
+    for device in wanted:
+        pids = locked.get(locks.key_of(file(place, device)) or "", [])
+        found[device] = tuple(_holder(place, socket, pids) for socket in seen if socket.device == device) or tuple(
+            _hidden_holder(place, device, pid) for pid in pids
+        )
+    return found
+
+
+def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder:
+    """Name the holder behind a socket.
+
+    The note is believed when the kernel names the same pid (in /proc/locks) and the same uid (in /proc/PID). Only
+    otherwise the socket is asked: that is always right, but each question uses up a place in its queue of connections.
+    """
+    note = _read_note(place, socket.device, socket.slot)
+    pid, uid = note.get("pid"), note.get("uid")
+    if isinstance(pid, int) and isinstance(uid, int) and pid in pids and locks.uid_of(pid) == uid:
+        return Holder(socket.device, pid, uid, socket.mib, note)
+    fd = locks.connect(socket.name)
+    if fd is None:
+        return _hidden_holder(place, socket.device, pids[0] if len(pids) == 1 else None, socket)
+    peer = _socket.socket(fileno=fd)
+    try:
+        raw = peer.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    finally:
+        peer.close()
+    peer_pid, peer_uid = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (0, 4))
+    return Holder(socket.device, peer_pid, peer_uid, socket.mib, note if pid == peer_pid else {})
+
+
+def _hidden_holder(place: Folder, device: str, pid: int | None, socket: Socket | None = None) -> Holder:
+    """Name a holder whose socket does not answer (another network namespace, a full queue) by its lock alone."""
+    note = _read_note(place, device, 0 if socket is None else socket.slot)
+    if pid is None or note.get("pid") != pid:
+        note = {}
+    uid = None if pid is None else locks.uid_of(pid)
+    if uid is None:
+        claimed = note.get("uid")
+        uid = claimed if isinstance(claimed, int) and 0 <= claimed < 2**32 - 1 else None
+    return Holder(device, pid, uid, None if socket is None else socket.mib, note)
+
+
+def _user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def watches(place: Folder, device: str) -> list[int]:
+    """Return a descriptor for each holder that hangs up when the last copy of the holder's socket closes.
+
+    A holder that cannot be watched (another network namespace, a full queue) is left out. Keep a watch instead of
+    making it anew: each one uses up a place in the holder's queue of connections until the holder ends.
+    """
+    return [fd for name in watchable(place, [device]) if (fd := locks.connect(name)) is not None]
+
+
+def watchable(place: Folder, devices: Iterable[str]) -> dict[bytes, str]:
+    """Return the socket names of all holders of `devices`, each with its device, to be given to `locks.connect`."""
+    return {socket.name: socket.device for socket in sockets(place, devices)}
+
+
+def sockets(place: Folder, devices: Iterable[str]) -> list[Socket]:
+    """Return the sockets of `devices` that are listening now."""
+    wanted = set(devices)
+    found = []
+    for rest in locks.bound(place, "gpu"):
+        device, *share = rest.split(".")
+        device = device.replace("/", ".")
+        if device not in wanted:
+            continue
+        if not share:
+            found.append(Socket(place.socket("gpu", rest), device, 0, None))
+        elif len(share) == 2 and share[0].isdecimal() and share[1].isdecimal():
+            found.append(Socket(place.socket("gpu", rest), device, int(share[0]), int(share[1])))
+    return found
+
+
+def write_note(fd: int, slot: int, note: Note, is_alone: bool) -> None:
+    """Write the note of a slot; whoever is alone removes what others left behind."""
+    text = (
+        f'{{"uid": {os.geteuid()}, "user": {_quoted(note.user)}, "pid": {os.getpid()}, "job": {_quoted(note.job)}, '
+        f'"since": {time.time():.3f}, "tool": {_quoted(note.tool)}}}'
+    )
+    try:
+        # Overwritten at its full length instead of truncated to nothing: ext4 would flush it to disk at the next close.
+        os.pwrite(fd, text.encode("ascii").ljust(NOTE_BYTES - 1) + b"\n", slot * NOTE_BYTES)
+        if is_alone and os.fstat(fd).st_size > (slot + 1) * NOTE_BYTES:
+            os.ftruncate(fd, (slot + 1) * NOTE_BYTES)
+    except OSError:
+        # On a full disk the lease is as good as with a note: the note is for people, the lock is the truth.
+        return
+
+
+def _read_note(place: Folder, device: str, slot: int) -> dict[str, object]:
+    """Return the note of a slot as its writer, who may be anybody, left it; empty when there is none."""
+    import json
+
+    record = locks.read_small(file(place, device), slot * NOTE_BYTES, NOTE_BYTES)
+    try:
+        note = json.loads(record[1]) if record else {}
+    except (ValueError, RecursionError):
+        return {}
+    return note if isinstance(note, dict) else {}

@@ -1,0 +1,586 @@
+"""The HTTP door: `/v1` over the daemon's unix socket. Translation only: JSON in, a verb or a question, JSON out.
+
+Every request passes `guard` before routing: only the owner of the daemon gets in.
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import json
+import logging
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from dibs import codec, holders, scheduling, selection, standing, verbs
+from dibs.core import now_ms
+from dibs.daemon import Daemon
+from dibs.devices import Inventory
+from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, UserError
+from dibs.jobs import Asked, Job, JobId
+from dibs.scheduling import Policy, Reason, View, Waiting
+from dibs.store import Reader
+from dibs.version import __version__
+
+log = logging.getLogger("dibs.http")
+
+#: Bytes of one request: a hundred thousand commands with their common parts said once.
+LARGEST_BODY = 256 * 1024 * 1024
+#: Seconds one long poll may take.
+LONGEST_WAIT_S = 60.0
+#: Rows of the overview: all that one looks at; `select=all` gives everything.
+UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
+
+DAEMON: web.AppKey[Daemon] = web.AppKey("daemon", Daemon)
+S = TypeVar("S")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+Word = Annotated[str, msgspec.Meta(max_length=4096)]
+Name = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+class JobIn(msgspec.Struct, forbid_unknown_fields=True):
+    """One job to be queued."""
+
+    command: str | None = None
+    argv: list[str] | None = None
+    cwd: Word | None = None
+    #: Base64 of a packed environment.
+    environ: str | None = None
+    env: dict[str, str] = {}
+    umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)] = 0o077
+    name: Name = ""
+    project: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "default"
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] = 0
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=4096)] | None = None
+    gpu_ids: list[Word] | None = None
+    prefer: list[Word] | None = None
+    gpu_type: Name | None = None
+    time_limit_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] | None = None
+    output: Word | None = None
+    stderr: Word | None = None
+    tags: list[Name] = []
+    visible: str | None = None
+
+
+class ActionIn(msgspec.Struct, forbid_unknown_fields=True):
+    """One verb for many jobs."""
+
+    verb: str
+    select: list[str]
+    grace_s: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
+    done: bool = False
+
+
+class OneActionIn(msgspec.Struct, forbid_unknown_fields=True):
+    """What a verb on one job may say."""
+
+    grace_s: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
+    done: bool = False
+
+
+# -- serving ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def serving(daemon: Daemon) -> AsyncIterator[None]:
+    """Answer on the daemon's socket while inside."""
+    app = web.Application(middlewares=[guard], client_max_size=LARGEST_BODY)
+    app[DAEMON] = daemon
+    app.add_routes(ROUTES)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    path = daemon.identity.socket
+    path.unlink(missing_ok=True)
+    site = web.UnixSite(runner, path)
+    try:
+        await site.start()
+        path.chmod(0o600)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        await runner.cleanup()
+
+
+@web.middleware
+async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let the owner in and nobody else, and turn every error into the one shape of errors."""
+    try:
+        _check_peer(request)
+        _check_devices(request)
+        return await handler(request)
+    except DibsError as error:
+        if isinstance(error, Bug):
+            log.error("%s %s: %s", request.method, request.path, error.line())
+        return _error(error)
+    except web.HTTPException as error:
+        return _error(_as_ours(request, error), error.status)
+    # The last place: answered as a bug, logged whole.
+    except Exception as error:
+        log.exception("%s %s", request.method, request.path)
+        return _error(Bug(f"{type(error).__name__}: {error}", f"See {request.app[DAEMON].identity.home}/daemon.log."))
+
+
+def _check_peer(request: web.Request) -> None:
+    sock = request.get_extra_info("socket")
+    creds = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, _ = struct.unpack("3i", creds)
+    if uid not in (os.geteuid(), 0):
+        raise NotAllowed(f"this queue belongs to {request.app[DAEMON].identity.user}.")
+    if any(name.lower() == "origin" or name.lower().startswith("sec-fetch-") for name in request.headers):
+        raise NotAllowed("a browser cannot use this socket yet.")
+
+
+def _check_devices(request: web.Request) -> None:
+    """Refuse a client that believes in other devices than ours."""
+    wanted = request.headers.get("Dibs-Devices")
+    ours = request.app[DAEMON].identity.devices
+    if wanted is not None and wanted != ours and not request.path.startswith("/v1/daemon"):
+        raise Conflict(
+            f'the daemon runs with DIBS_DEVICES="{ours}", here it is "{wanted}".',
+            "`dibs daemon restart` takes the new value; running jobs go on.",
+        )
+
+
+def _as_ours(request: web.Request, error: web.HTTPException) -> DibsError:
+    if error.status == 404:
+        return NotFound(f"there is nothing at {request.path}.")
+    if error.status == 413:
+        return UserError(f"the request is larger than {LARGEST_BODY} bytes.")
+    return UserError(f"{request.method} {request.path}: {error.reason}.")
+
+
+def _error(error: DibsError, status: int | None = None) -> web.Response:
+    body = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
+    return _json(body, status or error.http_status)
+
+
+def _json(body: Any, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
+
+
+# -- jobs in ----------------------------------------------------------------------------------------------------
+
+
+async def post_jobs(request: web.Request) -> web.Response:
+    """Queue one job, or many with common defaults: all of them or none."""
+    daemon = request.app[DAEMON]
+    body = await _body(request)
+    many = _jobs_in(body)
+    wishes = [_wish(job) for job in many]
+    submitted = await daemon.do(lambda turn: verbs.submit(turn, wishes))
+    receipt = await daemon.ask(lambda reader: _receipt(daemon, reader, submitted.ids))
+    if request.headers.get("Accept") == "text/plain":
+        return web.Response(text="".join(f"{job_id}\n" for job_id in submitted.ids), status=201)
+    return _json({"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt}, 201)
+
+
+async def _body(request: web.Request) -> Any:
+    if request.content_type != "application/json":
+        raise UserError(f'expected Content-Type application/json, got "{request.content_type}".')
+    try:
+        return json.loads(await request.read())
+    except ValueError as error:
+        raise UserError(f"expected JSON: {error}.") from None
+
+
+def _jobs_in(body: Any) -> list[JobIn]:
+    if isinstance(body, dict) and "jobs" in body:
+        if set(body) - {"jobs", "defaults"} or not isinstance(body["jobs"], list):
+            raise UserError('expected {"defaults": {...}, "jobs": [...]}.')
+        defaults = body.get("defaults", {})
+        if not isinstance(defaults, dict) or not all(isinstance(job, dict) for job in body["jobs"]):
+            raise UserError("expected every job, and the defaults, to be an object.")
+        return [_convert({**defaults, **job}, JobIn) for job in body["jobs"]]
+    return [_convert(job, JobIn) for job in (body if isinstance(body, list) else [body])]
+
+
+def _convert(value: Any, kind: type[S]) -> S:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{error}.") from None
+
+
+def _wish(job: JobIn) -> verbs.Wish:
+    if (job.command is None) == (job.argv is None):
+        raise UserError("expected either `command` or `argv`.")
+    if job.visible not in (None, "uuid", "index"):
+        raise UserError(f'--visible expected uuid or index, got "{job.visible}".')
+    asked = Asked(
+        command=job.command if job.command is not None else _joined(job.argv or []),
+        argv=None if job.argv is None else tuple(job.argv),
+        cwd=job.cwd or os.path.expanduser("~"),
+        name=job.name,
+        project=job.project,
+        priority=job.priority,
+        time_limit_s=job.time_limit_s,
+        env=tuple(job.env.items()),
+        umask=job.umask,
+        output=job.output,
+        stderr=job.stderr,
+        tags=tuple(dict.fromkeys(job.tags)),
+        visible=job.visible,
+    )
+    wish = verbs.Wish(
+        asked, job.gpus, tuple(job.gpu_ids or ()), tuple(job.prefer or ()), job.gpu_type, _environ(job.environ)
+    )
+    verbs.check_wish(wish)
+    return wish
+
+
+def _joined(argv: list[str]) -> str:
+    import shlex
+
+    return shlex.join(argv)
+
+
+def _environ(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except binascii.Error as error:
+        raise UserError(f"environ expected base64: {error}.") from None
+
+
+def _receipt(daemon: Daemon, reader: Reader, ids: list[JobId]) -> str:
+    if len(ids) > 1:
+        return f"{len(ids)} jobs queued: {ids[0]}-{ids[-1]}"
+    job = reader.job(ids[0])
+    what = scheduling.count_gpus(job.asked.request.gpus) if job.asked.request.gpus else "no GPU"
+    if not job.is_waiting:
+        return f"{job.id} queued: {what}, starts now"
+    reason = _reason(daemon, reader, job)
+    return f"{job.id} queued: {what}, waits: {reason.text}"
+
+
+# -- jobs out ---------------------------------------------------------------------------------------------------
+
+
+async def get_jobs(request: web.Request) -> web.Response:
+    """Return the overview, or the jobs that the `select` words mean."""
+    daemon = request.app[DAEMON]
+    words = request.query.getall("select", [])
+    chosen = selection.parse(words)
+
+    def answer(reader: Reader) -> dict[str, Any]:
+        if words:
+            jobs = verbs.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
+        else:
+            jobs = reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)
+        sight = Sight.of(daemon, reader)
+        return {
+            "jobs": [_shown(daemon, sight, job) for job in jobs],
+            "queue": {"paused": False},
+            "counts": reader.counts(),
+            "machine": _machine(daemon.inventory, sight.view),
+        }
+
+    return _json(await daemon.ask(answer))
+
+
+class Sight:
+    """What is needed to say why jobs wait, read once for many of them."""
+
+    def __init__(self, view: View, policy: Policy, inventory: Inventory) -> None:
+        self.view = view
+        self.policy = policy
+        self.inventory = inventory
+
+    @classmethod
+    def of(cls, daemon: Daemon, reader: Reader) -> Sight:
+        """Look at queue, leases and line as the scheduler does, with names."""
+        inventory = daemon.inventory
+        policy = Policy(daemon.core.engine.settings.cpu_slots)
+        active = reader.active_devices()
+        ours = {device for job in active for device in job.devices}
+        held = standing.people(daemon.core.standing.place, inventory, ours)
+        line, ahead = daemon.core.standing.claims()
+        heads = reader.head(len(inventory.devices) + policy.cpu_slots)
+        return cls(View(heads, active, held, line, ahead), policy, inventory)
+
+    def reason(self, job: Job) -> Reason:
+        """Say why a waiting job waits."""
+        waiting = Waiting(job.id, job.asked.request, job.asked.priority)
+        return scheduling.explain(waiting, self.view, self.inventory, self.policy)
+
+
+def _reason(daemon: Daemon, reader: Reader, job: Job) -> Reason:
+    return Sight.of(daemon, reader).reason(job)
+
+
+def _shown(daemon: Daemon, sight: Sight, job: Job) -> dict[str, Any]:
+    reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
+    engine = daemon.core.engine
+    return codec.job_to_json(job, sight.inventory, user=daemon.identity.user, log=engine.log(job), reason=reason)
+
+
+def _machine(inventory: Inventory, view: View) -> dict[str, Any]:
+    return {
+        "gpus": len(inventory.devices),
+        "free": len(scheduling.free_devices(view, inventory)),
+        "restriction": inventory.restriction,
+        "problem": inventory.problem,
+    }
+
+
+async def get_job(request: web.Request) -> web.Response:
+    """Return one job; with `until` and `wait_s`, when it has started or finished."""
+    daemon = request.app[DAEMON]
+    job_id = _id(request)
+    until = request.query.get("until", "")
+    if until not in ("", "started", "finished"):
+        raise UserError(f'until expected started or finished, got "{until}".')
+    deadline = daemon.events.loop.time() + _seconds(request, "wait_s")
+
+    def is_reached(job: Job) -> bool:
+        return job.is_finished or until == "" or (until == "started" and job.started_at is not None)
+
+    while True:
+        version = daemon.events.version
+        job = await daemon.ask(lambda reader: reader.job(job_id))
+        left = deadline - daemon.events.loop.time()
+        if is_reached(job) or left <= 0 or daemon.stopping.is_set():
+            break
+        if version == daemon.events.version:
+            await daemon.events.changed(left)
+    return _json(await daemon.ask(lambda reader: _whole(daemon, reader, reader.job(job_id))))
+
+
+def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
+    attempts = [
+        {
+            "attempt": past.attempt,
+            "outcome": past.outcome.value,
+            "cause": past.cause.value if past.cause else None,
+            "exit_code": past.exit_code,
+            "signal": past.signal,
+            "gpu_ids": list(past.allocation),
+            "started_at": codec.moment(past.started_at),
+            "finished_at": codec.moment(past.finished_at),
+            "log": daemon.core.engine.log(job, past.attempt),
+        }
+        for past in reader.attempts(job.id)
+    ]
+    shown = _shown(daemon, Sight.of(daemon, reader), job)
+    return shown | {"attempts": attempts, "env": codec.mask_environ(job.asked.env)}
+
+
+async def get_events(request: web.Request) -> web.Response:
+    """Return all that happened to a job."""
+    job_id = _id(request)
+
+    def answer(reader: Reader) -> list[dict[str, Any]]:
+        reader.job(job_id)
+        return [{"at": codec.moment(e.at), "kind": e.kind, "detail": e.detail} for e in reader.events(job_id)]
+
+    return _json({"events": await request.app[DAEMON].ask(answer)})
+
+
+async def get_why(request: web.Request) -> web.Response:
+    """Say why a job is not running, or how it stands."""
+    daemon = request.app[DAEMON]
+    job_id = _id(request)
+
+    def answer(reader: Reader) -> dict[str, Any]:
+        job = reader.job(job_id)
+        reason = _reason(daemon, reader, job) if job.is_waiting else Reason(_standing(job))
+        return {"id": job.id, "state": job.word, "reason": reason.text, "hint": reason.hint}
+
+    return _json(await daemon.ask(answer))
+
+
+def _standing(job: Job) -> str:
+    """Say how a job stands that is not waiting."""
+    if job.remark:
+        return f"it is {job.word}: {job.remark}"
+    if job.signal is not None:
+        return f"it {job.word}: killed by signal {job.signal}"
+    if job.is_finished and job.exit_code:
+        return f"it {job.word} with exit code {job.exit_code}"
+    where = f" on {', '.join(job.allocation)}" if job.is_active and job.allocation else ""
+    return f"it is {job.word}{where}"
+
+
+async def get_wait(request: web.Request) -> web.Response:
+    """Answer when the finished jobs of a selection are more than `seen`, or all of it, or the time is over."""
+    daemon = request.app[DAEMON]
+    words = request.query.getall("select", [])
+    chosen = selection.parse(words)
+    deadline = daemon.events.loop.time() + _seconds(request, "wait_s")
+    seen = _whole_number(request, "seen", -1)
+    mark = request.query.get("mark", "") or await daemon.ask(lambda reader: _mark(reader, words))
+    if not words:
+        chosen = _marked(mark)
+    while True:
+        version = daemon.events.version
+        tally = await daemon.ask(lambda reader: reader.tally(chosen, now_ms()))
+        summary = _summary(tally)
+        left = deadline - daemon.events.loop.time()
+        if summary["over"] or summary["finished"] != seen or left <= 0 or daemon.stopping.is_set():
+            break
+        if version == daemon.events.version:
+            await daemon.events.changed(left)
+    if words and not summary["total"]:
+        verbs.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
+    return _json(summary | {"mark": mark})
+
+
+def _mark(reader: Reader, words: list[str]) -> str:
+    """Name the jobs that are unfinished now by ranges of ids; a selection needs no mark."""
+    if words:
+        return ""
+    ids = reader.select_ids(selection.parse(["unfinished"]), now_ms())
+    ranges: list[list[int]] = []
+    for job_id in ids:
+        if ranges and ranges[-1][1] == job_id - 1:
+            ranges[-1][1] = job_id
+        else:
+            ranges.append([job_id, job_id])
+    return ",".join(f"{first}-{last}" for first, last in ranges)
+
+
+def _marked(mark: str) -> selection.Selection:
+    return selection.parse([mark]) if mark else ()
+
+
+def _summary(tally: dict[str, int]) -> dict[str, Any]:
+    finished = sum(tally.get(word, 0) for word in selection.GROUP_WORDS["finished"])
+    total = sum(tally.values())
+    return {"total": total, "finished": finished, "bad": finished - tally.get("done", 0), "over": finished == total}
+
+
+# -- verbs ------------------------------------------------------------------------------------------------------
+
+
+async def post_actions(request: web.Request) -> web.Response:
+    """Do one verb to many jobs."""
+    action = _convert(await _body(request), ActionIn)
+    if not action.select:
+        raise UserError("expected at least one selector.")
+    return await _do(request, action.verb, selection.parse(action.select), action.grace_s, action.done)
+
+
+async def post_verb(request: web.Request) -> web.Response:
+    """Do one verb to one job."""
+    action = _convert(await _body(request), OneActionIn) if request.can_read_body else OneActionIn()
+    job_id = _id(request)
+    chosen = ((selection.Ids(((job_id, job_id),)),),)
+    return await _do(request, request.match_info["verb"], chosen, action.grace_s, action.done)
+
+
+async def _do(
+    request: web.Request, verb: str, chosen: selection.Selection, grace_s: float | None, done: bool
+) -> web.Response:
+    known: dict[str, Callable[[verbs.Turn], verbs.Acted]] = {
+        "cancel": lambda turn: verbs.cancel(turn, chosen, grace_s),
+        "retry": lambda turn: verbs.retry(turn, chosen, done),
+    }
+    if verb not in known:
+        raise NotFound(f'there is no verb "{verb}"; there are {", ".join(known)}.')
+    acted = await request.app[DAEMON].do(known[verb])
+    return _json(
+        {
+            "changed": [{"id": job.id, "state": job.word} for job in acted.changed],
+            "unchanged": [{"id": left.job.id, "state": left.job.word, "why": left.why} for left in acted.unchanged],
+        }
+    )
+
+
+# -- machine and daemon -----------------------------------------------------------------------------------------
+
+
+async def get_gpus(request: web.Request) -> web.Response:
+    """Return every device, with who holds it on this machine."""
+    daemon = request.app[DAEMON]
+    inventory = await daemon.probe_now()
+    found = await daemon.ask(lambda reader: holders.survey(daemon.core.standing.place, inventory.ids))
+    waiters = [
+        {"user": claim.user, "gpus": claim.count, "devices": sorted(claim.devices)}
+        for claim in await daemon.ask(lambda reader: daemon.core.standing.claims(everybody=True)[0])
+    ]
+    gpus = [
+        codec.device_to_json(device) | _held(found.get(device.id, ()), device.fault) for device in inventory.devices
+    ]
+    return _json({"gpus": gpus, "waiters": waiters, "problem": inventory.problem, "restriction": inventory.restriction})
+
+
+def _held(found: tuple[holders.Holder, ...], fault: str | None) -> dict[str, Any]:
+    state = "unhealthy" if fault else "leased" if found else "free"
+    return {
+        "state": state,
+        "holders": [
+            {"user": h.user, "uid": h.uid, "pid": h.pid, "job": h.job or None, "since": _since(h)} for h in found
+        ],
+    }
+
+
+def _since(holder: holders.Holder) -> str | None:
+    return None if holder.since is None else codec.moment(round(holder.since * 1000))
+
+
+async def get_daemon(request: web.Request) -> web.Response:
+    """Say who serves here."""
+    who = request.app[DAEMON].identity
+    return _json(
+        {
+            "running": True,
+            "pid": who.pid,
+            "socket": str(who.socket),
+            "version": __version__,
+            "started_at": codec.moment(who.started_at),
+            "home": str(who.home),
+            "user": who.user,
+            "devices": who.devices,
+        }
+    )
+
+
+async def post_stop(request: web.Request) -> web.Response:
+    """End the daemon after this answer; jobs run on."""
+    daemon = request.app[DAEMON]
+    daemon.events.loop.call_soon(daemon.stopping.set)
+    daemon.events.publish(set())
+    return _json({"pid": daemon.identity.pid})
+
+
+def _id(request: web.Request) -> JobId:
+    return JobId(int(request.match_info["id"]))
+
+
+def _seconds(request: web.Request, name: str) -> float:
+    text = request.query.get(name, "0")
+    try:
+        return min(max(float(text), 0.0), LONGEST_WAIT_S)
+    except ValueError:
+        raise UserError(f'{name} expected seconds, got "{text}".') from None
+
+
+def _whole_number(request: web.Request, name: str, default: int) -> int:
+    text = request.query.get(name, str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(f'{name} expected a whole number, got "{text}".') from None
+
+
+ROUTES = [
+    web.get("/v1/jobs", get_jobs),
+    web.post("/v1/jobs", post_jobs),
+    web.get("/v1/jobs/wait", get_wait),
+    web.post("/v1/jobs/actions", post_actions),
+    web.get(r"/v1/jobs/{id:\d{1,18}}", get_job),
+    web.get(r"/v1/jobs/{id:\d{1,18}}/events", get_events),
+    web.get(r"/v1/jobs/{id:\d{1,18}}/why", get_why),
+    web.post(r"/v1/jobs/{id:\d{1,18}}/{verb:[a-z]+}", post_verb),
+    web.get("/v1/gpus", get_gpus),
+    web.get("/v1/daemon", get_daemon),
+    web.post("/v1/daemon/stop", post_stop),
+]

@@ -1,0 +1,155 @@
+"""Jobs: what was asked, and what became of it. Plain values; what may follow what is in `lifecycle`."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NewType
+
+from dibs.devices import DeviceId
+
+JobId = NewType("JobId", int)
+
+
+class State(enum.Enum):
+    """Where a job stands. How a finished one ended is its `Outcome`."""
+
+    HELD = "held"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+
+
+#: An attempt is under way: a runner may exist and devices may be taken.
+ACTIVE = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})
+#: Nothing has been started yet.
+WAITING = frozenset({State.HELD, State.QUEUED})
+
+
+class Outcome(enum.Enum):
+    """How a finished job ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    LOST = "lost"
+
+
+#: What the selector `bad` means: it ended, nobody wanted it to, and it did not succeed.
+BAD = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.LOST})
+
+
+class Cause(enum.Enum):
+    """Why a finished job did not succeed."""
+
+    EXIT = "exit"
+    OOM = "oom"
+    GPU = "gpu"
+    SIGNAL = "signal"
+    TIMEOUT = "timeout"
+    START = "start"
+    DEPENDENCY = "dependency"
+    LOST = "lost"
+
+
+PRIORITIES = {"low": -10, "normal": 0, "high": 10, "urgent": 100}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a job asks of the machine. Jobs with equal requests are alike to the scheduler."""
+
+    gpus: int = 1
+    #: Exactly these devices; then `gpus` is their number.
+    gpu_ids: tuple[DeviceId, ...] = ()
+    #: Taken first when they are free.
+    prefer: tuple[DeviceId, ...] = ()
+    #: A glob or part of the product name.
+    gpu_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the submitter asked for; it does not change while the job runs."""
+
+    #: As typed: one string for the shell, or the words joined for people to read.
+    command: str
+    #: The words, when words were given: they reach the program as they are.
+    argv: tuple[str, ...] | None
+    cwd: str
+    request: Request = Request()
+    name: str = ""
+    project: str = "default"
+    priority: int = 0
+    time_limit_s: float | None = None
+    #: Added to the captured environment, over it.
+    env: tuple[tuple[str, str], ...] = ()
+    umask: int = 0o077
+    #: Where the output goes when not into the job's folder, as typed (a template).
+    output: str | None = None
+    stderr: str | None = None
+    tags: tuple[str, ...] = ()
+    #: "uuid" or "index": how the devices are named in the job's environment; None = as set.
+    visible: str | None = None
+    #: Content id of the captured environment in the store.
+    environ_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What was asked and what became of it. Moments are wall-clock milliseconds."""
+
+    id: JobId
+    asked: Asked
+    submitted_at: int
+    state: State = State.QUEUED
+    outcome: Outcome | None = None
+    cause: Cause | None = None
+    #: One run of the command; grows with each retry.
+    attempt: int = 1
+    #: Tries to begin this attempt; a start may be given up before the command ran.
+    start: int = 0
+    #: Starts whose runner died before it could commit; three of them are a failure.
+    dead_starts: int = 0
+    #: The devices of the latest start.
+    allocation: tuple[DeviceId, ...] = ()
+    pid: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+    #: One sentence on how it stands, where the state does not say it all.
+    remark: str | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether nothing more will happen to it by itself."""
+        return self.state is State.FINISHED
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether an attempt is under way."""
+        return self.state in ACTIVE
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether it has not been started yet."""
+        return self.state in WAITING
+
+    @property
+    def word(self) -> str:
+        """Return the one word for state or outcome that every output shows."""
+        return self.outcome.value if self.outcome else self.state.value
+
+
+def default_name(asked: Asked) -> str:
+    """Return a short name taken from the command: its program, or the script that an interpreter runs."""
+    words = list(asked.argv) if asked.argv else asked.command.split()
+    tails = [word.rsplit("/", 1)[-1] for word in words]
+    if len(tails) > 1 and tails[0].startswith(("python", "bash", "sh")) and not tails[1].startswith("-"):
+        return tails[1][:40]
+    return (tails[0] if tails else "")[:40]

@@ -1,0 +1,236 @@
+"""The life of a job: every state, every event, and the one table that joins them.
+
+Anything that decides what may follow what lives here. Nothing here knows about processes, databases or the time of day;
+events arrive with their time inside. The picture in `docs/lifecycle.md` is drawn from the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dibs.devices import DeviceId
+from dibs.errors import Bug
+from dibs.jobs import Cause, Job, Outcome, State
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The plan gave it devices; a runner is about to begin."""
+
+    at: int
+    devices: tuple[DeviceId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The start was given up before the command ran; it waits again."""
+
+    at: int
+    why: str
+    #: The runner died by itself while we watched. Our own crash does not count against the job.
+    runner_died: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The command runs."""
+
+    at: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The command ended, or could not be started; the runner's own record says how."""
+
+    at: int
+    exit_code: int | None = None
+    signal: int | None = None
+    started_at: int | None = None
+    timed_out: bool = False
+    #: It ended because it was told to.
+    was_stopped: bool = False
+    #: Why the command could not be started at all.
+    not_started: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostTrack:
+    """Nobody can know how it ended: its runner left no record."""
+
+    at: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Orphaned:
+    """Its runner is gone while the command still lives."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class CannotStart:
+    """Its runners died again and again before they could begin."""
+
+    at: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """Somebody wants it to end."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldAsked:
+    """Somebody wants it to wait."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnholdAsked:
+    """Somebody lets it go on waiting for its turn."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Its processes were stopped; it keeps its devices."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Its processes go on."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAsked:
+    """Somebody wants a new attempt."""
+
+    at: int
+
+
+Event = (
+    Placed | GivenUp | Started | Ended | LostTrack | Orphaned | CannotStart | CancelAsked
+    | HoldAsked | UnholdAsked | Paused | Resumed | RetryAsked
+)  # fmt: skip
+
+S = State
+TRANSITIONS: dict[tuple[State, type], State] = {
+    (S.QUEUED, Placed): S.STARTING,
+    (S.QUEUED, HoldAsked): S.HELD,
+    (S.QUEUED, CancelAsked): S.FINISHED,
+    (S.HELD, UnholdAsked): S.QUEUED,
+    (S.HELD, CancelAsked): S.FINISHED,
+    (S.STARTING, Started): S.RUNNING,
+    (S.STARTING, GivenUp): S.QUEUED,
+    (S.STARTING, CannotStart): S.FINISHED,
+    (S.STARTING, Ended): S.FINISHED,
+    (S.STARTING, LostTrack): S.FINISHED,
+    (S.STARTING, Orphaned): S.RUNNING,
+    (S.STARTING, CancelAsked): S.STOPPING,
+    (S.RUNNING, Ended): S.FINISHED,
+    (S.RUNNING, LostTrack): S.FINISHED,
+    (S.RUNNING, Orphaned): S.RUNNING,
+    (S.RUNNING, Paused): S.PAUSED,
+    (S.RUNNING, CancelAsked): S.STOPPING,
+    (S.PAUSED, Resumed): S.RUNNING,
+    (S.PAUSED, Ended): S.FINISHED,
+    (S.PAUSED, LostTrack): S.FINISHED,
+    (S.PAUSED, Orphaned): S.PAUSED,
+    (S.PAUSED, CancelAsked): S.STOPPING,
+    (S.STOPPING, Started): S.STOPPING,
+    (S.STOPPING, Ended): S.FINISHED,
+    (S.STOPPING, LostTrack): S.FINISHED,
+    (S.STOPPING, Orphaned): S.STOPPING,
+    # A start that was given up while its job was being stopped must not put the job back in line.
+    (S.STOPPING, GivenUp): S.FINISHED,
+    (S.FINISHED, RetryAsked): S.QUEUED,
+}
+
+#: Runners that may die before they commit until the job itself is called unstartable.
+MOST_DEAD_STARTS = 3
+
+
+def allows(job: Job, event: type) -> bool:
+    """Tell whether an event of this type may happen to `job` as it stands."""
+    return (job.state, event) in TRANSITIONS
+
+
+def advance(job: Job, event: Event) -> Job:
+    """Return `job` as it stands after `event`; the table above is the whole rule."""
+    state = TRANSITIONS.get((job.state, type(event)))
+    if state is None:
+        raise Bug(f"job {job.id} is {job.word}: {type(event).__name__} cannot happen to it.")
+    moved = replace(job, state=state, remark=None)
+    match event:
+        case Placed(devices=devices):
+            return replace(moved, start=job.start + 1, allocation=devices)
+        case GivenUp(at, why, runner_died) if state is S.QUEUED:
+            dead = job.dead_starts + runner_died
+            return replace(moved, allocation=(), dead_starts=dead, remark=why)
+        case GivenUp(at):
+            return _finish(moved, at, Outcome.CANCELLED)
+        case Started(at, pid):
+            return replace(moved, started_at=at, pid=pid)
+        case Ended():
+            return _end(moved, event)
+        case LostTrack(at, why):
+            return replace(_finish(moved, at, Outcome.LOST, Cause.LOST), remark=why)
+        case CannotStart(at, why):
+            return replace(_finish(moved, at, Outcome.FAILED, Cause.START), remark=why)
+        case Orphaned():
+            return replace(moved, remark="its runner is gone; the command still runs, and how it ends cannot be known")
+        case CancelAsked(at) if state is S.FINISHED:
+            return _finish(moved, at, Outcome.CANCELLED)
+        case RetryAsked():
+            return _fresh(moved)
+        case _:
+            return moved
+
+
+def _end(job: Job, event: Ended) -> Job:
+    started = event.started_at if event.started_at is not None else job.started_at
+    job = replace(job, exit_code=event.exit_code, signal=event.signal, started_at=started)
+    if event.not_started is not None:
+        # A command that could not be started is a failure of its own even if somebody cancelled it meanwhile.
+        return replace(_finish(job, event.at, Outcome.FAILED, Cause.START), remark=event.not_started)
+    if event.timed_out:
+        return _finish(job, event.at, Outcome.TIMEOUT, Cause.TIMEOUT)
+    if event.was_stopped:
+        return _finish(job, event.at, Outcome.CANCELLED)
+    if event.signal is not None:
+        return _finish(job, event.at, Outcome.FAILED, Cause.SIGNAL)
+    if event.exit_code:
+        return _finish(job, event.at, Outcome.FAILED, Cause.EXIT)
+    return _finish(job, event.at, Outcome.DONE)
+
+
+def _finish(job: Job, at: int, outcome: Outcome, cause: Cause | None = None) -> Job:
+    return replace(job, state=S.FINISHED, finished_at=at, outcome=outcome, cause=cause)
+
+
+def _fresh(job: Job) -> Job:
+    return replace(
+        job, attempt=job.attempt + 1, start=0, dead_starts=0, allocation=(), pid=None,
+        outcome=None, cause=None, exit_code=None, signal=None, started_at=None, finished_at=None,
+    )  # fmt: skip
+
+
+def diagram() -> str:
+    """Return the table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> queued"]
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (before, event), after in TRANSITIONS.items():
+        arrows.setdefault((before.value, after.value), []).append(event.__name__)
+    lines += [f"    {before} --> {after}: {', '.join(names)}" for (before, after), names in arrows.items()]
+    return "\n".join([*lines, "    finished --> [*]"])

@@ -1,0 +1,265 @@
+"""Locks the kernel keeps for us: files to `flock`, abstract sockets to bind, and its tables of both.
+
+Leases and tickets are made of these. Nothing here knows what is locked or why. Runs under `python -I -S`, so only
+modules that cost nothing are imported.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import fcntl
+import os
+import stat
+import time
+import zlib
+
+from dibs import errors
+
+#: Read and write for all; the sticky bit keeps systemd-tmpfiles from deleting a file that is in use.
+SHARED_MODE = 0o1666
+
+#: Never follow what somebody planted, never hang on a fifo, never leak into a child.
+OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+#: Times a file may vanish under our hands before we say so.
+TRIES = 50
+
+#: Bytes read of a file that any user may have written.
+SMALL_BYTES = 65536
+
+#: Connections that may wait at a socket; the kernel cuts it to net.core.somaxconn. Watchers are never accepted.
+BACKLOG = 65535
+
+#: `Flags` of a listening socket in /proc/net/unix. Connections that wait there bear its name without this flag.
+LISTENING = b"00010000"
+
+
+class Folder:
+    """Where the files are, and the prefix of the abstract sockets that belong to them."""
+
+    __slots__ = ("path", "prefix")
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.realpath(path)
+        is_standard = self.path in ("/tmp", "/run/dibs")
+        self.prefix = "dibs" if is_standard else f"dibs-{zlib.crc32(os.fsencode(self.path)):08x}"
+
+    def file(self, name: str) -> str:
+        """Return the path of a file of this folder."""
+        return f"{self.path}/{name}"
+
+    def socket(self, kind: str, rest: str) -> bytes:
+        """Return the abstract name of a socket of this folder."""
+        return f"\0{self.prefix}.{kind}.{rest}".encode("ascii")
+
+
+class Broken(errors.MachineError):
+    """The lease folder cannot be used, or holds something that is not ours."""
+
+
+def folder() -> Folder:
+    """Return the folder that every door of this machine uses, or the one in $DIBS_LEASE_DIR."""
+    chosen = os.environ.get("DIBS_LEASE_DIR")
+    if chosen:
+        return Folder(chosen)
+    try:
+        made = os.lstat("/run/dibs")
+    except OSError:
+        return Folder("/tmp")
+    is_roots = stat.S_ISDIR(made.st_mode) and made.st_uid == 0 and made.st_mode & 0o1777 == 0o1777
+    return Folder("/run/dibs" if is_roots else "/tmp")
+
+
+def boot_ns() -> int:
+    """Return the nanoseconds since the machine started, sleep included; nobody can set this clock."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def lock(place: Folder, path: str, how: int) -> int | None:
+    """Return a locked descriptor of the file that is at `path` now, made if needed; None when it is held."""
+    for _ in range(TRIES):
+        fd = _open(place, path)
+        try:
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
+            if is_same(fd, path):
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError as error:
+            os.close(fd)
+            raise _broken(path, error.strerror) from error
+        # Somebody deleted the file between our open and our lock: whoever comes next would lock another one.
+        os.close(fd)
+    raise _broken(path, "it is deleted again and again")
+
+
+def _open(place: Folder, path: str) -> int:
+    """Open a file that all users lock, making it if it is not there."""
+    for _ in range(TRIES):
+        try:
+            fd = os.open(path, os.O_RDWR | OPEN_FLAGS)
+        except FileNotFoundError:
+            _make(place, path)
+            continue
+        except OSError as error:
+            raise _broken(path, error.strerror) from error
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
+        os.close(fd)
+        raise _broken(path, "it is not a regular file")
+    raise _broken(path, "it is deleted again and again")
+
+
+def _make(place: Folder, path: str) -> None:
+    """Make a file that everybody may lock, complete with its mode at the moment it appears.
+
+    O_CREAT on the name itself would let fs.protected_regular refuse the second user, and show the file with a mode
+    cut by the first one's umask.
+    """
+    temporary, fd = make_temporary(place)
+    try:
+        os.fchmod(fd, SHARED_MODE)
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise _broken(path, error.strerror) from error
+    finally:
+        os.close(fd)
+        os.unlink(temporary)
+
+
+def make_temporary(place: Folder) -> tuple[str, int]:
+    """Make a new empty file of our own in the folder; return its path and a descriptor."""
+    path = place.file(f".dibs-new-{os.urandom(8).hex()}")
+    try:
+        return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
+    except OSError as error:
+        raise Broken(f"cannot write in the lease folder {place.path}: {error.strerror}.", HINT) from error
+
+
+HINT = "It must be writable for all with the sticky bit: chmod 1777, as root."
+
+
+def _broken(path: str, problem: str | None) -> Broken:
+    try:
+        owner = f"uid {os.lstat(path).st_uid}"
+    except OSError:
+        owner = "nobody: it is gone"
+    return Broken(f"cannot use {path}: {problem} (owner: {owner}).", "Ask its owner or root to remove it.")
+
+
+def is_same(fd: int, path: str) -> bool:
+    """Tell whether `path` still names the file that is open."""
+    try:
+        named = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(fd)
+    return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+def flocked() -> dict[str, list[int]]:
+    """Return the pids that flock each file of the machine, by the file's `key`; a dead taker's pid stays there."""
+    found: dict[str, list[int]] = {}
+    for line in read_all("/proc/locks").split(b"\n"):
+        words = line.split()
+        if len(words) >= 6 and words[1] == b"FLOCK":
+            found.setdefault(words[5].decode("ascii"), []).append(int(words[4]))
+    return found
+
+
+def key(status: os.stat_result) -> str:
+    """Return the name of a file in /proc/locks. (btrfs shows another device there: then only sockets tell.)"""
+    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+
+
+def key_of(path: str) -> str | None:
+    """Return the `key` of a path, None when there is no such file."""
+    try:
+        return key(os.lstat(path))
+    except OSError:
+        return None
+
+
+def bind(name: bytes) -> int | None:
+    """Return a socket that listens on the abstract `name`, None when another one does."""
+    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK)
+    try:
+        made.bind(name)
+        made.listen(BACKLOG)
+    except OSError as error:
+        made.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
+        raise
+    return made.detach()
+
+
+def connect(name: bytes) -> int | None:
+    """Return a descriptor that hangs up when the last copy of the socket bound to `name` closes.
+
+    The other side never accepts, so each connection keeps a place in its queue until it ends. None when nobody is
+    there, or when that queue is full.
+    """
+    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK)
+    try:
+        made.connect(name)
+    except (ConnectionRefusedError, BlockingIOError):
+        made.close()
+        return None
+    return made.detach()
+
+
+def bound(place: Folder, kind: str) -> list[str]:
+    """Return what follows `<prefix>.<kind>.` in the names of the listening sockets of this folder."""
+    table = read_all("/proc/net/unix")
+    start = f"@{place.prefix}.{kind}.".encode("ascii")
+    found = []
+    at = table.find(start)
+    while at >= 0:
+        end = table.find(b"\n", at)
+        words = table[table.rfind(b"\n", 0, at) + 1 : at].split()
+        if len(words) == 7 and words[3] == LISTENING:
+            found.append(table[at + len(start) : end].decode("ascii", "replace"))
+        at = table.find(start, end)
+    return found
+
+
+def read_all(path: str) -> bytes:
+    """Return the content of a file of /proc, which says its size only by ending."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(fd, SMALL_BYTES):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+def read_small(path: str, offset: int = 0, size: int = SMALL_BYTES) -> tuple[os.stat_result, str] | None:
+    """Return status and text, or a part of it, of a regular file that anybody may have put there; else None."""
+    try:
+        fd = os.open(path, os.O_RDONLY | OPEN_FLAGS)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return status, os.pread(fd, size, offset).decode("utf-8", "replace")
+    finally:
+        os.close(fd)
+
+
+def uid_of(pid: int) -> int | None:
+    """Return the effective uid of a process, None when it is gone or hidden. (The owner of /proc/PID can be root.)"""
+    try:
+        status = read_all(f"/proc/{pid}/status")
+    except OSError:
+        return None
+    words = status[status.find(b"\nUid:") :].split(None, 3)
+    return int(words[2]) if len(words) > 2 else None

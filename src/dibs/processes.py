@@ -1,0 +1,169 @@
+"""Seeing and signalling processes without ever hitting a stranger.
+
+A pid alone names nobody for long, so a process is a pid and its start time, and signals go through a pidfd that
+was checked against both. Nothing here decides when to signal, or remembers anything.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterable
+else:
+    # `signal` imports enum; the C module below it has all we need and costs nothing.
+    import _signal as signal
+
+#: From <sys/prctl.h>: orphaned descendants become children of the caller instead of pid 1.
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Proc:
+    """One process as it was at the moment of a look into /proc."""
+
+    __slots__ = ("comm", "pid", "ppid", "starttime", "state")
+
+    def __init__(self, pid: int, ppid: int, starttime: int, comm: str, state: str) -> None:
+        self.pid = pid
+        self.ppid = ppid
+        #: Clock ticks after boot; with the pid it names the process for as long as the machine is up.
+        self.starttime = starttime
+        self.comm = comm
+        #: One letter of proc(5): R S D Z T t X I.
+        self.state = state
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Return what tells this process from a later one with the same pid."""
+        return self.pid, self.starttime
+
+    @property
+    def is_dead(self) -> bool:
+        """Tell whether only the entry is left, waiting for its parent."""
+        return self.state in "ZX"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Tell whether it was stopped by a signal or a debugger."""
+        return self.state in "Tt"
+
+
+def look(pid: int) -> Proc | None:
+    """Return the process with this pid, zombies included, or None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read(1024)
+    except OSError:
+        return None
+    # The name stands in parentheses and may contain anything, also parentheses and blanks.
+    head, _, tail = text.rpartition(b")")
+    fields = tail.split()
+    if len(fields) < 20:
+        return None
+    comm = head.partition(b"(")[2].decode("utf-8", "replace")
+    return Proc(pid, int(fields[1]), int(fields[19]), comm, fields[0].decode())
+
+
+def identity(pid: int) -> int | None:
+    """Return the start time of a process, zombies included, or None if there is none."""
+    proc = look(pid)
+    return proc.starttime if proc else None
+
+
+def boot_id() -> str:
+    """Return the name of this run of the machine: pids and start times mean nothing across a reboot."""
+    with open("/proc/sys/kernel/random/boot_id", "rb", buffering=0) as file:
+        return file.read(64).decode("ascii", "replace").strip()
+
+
+def everybody() -> list[Proc]:
+    """Return all processes from one scan of /proc; some may be gone, or new ones missing, when it is over."""
+    return [proc for name in os.listdir("/proc") if name.isdigit() and (proc := look(int(name)))]
+
+
+def descendants(root: int) -> list[Proc]:
+    """Return children, their children and so on, parents first, without the root itself."""
+    children: dict[int, list[Proc]] = {}
+    for proc in everybody():
+        children.setdefault(proc.ppid, []).append(proc)
+    # A pid reused in the middle of the scan could close a circle, so each list is taken out once.
+    found = children.pop(root, [])
+    for proc in found:
+        found.extend(children.pop(proc.pid, []))
+    return found
+
+
+def marked(entries: list[bytes]) -> list[Proc]:
+    """Return the living processes of this user whose environment, as it was at exec, has all these entries.
+
+    The way to what a dead runner left behind. Without entries nobody is meant.
+    """
+    wanted = set(entries)
+    return [
+        proc
+        for proc in everybody()
+        if wanted and not proc.is_dead and proc.pid != os.getpid() and wanted <= _environment(proc.pid)
+    ]
+
+
+def _environment(pid: int) -> set[bytes]:
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return set()
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return set(file.read().split(b"\0"))
+    except OSError:
+        return set()
+
+
+def open_verified(pid: int, starttime: int) -> int | None:
+    """Return a pidfd of exactly this process, or None if it is gone.
+
+    The order matters: once the pidfd is open the pid may be reused, but the pidfd still means the old process,
+    so a start time that is right afterwards proves whom we hold.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if identity(pid) == starttime:
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def send(pidfd: int, signum: int) -> bool:
+    """Send a signal; False if the process is gone or became another user's (sudo)."""
+    try:
+        signal.pidfd_send_signal(pidfd, signum)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def send_all(procs: Iterable[Proc], *signums: int) -> None:
+    """Send each signal in turn to each of these processes that still is the one we saw."""
+    for proc in procs:
+        pidfd = open_verified(proc.pid, proc.starttime)
+        if pidfd is None:
+            continue
+        for signum in signums:
+            send(pidfd, signum)
+        os.close(pidfd)
+
+
+def names(procs: Iterable[Proc]) -> str:
+    """Return processes as people read them: `4242 python, 4250 sleep`."""
+    return ", ".join(f"{proc.pid} {proc.comm}" for proc in procs)
+
+
+def become_subreaper() -> None:
+    """Make every orphan below this process its child, so that none can escape by forking twice."""
+    import ctypes  # dear to load, and only a runner needs it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"cannot become a subreaper: {os.strerror(code)}")

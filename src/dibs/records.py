@@ -1,0 +1,293 @@
+"""What is written into the files of an attempt: the spec of a start, and the records of its run.
+
+Values and their bytes, readable by any older or newer version. When they are written is the affair of `attempts`
+and `runner`. Runs under `python -I -S`, so only modules that cost nothing are imported.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from dataclasses import dataclass as record
+else:
+
+    def record(cls):
+        """Make a class of plain values from its annotations, as `dataclass` does, whose import is too dear here."""
+        names = tuple(cls.__annotations__)
+        defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
+
+        def begin(self, *args, **values):
+            for name, value in {**defaults, **dict(zip(names, args, strict=False)), **values}.items():
+                setattr(self, name, value)
+            if missing := [name for name in names if not hasattr(self, name)]:
+                raise TypeError(f"{cls.__name__} needs {', '.join(missing)}")
+
+        def show(self):
+            return f"{cls.__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+        def same(self, other):
+            return type(self) is type(other) and show(self) == show(other)
+
+        body = {"__slots__": names, "__match_args__": names, "__init__": begin, "__repr__": show, "__eq__": same}
+        return type(cls.__name__, (), {**body, "__doc__": cls.__doc__, "__module__": cls.__module__})
+
+
+SPEC_HEAD = b"dibs-spec 1"
+STATUS_HEAD = b"dibs-status 1"
+
+#: Bytes of a status file, all of them allocated before the command starts: a full disk cannot swallow the result.
+STATUS_SIZE = 4096
+#: The running record has the first sector, the final one the rest, so that neither write can tear the other.
+FINAL_AT = 512
+#: Bytes kept of a free text in a final record; all texts together must fit.
+TEXT_MAX = 800
+
+
+@record
+class Spec:
+    """What a runner needs to know. Words, variables and paths are bytes: any but NUL arrive as they were."""
+
+    job: int
+    attempt: int
+    start: int
+    argv: tuple[bytes, ...]
+    #: `K=V` each.
+    env: tuple[bytes, ...]
+    cwd: bytes
+    #: Where stdout goes, and stderr too unless it has a path of its own.
+    output: bytes
+    stderr: bytes | None = None
+    #: None: our own log, private, never through a link. Else the mode of a file the user chose.
+    output_mode: int | None = None
+    umask: int = 0o077
+    #: Made, with their parents, before the command starts.
+    folders: tuple[bytes, ...] = ()
+    #: A link that is made to point at the output; None: no link.
+    latest: bytes | None = None
+    #: Devices to lease alone, and those to share: `UUID MIB CAPACITY_MIB SLOTS` each.
+    devices: tuple[str, ...] = ()
+    shares: tuple[str, ...] = ()
+    lease_dir: str = ""
+    note_job: str = ""
+    time_limit_s: float | None = None
+    grace_s: float = 30.0
+    leftover_grace_s: float = 10.0
+    wait_tree: bool = False
+    #: Path of a datagram socket that wants to hear of each step; None: nobody does.
+    notify: bytes | None = None
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _octal(raw: bytes) -> int:
+    return int(raw, 8)
+
+
+def _flag(raw: bytes) -> bool:
+    return raw == b"1"
+
+
+#: Key of a spec line, attribute, and how its bytes are read. A key with a list may come many times.
+SPEC_KEYS: dict[bytes, tuple[str, Callable[[bytes], object]]] = {
+    b"job": ("job", int),
+    b"attempt": ("attempt", int),
+    b"start": ("start", int),
+    b"cwd": ("cwd", bytes),
+    b"umask": ("umask", _octal),
+    b"output": ("output", bytes),
+    b"output_mode": ("output_mode", _octal),
+    b"stderr": ("stderr", bytes),
+    b"latest": ("latest", bytes),
+    b"folder": ("folders", bytes),
+    b"lease_dir": ("lease_dir", _text),
+    b"note_job": ("note_job", _text),
+    b"time_limit_s": ("time_limit_s", float),
+    b"grace_s": ("grace_s", float),
+    b"leftover_grace_s": ("leftover_grace_s", float),
+    b"wait_tree": ("wait_tree", _flag),
+    b"notify": ("notify", bytes),
+    b"argv": ("argv", bytes),
+    b"env": ("env", bytes),
+    b"device": ("devices", _text),
+    b"share": ("shares", _text),
+}
+SPEC_LISTS = ("argv", "env", "folders", "devices", "shares")
+
+
+def _bytes(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return str(int(value) if isinstance(value, bool) else value).encode("utf-8", "surrogateescape")
+
+
+def write_spec(folder: str, spec: Spec) -> None:
+    """Write the spec of a start so that a runner sees all of it or nothing."""
+    items = [SPEC_HEAD]
+    for key, (name, reading) in SPEC_KEYS.items():
+        value = getattr(spec, name)
+        for one in value if name in SPEC_LISTS else [] if value is None else [value]:
+            items.append(key + b"=" + (b"%o" % one if reading is _octal else _bytes(one)))
+    if any(b"\0" in item for item in items):
+        raise ValueError("a command, variable or path contains a NUL byte")
+    target = os.path.join(folder, f"spec.{spec.start}")
+    write_new(target + ".new", b"\0".join(items) + b"\0")
+    os.rename(target + ".new", target)
+
+
+def read_spec(folder: str, start: int) -> Spec:
+    """Return the spec of a start; unknown keys are ignored, so an old runner understands a newer daemon."""
+    with open(os.path.join(folder, f"spec.{start}"), "rb") as file:
+        head, *items = file.read().split(b"\0")
+    if head != SPEC_HEAD:
+        raise ValueError(f"spec.{start} begins with {head[:40]!r}, expected {SPEC_HEAD!r}")
+    values: dict[str, object] = {}
+    lists: dict[str, list[object]] = {name: [] for name in SPEC_LISTS}
+    for item in items:
+        key, _, raw = item.partition(b"=")
+        if key not in SPEC_KEYS:
+            continue
+        name, reading = SPEC_KEYS[key]
+        if name in lists:
+            lists[name].append(reading(raw))
+        else:
+            values[name] = reading(raw)
+    return Spec(**values, **{name: tuple(found) for name, found in lists.items()})  # type: ignore[arg-type]
+
+
+def write_new(path: str, content: bytes, *, durable: bool = False) -> None:
+    """Write a whole private file; `durable` also syncs it."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        while content:
+            content = content[os.write(fd, content) :]
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@record
+class Running:
+    """The command was started: its process and when (wall clock)."""
+
+    pid: int
+    starttime: int
+    started_at_ns: int
+
+
+@record
+class Final:
+    """How a start ended: `exited`, `signalled`, `failed` (could not be started) or `nolease`."""
+
+    kind: str
+    #: Exit code of `exited`; of `failed` what a shell would say: 126, 127, or 125 for our own fault.
+    code: int = 0
+    signal: int = 0
+    #: Why it could not start, or why the lease was refused: for which device, by whom (a pid, 0 unknown).
+    why: str = ""
+    device: str = ""
+    holder: int = 0
+    #: Wall clock; 0 if the command never ran.
+    started_at_ns: int = 0
+    ended_at_ns: int = 0
+    #: Of the largest process, and the sums over all that could be counted.
+    max_rss_kib: int = 0
+    utime_s: float = 0.0
+    stime_s: float = 0.0
+    #: The command was still running when its limit, or a stop order, came.
+    timed_out: bool = False
+    stopped: bool = False
+    #: What still ran when the command had ended: `4242 python, 4250 sleep`.
+    leftovers: str = ""
+    note: str = ""
+
+
+FINAL_KINDS = ("exited", "signalled", "failed", "nolease")
+
+_RUNNING_KEYS: dict[str, Callable[[bytes], object]] = {"pid": int, "starttime": int, "started_at_ns": int}
+_FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
+    "kind": _text,
+    "code": int,
+    "signal": int,
+    "why": _text,
+    "device": _text,
+    "holder": int,
+    "started_at_ns": int,
+    "ended_at_ns": int,
+    "max_rss_kib": int,
+    "utime_s": float,
+    "stime_s": float,
+    "timed_out": _flag,
+    "stopped": _flag,
+    "leftovers": _text,
+    "note": _text,
+}
+
+
+def prepare_status(folder: str, start: int) -> int:
+    """Return the open status file of a start, with all its room allocated on the disk."""
+    path = os.path.join(folder, f"status.{start}")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    os.posix_fallocate(fd, 0, STATUS_SIZE)
+    os.fsync(fd)
+    return fd
+
+
+def write_running(status: int, running: Running) -> None:
+    """Note that the command runs. Not synced: after a power cut nobody asks for its pid."""
+    os.pwrite(status, _record(running, _RUNNING_KEYS).ljust(FINAL_AT, b"\0"), 0)
+
+
+def write_final(status: int, final: Final) -> None:
+    """Write how it ended, in place, and sync it."""
+    os.pwrite(status, _record(final, _FINAL_KEYS).ljust(STATUS_SIZE - FINAL_AT, b"\0"), FINAL_AT)
+    os.fsync(status)
+
+
+def read_running(folder: str, start: int) -> Running | None:
+    """Return the running record, or None if none was written whole."""
+    values = _read_record(folder, start, 0, FINAL_AT, _RUNNING_KEYS)
+    return Running(**values) if values and len(values) == len(_RUNNING_KEYS) else None  # type: ignore[arg-type]
+
+
+def read_final(folder: str, start: int) -> Final | None:
+    """Return how it ended, or None if that was not written whole."""
+    values = _read_record(folder, start, FINAL_AT, STATUS_SIZE, _FINAL_KEYS)
+    return Final(**values) if values and values.get("kind") in FINAL_KINDS else None  # type: ignore[arg-type]
+
+
+def _record(source: object, keys: dict[str, Callable[[bytes], object]]) -> bytes:
+    """Return `head NUL key=value NUL ... NUL crc newline`; a newline inside would end it too early."""
+    items = [STATUS_HEAD]
+    for key in keys:
+        value = _bytes(getattr(source, key)).translate(_ONE_LINE)
+        items.append(key.encode() + b"=" + value[:TEXT_MAX])
+    body = b"\0".join(items) + b"\0"
+    return body + b"%08x\n" % zlib.crc32(body)
+
+
+_ONE_LINE = bytes(range(256)).translate(bytes.maketrans(b"\0\n", b"  "))
+
+
+def _read_record(
+    folder: str, start: int, begin: int, end: int, keys: dict[str, Callable[[bytes], object]]
+) -> dict[str, object] | None:
+    try:
+        with open(os.path.join(folder, f"status.{start}"), "rb") as file:
+            record = file.read(STATUS_SIZE)[begin:end].partition(b"\n")[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    body, crc = record[:-8], record[-8:]
+    if crc != b"%08x" % zlib.crc32(body) or not body.startswith(STATUS_HEAD + b"\0"):
+        return None
+    pairs = (item.partition(b"=") for item in body.split(b"\0"))
+    try:
+        return {name: keys[name](raw) for key, _, raw in pairs if (name := _text(key)) in keys}
+    except ValueError:
+        return None

@@ -1,0 +1,285 @@
+"""The parent of one command: claims the start, takes the leases, starts the command, waits, records how it ended.
+
+`run` is the start protocol, and the order of its steps is its meaning: each may be the last one before a crash.
+What a parent does while the command lives is `supervision`. The daemon is never needed; it only leaves orders.
+Runs under `python -I -S`, so only modules that cost nothing are imported.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import fcntl
+import os
+import sys
+import time
+
+from dibs import attempts, processes, records, supervision
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    # `signal` imports enum; the C module below it has all we need and costs nothing.
+    import _signal as signal
+
+#: Blocked from the first moment: what supervision waits for, and the signals of a terminal that a job does not have.
+BLOCKED = supervision.WAKE | {signal.SIGINT, signal.SIGHUP}
+
+#: Lowest descriptor that a command inherits from us besides 0, 1 and 2; programs that count on 3 and up find them free.
+FIRST_FD = 100
+#: Seconds to wait for a lock that somebody holds only to look at it.
+LOOK_S = 1.0
+#: Longest pause, in seconds, while waiting for what a dead runner left behind.
+SWEEP_PAUSE_S = 1.0
+
+
+class CannotStart(Exception):
+    """The command could not be started, with the exit code a shell would give: 126 or 127."""
+
+    def __init__(self, code: int, what: bytes, error: OSError) -> None:
+        super().__init__(f"{what.decode('utf-8', 'replace')}: {error.strerror or error}")
+        self.code = code
+
+
+def main() -> None:
+    """Run one start: `ATTEMPT_DIR START`. Or end what a dead runner left: `sweep ATTEMPT_DIR GRACE_S MARKER...`."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
+    for signum in supervision.WAKE:
+        # Whoever ignored SIGCHLD before us must not make the kernel reap in our place.
+        signal.signal(signum, signal.SIG_DFL)
+    _close_strangers()
+    if sys.argv[1] == "sweep":
+        sweep(sys.argv[2], float(sys.argv[3]), [os.fsencode(word) for word in sys.argv[4:]])
+    else:
+        run(os.path.abspath(sys.argv[1]), int(sys.argv[2]))
+
+
+def _close_strangers() -> None:
+    """Close what the caller left open by mistake; a command must not keep a daemon's socket alive."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the descriptor of this very listing
+
+
+def run(folder: str, start: int) -> None:
+    """Carry out one start, unless somebody else did or decided against it."""
+    attempts.crash_point("runner:begin")
+    spec = records.read_spec(folder, start)
+    status = _claim(folder, start)
+    if status is None:
+        return
+    attempts.crash_point("runner:claimed")
+    started_at_ns = time.time_ns()
+    begun = _begin(folder, spec)
+    if isinstance(begun, records.Final):
+        final = begun
+    else:
+        attempts.crash_point("runner:spawned")
+        _announce(status, spec, begun, started_at_ns)
+        orders = attempts.Orders(folder, start)
+        final = supervision.supervise(spec, begun, orders.new, lambda what, names: _tell(spec, what, names))
+        final.started_at_ns = started_at_ns
+    attempts.crash_point("runner:over")
+    records.write_final(status, final)
+    attempts.crash_point("runner:recorded")
+    _tell(spec, "ended")
+
+
+def _claim(folder: str, start: int) -> int | None:
+    """Return the open status file once this start is ours; None means: leave.
+
+    Room for the result comes before the claim, so that a full disk is a start that never was, not a lost job.
+    """
+    if _lock_run(folder, start) is None:
+        return None
+    attempts.crash_point("runner:locked")
+    status = records.prepare_status(folder, start)
+    attempts.crash_point("runner:prepared")
+    claim = f"shim {os.getpid()} {processes.identity(os.getpid())} {processes.boot_id()}"
+    return status if attempts.link_started(folder, start, claim) else None
+
+
+def _lock_run(folder: str, start: int) -> int | None:
+    """Hold run.lock until this process ends. Busy for longer than a look takes: another runner lives."""
+    give_up_at = time.monotonic() + LOOK_S
+    while attempts.read_started(folder, start) is None:
+        lock = attempts.try_lock(folder, attempts.RUN_LOCK)
+        if lock is not None or time.monotonic() > give_up_at:
+            return lock
+        time.sleep(0.002)
+    return None
+
+
+def _begin(folder: str, spec: records.Spec) -> int | records.Final:
+    """Return the pid of the command, or why there is none; whatever goes wrong here becomes the result."""
+    try:
+        processes.become_subreaper()
+        attempts.crash_point("runner:adopting")
+        tree = _lock_tree(folder)
+        attempts.crash_point("runner:tree")
+        held = _take_leases(spec)
+        if isinstance(held, records.Final):
+            return held
+        attempts.crash_point("runner:leased")
+        return _spawn(spec, [*held, tree])
+    except CannotStart as error:
+        return _failed(error.code, str(error))
+    except Exception as error:  # noqa: BLE001 - no command runs yet, so the record is the right place for it
+        sys.excepthook(*sys.exc_info())
+        return _failed(125, f"{type(error).__name__}: {error}")
+
+
+def _failed(code: int, why: str) -> records.Final:
+    return records.Final("failed", code=code, why=why, ended_at_ns=time.time_ns())
+
+
+def _lock_tree(folder: str) -> int:
+    """Return tree.lock, which the command inherits: as long as anything of it has it, something lives."""
+    give_up_at = time.monotonic() + LOOK_S
+    while (lock := attempts.try_lock(folder, attempts.TREE_LOCK)) is None:
+        if time.monotonic() > give_up_at:
+            raise BlockingIOError(errno.EAGAIN, "something of an earlier start of this attempt still runs")
+        time.sleep(0.002)
+    return lock
+
+
+def _take_leases(spec: records.Spec) -> list[int] | records.Final:
+    """Return the descriptors of all leases, or the refusal."""
+    if not spec.devices and not spec.shares:
+        return []
+    from dibs import leases  # a job without devices does not pay for it
+
+    place = leases.Folder(spec.lease_dir) if spec.lease_dir else leases.folder()
+    note = leases.Note(spec.note_job)
+    try:
+        taken = leases.take(place, spec.devices, note) if spec.devices else []
+        for share in spec.shares:
+            device, mib, capacity_mib, slots = share.split()
+            taken.append(leases.take_shared(place, device, int(mib), int(capacity_mib), int(slots), note))
+    except leases.Refused as refused:
+        holder = refused.holder.pid if refused.holder else None
+        ended_at_ns = time.time_ns()
+        return records.Final(
+            "nolease", device=refused.device, why=refused.why, holder=holder or 0, ended_at_ns=ended_at_ns
+        )
+    return [fd for lease in taken for fd in lease.fds()]
+
+
+# -- starting the command ---------------------------------------------------------------------------------------
+
+
+def _spawn(spec: records.Spec, inherited: list[int]) -> int:
+    """Start the command in its own session with the given descriptors on numbers from 100 up."""
+    home, mask = os.getcwd(), os.umask(spec.umask)
+    try:
+        os.chdir(spec.cwd)
+    except OSError as error:
+        raise CannotStart(126, spec.cwd, error) from error
+    output = _open_output(spec.output, spec.output_mode)
+    errors = output if spec.stderr is None else _open_output(spec.stderr, spec.output_mode)
+    attempts.crash_point("runner:opened")
+    first = max(FIRST_FD, *(fd + 1 for fd in inherited))
+    copies = [(output, 1), (errors, 2), *((fd, first + place) for place, fd in enumerate(inherited))]
+    actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
+    pid = _execute(spec, [(os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0), *actions])
+    # The runner keeps nothing of the user's: a folder or file of theirs may go away while the command runs.
+    os.umask(mask)
+    os.chdir(home)
+    for fd in {output, errors}:
+        os.close(fd)
+    return pid
+
+
+def _open_output(path: bytes, mode: int | None) -> int:
+    """Open a log to append to, making its folders; our own (no mode) is private and never reached by a link."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
+    if mode is None:
+        flags |= os.O_NOFOLLOW
+    file_mode, folder_mode = (0o600, 0o700) if mode is None else (mode, 0o777)
+    try:
+        try:
+            fd = os.open(path, flags, file_mode)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), folder_mode, exist_ok=True)
+            fd = os.open(path, flags, file_mode)
+    except OSError as error:
+        raise CannotStart(126, path, error) from error
+    # Low numbers are free only if whoever started us closed them; the command gets its own 0, 1 and 2.
+    return fd if fd > 2 else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:
+    """Start the program as execvp would: by the job's own PATH, and by sh if it has no `#!`."""
+    env = dict(entry.split(b"=", 1) for entry in spec.env if b"=" in entry)
+    program = _find(spec.argv[0], env.get(b"PATH", os.fsencode(os.defpath)))
+    everything = set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
+
+    def start(path: bytes, argv: tuple[bytes, ...]) -> int:
+        return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=everything)
+
+    try:
+        try:
+            return start(program, spec.argv)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            return start(b"/bin/sh", (b"sh", program, *spec.argv[1:]))
+    except OSError as error:
+        raise CannotStart(126, spec.argv[0], error) from error
+
+
+def _find(name: bytes, path: bytes) -> bytes:
+    """Return the program a shell would run; not found is 127, found but not executable 126."""
+    candidates = [name] if b"/" in name else [os.path.join(part or b".", name) for part in path.split(b":")]
+    found = [candidate for candidate in candidates if name and os.path.isfile(candidate)]
+    for candidate in found:
+        if os.access(candidate, os.X_OK):
+            return candidate
+    if found or (b"/" in name and os.path.exists(name)):
+        raise CannotStart(126, name, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    raise CannotStart(127, name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
+
+def _announce(status: int, spec: records.Spec, pid: int, started_at_ns: int) -> None:
+    """Write down and tell that the command runs; neither may fail the job, which has begun."""
+    try:
+        starttime = processes.identity(pid) or 0
+        records.write_running(status, records.Running(pid, starttime, started_at_ns))
+    except OSError:
+        sys.excepthook(*sys.exc_info())
+    attempts.crash_point("runner:running")
+    _tell(spec, "running", str(pid), str(started_at_ns))
+
+
+def _tell(spec: records.Spec, what: str, *more: str) -> None:
+    """Send one datagram to whoever listens; if nobody does, the files say the same."""
+    if spec.notify is None:
+        return
+    text = " ".join((what, str(spec.job), str(spec.attempt), str(spec.start), *more))
+    try:
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
+        sock.sendto(text.encode(), spec.notify)
+    except OSError:
+        return
+
+
+# -- after a dead runner ----------------------------------------------------------------------------------------
+
+
+def sweep(folder: str, grace_s: float, markers: list[bytes]) -> None:
+    """End everything that bears all markers in its environment: TERM, KILL after the grace, until tree.lock is free."""
+    kill_at = time.monotonic() + grace_s
+    told: set[tuple[int, int]] = set()
+    pause_s = 0.01
+    while (living := processes.marked(markers)) or attempts.is_locked(folder, attempts.TREE_LOCK):
+        if time.monotonic() >= kill_at:
+            processes.send_all(living, signal.SIGKILL)
+        else:
+            processes.send_all((proc for proc in living if proc.key not in told), signal.SIGTERM, signal.SIGCONT)
+            told.update(proc.key for proc in living)
+        time.sleep(min(pause_s, max(kill_at - time.monotonic(), 0.01)))
+        pause_s = min(2 * pause_s, SWEEP_PAUSE_S)

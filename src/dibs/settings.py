@@ -1,0 +1,282 @@
+"""Every setting: its name, kind, default and meaning, and where its value comes from.
+
+Defaults < /etc/dibs/config.toml < the user's config.toml < environment. Options of a command are the doors' business.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dibs import errors, places, units
+
+SITE_CONFIG = Path("/etc/dibs/config.toml")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of one call, each with its final value."""
+
+    devices: str = ""
+    #: None: in the state folder.
+    files: Path | None = None
+    #: None: the one place that all users of this machine share.
+    lease_dir: Path | None = None
+    cpu_slots: int = field(default_factory=lambda: usable_cores())
+    shell: str = field(default_factory=lambda: find_shell(os.environ))
+    visible: str = "uuid"
+    #: Seconds.
+    grace: float = 30.0
+    #: Seconds.
+    collect_for: float = 3600.0
+    env_exclude: tuple[str, ...] = ()
+    #: None: as the system's loader finds it.
+    nvml_library: Path | None = None
+    #: Where each value came from: "default", a file, or an environment variable.
+    sources: dict[str, str] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the table below."""
+
+    name: str
+    kind: Kind
+    #: As one would write it in the file; "" where it is empty or found out on the machine.
+    default: str
+    variable: str
+    meaning: str
+    #: False for what must not be kept in a file.
+    is_in_files: bool = True
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of value: what to call it, how to read it from a variable, how to check it from either source."""
+
+    #: What the error says was expected.
+    expected: str
+    #: Turn a variable's text into what TOML would have given.
+    from_text: Callable[[str], object]
+    #: Return the final value; ValueError if it is not of this kind.
+    check: Callable[[object, Mapping[str, str]], object]
+
+
+def _any_text(value: object, environ: Mapping[str, str]) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError
+    return value
+
+
+def _text(value: object, environ: Mapping[str, str]) -> str:
+    if not value:
+        raise ValueError
+    return _any_text(value, environ)
+
+
+def _path(value: object, environ: Mapping[str, str]) -> Path | None:
+    text = _any_text(value, environ)
+    return places.absolute(text, environ) if text else None
+
+
+def _count(value: object, environ: Mapping[str, str]) -> int:
+    # bool is an int to Python, but `cpu_slots = true` is a mistake.
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError
+    return value
+
+
+def _duration(value: object, environ: Mapping[str, str]) -> float:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError
+    # A bare number in the file gets the parser's own answer: write 30m or 30s.
+    return units.parse_duration(str(value))
+
+
+def _visible(value: object, environ: Mapping[str, str]) -> str:
+    if value not in ("uuid", "index"):
+        raise ValueError
+    return str(value)
+
+
+def _names(value: object, environ: Mapping[str, str]) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    return tuple(_text(name, environ) for name in value)
+
+
+def _split(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _whole(text: str) -> object:
+    # Nine digits are plenty for a count, and int() refuses very long ones in its own way.
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else text
+
+
+ANY_TEXT = Kind("a text", str, _any_text)
+TEXT = Kind("a text that is not empty", str, _text)
+PATH = Kind("an absolute path", str, _path)
+COUNT = Kind("a whole number from 1 up", _whole, _count)
+DURATION = Kind(units.TIME_EXAMPLE, str, _duration)
+VISIBLE = Kind('"uuid" or "index"', str, _visible)
+NAMES = Kind('a list of names such as ["WANDB_*", "AWS_*"]', _split, _names)
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "devices", ANY_TEXT, "", "DIBS_DEVICES",
+        "Which GPUs to use: empty for all, a list of indices or UUIDs, none, or fake:4 for pretend ones.",
+    ),
+    Setting(
+        "files", PATH, "", "DIBS_FILES",
+        "Folder for logs and checkpoints, network disks included; empty for the state folder.",
+    ),
+    Setting(
+        "lease_dir", PATH, "", "DIBS_LEASE_DIR",
+        "Folder of the lease files, for tests only: all users of a machine must share one.", is_in_files=False,
+    ),
+    Setting(
+        "cpu_slots", COUNT, "", "DIBS_CPU_SLOTS",
+        "How many jobs without GPUs run at once; by default one per usable core.",
+    ),
+    Setting(
+        "shell", TEXT, "", "DIBS_SHELL",
+        "Shell for commands given as one string; by default bash if there is one, else /bin/sh.",
+    ),
+    Setting(
+        "visible", VISIBLE, "uuid", "DIBS_VISIBLE",
+        "How CUDA_VISIBLE_DEVICES names the GPUs: uuid, or index for old frameworks.",
+    ),
+    Setting(
+        "grace", DURATION, "30s", "DIBS_GRACE",
+        "Time between asking a job to stop (TERM) and ending it (KILL).",
+    ),
+    Setting(
+        "collect_for", DURATION, "1h", "DIBS_COLLECT_FOR",
+        "How long a job for several GPUs may keep free ones waiting for the rest.",
+    ),
+    Setting(
+        "env_exclude", NAMES, "[]", "DIBS_ENV_EXCLUDE",
+        "Names of variables (globs) that are not captured when a job is submitted.",
+    ),
+    Setting(
+        "nvml_library", PATH, "", "DIBS_NVML_LIBRARY",
+        "The NVIDIA library libnvidia-ml.so.1, where the system does not find it by itself.",
+    ),
+)  # fmt: skip
+
+
+def load(environ: Mapping[str, str], site: Path = SITE_CONFIG) -> Settings:
+    """Return the settings for `environ`; the first wrong value stops with an error that names it."""
+    values: dict[str, object] = {"cpu_slots": usable_cores(), "shell": find_shell(environ)}
+    sources = {setting.name: "default" for setting in SETTINGS}
+    for path, is_required in ((site, False), (places.config_file(environ), bool(environ.get("DIBS_CONFIG")))):
+        if path is not None:
+            for name, value in _read_file(path, is_required, environ).items():
+                values[name], sources[name] = value, str(path)
+    for setting in SETTINGS:
+        # An empty variable counts as unset, as in the XDG standard.
+        if text := environ.get(setting.variable):
+            values[setting.name] = _checked(setting, setting.kind.from_text(text), setting.variable, environ)
+            sources[setting.name] = setting.variable
+    # Each kind returns what its field holds; a test goes through all of them.
+    return Settings(**values, sources=sources)  # type: ignore[arg-type]
+
+
+def usable_cores() -> int:
+    """Return the number of cores this process may run on, which in a container is fewer than the machine has."""
+    return len(os.sched_getaffinity(0))
+
+
+def find_shell(environ: Mapping[str, str]) -> str:
+    """Return the path of bash, or of the shell that is always there."""
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder, "bash")
+        # A relative folder on PATH would mean another shell in every folder.
+        if os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return "/bin/sh"
+
+
+def _read_file(path: Path, is_required: bool, environ: Mapping[str, str]) -> dict[str, object]:
+    """Return the checked values of a configuration file; a missing one has none."""
+    text = _text_of(path, is_required)
+    if text is None:
+        return {}
+    # Costs several milliseconds, and most people have no file.
+    import tomllib
+
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise errors.UserError(f"{path}: expected TOML such as devices = '0,1', got an error: {error}.") from error
+    known = {setting.name: setting for setting in SETTINGS}
+    for name in table:
+        if name not in known:
+            raise _unknown(path, name, list(known))
+        if not known[name].is_in_files:
+            raise errors.UserError(f"{path}: {name} cannot be set in a file.", f"Set {known[name].variable} instead.")
+    return {name: _checked(known[name], value, f"{path}: {name}", environ) for name, value in table.items()}
+
+
+def _text_of(path: Path, is_required: bool) -> str | None:
+    """Read a file that only we or root can have written; None if it does not exist and need not."""
+    try:
+        # Non-blocking, so that a planted pipe cannot stop us.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        if is_required:
+            raise errors.UserError(f"DIBS_CONFIG expected a file, but {path} does not exist.", "Unset it.") from None
+        return None
+    except OSError as error:
+        raise errors.UserError(f"cannot read {path}: {error.strerror}.", "Correct its permissions.") from error
+    with open(descriptor, "rb") as file:
+        _check_owner(path, os.fstat(descriptor))
+        content = file.read()
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise errors.UserError(f"{path}: expected UTF-8 text, got other bytes at offset {error.start}.") from error
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    """Refuse a file that another user could have written: its `shell` would run with our rights."""
+    if not stat.S_ISREG(found.st_mode):
+        raise errors.UserError(f"{path}: expected a regular file, it is something else.", "Move it away.")
+    if found.st_uid not in (0, os.geteuid()):
+        raise errors.UserError(
+            f"{path}: expected a file of yours or of root, it belongs to user {found.st_uid}.", "Copy it, or remove it."
+        )
+    if found.st_mode & 0o022:
+        raise errors.UserError(
+            f"{path}: expected a file that only its owner can write, its mode is {stat.S_IMODE(found.st_mode):04o}.",
+            f"Type: chmod go-w {path}",
+        )
+
+
+def _checked(setting: Setting, value: object, where: str, environ: Mapping[str, str]) -> object:
+    """Return the final value of `setting`; `where` names file and key, or the variable, in the error."""
+    try:
+        return setting.kind.check(value, environ)
+    except errors.UserError as error:
+        raise errors.UserError(f"{where}: {error.message}", error.hint) from None
+    except ValueError:
+        raise errors.UserError(f"{where}: expected {setting.kind.expected}, got {_shown(value)}.") from None
+
+
+def _shown(value: object) -> str:
+    """Show a value as TOML would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _unknown(path: Path, name: str, known: list[str]) -> errors.UserError:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"The settings are: {', '.join(known)}."
+    return errors.UserError(f'{path}: there is no setting "{name}".', hint)

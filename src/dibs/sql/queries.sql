@@ -1,0 +1,129 @@
+-- Every query of the store, by name. `:name` is a value; {columns} and {where} are filled from this file alone.
+
+-- name: columns
+-- What `store.job_of` reads, in its order.
+jobs.id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, name, project, priority, time_limit_s, env, umask,
+output, stderr, tags, visible, environ, submitted_at, state, outcome, cause, attempt, start, dead_starts, allocation,
+pid, exit_code, signal, started_at, finished_at, remark
+
+-- name: add_request
+INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type) VALUES (:gpus, :gpu_ids, :prefer, :gpu_type)
+ON CONFLICT DO NOTHING
+
+-- name: find_request
+SELECT id FROM requests
+WHERE gpus = :gpus AND gpu_ids = :gpu_ids AND prefer = :prefer AND gpu_type = :gpu_type
+
+-- name: add_environ
+INSERT INTO environs (digest, body) VALUES (:digest, :body) ON CONFLICT DO NOTHING
+
+-- name: find_environ
+SELECT id FROM environs WHERE digest = :digest
+
+-- name: environ
+SELECT body FROM environs WHERE id = :id
+
+-- name: last_id
+SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'jobs'
+
+-- name: add_job
+INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, time_limit_s, env, umask, output, stderr,
+    tags, visible, environ, submitted_at)
+VALUES (:id, :command, :argv, :cwd, :request, :name, :project, :priority, :time_limit_s, :env, :umask, :output, :stderr,
+    :tags, :visible, :environ, :submitted_at)
+
+-- name: add_submitted_events
+INSERT INTO events (job, at, kind, detail) SELECT id, submitted_at, 'Submitted', '' FROM jobs
+WHERE id BETWEEN :first AND :last
+
+-- name: move
+-- A job as it stands after an event; what was asked does not change.
+UPDATE jobs SET state = :state, outcome = :outcome, cause = :cause, attempt = :attempt, start = :start,
+    dead_starts = :dead_starts, allocation = :allocation, pid = :pid, exit_code = :exit_code, signal = :signal,
+    started_at = :started_at, finished_at = :finished_at, remark = :remark
+WHERE id = :id AND state = :state_before
+
+-- name: add_event
+INSERT INTO events (job, at, kind, detail) VALUES (:job, :at, :kind, :detail)
+
+-- name: add_attempt
+INSERT OR REPLACE INTO attempts (job, attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at)
+VALUES (:job, :attempt, :outcome, :cause, :exit_code, :signal, :allocation, :started_at, :finished_at)
+
+-- name: job
+SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request WHERE jobs.id = :id
+
+-- name: active
+SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
+WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
+
+-- name: active_devices
+SELECT id, allocation FROM jobs WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY id
+
+-- name: lines
+-- The distinct requests somebody waits with.
+SELECT id, gpus, gpu_ids, prefer, gpu_type FROM requests WHERE queued > 0
+
+-- name: head_of_line
+SELECT id, priority FROM jobs WHERE state = 'queued' AND request = :request ORDER BY priority DESC, id LIMIT :most
+
+-- name: unfinished
+SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
+WHERE state <> 'finished' ORDER BY jobs.id LIMIT :most
+
+-- name: lately_finished
+SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
+WHERE state = 'finished' ORDER BY finished_at DESC, jobs.id DESC LIMIT :most
+
+-- name: selected
+SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request WHERE {where} ORDER BY jobs.id LIMIT :most
+
+-- name: selected_ids
+SELECT jobs.id FROM jobs WHERE {where} ORDER BY jobs.id
+
+-- name: tally
+SELECT coalesce(outcome, state), count(*) FROM jobs WHERE {where} GROUP BY 1
+
+-- name: counts
+SELECT word, n FROM counts
+
+-- name: events_of
+SELECT at, kind, detail FROM events WHERE job = :job ORDER BY id
+
+-- name: attempts_of
+SELECT attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at FROM attempts
+WHERE job = :job ORDER BY attempt
+
+-- name: fact
+SELECT value FROM facts WHERE name = :name
+
+-- name: set_fact
+INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: queued_before
+-- How many queued jobs are served before this one.
+SELECT count(*) FROM jobs WHERE state = 'queued' AND (priority > :priority OR (priority = :priority AND id < :id))
+
+-- name: where_all
+1
+
+-- name: where_ids
+jobs.id BETWEEN ? AND ?
+
+-- name: where_last
+jobs.id = (SELECT id FROM jobs ORDER BY id DESC LIMIT 1 OFFSET ?)
+
+-- name: where_word
+coalesce(jobs.outcome, jobs.state) = ?
+
+-- name: where_name
+jobs.name GLOB ?
+
+-- name: where_project
+jobs.project GLOB ?
+
+-- name: where_tag
+EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE value GLOB ?)
+
+-- name: where_since
+jobs.submitted_at >= ?

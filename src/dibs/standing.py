@@ -1,0 +1,129 @@
+"""Our standing in the machine-wide line: what others hold, whose turn it is, and our own ticket.
+
+For one door that stays, the daemon. What to start is decided by `scheduling`; here the line is read, our ticket is kept
+up to date, and whatever stands in our way is watched until it hangs up.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from dibs import holders, leases, locks, tickets
+from dibs.devices import DeviceId, Inventory
+from dibs.scheduling import Claim, Foreign, Waiting, eligible
+
+#: Seconds for which a device is left alone after a runner was refused it though nobody is seen to hold it.
+SHUN_FOR_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The machine as it is outside our own queue."""
+
+    held: Mapping[DeviceId, Foreign]
+    line: tuple[Claim, ...] = ()
+    ahead: int = 0
+
+
+class Standing:
+    """Reads the line and stands in it. `watch` takes a descriptor and what to call when it hangs up."""
+
+    def __init__(
+        self, place: locks.Folder, user: str, collect_for_s: float, watch: Callable[[int, Callable[[], None]], None]
+    ) -> None:
+        self.place = place
+        self.user = user
+        self.collect_for_s = collect_for_s
+        self._watch = watch
+        self._watched: set[bytes] = set()
+        self._ticket: tickets.OwnTicket | None = None
+        self._shunned: dict[DeviceId, float] = {}
+
+    def look(self, inventory: Inventory, ours: Collection[DeviceId]) -> Outlook:
+        """Return what stands in our way; `ours` are the devices of our own active jobs."""
+        others = [device for device in inventory.ids if device not in ours]
+        held = {DeviceId(device): Foreign("somebody") for device in holders.held(self.place, others)}
+        now = time.monotonic()
+        self._shunned = {device: until for device, until in self._shunned.items() if until > now}
+        held |= {device: Foreign("somebody") for device in self._shunned if device not in ours}
+        claims, ahead = self.claims()
+        return Outlook(held, claims, ahead)
+
+    def claims(self, *, everybody: bool = False) -> tuple[tuple[Claim, ...], int]:
+        """Return the others' tickets whose turn it is to collect, and how many of them stand before ours.
+
+        With `everybody` our own and those that rest are listed too.
+        """
+        line = tickets.line(self.place)
+        now_ns = locks.boot_ns()
+        own = self._ticket.ticket.name if self._ticket else None
+        mine = next((ticket for ticket in line if ticket.name == own), None)
+        before = line.index(mine) if mine else self._rank(line, now_ns)
+        claims, ahead = [], 0
+        for place, ticket in enumerate(line):
+            if everybody or (ticket is not mine and ticket.is_collecting(now_ns, self.collect_for_s)):
+                claims.append(Claim(ticket.user or str(ticket.uid), ticket.count, frozenset(ticket.devices)))
+                ahead += place < before
+        return tuple(claims), ahead
+
+    def _rank(self, line: list[tickets.Ticket], now_ns: int) -> int:
+        """Return how many would stand before a ticket that we put down now."""
+        turns = leases.served_of(self.place, {os.geteuid(), *(ticket.uid for ticket in line)})
+        mine = (turns.get(os.geteuid(), 0), now_ns)
+        return sum((turns.get(ticket.uid, 0), ticket.since_ns) < mine for ticket in line)
+
+    def shun(self, device: DeviceId) -> float:
+        """Leave a device alone for a moment; return for how many seconds."""
+        self._shunned[device] = time.monotonic() + SHUN_FOR_S
+        return SHUN_FOR_S
+
+    def stand(self, first: Waiting | None, inventory: Inventory, *, was_served: bool) -> None:
+        """Hold the ticket that our first waiting job needs, or none; after a grant it goes to the back."""
+        wanted = eligible(inventory, first.request) if first else ()
+        if first is None or len(wanted) < first.request.gpus:
+            self.leave()
+        elif self._ticket is None:
+            self._ticket = tickets.queue_up(self.place, first.request.gpus, wanted, self.user)
+        else:
+            self._ticket.update(first.request.gpus, wanted)
+            if was_served:
+                self._ticket.renew()
+
+    def leave(self) -> None:
+        """Leave the line."""
+        if self._ticket is not None:
+            self._ticket.close()
+            self._ticket = None
+
+    def watch(self, held: Iterable[DeviceId], wake: Callable[[], None]) -> bool:
+        """Call `wake` when a holder of these devices or another ticket goes; tell whether anything is newly watched.
+
+        What is newly watched may have changed just before: the caller looks once more.
+        """
+        names = list(holders.watchable(self.place, held))
+        own = self._ticket.ticket.name if self._ticket else None
+        names += [self.place.socket("ticket", name) for name in locks.bound(self.place, "ticket") if name != own]
+        new = [name for name in names if name not in self._watched]
+        for name in new:
+            fd = locks.connect(name)
+            if fd is not None:
+                self._watched.add(name)
+                self._watch(fd, lambda name=name: self._hung_up(name, wake))  # type: ignore[misc]
+        return bool(new)
+
+    def _hung_up(self, name: bytes, wake: Callable[[], None]) -> None:
+        self._watched.discard(name)
+        wake()
+
+
+def people(place: locks.Folder, inventory: Inventory, ours: Collection[DeviceId]) -> dict[DeviceId, Foreign]:
+    """Return who holds the devices that our own active jobs do not, by name."""
+    others = [device for device in inventory.ids if device not in ours]
+    return {
+        DeviceId(device): Foreign(who[0].user or "somebody", who[0].pid, who[0].job or None)
+        for device, who in holders.survey(place, others).items()
+        if who
+    }

@@ -1,0 +1,261 @@
+"""Supervision: what the parent of a command does until nothing of it is left.
+
+It waits for the command, obeys orders, keeps the time limit, and ends what the command leaves running. The caller
+must be a subreaper with this command as its only one, and have the signals of `WAKE` blocked: then a wait that
+finds no child means that the whole tree is gone, and no signal can come between a look and the next wait.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from dibs import attempts, processes, records
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+else:
+    # `signal` imports enum; the C module below it has all we need and costs nothing.
+    import _signal as signal
+
+#: What wakes the loop: a child ended, an order came, somebody wants us to stop.
+WAKE = frozenset((signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM))
+
+#: Seconds in which helpers may end by themselves after their command (a resource tracker notices a closed pipe).
+SETTLE_S = 0.2
+#: Seconds between KILL sweeps; the end of a child wakes us earlier.
+SWEEP_S = 0.02
+#: Seconds of KILL after which what still lives is reported as stuck, and between sweeps from then on.
+STUCK_S = 5.0
+STUCK_SWEEP_S = 1.0
+#: Longest sleep, in seconds: a day-long timer is split, and one that broke is tried again after a while.
+LONGEST_S = 3600.0
+AFTER_ERROR_S = 1.0
+
+NEVER = float("inf")
+
+
+def supervise(
+    spec: records.Spec, pid: int, new_orders: Callable[[], list[list[str]]], tell: Callable[[str, str], None]
+) -> records.Final:
+    """Return how the command ended, once nothing of its tree is left."""
+    tree = Tree(spec, pid, time.monotonic(), tell)
+    asked: list[list[str]] = []
+    while not tree.reap(time.monotonic()):
+        try:
+            now = time.monotonic()
+            for order in [*asked, *new_orders()]:
+                tree.obey(order, now)
+            wake_at = tree.act(now)
+        except Exception:  # noqa: BLE001 - the command lives: whatever is wrong with us, it is not abandoned
+            sys.excepthook(*sys.exc_info())
+            wake_at = time.monotonic() + AFTER_ERROR_S
+        woken_by = signal.sigtimedwait(WAKE, min(LONGEST_S, max(0.0, wake_at - time.monotonic())))
+        is_term = woken_by is not None and woken_by.si_signo == signal.SIGTERM
+        asked = [["stop"]] if is_term else []
+    return tree.final()
+
+
+class Stopwatch:
+    """Seconds that count against the time limit: all but the paused ones."""
+
+    __slots__ = ("_before_s", "_since")
+
+    def __init__(self, now: float) -> None:
+        self._before_s = 0.0
+        self._since: float | None = now
+
+    @property
+    def is_paused(self) -> bool:
+        """Tell whether time does not count at the moment."""
+        return self._since is None
+
+    def pause(self, now: float) -> None:
+        """Stop counting; twice is harmless."""
+        self._before_s, self._since = self.ran_for(now), None
+
+    def resume(self, now: float) -> None:
+        """Go on counting; twice is harmless."""
+        self._before_s, self._since = self.ran_for(now), now
+
+    def ran_for(self, now: float) -> float:
+        """Return the seconds counted until `now`."""
+        return self._before_s + (0.0 if self._since is None else now - self._since)
+
+
+class Tree:
+    """A command and all its descendants: what was asked of them, and what became of them."""
+
+    __slots__ = (
+        "_final",
+        "_has_ended",
+        "_kill_at",
+        "_killing_since",
+        "_limit_s",
+        "_pid",
+        "_settled_at",
+        "_spec",
+        "_tell",
+        "_told",
+        "_watch",
+    )
+
+    def __init__(self, spec: records.Spec, pid: int, now: float, tell: Callable[[str, str], None]) -> None:
+        self._spec = spec
+        self._pid = pid
+        self._tell = tell
+        self._watch = Stopwatch(now)
+        self._limit_s = NEVER if spec.time_limit_s is None else spec.time_limit_s
+        self._final = records.Final("")
+        #: Whether the command itself is over; what it left may still run.
+        self._has_ended = False
+        #: When its helpers have had their chance to end by themselves.
+        self._settled_at = NEVER
+        #: When KILL begins. Finite means: the tree is asked to end.
+        self._kill_at = NEVER
+        self._killing_since = NEVER
+        #: Who got TERM already; a second one makes many programs give up saving.
+        self._told: set[tuple[int, int]] = set()
+
+    # -- waiting
+
+    def reap(self, now: float) -> bool:
+        """Take note of every child that ended; True when no process of the tree is left."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            self._final.max_rss_kib = max(self._final.max_rss_kib, usage.ru_maxrss)
+            self._final.utime_s += usage.ru_utime
+            self._final.stime_s += usage.ru_stime
+            if pid == self._pid and not self._has_ended:
+                self._record_end(status, now)
+
+    def _record_end(self, status: int, now: float) -> None:
+        """Fix the result: later signals and leftovers do not change it."""
+        self._final.ended_at_ns = time.time_ns()
+        code = os.waitstatus_to_exitcode(status)
+        if code < 0:
+            self._final.kind, self._final.signal = "signalled", -code
+        else:
+            self._final.kind, self._final.code = "exited", code
+        self._has_ended = True
+        self._settled_at = now if self._is_ending else now + SETTLE_S
+        attempts.crash_point("runner:reaped")
+
+    def final(self) -> records.Final:
+        """Return the result. If somebody else took it from us it is unknown, and must not be recorded as anything."""
+        if not self._has_ended:
+            raise ChildProcessError(f"the end of {self._pid} was never seen")
+        return self._final
+
+    # -- orders
+
+    def obey(self, order: list[str], now: float) -> None:
+        """Carry out one order; an unknown one comes from a newer daemon and is left alone."""
+        verb, *words = order
+        try:
+            if verb == "stop":
+                self._stop(_seconds(words[0]) if words else self._spec.grace_s, now)
+            elif verb == "limit":
+                self._limit_s = NEVER if words[0] == "none" else _seconds(words[0])
+            elif verb == "signal":
+                processes.send_all(self._living(), int(words[0]))
+            elif verb == "pause" and not self._is_ending:
+                self._watch.pause(now)
+                self._freeze()
+            elif verb == "resume" and self._watch.is_paused:
+                self._watch.resume(now)
+                processes.send_all(self._living(), signal.SIGCONT)
+        except (ValueError, IndexError, OSError):
+            # One bad order must not take the next ones with it.
+            sys.excepthook(*sys.exc_info())
+
+    def _stop(self, grace_s: float, now: float) -> None:
+        if self._is_waited_for:
+            self._final.stopped = True
+        self._end(grace_s, now)
+
+    def _freeze(self) -> None:
+        """Stop everything, and what was forked meanwhile, until a look finds nobody new."""
+        told: set[tuple[int, int]] = set()
+        while fresh := [proc for proc in self._living() if not proc.is_stopped and proc.key not in told]:
+            processes.send_all(fresh, signal.SIGSTOP)
+            told.update(proc.key for proc in fresh)
+
+    # -- ending
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._kill_at < NEVER
+
+    @property
+    def _is_waited_for(self) -> bool:
+        """Tell whether the job is still going on: with `wait_tree` it lasts as long as anything of it."""
+        return not self._has_ended or self._spec.wait_tree
+
+    def act(self, now: float) -> float:
+        """Do what is due, and return when to look again if nothing happens before."""
+        if not self._is_waited_for and now >= self._settled_at:
+            self._end_leftovers(now)
+        limit_at = self._limit_at(now)
+        if now >= limit_at:
+            self._final.timed_out = True
+            self._end(self._spec.grace_s, now)
+            limit_at = NEVER
+        if now >= self._kill_at:
+            return self._sweep(now)
+        return min(limit_at, self._kill_at, NEVER if self._is_waited_for else self._settled_at)
+
+    def _limit_at(self, now: float) -> float:
+        if not self._is_waited_for or self._is_ending or self._watch.is_paused:
+            return NEVER
+        return now + self._limit_s - self._watch.ran_for(now)
+
+    def _end_leftovers(self, now: float) -> None:
+        """Ask what the command left running to end, once, and name it unless a stop was asked for anyway."""
+        self._settled_at = NEVER
+        if not self._is_ending:
+            self._final.leftovers = processes.names(self._living())
+        self._end(self._spec.leftover_grace_s, now)
+
+    def _end(self, grace_s: float, now: float) -> None:
+        """TERM to all who have not had it; the shortest grace of several counts."""
+        self._kill_at = min(self._kill_at, now + max(grace_s, 0.0))
+        self._watch.resume(now)
+        if grace_s > 0:
+            living = [proc for proc in self._living() if proc.key not in self._told]
+            # A stopped process sees TERM only when it goes on.
+            processes.send_all(living, signal.SIGTERM, signal.SIGCONT)
+            self._told.update(proc.key for proc in living)
+
+    def _sweep(self, now: float) -> float:
+        """KILL everybody, and return when to do it again: at once while new ones appear."""
+        self._killing_since = min(self._killing_since, now)
+        living = self._living()
+        processes.send_all(living, signal.SIGKILL)
+        is_news = not self._told.issuperset(proc.key for proc in living)
+        self._told.update(proc.key for proc in living)
+        is_stuck = now - self._killing_since > STUCK_S
+        if is_stuck and living and not self._final.note:
+            self._final.note = f"survived KILL for {STUCK_S:.0f} s: {processes.names(living)}"
+            self._tell("stuck", processes.names(living)[: records.TEXT_MAX])
+        if is_news:
+            return now
+        return now + (STUCK_SWEEP_S if is_stuck else SWEEP_S)
+
+    def _living(self) -> list[processes.Proc]:
+        return [proc for proc in processes.descendants(os.getpid()) if not proc.is_dead]
+
+
+def _seconds(word: str) -> float:
+    value = float(word)
+    if value != value:  # nan, with which no comparison is true
+        raise ValueError(f"expected seconds, got {word}")
+    return value

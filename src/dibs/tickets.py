@@ -1,0 +1,255 @@
+"""Tickets: the machine-wide line of those who wait for devices, and whose turn it is.
+
+A ticket is a file that its owner keeps locked, with a listening socket whose hang-up wakes those behind. It never
+changes: a door that wants something else puts down a new ticket and drops the old one. A freed device goes to the
+oldest ticket of the user who was served least recently.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from dibs import holders, leases, locks, matching, processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from dibs.locks import Folder
+
+#: Start of a ticket's file name; uid, pid and the boot-time ns at which it was put down follow, so none comes twice.
+TICKET = ".dibs-ticket-"
+
+#: Readable for all, and the sticky bit, so that systemd-tmpfiles does not delete the ticket of a patient person.
+TICKET_MODE = 0o1644
+
+#: Seconds for which a ticket for several devices keeps free ones for itself before it lets others pass for as long.
+COLLECT_FOR_S = 3600.0
+
+#: Listings of the folder before a line that changes all the time is taken as it is.
+TRIES = 5
+
+
+class Ticket:
+    """A place in the line, as everybody can read it."""
+
+    __slots__ = ("count", "devices", "name", "pid", "since_ns", "uid", "user")
+
+    def __init__(
+        self, name: str, uid: int, user: str, pid: int, since_ns: int, count: int, devices: tuple[str, ...]
+    ) -> None:
+        #: `<uid>-<pid>-<ns>`: the end of the names of its file and its socket.
+        self.name = name
+        self.uid = uid
+        self.user = user
+        self.pid = pid
+        #: Boot-time ns from which its age counts.
+        self.since_ns = since_ns
+        self.count = count
+        self.devices = devices
+
+    def is_collecting(self, now_ns: int, collect_for_s: float) -> bool:
+        """Tell whether free devices are kept for it now: always for one device, by turns for several."""
+        if self.count <= 1:
+            return True
+        span_ns = int(collect_for_s * 1e9)
+        return span_ns > 0 and max(0, now_ns - self.since_ns) // span_ns % 2 == 0
+
+
+class OwnTicket:
+    """The ticket of this process; it stands in the line until it is closed or the process ends."""
+
+    __slots__ = ("_file_fd", "_place", "_socket_fd", "ticket")
+
+    def __init__(self, place: Folder, ticket: Ticket) -> None:
+        self._place = place
+        self.ticket = ticket
+        self._file_fd, self._socket_fd = _put(place, ticket)
+
+    def update(self, count: int, devices: Iterable[str]) -> None:
+        """Ask for something else with the same age."""
+        wanted = tuple(devices)
+        if (count, wanted) != (self.ticket.count, self.ticket.devices):
+            self._replace(count, wanted, self.ticket.since_ns)
+
+    def renew(self) -> None:
+        """Go to the back of the line."""
+        self._replace(self.ticket.count, self.ticket.devices, locks.boot_ns())
+
+    def close(self) -> None:
+        """Leave the line; twice is harmless."""
+        if self._file_fd < 0:
+            return
+        _unlink(_path(self._place, self.ticket.name))
+        os.close(self._file_fd)
+        # Last, because the hang-up wakes those behind.
+        os.close(self._socket_fd)
+        self._file_fd = self._socket_fd = -1
+
+    def _replace(self, count: int, devices: tuple[str, ...], since_ns: int) -> None:
+        """Put down the new ticket before dropping the old one, so that there is no moment without."""
+        new = queue_up(self._place, count, devices, self.ticket.user, since_ns)
+        self.close()
+        self.ticket, self._file_fd, self._socket_fd = new.ticket, new._file_fd, new._socket_fd
+
+
+def queue_up(
+    place: Folder, count: int, devices: Iterable[str], user: str = "", since_ns: int | None = None
+) -> OwnTicket:
+    """Put down a ticket for `count` of `devices`; it is as old as `since_ns` says, or new."""
+    wanted = tuple(dict.fromkeys(holders.checked(device) for device in devices))
+    if not 1 <= count <= len(wanted):
+        raise ValueError(f"expected a count from 1 to {len(wanted)} (the devices named), got {count}")
+    uid, pid, now_ns = os.geteuid(), os.getpid(), locks.boot_ns()
+    since_ns = now_ns if since_ns is None else since_ns
+    return OwnTicket(place, Ticket(f"{uid}-{pid}-{now_ns}", uid, user, pid, since_ns, count, wanted))
+
+
+def _path(place: Folder, name: str) -> str:
+    return place.file(TICKET + name)
+
+
+def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
+    """Write a ticket; return its locked file and its socket.
+
+    The file appears when all is done, locked and listened for: a reader who finds neither knows that it is dead.
+    """
+    user = " ".join(ticket.user.split())
+    text = f"{ticket.since_ns} {ticket.count} {','.join(ticket.devices)} {user}\n"
+    socket_fd = locks.bind(socket_name(place, ticket))
+    if socket_fd is None:
+        raise locks.Broken(f"somebody else listens as ticket {ticket.name}.", "Try again.")
+    file_fd = None
+    try:
+        temporary, file_fd = locks.make_temporary(place)
+        try:
+            fcntl.flock(file_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(file_fd, text.encode("utf-8", "replace"), 0)
+            os.fchmod(file_fd, TICKET_MODE)
+            os.link(temporary, _path(place, ticket.name))
+        finally:
+            os.unlink(temporary)
+    except BaseException:
+        os.close(socket_fd)
+        if file_fd is not None:
+            os.close(file_fd)
+        raise
+    return file_fd, socket_fd
+
+
+def line(place: Folder) -> list[Ticket]:
+    """Return the living tickets in serving order, and remove our own dead ones."""
+    tickets = _living(place)
+    turns = leases.served_of(place, {ticket.uid for ticket in tickets})
+    return sorted(tickets, key=lambda ticket: _rank(ticket, turns))
+
+
+def ahead(place: Folder, own: OwnTicket | None) -> list[Ticket]:
+    """Return the tickets that are served before `own`, or before one that we would put down now."""
+    tickets = _living(place)
+    name, since_ns = (own.ticket.name, own.ticket.since_ns) if own else ("", locks.boot_ns())
+    me = Ticket(name, os.geteuid(), "", os.getpid(), since_ns, 0, ())
+    turns = leases.served_of(place, {me.uid, *(ticket.uid for ticket in tickets)})
+    before = [ticket for ticket in tickets if _rank(ticket, turns) < _rank(me, turns)]
+    return sorted(before, key=lambda ticket: _rank(ticket, turns))
+
+
+def _rank(ticket: Ticket, turns: dict[int, int]) -> tuple[int, int, str]:
+    """Return what the line is sorted by. A user who was never served comes first."""
+    return turns.get(ticket.uid, 0), ticket.since_ns, ticket.name
+
+
+def _living(place: Folder) -> list[Ticket]:
+    """Return the tickets that count, in any order."""
+    read: list[Ticket | bool | None] = []
+    for _ in range(TRIES):
+        names = [name[len(TICKET) :] for name in os.listdir(place.path) if name.startswith(TICKET)]
+        if not names:
+            return []
+        # Read after the listing: whatever was listed was locked and listened for by then.
+        listening = set(locks.bound(place, "ticket"))
+        locked = locks.flocked()
+        read = [_read(place, name, listening, locked) for name in names]
+        if None not in read:
+            break
+        # A ticket went while we read; it may have been replaced by one that we have not listed.
+    return [ticket for ticket in read if isinstance(ticket, Ticket)]
+
+
+def _read(place: Folder, name: str, listening: set[str], locked: Collection[str]) -> Ticket | bool | None:
+    """Return a ticket that counts, False if it does not (dead, stopped, not a ticket), None if it has just gone."""
+    path = _path(place, name)
+    key = locks.key_of(path)
+    if key is None:
+        return None
+    if name not in listening and key not in locked:
+        _bury(path)
+        return False
+    record = locks.read_small(path)
+    if record is None:
+        return None if locks.key_of(path) is None else False
+    ticket = _parse(name, record[0].st_uid, record[1])
+    if ticket is None:
+        return False
+    proc = processes.look(ticket.pid)
+    # Somebody's suspended terminal must not hold up the line.
+    return False if proc is not None and proc.is_stopped else ticket
+
+
+def _parse(name: str, owner: int, text: str) -> Ticket | None:
+    """Return what a file says if it can be true; its owner is whose ticket it is."""
+    words, numbers = text.split(None, 3), name.split("-")
+    if len(words) < 3 or len(numbers) != 3 or not all(word.isdecimal() for word in (*words[:2], *numbers)):
+        return None
+    uid, pid, since_ns, count = int(numbers[0]), int(numbers[1]), int(words[0]), int(words[1])
+    user = words[3].strip() if len(words) > 3 else ""
+    return Ticket(name, uid, user, pid, since_ns, count, tuple(words[2].split(","))) if uid == owner else None
+
+
+def _bury(path: str) -> None:
+    """Remove a ticket that nobody holds if it is ours. The lock proves it: the tables were a moment old."""
+    try:
+        fd = os.open(path, os.O_RDONLY | locks.OPEN_FLAGS)
+    except OSError:
+        return
+    try:
+        if os.fstat(fd).st_uid == os.geteuid():
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _unlink(path)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(fd)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        # Gone already, or in a folder that lets only root remove files: nobody believes it without its lock.
+        return
+
+
+def choose(
+    count: int,
+    wanted: Sequence[str],
+    free: Collection[str],
+    ahead: Iterable[Ticket],
+    now_ns: int,
+    collect_for_s: float = COLLECT_FOR_S,
+) -> tuple[str, ...] | None:
+    """Return `count` free devices of `wanted`, best first, without which those ahead can get as many; else None."""
+    wants = [(ticket.count, ticket.devices) for ticket in ahead if ticket.is_collecting(now_ns, collect_for_s)]
+    return matching.choose(count, wanted, free, wants)
+
+
+def watch_line(place: Folder, tickets: Iterable[Ticket]) -> list[int]:
+    """Return a descriptor for each ticket that hangs up when it is dropped; see `holders.watches`."""
+    names = [socket_name(place, ticket) for ticket in tickets]
+    return [fd for name in names if (fd := locks.connect(name)) is not None]
+
+
+def socket_name(place: Folder, ticket: Ticket) -> bytes:
+    """Return the name of the socket that hangs up when the ticket is dropped, to be given to `locks.connect`."""
+    return place.socket("ticket", ticket.name)

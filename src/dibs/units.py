@@ -1,0 +1,127 @@
+"""Times and sizes as people write them: the one parser and the one printer of each.
+
+A bare number is always an error, because 30 means minutes to Slurm, seconds to timeout(1) and bytes to ulimit.
+"""
+
+from __future__ import annotations
+
+from dibs import errors
+
+#: Seconds in each unit, largest first. The first name is the one we print.
+TIME_UNITS = (
+    (("w", "week", "weeks"), 604800),
+    (("d", "day", "days"), 86400),
+    (("h", "hr", "hrs", "hour", "hours"), 3600),
+    (("m", "min", "mins", "minute", "minutes"), 60),
+    (("s", "sec", "secs", "second", "seconds"), 1),
+)
+
+#: Powers of 1024, with and without the i: G, GB and GiB are the same, as for nvidia-smi, Slurm and torch.
+SIZE_UNITS = ("B", "K", "M", "G", "T", "P")
+
+#: A hundred years. More is a slip of the finger, and breaks the arithmetic of dates.
+LONGEST_S = 100 * 365 * 86400
+
+#: What SQLite and JSON readers hold in one whole number.
+LARGEST_BYTES = 2**63 - 1
+
+TIME_EXAMPLE = "a time such as 90m, 2h or 1d12h"
+SIZE_EXAMPLE = "a size such as 18G, 512M or 24GiB"
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds in `30s`, `1d12h`, `1.5h`, `HH:MM:SS` or `D-HH:MM:SS`."""
+    word = text.strip().lower()
+    if _is_number(word):
+        raise errors.UserError(f'expected {TIME_EXAMPLE}, got "{text}": write {word}m or {word}s')
+    seconds = _clock(word) if ":" in word else _sum_of_parts(word)
+    if seconds is None:
+        raise errors.UserError(f'expected {TIME_EXAMPLE} (or HH:MM:SS), got "{text}"')
+    if seconds > LONGEST_S:
+        raise errors.UserError(f'expected {TIME_EXAMPLE}, got "{text}": more than a hundred years')
+    return seconds
+
+
+def _clock(word: str) -> float | None:
+    """Read HH:MM:SS with optional days in front, as Slurm prints it; two parts are ambiguous, so refused."""
+    days, dash, rest = word.rpartition("-")
+    parts = rest.split(":")
+    if len(parts) != 3 or not all(_is_whole(part) for part in parts) or (dash and not _is_whole(days)):
+        return None
+    hours, minutes, seconds = (int(part) for part in parts)
+    if minutes > 59 or seconds > 59:
+        return None
+    return float(int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds)
+
+
+def _sum_of_parts(word: str) -> float | None:
+    """Add up `1d12h`: every unit once, the larger before the smaller."""
+    total, smallest, rest = 0.0, float("inf"), word
+    while rest:
+        number, rest = _take(rest, "0123456789.")
+        name, rest = _take(rest, "abcdefghijklmnopqrstuvwxyz")
+        factor = next((factor for names, factor in TIME_UNITS if name in names), None)
+        if factor is None or factor >= smallest or not _is_number(number):
+            return None
+        total, smallest = total + float(number) * factor, factor
+    return total if word else None
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes in `18G`, `512M`, `1.5T` or `24GiB`; all units are powers of 1024."""
+    word = text.strip()
+    if _is_number(word):
+        raise errors.UserError(f'expected {SIZE_EXAMPLE}, got "{text}": write {word}G or {word}M')
+    number, name = _take(word, "0123456789.")
+    power = _size_power(name)
+    if power is None or not _is_number(number):
+        raise errors.UserError(f'expected {SIZE_EXAMPLE}, got "{text}"')
+    # Whole numbers stay exact; float() would round above 2**53.
+    unit = 1 << (10 * power)
+    size = int(number) * unit if _is_whole(number) else round(float(number) * unit)
+    if size > LARGEST_BYTES:
+        raise errors.UserError(f'expected {SIZE_EXAMPLE}, got "{text}": larger than any machine')
+    return size
+
+
+def _size_power(name: str) -> int | None:
+    letter = name.upper()
+    if len(letter) > 1:
+        letter = letter.removesuffix("IB") if letter.endswith("IB") else letter.removesuffix("B")
+    return SIZE_UNITS.index(letter) if letter in SIZE_UNITS else None
+
+
+def format_duration(seconds: float) -> str:
+    """Return the two largest units, cut off and not rounded, as a clock does: `45s`, `12m05s`, `1h02m`, `3d04h`."""
+    if seconds < 0:
+        return "-" + format_duration(-seconds)
+    whole = int(seconds)
+    for name, size, smaller, step in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size}{name}{whole % size // step:02d}{smaller}"
+    return f"{whole}s"
+
+
+def format_size(size: int) -> str:
+    """Return `size` in bytes as `24G`, `1.5G` or `512M`: at most one decimal, readable by `parse_size`."""
+    power = 0
+    # 1023.97M is 1024.0M when rounded, and 1G says that better.
+    while power + 1 < len(SIZE_UNITS) and round(size / 1024**power, 1) >= 1024:
+        power += 1
+    return f"{size / 1024**power:.1f}".removesuffix(".0") + SIZE_UNITS[power]
+
+
+def _take(text: str, alphabet: str) -> tuple[str, str]:
+    """Split off the longest beginning of `text` made of `alphabet`."""
+    rest = text.lstrip(alphabet)
+    return text[: len(text) - len(rest)], rest
+
+
+def _is_whole(text: str) -> bool:
+    # Eighteen digits are more than any time or size here needs, and never overflow a float.
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+def _is_number(text: str) -> bool:
+    whole, dot, decimals = text.partition(".")
+    return _is_whole(whole) and (not dot or _is_whole(decimals))

@@ -1,0 +1,144 @@
+"""A bench for attempts: a folder, specs with only what matters, real runners, and waiting with a deadline."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from dibs import attempts, processes, records
+
+SOURCE = Path(attempts.__file__).parent
+ROOT = str(SOURCE.parent)
+RUNNER = f"import sys; sys.path.append({ROOT!r}); from dibs import runner; runner.main()"
+EXAMINER = f"import sys; sys.path.append({ROOT!r}); from dibs import attempts; attempts.examine(sys.argv[1], 1)"
+
+#: Seconds after which a condition that should come true is a failure. Long: the machine may be busy.
+DEADLINE_S = 30.0
+#: The signals a daemon has blocked when it starts a runner.
+BLOCKED = (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP)
+
+T = TypeVar("T")
+
+
+def until(what: Callable[[], T], expected: str = "something") -> T:
+    """Wait until `what()` is true, and return it."""
+    end = time.monotonic() + DEADLINE_S
+    while not (seen := what()):
+        assert time.monotonic() < end, f"waited {DEADLINE_S} s for {expected}, last saw {seen!r}"
+        time.sleep(0.003)
+    return seen
+
+
+def crash_points(*modules: str) -> list[str]:
+    """Return the names of all crash points in these modules, so that a new one is tested by being there."""
+    text = "".join((SOURCE / f"{module}.py").read_text() for module in modules)
+    return sorted(set(re.findall(r'crash_point\("([^"]+)"\)', text)))
+
+
+class Bench:
+    """One attempt in a folder of its own, everything in it marked, everything of it gone in the end."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.tmp = tmp_path
+        self.folder = str(tmp_path / "attempt")
+        os.mkdir(self.folder, 0o700)
+        self.marker = f"DIBS_BENCH={tmp_path}".encode()
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    # -- specs and runners
+
+    def spec(self, command: str | tuple[bytes, ...], start: int = 1, **more: object) -> records.Spec:
+        """Write a spec: text is a shell script, a tuple is argv."""
+        argv = (b"/bin/sh", b"-c", command.encode()) if isinstance(command, str) else command
+        path = os.environ["PATH"].encode()
+        values = {
+            "job": 12,
+            "attempt": 1,
+            "start": start,
+            "argv": argv,
+            "env": (b"PATH=" + path, b"HOME=/", self.marker),
+            "cwd": os.fsencode(self.tmp),
+            "output": os.fsencode(self.tmp / "log"),
+            **more,
+        }
+        spec = records.Spec(**values)  # type: ignore[arg-type]
+        records.write_spec(self.folder, spec)
+        return spec
+
+    def begin(self, start: int = 1, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a runner as the daemon does, and do not wait."""
+        return self.launch(RUNNER, self.folder, str(start), **environment)
+
+    def launch(self, program: str, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a program in `python -I -S` as the daemon does, and do not wait."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
+        with open(self.tmp / "runner.stderr", "ab") as complaints:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", program, *words],
+                env={"PATH": os.environ["PATH"], **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=complaints,
+                start_new_session=True,
+            )
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.started.append(process)
+        return process
+
+    def run(self, command: str | tuple[bytes, ...], **more: object) -> records.Final:
+        """Run one command to its end and return how it ended."""
+        self.spec(command, **more)
+        self.finish(self.begin())
+        verdict = self.examine()
+        assert isinstance(verdict, attempts.Ended | attempts.NoLease), (verdict, self.complaints())
+        return verdict.final
+
+    def finish(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for a runner to end and return its code."""
+        return process.wait(DEADLINE_S)
+
+    def order(self, line: str) -> None:
+        """Give the newest runner an order."""
+        attempts.append_order(self.folder, 1, line)
+        self.started[-1].send_signal(signal.SIGUSR1)
+
+    # -- looking
+
+    def examine(self, start: int = 1) -> object:
+        return attempts.examine(self.folder, start)
+
+    def wait_running(self) -> records.Running:
+        """Wait until the command runs and is where it says so."""
+        return until(lambda: records.read_running(self.folder, 1), "a running record")
+
+    def wait_for(self, text: str, name: str = "log") -> None:
+        """Wait until a file contains a text."""
+        until(lambda: text in self.read(name), f"{text!r} in {name}")
+
+    def read(self, name: str = "log") -> str:
+        path = self.tmp / name
+        return path.read_text() if path.exists() else ""
+
+    def complaints(self) -> str:
+        return self.read("runner.stderr")
+
+    def living(self) -> list[processes.Proc]:
+        return processes.marked([self.marker])
+
+    # -- the end
+
+    def close(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait(DEADLINE_S)
+        end = time.monotonic() + DEADLINE_S
+        while left := self.living():
+            assert time.monotonic() < end, f"still there: {processes.names(left)}"
+            processes.send_all(left, signal.SIGKILL)

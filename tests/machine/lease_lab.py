@@ -1,0 +1,124 @@
+"""What the tests of leases and tickets share: processes on a string, and waiting for a fact with a deadline."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+#: Seconds after which a wait has failed: far less than the 30 s after which everybody looks again anyhow.
+DEADLINE_S = 10.0
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def wait_for(what: str, condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
+    """Look until `condition` holds; fail with what it last was."""
+    until = time.monotonic() + deadline_s
+    while not (seen := condition()):
+        assert time.monotonic() < until, f"{what}: still {seen!r} after {deadline_s} s"
+        select.select((), (), (), 0.002)
+
+
+def hangs_up(fd: int, within_s: float) -> bool:
+    """Tell whether a watch hangs up within a time; 0 means that it already has."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(within_s * 1000))
+
+
+def start(program: str, *words: object) -> subprocess.Popen[bytes]:
+    """Start a helper program with pipes to talk to it."""
+    command = [sys.executable, str(PROGRAMS / program), *map(str, words)]
+    return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def tell(process: subprocess.Popen[bytes], line: str) -> None:
+    """Write a line to a helper program."""
+    assert process.stdin
+    process.stdin.write(line.encode() + b"\n")
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a helper program and leave nothing of it open."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            pipe.close()
+
+
+def race(program: str, first: object, second: object, *words: object, racers: int = 8) -> list[str]:
+    """Run copies of a program that begin together, each with its number as third word; return what they print."""
+    running = [start(program, first, second, number, *words) for number in range(racers)]
+    try:
+        for process in running:
+            tell(process, "go")
+        outputs = [process.communicate(timeout=120)[0].decode().strip() for process in running]
+    finally:
+        for process in running:
+            end(process)
+    assert [process.returncode for process in running] == [0] * racers
+    return outputs
+
+
+class Puppet:
+    """A process that holds leases and tickets as it is told."""
+
+    def __init__(self, folder: str, uid: int | None = None) -> None:
+        self.process = start("puppet.py", folder)
+        self.pid = self.process.pid
+        self.children: list[int] = []
+        self.heard = b""
+        if uid is not None:
+            assert self.ask(f"uid {uid}") == "changed"
+
+    def tell(self, order: str) -> None:
+        """Give an order without waiting for the answer."""
+        tell(self.process, order)
+
+    def hear(self, deadline_s: float = DEADLINE_S) -> str:
+        """Return the next answer."""
+        assert self.process.stdout
+        while b"\n" not in self.heard:
+            ready, _, _ = select.select([self.process.stdout], [], [], deadline_s)
+            assert ready, f"no answer of the puppet after {deadline_s} s"
+            part = os.read(self.process.stdout.fileno(), 4096)
+            assert part, "the puppet died"
+            self.heard += part
+        answer, _, self.heard = self.heard.partition(b"\n")
+        return answer.decode()
+
+    def ask(self, order: str) -> str:
+        """Give an order and return the answer."""
+        self.tell(order)
+        return self.hear()
+
+    def spawn(self) -> int:
+        """Let it start a child that inherits all its leases; return the child's pid."""
+        self.children.append(int(self.ask("spawn")))
+        return self.children[-1]
+
+    def stop(self) -> None:
+        """Suspend it, as Ctrl-Z does, and wait until it is."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def kill(self) -> None:
+        """End it with -9; its children live on."""
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """End it and its children."""
+        end(self.process)
+        for child in self.children:
+            try:
+                os.kill(child, signal.SIGKILL)
+            except ProcessLookupError:
+                pass

@@ -1,0 +1,28 @@
+"""Share one device many times; prove with marker files that all sharers together stay below its capacity."""
+
+import os
+import random
+import sys
+
+from dibs import leases
+
+folder, markers, seed, times, capacity_mib = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), 1000
+place = leases.Folder(folder)
+chance = random.Random(seed)
+sys.stdin.readline()
+granted = 0
+for turn in range(times):
+    mib = chance.randint(100, 600)
+    try:
+        lease = leases.take_shared(place, "A", mib, capacity_mib, 4, leases.Note(f"sharer {seed}"))
+    except leases.Refused:
+        continue
+    granted += 1
+    path = os.path.join(markers, f"{seed}-{turn}-{mib}")
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    shown = sum(int(name.rsplit("-")[-1]) for name in os.listdir(markers))
+    if shown > capacity_mib:
+        sys.exit(f"{shown} MiB of {capacity_mib} in use")
+    os.unlink(path)
+    lease.close()
+print(granted)

@@ -1,0 +1,513 @@
+"""The GPUs of this machine, as an unmodified nvidia-ml-py tells them and as a bad driver does."""
+
+import dataclasses
+import json
+import os
+import pwd
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fakes.nvml import world
+
+from dibs import devices, errors, probe
+from dibs.devices import Inventory
+from dibs.settings import Settings
+
+GIB = 2**30
+
+#: Seconds that only a hanging child reaches. Long where the child must answer, short where it never will.
+PATIENT_S = 120.0
+HASTY_S = 0.2
+AN_HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    return world.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def driver(library, tmp_path, monkeypatch):
+    here = world.World(library, tmp_path / "state.txt")
+    monkeypatch.setenv("FAKE_NVML_STATE", str(here.state))
+    monkeypatch.setenv("FAKE_NVML_LOG", str(here.log))
+    return here
+
+
+def probe_of(driver, setting="", visible=None, **options):
+    settings = Settings(devices=setting, nvml_library=driver.library)
+    return probe.Probe(settings, visible, **{"deadline_s": PATIENT_S, "first_deadline_s": PATIENT_S, **options})
+
+
+def probe_printing(code, **options):
+    """A probe whose child is a Python program of our choice."""
+    options = {"deadline_s": PATIENT_S, "first_deadline_s": PATIENT_S, **options}
+    return probe.Probe(Settings(), command=(sys.executable, "-c", code), **options)
+
+
+def wait_until(condition, what):
+    end = time.monotonic() + PATIENT_S
+    while not condition():
+        assert time.monotonic() < end, f"still not: {what}"
+        time.sleep(0.005)
+
+
+def indices(inventory):
+    return [device.index for device in inventory.devices]
+
+
+# --- a driver that is well ---
+
+
+def test_the_driver_tells_what_the_cards_are_and_do(driver):
+    driver.is_now(
+        "gpu 0 uuid=GPU-aaaa name=NVIDIA_A100 total=85899345920 used=1073741824 reserved=600000000 util=97 temp=61",
+        "gpu 1 uuid=GPU-bbbb name=NVIDIA_A100",
+    )
+    found = probe_of(driver).read()
+    assert found.devices == (
+        devices.Device(devices.DeviceId("GPU-aaaa"), 0, "NVIDIA A100", 85899345920, GIB, 97, 61),
+        devices.Device(devices.DeviceId("GPU-bbbb"), 1, "NVIDIA A100", 24 * GIB, 0, 0, 30),
+    )
+    assert (found.restriction, found.problem, found.is_known) == (None, None, True)
+
+
+def test_a_process_on_a_card_has_a_pid_an_owner_and_a_name(driver):
+    driver.is_now("gpu 0", f"proc 0 pid={os.getpid()} mem={GIB}", "proc 0 pid=4194305 mem=5")
+    mine, hidden = probe_of(driver).read().devices[0].processes
+    comm = Path("/proc/self/comm").read_text().strip()
+    assert mine == devices.Process(os.getpid(), pwd.getpwuid(os.getuid()).pw_name, comm, GIB)
+    # It may belong to another container, or to a user whom hidepid hides from us. It is there all the same.
+    assert hidden == devices.Process(4194305, None, None, 5)
+
+
+def test_a_process_that_computes_and_draws_is_one_process(driver):
+    me = os.getpid()
+    driver.is_now("gpu 0", f"proc 0 pid={me} mem=5 kind=C", f"proc 0 pid={me} mem=7 kind=G", "proc 0 pid=1 kind=M")
+    found = probe_of(driver).read().devices[0].processes
+    assert [(process.pid, process.memory) for process in found] == [(1, None), (me, 7)]
+
+
+def test_an_old_driver_tells_memory_and_processes_through_its_old_calls(driver):
+    driver.is_now(
+        "gpu 0 used=100 reserved=50",
+        "proc 0 pid=1 mem=9",
+        "fail nvmlDeviceGetMemoryInfo_v2 * code=13",
+        "fail nvmlDeviceGetComputeRunningProcesses_v3 * code=13",
+    )
+    card = probe_of(driver).read().devices[0]
+    assert (card.memory_used, card.processes[0].memory, card.fault) == (150, 9, None)
+
+
+def test_what_a_card_does_not_tell_is_none_and_no_fault(driver):
+    driver.is_now(
+        "gpu 0",
+        "fail nvmlDeviceGetMemoryInfo_v2 0 code=3",
+        "fail nvmlDeviceGetMemoryInfo 0 code=3",
+        "fail nvmlDeviceGetUtilizationRates 0 code=4",
+        "fail nvmlDeviceGetTemperature 0 code=13",
+        "fail nvmlDeviceGetComputeRunningProcesses_v3 0 code=3",
+        "fail nvmlDeviceGetComputeRunningProcesses_v2 0 code=3",
+    )
+    card = probe_of(driver).read().devices[0]
+    assert card == devices.Device(card.id, 0, "Fake GPU")
+
+
+def test_a_card_that_appears_later_is_seen(driver):
+    driver.is_now("gpu 0")
+    eyes = probe_of(driver)
+    assert indices(eyes.read()) == [0]
+    driver.is_now("gpu 0", "gpu 1")
+    assert indices(eyes.read()) == [0, 1]
+    assert indices(eyes.latest) == [0, 1]
+
+
+def test_what_the_library_prints_does_not_spoil_the_answer(driver):
+    driver.is_now("system noise=NVRM:_hello", "gpu 0")
+    found = probe_of(driver).read()
+    assert (indices(found), found.problem) == ([0], None)
+
+
+# --- cards that are unwell ---
+
+
+@pytest.mark.parametrize(("code", "words"), [(15, "fallen off the bus"), (16, "needs a reset"), (999, "unknown error")])
+def test_an_unwell_card_is_marked_and_the_others_are_fine(driver, code, words):
+    driver.is_now("gpu 0", "gpu 1", "gpu 2", f"fail nvmlDeviceGetUtilizationRates 1 code={code}")
+    well, unwell, other = probe_of(driver).read().devices
+    assert words in unwell.fault
+    assert (well.fault, other.fault) == (None, None)
+
+
+def test_a_card_that_is_lost_while_we_watch_keeps_its_name(driver):
+    driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb name=A100", "gpu 2")
+    eyes = probe_of(driver)
+    before = eyes.read()
+    driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb lost=1", "gpu 2")
+    for _ in range(2):
+        after = eyes.read()
+        assert after.ids == before.ids
+        assert "fallen off the bus" in after.by_id["GPU-bbbb"].fault
+        assert after.usable() == (before.ids[0], before.ids[2])
+        assert after.problem is None
+
+
+def test_a_card_that_was_lost_before_we_came_is_shown_and_not_usable(driver):
+    driver.is_now("gpu 0", "gpu 1 lost=1")
+    found = probe_of(driver).read()
+    assert indices(found) == [0, 1]
+    assert found.usable() == (world.UUID.format(0),)
+    assert found.ids[1] == "UNREADABLE-1"
+
+
+def test_a_card_whose_index_was_another_cards_does_not_take_its_name(driver):
+    driver.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
+    eyes = probe_of(driver)
+    eyes.read()
+    driver.is_now("gpu 0 uuid=GPU-b", "gpu 1 lost=1")
+    assert eyes.read().ids == ("GPU-b", "UNREADABLE-1")
+
+
+# --- a driver that does not start ---
+
+
+@pytest.mark.parametrize("code", [12, 28], ids=["no library", "no card"])
+def test_a_machine_without_gpus_has_no_problem(driver, code):
+    driver.is_now(f"system init={code}")
+    assert probe_of(driver).read() == Inventory(is_known=True, problem=None)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (4, "no permission"),
+        (9, "the NVIDIA driver is not loaded"),
+        (18, "the NVIDIA driver was upgraded but not reloaded: reboot, or ask the admin"),
+        (999, "unknown error"),
+        (23, "does not start: fake NVML error 23 (NVML error 23)"),
+    ],
+)
+def test_a_driver_that_does_not_start_is_a_problem_in_words(driver, code, words):
+    driver.is_now(f"system init={code}", "gpu 0")
+    found = probe_of(driver).read()
+    assert words in found.problem
+    assert (found.devices, found.is_known) == ((), False)
+
+
+def test_a_driver_upgraded_under_us_leaves_the_cards_as_last_seen(driver):
+    driver.is_now("gpu 0", "gpu 1")
+    eyes = probe_of(driver)
+    eyes.read()
+    driver.is_now("system init=18", "gpu 0", "gpu 1")
+    found = eyes.read()
+    assert (indices(found), found.is_known) == ([0, 1], True)
+    assert "upgraded but not reloaded" in found.problem
+    driver.is_now("gpu 0", "gpu 1")
+    assert eyes.read().problem is None
+
+
+def test_cards_that_vanish_all_at_once_are_a_problem_and_not_a_machine_without_gpus(driver):
+    driver.is_now("gpu 0")
+    eyes = probe_of(driver)
+    eyes.read()
+    driver.is_now()
+    found = eyes.read()
+    assert (indices(found), found.problem) == ([0], probe.GONE)
+
+
+def test_a_wrong_path_of_the_library_is_a_problem_that_names_it(tmp_path):
+    settings = Settings(nvml_library=tmp_path / "nothing.so")
+    found = probe.Probe(settings, first_deadline_s=PATIENT_S).read()
+    assert f"cannot load the NVIDIA library {tmp_path}/nothing.so" in found.problem
+
+
+# --- a driver that hangs, and children that go wrong ---
+
+
+def test_a_driver_that_hangs_costs_the_deadline_and_leaves_the_last_good_answer(driver):
+    driver.is_now("gpu 0 util=7")
+    eyes = probe_of(driver)
+    good = eyes.read()
+    driver.is_now("gpu 0 util=8", f"slow nvmlDeviceGetUtilizationRates ms={AN_HOUR_MS}")
+    eyes.deadline_s = HASTY_S
+    found = eyes.read()
+    assert found == dataclasses.replace(good, problem=found.problem)
+    assert found.problem.startswith("the NVIDIA driver did not answer for 0.2 s")
+    wait_until(lambda: eyes.stuck == 0, "the child that was killed is gone")
+
+
+def test_a_driver_that_answers_again_is_believed_again(driver):
+    driver.is_now("gpu 0", f"slow * ms={AN_HOUR_MS}")
+    eyes = probe_of(driver, first_deadline_s=HASTY_S)
+    found = eyes.read()
+    assert (found.devices, found.is_known) == ((), False)
+    wait_until(lambda: eyes.stuck == 0, "the child that was killed is gone")
+    driver.is_now("gpu 0")
+    eyes.first_deadline_s = PATIENT_S
+    found = eyes.read()
+    assert (indices(found), found.problem, found.is_known) == ([0], None, True)
+
+
+#: A child that SIGKILL cannot get rid of: it is traced, so that it stays until its tracer (the fork) is gone.
+UNKILLABLE = """
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+me, allow = os.getpid(), os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    os.read(allow[0], 1)
+    PTRACE_SEIZE = 0x4206
+    if libc.ptrace(PTRACE_SEIZE, me, None, None) != 0:
+        os._exit(1)
+    for fd in (1, 2):
+        os.close(fd)
+    with open(sys.argv[1] + ".new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    while True:
+        signal.pause()
+PR_SET_PTRACER, ANY = 0x59616D61, ctypes.c_ulong(-1)
+libc.prctl(PR_SET_PTRACER, ANY, 0, 0, 0)
+os.write(allow[1], b"x")
+while True:
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def unkillable(tmp_path):
+    """The command of a child that outlives SIGKILL, and the file with the pid of what keeps it."""
+    keeper = tmp_path / "keeper"
+    yield (sys.executable, "-c", UNKILLABLE, str(keeper)), keeper
+    if keeper.exists():
+        os.kill(int(keeper.read_text()), signal.SIGKILL)
+
+
+def test_a_child_that_cannot_be_killed_is_not_waited_for_and_not_followed_by_another(unkillable):
+    command, keeper = unkillable
+    now = 1000.0
+    eyes = probe.Probe(Settings(), command=command, clock=lambda: now)
+    for eyes.first_deadline_s in (0.5, 2.0, 8.0, 32.0, PATIENT_S):
+        eyes.read()
+        if keeper.exists():
+            break
+        wait_until(lambda: eyes.stuck == 0, "the child that was killed too early is gone")
+    assert eyes.stuck == 1
+    stuck = eyes._stuck
+    now += probe.RETRY_S - 1
+    assert "did not answer" in eyes.read().problem
+    assert eyes._stuck == stuck
+    os.kill(int(keeper.read_text()), signal.SIGKILL)
+    keeper.unlink()
+    wait_until(lambda: eyes.stuck == 0, "the child is gone with its keeper")
+
+
+@pytest.mark.parametrize(
+    ("stuck", "since_miss_s", "allowed"),
+    [
+        (0, 0.0, True),
+        (1, 0.0, False),
+        (1, 59.9, False),
+        (1, 60.0, True),
+        (3, 60.0, True),
+        (4, 1e9, False),
+    ],
+)
+def test_stuck_children_are_few_and_far_between(stuck, since_miss_s, allowed):
+    assert probe.may_ask(stuck, since_miss_s) is allowed
+
+
+WHOLE = json.dumps({"devices": [{"id": "GPU-a", "index": 0, "name": "A100", "processes": []}], "problem": None})
+
+
+@pytest.mark.parametrize("length", range(0, len(WHOLE), 7))
+def test_half_an_answer_is_no_answer(length):
+    with pytest.raises(errors.MachineError, match="expected one JSON document"):
+        probe.parse_answer(WHOLE[:length].encode(), Inventory())
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        *(
+            b"null",
+            b"[]",
+            b"{}",
+            b"7",
+            b'"devices"',
+            b"\xff\xfe",
+            b"Failed to initialize NVML: Driver/library mismatch",
+        ),
+        *(
+            b'{"devices": [], "problem": null} {}',
+            b'{"devices": [{}], "problem": null}',
+            b'{"devices": [7], "problem": 0}',
+        ),
+        b'{"devices": [{"id": "a", "index": 0, "name": "n", "processes": [], "colour": 1}], "problem": null}',
+        b'{"devices": [{"id": "a", "index": 0, "name": "n", "processes": [{}]}], "problem": null}',
+    ],
+)
+def test_garbage_is_no_answer(output):
+    with pytest.raises(errors.MachineError, match="expected one JSON document"):
+        probe.parse_answer(output, Inventory())
+
+
+def test_a_whole_answer_is_an_answer():
+    assert probe.parse_answer(WHOLE.encode(), Inventory()).ids == ("GPU-a",)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("print('rubbish')", "expected one JSON document"),
+        ("import sys; sys.exit('no such thing')", "ended with code 1 (no such thing)"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by signal 11"),
+    ],
+)
+def test_a_child_that_goes_wrong_is_a_problem_and_no_exception(code, words):
+    found = probe_printing(code).read()
+    assert words in found.problem
+    assert not found.is_known
+
+
+def test_a_child_that_cannot_be_started_is_a_problem_and_no_exception(tmp_path):
+    found = probe.Probe(Settings(), command=(str(tmp_path / "python"),)).read()
+    assert "cannot read the GPUs: No such file or directory" in found.problem
+
+
+def test_a_child_holds_no_descriptor_of_ours(tmp_path):
+    """A child stuck in the driver would else keep a lease for ever."""
+    with open(tmp_path / "lease", "w") as lease:
+        os.set_inheritable(lease.fileno(), True)
+        code = f"import os, sys; os.fstat({lease.fileno()})"
+        assert "Bad file descriptor" in probe_printing(code).read().problem
+
+
+# --- restrictions ---
+
+
+FOUR = Inventory(
+    tuple(
+        devices.Device(devices.DeviceId(f"GPU-{letter * 4}-{n}"), n, "A100")
+        for n, letter in enumerate(("a", "b", "c", "c"))
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ((), [0, 1, 2, 3]),
+        (("0",), [0]),
+        (("2", "0"), [0, 2]),
+        (("0", "0"), [0]),
+        (("GPU-bbbb-1",), [1]),
+        (("gpu-b", "3"), [1, 3]),
+    ],
+)
+def test_a_list_of_indices_uuids_or_prefixes_restricts(words, kept):
+    found = probe.restrict(FOUR, words, "DIBS_DEVICES=x", None)
+    assert (indices(found), found.problem) == (kept, None)
+    assert found.restriction == ("DIBS_DEVICES=x" if words else None)
+
+
+@pytest.mark.parametrize(
+    ("word", "why"), [("9", 'there is no GPU "9"'), ("GPU-x", 'no GPU "GPU-x"'), ("GPU-c", "fits 2 GPUs")]
+)
+def test_an_entry_that_names_no_single_gpu_is_a_problem_in_words(word, why):
+    found = probe.restrict(FOUR, ("0", word), f"DIBS_DEVICES=0,{word}", None)
+    assert indices(found) == [0]
+    assert found.problem.startswith(f"DIBS_DEVICES=0,{word} cannot be followed: ")
+    assert why in found.problem
+
+
+def test_a_silent_driver_is_the_problem_that_is_told_first():
+    silent = Inventory(is_known=False, problem="the driver is silent")
+    assert probe.restrict(silent, ("0",), "DIBS_DEVICES=0", None).problem == "the driver is silent"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("", []),
+        ("0", [0]),
+        ("3,1", [1, 3]),
+        (" 0 , 2 ", [0, 2]),
+        ("0,2,-1,1", [0, 2]),
+        ("9,0", []),
+        ("0,0", []),
+        ("GPU-aaaa", [0]),
+        ("GPU-cccc,GPU-aaaa", []),
+        ("GPU-aaaa,2", [0]),
+        ("2,GPU-aaaa", [2]),
+        ("NoDevFiles", []),
+        ("-1", []),
+    ],
+)
+def test_cuda_visible_devices_restricts_by_cudas_rules(text, kept):
+    found = probe.restrict(FOUR, (), "", text)
+    assert indices(found) == kept
+    assert found.restriction == f"CUDA_VISIBLE_DEVICES={text}"
+
+
+def test_both_restrictions_hold_together():
+    found = probe.restrict(FOUR, ("0", "1"), "DIBS_DEVICES=0,1", "1,2")
+    assert indices(found) == [1]
+    assert found.restriction == "DIBS_DEVICES=0,1 and CUDA_VISIBLE_DEVICES=1,2"
+
+
+def test_a_restriction_applies_to_what_the_driver_tells(driver):
+    driver.is_now("gpu 0", "gpu 1", "gpu 2", "gpu 3")
+    found = probe_of(driver, "0,2,3", visible="2,1,0").read()
+    assert indices(found) == [0, 2]
+    assert found.restriction == "DIBS_DEVICES=0,2,3 and CUDA_VISIBLE_DEVICES=2,1,0"
+
+
+def test_a_restriction_names_the_file_it_comes_from():
+    settings = Settings(devices="none", sources={"devices": "/etc/dibs/config.toml"})
+    assert probe.read(settings).restriction == 'devices = "none" in /etc/dibs/config.toml'
+
+
+# --- pretend devices, and the setting itself ---
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "size"),
+    [
+        ("fake:1", 1, 24 * GIB),
+        ("fake:4", 4, 24 * GIB),
+        ("fake:64", 64, 24 * GIB),
+        ("fake:4x24G", 4, 24 * GIB),
+        ("fake:2x512M", 2, 512 * 2**20),
+        ("fake:2x80GiB", 2, 80 * GIB),
+        (" fake:2 ", 2, 24 * GIB),
+    ],
+)
+def test_pretend_gpus_need_no_driver_and_no_child(text, count, size):
+    found = probe.Probe(Settings(devices=text), "0", command=("/nothing",)).read()
+    assert found == Inventory(devices.pretend(count, size))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("fake", "fake:", "fake:0", "fake:65", "fake:four", "fake:-1", "fake: 4", "fake4", "fakes:4", "fake:4,0"),
+        *("fake:4x", "fake:4x24", "fake:4x24X", "fake:x24G", "fake:4X24G", "fake:4.5", "fake:²", "fake:4x24Gx2"),
+        *("FAKE:4", "all", "gpu", "cuda:0", "-1", "0-3", "0;1", "0,", ",", "0,,1", "0 1", "None", "1.5", "99999"),
+    ],
+)
+def test_a_bad_spelling_is_refused_with_a_good_one(text):
+    with pytest.raises(errors.UserError, match=r"expected .*(fake:4|18G)"):
+        probe.Probe(Settings(devices=text))
+
+
+def test_none_leaves_the_gpus_alone():
+    found = probe.Probe(Settings(devices="none"), command=("/nothing",)).read()
+    assert found == Inventory(restriction="DIBS_DEVICES=none")
+
+
+def test_nothing_is_known_before_the_first_answer():
+    assert probe.Probe(Settings()).latest == Inventory(is_known=False)

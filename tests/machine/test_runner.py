@@ -1,0 +1,687 @@
+"""A runner starts its command as promised, waits for it, ends it when told, and tells the truth about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attempt_bench import ROOT, RUNNER, Bench, until
+
+from dibs import attempts, leases, processes, records
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.close()
+
+
+def python(code: str) -> tuple[bytes, ...]:
+    """Return the argv that runs a piece of Python."""
+    return (os.fsencode(sys.executable), b"-I", b"-S", b"-c", code.encode())
+
+
+# -- how it ended
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 137, 255])
+def test_the_exit_code_is_recorded(bench: Bench, code: int) -> None:
+    final = bench.run(f"exit {code}")
+    assert (final.kind, final.code, final.signal, final.stopped, final.timed_out) == ("exited", code, 0, False, False)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_a_signal_is_not_an_exit_code(bench: Bench, signum: int) -> None:
+    final = bench.run(f"kill -{int(signum)} $$")
+    assert (final.kind, final.signal, final.code, final.stopped) == ("signalled", signum, 0, False)
+
+
+def test_times_and_usage_are_recorded(bench: Bench) -> None:
+    before = time.time_ns()
+    final = bench.run(python("sum(range(3_000_000)); b = bytearray(60_000_000)"))
+    assert before <= final.started_at_ns <= final.ended_at_ns <= time.time_ns()
+    assert final.max_rss_kib > 50_000
+    assert 0.01 < final.utime_s + final.stime_s < 60
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "why"),
+    [
+        ((b"no-such-program",), 127, "no-such-program: No such file or directory"),
+        ((b"/no/such/program",), 127, "/no/such/program: No such file or directory"),
+        ((b"",), 127, ": No such file or directory"),
+        ((b"./plain",), 126, "./plain: Permission denied"),
+        ((b"/",), 126, "/: Permission denied"),
+        ((b"./bad-shebang",), 126, "./bad-shebang: No such file or directory"),
+        ((b"true", b"x" * 140_000), 126, "true: Argument list too long"),
+    ],
+)
+def test_a_command_that_cannot_start_says_why(bench: Bench, argv: tuple[bytes, ...], code: int, why: str) -> None:
+    (bench.tmp / "plain").write_text("echo hello\n")
+    (bench.tmp / "bad-shebang").write_text("#!/no/such/interpreter\n")
+    (bench.tmp / "bad-shebang").chmod(0o755)
+    final = bench.run(argv)
+    assert (final.kind, final.code, final.why, final.started_at_ns) == ("failed", code, why, 0)
+    assert final.ended_at_ns > 0
+
+
+def test_a_script_without_shebang_is_run_by_sh(bench: Bench) -> None:
+    (bench.tmp / "script").write_text('echo "$1"; exit 3\n')
+    (bench.tmp / "script").chmod(0o755)
+    assert bench.run((b"./script", b"hello")).code == 3
+    assert bench.read() == "hello\n"
+
+
+def test_the_program_is_found_by_the_jobs_own_path_relative_to_its_folder(bench: Bench) -> None:
+    for name, mode in (("first", 0o644), ("second", 0o755)):
+        (bench.tmp / name).mkdir()
+        (bench.tmp / name / "tool").write_text(f"#!/bin/sh\necho {name}\n")
+        (bench.tmp / name / "tool").chmod(mode)
+    assert bench.run((b"tool",), env=(b"PATH=first:second",)).code == 0
+    assert bench.read() == "second\n"
+
+
+def test_a_missing_folder_is_named(bench: Bench) -> None:
+    gone = bench.tmp / "gone"
+    final = bench.run("true", cwd=os.fsencode(gone))
+    assert (final.kind, final.code, final.why) == ("failed", 126, f"{gone}: No such file or directory")
+
+
+def test_an_output_that_cannot_be_opened_is_named(bench: Bench) -> None:
+    (bench.tmp / "file").write_text("")
+    final = bench.run("true", output=os.fsencode(bench.tmp / "file" / "log"))
+    assert (final.kind, final.code) == ("failed", 126)
+    assert final.why.endswith(": Not a directory")
+
+
+def test_our_own_mistake_before_the_command_ran_is_recorded_as_ours(bench: Bench) -> None:
+    final = bench.run("true", shares=("nonsense",), lease_dir=str(bench.tmp))
+    assert (final.kind, final.code) == ("failed", 125)
+    assert final.why.startswith("ValueError: ")
+    assert "Traceback" in bench.complaints()
+
+
+# -- what the command sees
+
+
+def test_arguments_and_environment_arrive_byte_for_byte(bench: Bench) -> None:
+    odd = bytes(range(1, 256))
+    code = "import os, sys; print(os.environb[b'ODD'].hex(), os.fsencode(sys.argv[1]).hex())"
+    bench.run((*python(code), odd), env=(b"ODD=" + odd, b"PATH=/bin", bench.marker))
+    assert bench.read().split() == [odd.hex(), odd.hex()]
+
+
+def test_the_environment_is_the_specs_and_nothing_else(bench: Bench) -> None:
+    bench.spec((b"/usr/bin/env",), env=(b"A=1", b"B=x=y\nz", b"EMPTY="))
+    bench.finish(bench.begin(DIBS_LEAK="1"))
+    assert bench.read() == "A=1\nB=x=y\nz\nEMPTY=\n"
+
+
+def test_stdout_and_stderr_share_one_log_in_order(bench: Bench) -> None:
+    bench.run("for i in 1 2 3; do echo out $i; echo err $i >&2; done")
+    assert bench.read() == "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n"
+    assert (bench.tmp / "log").stat().st_mode & 0o777 == 0o600
+
+
+def test_stderr_may_have_a_file_of_its_own(bench: Bench) -> None:
+    bench.run("echo out; echo err >&2", stderr=b"deep/er/errors", output_mode=0o666, umask=0o022)
+    assert (bench.read("log"), bench.read("deep/er/errors")) == ("out\n", "err\n")
+    assert (bench.tmp / "log").stat().st_mode & 0o777 == 0o644
+
+
+def test_output_is_appended(bench: Bench) -> None:
+    (bench.tmp / "log").write_text("before\n")
+    bench.run("echo after")
+    assert bench.read() == "before\nafter\n"
+
+
+def test_our_log_is_never_written_through_a_link_but_a_chosen_path_is(bench: Bench) -> None:
+    (bench.tmp / "log").symlink_to(bench.tmp / "target")
+    assert bench.run("echo hello").code == 126
+    assert not (bench.tmp / "target").exists()
+
+
+def test_a_chosen_output_may_be_a_link(bench: Bench) -> None:
+    (bench.tmp / "log").symlink_to(bench.tmp / "target")
+    assert bench.run("echo hello", output_mode=0o666).code == 0
+    assert bench.read("target") == "hello\n"
+
+
+def test_folder_umask_session_and_stdin_are_as_promised(bench: Bench) -> None:
+    code = (
+        "import os, sys\n"
+        "mask = os.umask(0)\n"
+        "print(os.getcwd(), oct(mask), os.getsid(0) == os.getpid() == os.getpgid(0), os.readlink('/proc/self/fd/0'))"
+    )
+    (bench.tmp / "folder").mkdir()
+    bench.run(python(code), cwd=os.fsencode(bench.tmp / "folder"), umask=0o027)
+    assert bench.read() == f"{bench.tmp}/folder 0o27 True /dev/null\n"
+
+
+def test_no_signal_is_blocked_or_ignored(bench: Bench) -> None:
+    bench.run("grep -E '^Sig(Blk|Ign)' /proc/self/status")
+    # 32 and 33 belong to the C library; no program can set them, so they are as our caller left them.
+    theirs = 1 << 31 | 1 << 32
+    assert [int(mask, 16) & ~theirs for mask in bench.read().split()[1::2]] == [0, 0]
+
+
+def test_a_command_in_a_broken_pipe_ends_quietly(bench: Bench) -> None:
+    """SIGPIPE is ignored by Python and would be inherited so."""
+    bench.run("yes | head -n 1")
+    assert bench.read() == "y\n"
+
+
+def test_only_the_lock_of_the_tree_is_inherited(bench: Bench) -> None:
+    bench.run(("find /proc/self/fd -lname '/*' -printf '%f %l\\n' | sort -n"))
+    seen = dict(line.split() for line in bench.read().splitlines())
+    assert seen["100"] == f"{bench.folder}/tree.lock"
+    assert {number for number in seen if int(number) > 2} - {"3", "4"} == {"100"}
+
+
+def test_a_stray_descriptor_of_the_caller_does_not_reach_the_command(bench: Bench) -> None:
+    bench.spec("ls /proc/self/fd/7 2>/dev/null; exit 0")
+    shell = f'exec 7</dev/null; exec "$@"'
+    subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-I", "-S", "-c", RUNNER, bench.folder, "1"], check=True)
+    assert bench.read() == ""
+
+
+def test_a_runner_started_without_stdin_stdout_stderr_still_works(bench: Bench) -> None:
+    bench.spec("echo out; echo err >&2; exit 5")
+    shell = 'exec 0<&- 1>&- 2>&-; exec "$@"'
+    subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-I", "-S", "-c", RUNNER, bench.folder, "1"], check=True)
+    verdict = bench.examine()
+    assert isinstance(verdict, attempts.Ended)
+    assert (verdict.final.kind, verdict.final.code, bench.read()) == ("exited", 5, "out\nerr\n")
+
+
+# -- leases
+
+
+def test_a_lease_lasts_as_long_as_the_command(bench: Bench) -> None:
+    place = leases.Folder(str(bench.tmp))
+    bench.spec("echo up; exec sleep 60", devices=("FAKE-0", "FAKE-1"), lease_dir=str(bench.tmp), note_job="12")
+    runner = bench.begin()
+    bench.wait_for("up")
+    with pytest.raises(leases.Refused):
+        leases.take(place, ["FAKE-1"], leases.Note())
+    bench.order("stop 5")
+    bench.finish(runner)
+    for lease in leases.take(place, ["FAKE-0", "FAKE-1"], leases.Note()):
+        lease.close()
+
+
+def test_a_command_without_its_runner_keeps_the_lease(bench: Bench) -> None:
+    place = leases.Folder(str(bench.tmp))
+    bench.spec("echo up; exec sleep 60", devices=("FAKE-0",), lease_dir=str(bench.tmp))
+    runner = bench.begin()
+    bench.wait_for("up")
+    runner.kill()
+    bench.finish(runner)
+    with pytest.raises(leases.Refused):
+        leases.take(place, ["FAKE-0"], leases.Note())
+
+
+def test_a_refused_device_is_named_with_its_holder_and_nothing_runs(bench: Bench) -> None:
+    held = leases.take(leases.Folder(str(bench.tmp)), ["FAKE-1"], leases.Note())
+    final = bench.run("echo ran", devices=("FAKE-0", "FAKE-1"), lease_dir=str(bench.tmp))
+    assert (final.kind, final.device, final.why, final.holder) == ("nolease", "FAKE-1", "leased", os.getpid())
+    assert isinstance(bench.examine(), attempts.NoLease)
+    assert bench.read() == ""
+    held[0].close()
+
+
+def test_two_jobs_may_share_a_device_as_far_as_it_goes(bench: Bench) -> None:
+    place = leases.Folder(str(bench.tmp))
+    held = leases.take_shared(place, "FAKE-0", 700, 1000, 4, leases.Note())
+    assert bench.run("true", shares=("FAKE-0 400 1000 4",), lease_dir=str(bench.tmp)).kind == "nolease"
+    held.close()
+
+
+# -- telling
+
+
+def test_a_listener_hears_that_it_runs_and_that_it_ended(bench: Bench) -> None:
+    path = os.fsencode(bench.tmp / "ears")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ears:
+        ears.settimeout(30)
+        ears.bind(path)
+        bench.spec("exit 4", notify=path)
+        runner = bench.begin()
+        running, *words = ears.recv(1000).decode().split()
+        assert (running, words[:3]) == ("running", ["12", "1", "1"])
+        record = bench.wait_running()
+        assert words[3:] == [str(record.pid), str(record.started_at_ns)]
+        assert ears.recv(1000) == b"ended 12 1 1"
+        bench.finish(runner)
+
+
+def test_a_listener_that_is_gone_or_deaf_does_not_matter(bench: Bench) -> None:
+    assert bench.run("exit 4", notify=b"/no/such/socket").code == 4
+
+
+# -- ending a tree
+
+#: Forks twice into its own session, closes everything, ignores TERM and starts itself anew every few milliseconds.
+HYDRA = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def head():
+    if os.fork(): return
+    os.setsid()
+    if os.fork(): os._exit(0)
+    os.closerange(0, 300)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.002)
+        if os.fork(): os._exit(0)
+        os.setsid()
+    os._exit(0)
+for _ in range(4): head()
+print('up', flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_tree_that_ignores_term_and_respawns_is_gone_after_the_grace(bench: Bench) -> None:
+    bench.spec(python(HYDRA))
+    runner = bench.begin()
+    bench.wait_for("up")
+    began = time.monotonic()
+    bench.order("stop 0.3")
+    bench.finish(runner)
+    assert bench.living() == []
+    assert 0.3 <= time.monotonic() - began < 10
+    verdict = bench.examine()
+    assert isinstance(verdict, attempts.Ended)
+    assert (verdict.final.kind, verdict.final.signal, verdict.final.stopped) == ("signalled", signal.SIGKILL, True)
+
+
+def test_a_stop_gives_the_command_its_grace_and_its_own_exit_code(bench: Bench) -> None:
+    bench.spec("trap 'echo saving; exit 3' TERM; echo up; while :; do sleep 0.01; done")
+    runner = bench.begin()
+    bench.wait_for("up")
+    bench.order("stop 30")
+    bench.finish(runner)
+    verdict = bench.examine()
+    assert isinstance(verdict, attempts.Ended)
+    assert (verdict.final.kind, verdict.final.code, verdict.final.stopped) == ("exited", 3, True)
+    assert verdict.final.leftovers == ""
+
+
+def test_a_helper_started_to_save_is_not_told_to_end(bench: Bench) -> None:
+    bench.spec("trap '/bin/sh -c \"sleep 0.3; echo saved\"; exit 0' TERM; echo up; while :; do sleep 0.01; done")
+    runner = bench.begin()
+    bench.wait_for("up")
+    bench.order("stop 30")
+    bench.finish(runner)
+    assert "saved" in bench.read()
+
+
+def test_a_bare_term_is_a_stop_with_the_default_grace(bench: Bench) -> None:
+    bench.spec("trap '' TERM; echo up; while :; do sleep 0.01; done", grace_s=0.2)
+    runner = bench.begin()
+    bench.wait_for("up")
+    runner.terminate()
+    bench.finish(runner)
+    verdict = bench.examine()
+    assert isinstance(verdict, attempts.Ended)
+    assert (verdict.final.signal, verdict.final.stopped) == (signal.SIGKILL, True)
+
+
+def test_interrupts_and_hang_ups_are_not_for_the_runner(bench: Bench) -> None:
+    bench.spec("echo up; read x < fifo; exit 6")
+    os.mkfifo(bench.tmp / "fifo")
+    runner = bench.begin()
+    bench.wait_for("up")
+    runner.send_signal(signal.SIGINT)
+    runner.send_signal(signal.SIGHUP)
+    (bench.tmp / "fifo").write_text("go\n")
+    bench.finish(runner)
+    assert bench.examine().final.code == 6  # type: ignore[attr-defined]
+
+
+def test_a_second_stop_may_shorten_the_grace_but_not_lengthen_it(bench: Bench) -> None:
+    bench.spec("trap '' TERM; echo up; while :; do sleep 0.01; done")
+    runner = bench.begin()
+    bench.wait_for("up")
+    bench.order("stop 600")
+    bench.order("stop 0")
+    bench.order("stop 600")
+    bench.finish(runner)
+    assert bench.living() == []
+
+
+def test_a_stop_that_came_before_the_command_is_not_forgotten(bench: Bench) -> None:
+    bench.spec("exec sleep 60")
+    attempts.append_order(bench.folder, 1, "stop 0")
+    bench.finish(bench.begin())
+    verdict = bench.examine()
+    assert isinstance(verdict, attempts.Ended)
+    assert verdict.final.stopped
+
+
+def test_a_stop_wakes_a_paused_tree(bench: Bench) -> None:
+    bench.spec("trap 'exit 3' TERM; echo up; while :; do sleep 0.01; done")
+    runner = bench.begin()
+    bench.wait_for("up")
+    bench.order("pause")
+    until(lambda: all(proc.is_stopped for proc in bench.living()), "a paused tree")
+    bench.order("stop 30")
+    bench.finish(runner)
+    assert bench.examine().final.code == 3  # type: ignore[attr-defined]
+
+
+def test_any_signal_reaches_the_whole_tree(bench: Bench) -> None:
+    child = "sh -c 'trap \"echo child; exit\" USR2; while :; do sleep 0.01; done' & "
+    bench.spec(f"trap 'echo main; wait; exit' USR2; {child} sleep 0.05; echo up; while :; do sleep 0.01; done")
+    runner = bench.begin()
+    bench.wait_for("up")
+    until(lambda: len([proc for proc in bench.living() if proc.comm == "sh"]) == 2)
+    bench.order(f"signal {int(signal.SIGUSR2)}")
+    bench.wait_for("main")
+    bench.wait_for("child")
+    bench.finish(runner)
+
+
+def test_unknown_and_broken_orders_are_ignored(bench: Bench) -> None:
+    bench.spec("echo up; exec sleep 60")
+    runner = bench.begin()
+    bench.wait_for("up")
+    for line in ("dance 3", "stop soon", "stop nan", "signal", "signal 4711", "limit", "limit x y", "\udce4"):
+        path = Path(bench.folder) / "orders.1"
+        with path.open("ab") as file:
+            file.write(line.encode("utf-8", "surrogateescape") + b"\n")
+    runner.send_signal(signal.SIGUSR1)
+    bench.order("stop 0")
+    bench.finish(runner)
+    assert bench.examine().final.stopped  # type: ignore[attr-defined]
+
+
+# -- leftovers
+
+#: Leaves a process in its own session with everything closed, as a daemon does.
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork(): os._exit(0)
+    os.closerange(0, 300)
+    time.sleep(float(sys.argv[1]))
+    open('finished', 'w').close()
+    os._exit(0)
+os.wait()
+sys.exit(9)
+"""
+
+
+def test_a_job_ends_with_its_first_process_and_what_it_left_is_ended_and_named(bench: Bench) -> None:
+    final = bench.run((*python(DAEMON), b"60"))
+    assert (final.kind, final.code, final.stopped) == ("exited", 9, False)
+    assert "python" in final.leftovers
+    assert bench.living() == []
+
+
+def test_a_stubborn_leftover_is_killed_after_its_grace(bench: Bench) -> None:
+    final = bench.run("sh -c 'trap \"\" TERM; echo deaf; while :; do sleep 0.01; done' & sleep 0.3", leftover_grace_s=0.3)
+    assert (final.kind, final.code) == ("exited", 0)
+    assert " sh" in final.leftovers
+    assert bench.living() == []
+
+
+def test_the_end_of_a_job_is_the_end_of_its_first_process(bench: Bench) -> None:
+    began = time.time_ns()
+    final = bench.run("sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' &", leftover_grace_s=1.0)
+    assert final.ended_at_ns - began < time.time_ns() - began - 900_000_000
+
+
+def test_a_helper_that_ends_by_itself_at_once_is_no_leftover(bench: Bench) -> None:
+    os.mkfifo(bench.tmp / "fifo")
+    final = bench.run("exec 3<>fifo; (sleep 0.02) & exit 0")
+    assert final.leftovers == ""
+
+
+def test_wait_tree_waits_for_all_of_it(bench: Bench) -> None:
+    final = bench.run((*python(DAEMON), b"0.5"), wait_tree=True)
+    assert (final.kind, final.code, final.leftovers) == ("exited", 9, "")
+    assert (bench.tmp / "finished").exists()
+
+
+def test_wait_tree_still_obeys_the_limit(bench: Bench) -> None:
+    final = bench.run((*python(DAEMON), b"60"), wait_tree=True, time_limit_s=0.6)
+    assert (final.kind, final.code, final.timed_out) == ("exited", 9, True)
+    assert bench.living() == []
+
+
+def test_wait_tree_still_obeys_a_stop(bench: Bench) -> None:
+    bench.spec((*python(DAEMON), b"60"), wait_tree=True)
+    runner = bench.begin()
+    main = bench.wait_running()
+    until(lambda: processes.identity(main.pid) is None, "the end of the first process")
+    bench.order("stop 5")
+    bench.finish(runner)
+    final = bench.examine().final  # type: ignore[attr-defined]
+    assert (final.code, final.stopped) == (9, True)
+
+
+# -- limits and pauses
+
+
+def test_the_time_limit_ends_the_tree(bench: Bench) -> None:
+    final = bench.run("sleep 60 & exec sleep 60", time_limit_s=0.2)
+    assert (final.kind, final.signal, final.timed_out, final.stopped) == ("signalled", signal.SIGTERM, True, False)
+    assert bench.living() == []
+
+
+def test_a_command_that_ends_in_time_did_not_time_out(bench: Bench) -> None:
+    assert not bench.run("true", time_limit_s=20.0).timed_out
+
+
+def test_an_order_changes_the_limit(bench: Bench) -> None:
+    bench.spec("echo up; exec sleep 60", time_limit_s=3600.0)
+    runner = bench.begin()
+    bench.wait_for("up")
+    bench.order("limit 0.1")
+    bench.finish(runner)
+    assert bench.examine().final.timed_out  # type: ignore[attr-defined]
+
+
+def test_a_limit_may_be_taken_away(bench: Bench) -> None:
+    bench.spec("echo up; read x < fifo; exit 6", time_limit_s=1.0)
+    os.mkfifo(bench.tmp / "fifo")
+    attempts.append_order(bench.folder, 1, "limit none")
+    runner = bench.begin()
+    running = bench.wait_running()
+    until(lambda: time.time_ns() > running.started_at_ns + 1_300_000_000)
+    (bench.tmp / "fifo").write_text("go\n")
+    bench.finish(runner)
+    final = bench.examine().final  # type: ignore[attr-defined]
+    assert (final.code, final.timed_out) == (6, False)
+
+
+def test_paused_time_does_not_count(bench: Bench) -> None:
+    bench.spec("sleep 60 & echo up; exec sleep 60", time_limit_s=2.0)
+    runner = bench.begin()
+    bench.wait_for("up")
+    bench.order("pause")
+    until(lambda: all(proc.is_stopped for proc in bench.living()), "a paused tree")
+    running = bench.wait_running()
+    until(lambda: time.time_ns() > running.started_at_ns + 2_500_000_000)
+    assert len(bench.living()) == 2
+    bench.order("resume")
+    until(lambda: not any(proc.is_stopped for proc in bench.living()), "a tree that goes on")
+    bench.finish(runner)
+    final = bench.examine().final  # type: ignore[attr-defined]
+    assert final.timed_out
+    assert final.ended_at_ns - final.started_at_ns > 2_500_000_000
+
+
+def test_what_is_forked_during_a_pause_is_caught_too(bench: Bench) -> None:
+    bench.spec("while :; do sleep 0.001 & sleep 0.001 & wait; done")
+    runner = bench.begin()
+    bench.wait_running()
+    bench.order("pause")
+    until(lambda: bench.living() and all(proc.is_stopped for proc in bench.living()), "a paused tree")
+    bench.order("stop 1")
+    bench.finish(runner)
+    assert bench.living() == []
+
+
+# -- who may run
+
+
+def test_two_runners_for_one_start_run_it_once(bench: Bench) -> None:
+    bench.spec("echo ran; sleep 0.3; exit 2")
+    for runner in [bench.begin() for _ in range(4)]:
+        assert bench.finish(runner) == 0
+    assert bench.read() == "ran\n"
+    assert bench.examine().final.code == 2  # type: ignore[attr-defined]
+
+
+def test_a_late_runner_finds_the_tombstone_and_leaves(bench: Bench) -> None:
+    bench.spec("echo ran")
+    runner = bench.begin(DIBS_DELAY="runner:prepared:300")
+    until(lambda: attempts.is_locked(bench.folder, attempts.RUN_LOCK), "a runner with its lock")
+    assert attempts.give_up(bench.folder, 1)
+    assert bench.finish(runner) == 0
+    assert isinstance(bench.examine(), attempts.NeverStarted)
+    assert bench.read() == ""
+
+
+def test_a_start_that_a_runner_claimed_cannot_be_given_up(bench: Bench) -> None:
+    bench.spec("echo up; exec sleep 60")
+    bench.begin()
+    bench.wait_for("up")
+    assert not attempts.give_up(bench.folder, 1)
+
+
+def test_a_late_runner_of_an_earlier_start_does_not_disturb_the_next(bench: Bench) -> None:
+    bench.spec("echo first", start=1)
+    bench.spec("echo second", start=2)
+    late = bench.begin(1, DIBS_DELAY="runner:locked:200")
+    until(lambda: attempts.is_locked(bench.folder, attempts.RUN_LOCK), "a runner with its lock")
+    assert attempts.give_up(bench.folder, 1)
+    bench.finish(bench.begin(2))
+    bench.finish(late)
+    assert isinstance(bench.examine(2), attempts.Ended)
+    assert bench.read() == "second\n"
+
+
+def test_a_start_never_runs_beside_what_an_earlier_one_left(bench: Bench) -> None:
+    bench.spec("echo first; exec sleep 60", start=1)
+    bench.spec("echo second", start=2)
+    first = bench.begin(1)
+    bench.wait_for("first")
+    first.kill()
+    bench.finish(first)
+    bench.finish(bench.begin(2))
+    final = bench.examine(2).final  # type: ignore[attr-defined]
+    assert (final.kind, final.code) == ("failed", 125)
+    assert bench.read() == "first\n"
+
+
+def test_a_spec_that_cannot_be_read_is_a_start_that_never_was(bench: Bench) -> None:
+    (Path(bench.folder) / "spec.1").write_bytes(b"dibs-spec 99\0job=1\0")
+    assert bench.finish(bench.begin()) == 1
+    assert isinstance(bench.examine(), attempts.NeverStarted)
+
+
+# -- without its runner
+
+
+def test_a_command_without_its_runner_is_orphaned_and_then_lost(bench: Bench) -> None:
+    os.mkfifo(bench.tmp / "fifo")
+    bench.spec("echo up; read x < fifo; exit 0")
+    runner = bench.begin()
+    bench.wait_for("up")
+    running = bench.wait_running()
+    assert isinstance(bench.examine(), attempts.Alive)
+    runner.kill()
+    bench.finish(runner)
+    assert attempts.is_locked(bench.folder, attempts.TREE_LOCK)
+    assert bench.examine() == attempts.Orphaned(running)
+    (bench.tmp / "fifo").write_text("go\n")
+    until(lambda: not attempts.is_locked(bench.folder, attempts.TREE_LOCK), "the end of the command")
+    assert bench.examine() == attempts.Lost(running)
+
+
+def test_a_sweep_ends_what_a_dead_runner_left(bench: Bench) -> None:
+    bench.spec(python(HYDRA))
+    runner = bench.begin()
+    bench.wait_for("up")
+    runner.kill()
+    bench.finish(runner)
+    assert bench.finish(bench.launch(RUNNER, "sweep", bench.folder, "0.2", bench.marker.decode())) == 0
+    assert not attempts.is_locked(bench.folder, attempts.TREE_LOCK)
+    assert isinstance(bench.examine(), attempts.Lost)
+
+
+def test_a_sweep_gives_a_grace_and_leaves_strangers_alone(bench: Bench) -> None:
+    bench.spec("trap 'echo saving; exit' TERM; echo up; while :; do sleep 0.01; done")
+    stranger = subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "DIBS_BENCH": "other"})
+    runner = bench.begin()
+    bench.wait_for("up")
+    runner.kill()
+    bench.finish(runner)
+    bench.finish(bench.launch(RUNNER, "sweep", bench.folder, "30", bench.marker.decode()))
+    assert "saving" in bench.read()
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+# -- the machine
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="LEFT OUT: a full disk needs root and unshare"
+)
+def test_the_result_is_recorded_on_a_full_disk(bench: Bench) -> None:
+    """The command fills the disk on which its own attempt lives; its exit code is still known afterwards."""
+    script = """
+        mount -t tmpfs -o size=300k none "$1/attempt" && cp "$1/spec.1" "$1/attempt/" || exit 99
+        "$2" -I -S -c "$3" "$1/attempt" 1
+        cp "$1/attempt/status.1" "$1/attempt/started.1" "$1"
+    """
+    bench.spec("cat /dev/zero > attempt/filler; echo x >> attempt/filler && exit 1; exit 7")
+    shutil.copy(f"{bench.folder}/spec.1", bench.tmp)
+    words = ["unshare", "-m", "sh", "-c", script, "sh", str(bench.tmp), sys.executable, RUNNER]
+    subprocess.run(words, check=True)
+    assert "No space left on device" in bench.read()
+    final = records.read_final(str(bench.tmp), 1)
+    assert final is not None
+    assert (final.kind, final.code) == ("exited", 7)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="LEFT OUT: a full disk needs root and unshare"
+)
+def test_a_disk_too_full_to_begin_is_a_start_that_never_was(bench: Bench) -> None:
+    script = """
+        mount -t tmpfs -o size=64k none "$1/attempt" && cp "$1/spec.1" "$1/attempt/" || exit 99
+        cat /dev/zero > "$1/attempt/filler" 2>/dev/null
+        "$2" -I -S -c "$3" "$1/attempt" 1 2>/dev/null && exit 98
+        ls "$1/attempt" > "$1/seen"
+    """
+    bench.spec("echo ran")
+    shutil.copy(f"{bench.folder}/spec.1", bench.tmp)
+    words = ["unshare", "-m", "sh", "-c", script, "sh", str(bench.tmp), sys.executable, RUNNER]
+    subprocess.run(words, check=True)
+    assert "started.1" not in bench.read("seen")
+    assert bench.read() == ""
+
+
+def test_a_runner_loads_nothing_dear() -> None:
+    dear = {"json", "re", "typing", "dataclasses", "enum", "socket", "subprocess", "pathlib", "logging", "threading"}
+    code = f"import sys; sys.path.append({ROOT!r}); from dibs import runner; print(*sys.modules)"
+    seen = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=True, text=True).stdout
+    assert "dibs.runner" in seen.split()
+    assert dear.isdisjoint(seen.split())
