@@ -124,20 +124,22 @@ class Client:
 
     def _launch(self, extra: Mapping[str, str]) -> None:
         import select
-        import subprocess
 
         ready, tell = os.pipe()
-        with open(places.daemon_log(self.home), "ab", opener=_private) as log:
-            subprocess.Popen(
-                [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", str(tell)],
-                env=daemon_environ(self.environ) | dict(extra),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[tell],
-                start_new_session=True,
-            )
+        log = str(places.daemon_log(self.home))
+        os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", "3"],
+            daemon_environ(self.environ) | dict(extra),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+                (os.POSIX_SPAWN_DUP2, tell, 3),
+            ],
+            setsid=True,
+            setsigmask=(),
+        )
         os.close(tell)
         try:
             # The pipe closes when the daemon dies, so a daemon that cannot start is known at once.
@@ -189,10 +191,6 @@ def daemon_environ(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name not in JOB_NAMES and (name in KEPT_NAMES or name.startswith(KEPT_PREFIXES))
     }
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _read_answer(sock: socket.socket) -> Any:

@@ -17,7 +17,9 @@ LONGEST_BYTES = 128 * 1024 - 1
 
 def needs_shell(command: str) -> bool:
     """Tell whether a one-string command has to be given to a shell."""
-    return any(char in SHELL_CHARACTERS for char in command) or not command.split()
+    # A shell parts words at blanks; str.split() does so at other white space too, which would be another command.
+    odd = any(char in SHELL_CHARACTERS or (char.isspace() and char != " ") for char in command)
+    return odd or not command.strip()
 
 
 def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: str) -> tuple[str, ...]:

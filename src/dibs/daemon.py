@@ -248,14 +248,16 @@ def user_name() -> str:
 
 
 def main() -> NoReturn:
-    """Run as a process: `python -m dibs.daemon [--ready-fd N]`."""
+    """Run as a process: `python -m dibs.daemon [--ready-fd 3]`."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)
     os.umask(0o077)
+    os.chdir("/")
     tell = _teller(sys.argv[1:])
     try:
         visible = os.environ.pop("CUDA_VISIBLE_DEVICES", None)
         home = places.home(os.environ).path
         places.prepare(home)
+        places.hold(home)
         lock = Locked(home)
         asyncio.run(serve(home, settings.load(os.environ), visible, tell))
     except DibsError as error:
@@ -270,7 +272,9 @@ def main() -> NoReturn:
 
 def _teller(words: list[str]) -> Callable[[str], None]:
     """Return what tells the starter one line, once."""
-    fds = [int(words[1])] if len(words) == 2 and words[0] == "--ready-fd" else []
+    fds = [3] if words == ["--ready-fd", "3"] else []
+    # Whatever else the starter's shell had open is not ours to keep open for days.
+    os.closerange(3 + len(fds), os.sysconf("SC_OPEN_MAX"))
 
     def tell(line: str) -> None:
         while fds:

@@ -77,8 +77,8 @@ class UnknownDevice(ValueError):
 
 def find(inventory: Inventory, word: str) -> DeviceId:
     """Return the device that `word` names: an index, a full id, or a prefix that fits only one id."""
-    if word.isdigit():
-        hits = [device.id for device in inventory.devices if device.index == int(word)]
+    if word.isascii() and word.isdigit():
+        hits = [device.id for device in inventory.devices if str(device.index) == (word.lstrip("0") or "0")]
     else:
         hits = [device.id for device in inventory.devices if device.id == word] or [
             device.id for device in inventory.devices if word and device.id.lower().startswith(word.lower())

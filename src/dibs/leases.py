@@ -62,8 +62,10 @@ class Refused(errors.Busy):
     """A device could not be taken: `why` is leased, full (no room to share), split, or gate (its gate is stuck)."""
 
     def __init__(self, device: str, why: str, holder: Holder | None) -> None:
-        who = "" if holder is None else f" by {holder.user or 'somebody'} (pid {holder.pid}, job {holder.job or '?'})"
-        super().__init__(f"device {device} cannot be taken: {REFUSALS[why]}{who}.")
+        message = f"device {device} cannot be taken: {REFUSALS[why]}"
+        if holder is not None:
+            message += f"; held by {holder.user or 'somebody'} (pid {holder.pid}, job {holder.job or '?'})"
+        super().__init__(f"{message}.", "dibs gpus shows who holds what.")
         self.device = device
         self.why = why
         self.holder = holder
@@ -71,9 +73,9 @@ class Refused(errors.Busy):
 
 REFUSALS = {
     "leased": "it is leased",
-    "full": "what is shared of it is used up",
-    "split": "its lease file and its socket disagree (file deleted, or a container of its own); held",
-    "gate": "a stopped process keeps its gate; held",
+    "full": "it has no room for one more to share it",
+    "split": "its lease file and its socket disagree (a deleted file, or a container with its own network)",
+    "gate": "a process that was stopped keeps its gate closed",
 }
 
 
@@ -131,26 +133,24 @@ def _try(place: Folder, device: str, note: Note, share: _Share | None) -> Lease 
     gate = _pass_gate(place, device)
     if gate is None:
         return "gate"
+    file_fd = lease = None
     try:
         file_fd = locks.lock(place, holders.file(place, device), fcntl.LOCK_SH if share else fcntl.LOCK_EX)
         others = holders.sockets(place, [device])
         if file_fd is None:
             return "leased" if others else "split"
-        lease = None
-        try:
-            slot = _slot(share, others, file_fd)
-            if isinstance(slot, str):
-                return slot
-            socket_fd = locks.bind(holders.socket_name(place, device, f".{slot}.{share.mib}" if share else ""))
-            if socket_fd is None:
-                return "split"
-            lease = Lease(device, file_fd, socket_fd)
-        finally:
-            if lease is None:
-                os.close(file_fd)
+        slot = _slot(share, others, file_fd)
+        if isinstance(slot, str):
+            return slot
+        socket_fd = locks.bind(holders.socket_name(place, device, f".{slot}.{share.mib}" if share else ""))
+        if socket_fd is None:
+            return "split"
+        lease = Lease(device, file_fd, socket_fd)
         holders.write_note(file_fd, slot, note, is_alone=not others)
         return lease
     finally:
+        if file_fd is not None and lease is None:
+            os.close(file_fd)
         _leave_gate(gate)
 
 
@@ -189,16 +189,19 @@ def mark_served(place: Folder) -> None:
     """Record that the caller's user has just been given a device."""
     uid = os.geteuid()
     path = place.file(f"{SERVED}{uid}")
-    # Always the same length and written in place, so that no reader ever sees half of it beside half of the last.
-    line = f"{processes.boot_id()} {locks.boot_ns():020d}\n".encode("ascii")
     try:
+        # Always the same length and written in place, so that no reader ever sees half of it beside half of the last.
+        line = f"{processes.boot_id()} {locks.boot_ns():020d}\n".encode("ascii")
         try:
             fd = os.open(path, os.O_WRONLY | locks.OPEN_FLAGS)
         except FileNotFoundError:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | locks.OPEN_FLAGS, 0o600)
             os.fchmod(fd, 0o644)
         try:
-            os.pwrite(fd, line, 0)
+            status = os.fstat(fd)
+            # A second name or another owner: planted, perhaps to have us write into a file that is dear to us.
+            if (status.st_uid, status.st_nlink) == (uid, 1):
+                os.pwrite(fd, line, 0)
         finally:
             os.close(fd)
     except OSError:
@@ -218,7 +221,7 @@ def served_of(place: Folder, uids: Iterable[int]) -> dict[int, int]:
     found = {}
     for uid in uids:
         record = locks.read_small(place.file(f"{SERVED}{uid}"))
-        words = record[1].split() if record and record[0].st_uid == uid else []
+        words = record[1].partition("\n")[0].split() if record and record[0].st_uid == uid else []
         if len(words) == 2 and words[0] == boot_id and words[1].isdecimal():
             found[uid] = int(words[1])
     return found

@@ -212,6 +212,8 @@ def _end(job: Job, event: Ended) -> Job:
         return _finish(job, event.at, Outcome.FAILED, Cause.SIGNAL)
     if event.exit_code:
         return _finish(job, event.at, Outcome.FAILED, Cause.EXIT)
+    if event.exit_code is None:
+        raise Bug(f"job {job.id} ended without an exit code, a signal or a reason.")
     return _finish(job, event.at, Outcome.DONE)
 
 

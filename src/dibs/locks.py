@@ -31,8 +31,9 @@ SMALL_BYTES = 65536
 #: Connections that may wait at a socket; the kernel cuts it to net.core.somaxconn. Watchers are never accepted.
 BACKLOG = 65535
 
-#: `Flags` of a listening socket in /proc/net/unix. Connections that wait there bear its name without this flag.
-LISTENING = b"00010000"
+#: Flags and Type of a listening stream socket in /proc/net/unix. Connections that wait at it bear its name without the
+#: flag; a socket of another type may have the same name and means nothing to us.
+LISTENING = [b"00010000", b"0001"]
 
 
 class Folder:
@@ -105,10 +106,12 @@ def _open(place: Folder, path: str) -> int:
             continue
         except OSError as error:
             raise _broken(path, error.strerror) from error
-        if stat.S_ISREG(os.fstat(fd).st_mode):
+        mode = os.fstat(fd).st_mode
+        # Not for all to write: planted, perhaps a second name of a file that is dear to its owner.
+        if stat.S_ISREG(mode) and mode & 0o666 == 0o666:
             return fd
         os.close(fd)
-        raise _broken(path, "it is not a regular file")
+        raise _broken(path, f"expected a regular file that all may write, found mode {mode:o}")
     raise _broken(path, "it is deleted again and again")
 
 
@@ -202,14 +205,17 @@ def connect(name: bytes) -> int | None:
     """Return a descriptor that hangs up when the last copy of the socket bound to `name` closes.
 
     The other side never accepts, so each connection keeps a place in its queue until it ends. None when nobody is
-    there, or when that queue is full.
+    there, when we may not, or when that queue is full.
     """
     made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK)
     try:
         made.connect(name)
-    except (ConnectionRefusedError, BlockingIOError):
+    except (ConnectionRefusedError, BlockingIOError, PermissionError):
         made.close()
         return None
+    except OSError:
+        made.close()
+        raise
     return made.detach()
 
 
@@ -222,7 +228,7 @@ def bound(place: Folder, kind: str) -> list[str]:
     while at >= 0:
         end = table.find(b"\n", at)
         words = table[table.rfind(b"\n", 0, at) + 1 : at].split()
-        if len(words) == 7 and words[3] == LISTENING:
+        if len(words) == 7 and words[3:5] == LISTENING:
             found.append(table[at + len(start) : end].decode("ascii", "replace"))
         at = table.find(start, end)
     return found

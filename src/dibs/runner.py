@@ -44,15 +44,32 @@ class CannotStart(Exception):
 
 def main() -> None:
     """Run one start: `ATTEMPT_DIR START`. Or end what a dead runner left: `sweep ATTEMPT_DIR GRACE_S MARKER...`."""
+    if sys.argv[1] == "sweep":
+        sweep(sys.argv[2], float(sys.argv[3]), [os.fsencode(word) for word in sys.argv[4:]])
+    else:
+        become_runner()
+        run(os.path.abspath(sys.argv[1]), int(sys.argv[2]))
+
+
+def preload() -> None:
+    """Import now what a runner needs later, for whoever forks many runners."""
+    import ctypes as ctypes
+    import resource as resource  # wait4 imports it for its third result
+
+    from dibs import leases as leases
+
+
+def become_runner() -> None:
+    """Leave the caller's session, signals and descriptors behind; the first thing in a new process, forked or not."""
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     for signum in supervision.WAKE:
         # Whoever ignored SIGCHLD before us must not make the kernel reap in our place.
         signal.signal(signum, signal.SIG_DFL)
+    try:
+        os.setsid()
+    except PermissionError:
+        pass  # it leads a session or group already
     _close_strangers()
-    if sys.argv[1] == "sweep":
-        sweep(sys.argv[2], float(sys.argv[3]), [os.fsencode(word) for word in sys.argv[4:]])
-    else:
-        run(os.path.abspath(sys.argv[1]), int(sys.argv[2]))
 
 
 def _close_strangers() -> None:
@@ -73,20 +90,28 @@ def run(folder: str, start: int) -> None:
     if status is None:
         return
     attempts.crash_point("runner:claimed")
-    started_at_ns = time.time_ns()
-    begun = _begin(folder, spec)
-    if isinstance(begun, records.Final):
-        final = begun
-    else:
-        attempts.crash_point("runner:spawned")
-        _announce(status, spec, begun, started_at_ns)
-        orders = attempts.Orders(folder, start)
-        final = supervision.supervise(spec, begun, orders.new, lambda what, names: _tell(spec, what, names))
-        final.started_at_ns = started_at_ns
+    begun = _start_command(folder, spec)
+    final = begun if isinstance(begun, records.Final) else _follow(folder, spec, status, begun)
     attempts.crash_point("runner:over")
     records.write_final(status, final)
     attempts.crash_point("runner:recorded")
     _tell(spec, "ended")
+
+
+def _follow(folder: str, spec: records.Spec, status: int, pid: int) -> records.Final:
+    """Write down that the command runs, and return how it ended. It has begun: nothing here may fail the job."""
+    started_at_ns = time.time_ns()
+    attempts.crash_point("runner:spawned")
+    try:
+        records.write_running(status, records.Running(pid, processes.identity(pid) or 0, started_at_ns))
+    except OSError:
+        sys.excepthook(*sys.exc_info())
+    attempts.crash_point("runner:running")
+    _tell(spec, "running", str(pid), str(started_at_ns))
+    orders = attempts.Orders(folder, spec.start)
+    final = supervision.supervise(spec, pid, orders.new, lambda what, names: _tell(spec, what, names))
+    final.started_at_ns = started_at_ns
+    return final
 
 
 def _claim(folder: str, start: int) -> int | None:
@@ -114,7 +139,7 @@ def _lock_run(folder: str, start: int) -> int | None:
     return None
 
 
-def _begin(folder: str, spec: records.Spec) -> int | records.Final:
+def _start_command(folder: str, spec: records.Spec) -> int | records.Final:
     """Return the pid of the command, or why there is none; whatever goes wrong here becomes the result."""
     try:
         processes.become_subreaper()
@@ -174,11 +199,12 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
 
 def _spawn(spec: records.Spec, inherited: list[int]) -> int:
     """Start the command in its own session with the given descriptors on numbers from 100 up."""
-    home, mask = os.getcwd(), os.umask(spec.umask)
+    mask = os.umask(spec.umask)
     try:
         os.chdir(spec.cwd)
     except OSError as error:
         raise CannotStart(126, spec.cwd, error) from error
+    _furnish(spec)
     output = _open_output(spec.output, spec.output_mode)
     errors = output if spec.stderr is None else _open_output(spec.stderr, spec.output_mode)
     attempts.crash_point("runner:opened")
@@ -186,12 +212,36 @@ def _spawn(spec: records.Spec, inherited: list[int]) -> int:
     copies = [(output, 1), (errors, 2), *((fd, first + place) for place, fd in enumerate(inherited))]
     actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
     pid = _execute(spec, [(os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0), *actions])
-    # The runner keeps nothing of the user's: a folder or file of theirs may go away while the command runs.
-    os.umask(mask)
-    os.chdir(home)
-    for fd in {output, errors}:
-        os.close(fd)
+    _let_go({output, errors}, mask)
     return pid
+
+
+def _let_go(fds: set[int], mask: int) -> None:
+    """Keep nothing of the user's, whose files and folders may go away; no failure may hide that the command runs."""
+    os.umask(mask)
+    os.chdir("/")
+    for fd in fds:
+        try:
+            os.close(fd)
+        except OSError:
+            # A network file system may report a late error; it is the command's affair, which has the file open.
+            sys.excepthook(*sys.exc_info())
+
+
+def _furnish(spec: records.Spec) -> None:
+    """Make the folders the job expects, and the link to its newest output. Here, for they may be on a slow network."""
+    try:
+        for folder in spec.folders:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        if spec.latest is not None:
+            fresh = spec.latest + b".new"
+            if os.path.lexists(fresh):
+                os.unlink(fresh)
+            os.makedirs(os.path.dirname(spec.latest), mode=0o700, exist_ok=True)
+            os.symlink(os.path.relpath(spec.output, os.path.dirname(spec.latest)), fresh)
+            os.rename(fresh, spec.latest)
+    except OSError as error:
+        raise CannotStart(126, error.filename or spec.output, error) from error
 
 
 def _open_output(path: bytes, mode: int | None) -> int:
@@ -242,17 +292,6 @@ def _find(name: bytes, path: bytes) -> bytes:
     if found or (b"/" in name and os.path.exists(name)):
         raise CannotStart(126, name, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     raise CannotStart(127, name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
-
-
-def _announce(status: int, spec: records.Spec, pid: int, started_at_ns: int) -> None:
-    """Write down and tell that the command runs; neither may fail the job, which has begun."""
-    try:
-        starttime = processes.identity(pid) or 0
-        records.write_running(status, records.Running(pid, starttime, started_at_ns))
-    except OSError:
-        sys.excepthook(*sys.exc_info())
-    attempts.crash_point("runner:running")
-    _tell(spec, "running", str(pid), str(started_at_ns))
 
 
 def _tell(spec: records.Spec, what: str, *more: str) -> None:

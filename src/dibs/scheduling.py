@@ -8,7 +8,7 @@ waiting; what it cannot use is free for those behind. Other people's tickets are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dibs import devices, matching
 from dibs.devices import DeviceId, Inventory
@@ -194,10 +194,13 @@ def explain(job: Waiting, view: View, inventory: Inventory, policy: Policy) -> R
     decided = plan(view, inventory, policy)
     if any(start.id == job.id for start in decided.starts):
         return Reason("it is about to start")
-    earlier = [other for other in decided.waits if other.id != job.id and _before(other, job)]
     if job.request.gpus == 0:
         return Reason(f"all {policy.cpu_slots} CPU slots are in use", "The setting cpu_slots allows more.")
-    return _explain_devices(job, view, inventory, earlier)
+    earlier = [other for other in decided.waits if other.id != job.id and _before(other, job)]
+    # What starts now is as good as taken, and puts us behind everybody in the line.
+    ahead = len(view.line) if any(start.devices for start in decided.starts) else view.ahead
+    active = [*view.active, *(Active(start.id, start.devices) for start in decided.starts)]
+    return _explain_devices(job, replace(view, active=active, ahead=ahead), inventory, earlier)
 
 
 def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Sequence[Waiting]) -> Reason:
@@ -211,15 +214,17 @@ def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Se
     busy = [_holder_of(d, view, inventory) for d in wanted if d not in free]
     need = f"needs {count_gpus(job.request.gpus)}"
     text = f"{need}; {len(free)} of {len(wanted)} free" + (f", {', '.join(busy[:8])}" if busy else "")
-    rival = next((o for o in earlier if o.request.gpus and set(eligible(inventory, o.request)) & set(wanted)), None)
-    if free and rival is not None:
+    rivals = {other: set(eligible(inventory, other.request)) for other in earlier if other.request.gpus}
+    collector = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
+    if collector is not None:
         return Reason(
-            f"{text}; job {rival.id} is ahead and collects them (it needs {count_gpus(rival.request.gpus)})",
+            f"{text}; job {collector.id} is ahead and collects them (it needs {count_gpus(collector.request.gpus)})",
             "A higher --priority would pass it.",
         )
-    if len(free) >= job.request.gpus or (free and view.line):
-        people = ", ".join(dict.fromkeys(claim.user for claim in view.line))
-        return Reason(f"{text}; {people or 'another door'} is next in the machine-wide line")
+    people = dict.fromkeys(claim.user for claim in view.line[: view.ahead] if claim.devices.intersection(free))
+    if people:
+        return Reason(f"{text}; {', '.join(people)} is next in the machine-wide line")
+    rival = next((other for other, devices in rivals.items() if devices.intersection(wanted)), None)
     if rival is not None:
         return Reason(f"{text}; behind job {rival.id}")
     return Reason(text, f"It would start now with -g {len(free)}." if free and not job.request.gpu_ids else "")

@@ -66,11 +66,27 @@ GROUP_WORDS = {
     "unfinished": tuple(s.value for s in State if s is not State.FINISHED),
 }
 FIELDS = ("name", "project", "tag", "sweep")
+#: Words and parts other than ids in one selection. SQLite takes expressions up to 1000 deep.
+MOST_PARTS = 500
 
 
 def parse(words: Sequence[str]) -> Selection:
     """Return the selection that `words` mean together; a word that means nothing is an error that says what would."""
-    return tuple(tuple(_atom(part) for part in _parts(word)) for word in words)
+    unions = [tuple(_atom(part) for part in _parts(word)) for word in words]
+    # People hand over thousands of ids as words of their own; together they are one condition.
+    ids = tuple(ends for atoms in unions for ends in _plain_ids(atoms))
+    others = [atoms for atoms in dict.fromkeys(unions) if not _plain_ids(atoms)]
+    if sum(len(atoms) for atoms in others) > MOST_PARTS:
+        raise UserError(f"expected at most {MOST_PARTS} selectors besides ids, got more.", "Name the jobs by id.")
+    return ((Ids(ids),), *others) if ids else tuple(others)
+
+
+def _plain_ids(atoms: tuple[Atom, ...]) -> tuple[tuple[int, int], ...]:
+    match atoms:
+        case (Ids(ranges),):
+            return ranges
+        case _:
+            return ()
 
 
 def _parts(word: str) -> list[str]:
@@ -83,7 +99,7 @@ def _atom(word: str) -> Atom:
         return Everything()
     if word == "@" or word.startswith("@~"):
         back = word[2:] or "0"
-        if back.isdigit():
+        if _is_number(back):
             return Last(int(back))
     if word in STATE_WORDS:
         return InState((word,))
@@ -94,21 +110,26 @@ def _atom(word: str) -> Atom:
         return Like(head, tail)
     if colon and head == "since" and tail:
         return Since(units.parse_duration(tail))
-    if word and all(char.isdigit() or char in ",-" for char in word):
+    if word and all(char in "0123456789,-" for char in word):
         return Ids(tuple(_range(part, word) for part in word.split(",")))
     raise UserError(f'expected a job such as 12, 3-7, @, failed or name:vit*, got "{word}".', _nearest(word))
 
 
 def _range(part: str, word: str) -> tuple[int, int]:
     low, dash, high = part.partition("-")
-    if not low.isdigit() or (dash and not high.isdigit()):
+    if not low or (dash and not high) or "-" in high:
         raise UserError(f'expected job ids such as 1,4,9-12, got "{word}".')
+    if not _is_number(low) or (dash and not _is_number(high)):
+        raise UserError(f'expected a job id, got "{part}", which is larger than any.')
     first, last = int(low), int(high) if dash else int(low)
     if first > last:
         raise UserError(f'expected the lower id first, got "{part}": write {last}-{first}.')
-    if last >= 2**63:
-        raise UserError(f'expected a job id, got "{part}", which is larger than any.')
     return first, last
+
+
+def _is_number(text: str) -> bool:
+    # Eighteen digits are more than any queue needs, and fit the store's whole numbers.
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _nearest(word: str) -> str:

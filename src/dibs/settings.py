@@ -226,20 +226,17 @@ def _text_of(path: Path, is_required: bool) -> str | None:
     """Read a file that only we or root can have written; None if it does not exist and need not."""
     try:
         # Non-blocking, so that a planted pipe cannot stop us.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            _check_owner(path, os.fstat(file.fileno()))
+            return file.read().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         if is_required:
             raise errors.UserError(f"DIBS_CONFIG expected a file, but {path} does not exist.", "Unset it.") from None
         return None
-    except OSError as error:
-        raise errors.UserError(f"cannot read {path}: {error.strerror}.", "Correct its permissions.") from error
-    with open(descriptor, "rb") as file:
-        _check_owner(path, os.fstat(descriptor))
-        content = file.read()
-    try:
-        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise errors.UserError(f"{path}: expected UTF-8 text, got other bytes at offset {error.start}.") from error
+    except OSError as error:
+        raise errors.UserError(f"{path}: expected a file that you can read, got: {error.strerror}.") from error
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:

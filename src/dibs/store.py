@@ -194,8 +194,8 @@ class Reader:
     def _condition(self, atom: selection.Atom, now: int, values: list[Any]) -> str:
         match atom:
             case selection.Ids(ranges):
-                values += [end for both in ranges for end in both]
-                return self._any("where_ids", len(ranges))
+                values.append(json.dumps(ranges))
+                return self.queries["where_ids"]
             case selection.Last(back):
                 values.append(min(back, 2**62))
                 return self.queries["where_last"]
@@ -223,20 +223,20 @@ class Store(Reader):
     @classmethod
     def open(cls, path: Path) -> Store:
         """Open the database, making or upgrading it where needed; refuse one that is not ours, newer, or damaged."""
-        is_new = not path.exists()
-        if is_new:
+        if not path.exists():
             # Made by us with our mode before SQLite can make it with another.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+        connection: sqlite3.Connection | None = None
         try:
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
             _check_ours(connection, path)
             connection.executescript(PRAGMAS)
             _migrate(connection, path)
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise _damaged(path, error) from error
-        except BaseException:
-            connection.close()
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise _unopened(path, error) from error
             raise
         return cls(connection)
 
@@ -323,15 +323,18 @@ def backup(path: Path) -> Path:
     """Copy the database beside itself through a connection of its own; keep the newest few copies."""
     folder = path.parent / "backups"
     folder.mkdir(mode=0o700, exist_ok=True)
-    number = 1 + max(
-        (int(old.suffix[1:]) for old in folder.glob(f"{path.name}.*") if old.suffix[1:].isdigit()), default=0
-    )
-    target = folder / f"{path.name}.{number}"
-    with contextlib.closing(Reader.open(path)) as reader, contextlib.closing(sqlite3.connect(target)) as copy:
-        target.chmod(0o600)
+    numbers = sorted(int(old.suffix[1:]) for old in folder.glob(f"{path.name}.*") if old.suffix[1:].isdigit())
+    target = folder / f"{path.name}.{(numbers or [0])[-1] + 1}"
+    # Renamed when it is whole: what a crash leaves half written never counts as a copy.
+    partial = folder / f"{path.name}.partial"
+    for leftover in folder.glob(f"{partial.name}*"):
+        leftover.unlink()
+    with contextlib.closing(Reader.open(path)) as reader, contextlib.closing(sqlite3.connect(partial)) as copy:
+        partial.chmod(0o600)
         reader.connection.backup(copy)
-    for old in sorted(folder.glob(f"{path.name}.*"), key=lambda p: int(p.suffix[1:]))[:-BACKUPS_KEPT]:
-        old.unlink()
+    partial.rename(target)
+    for number in numbers[: 1 - BACKUPS_KEPT]:
+        (folder / f"{path.name}.{number}").unlink()
     return target
 
 
@@ -427,6 +430,12 @@ def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer dibs (schema {version}, this one knows {len(MIGRATIONS)}).",
             "Upgrade dibs, or choose another folder with DIBS_HOME.",
         )
+    # SQLite reads the missing end of the last page as zeros and calls the file sound. While there is a log, a crash
+    # in the middle of a checkpoint may have left it so, and the log makes it whole.
+    page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+    log = path.with_name(f"{path.name}-wal")
+    if path.stat().st_size % page_bytes and not (log.exists() and log.stat().st_size):
+        raise _damaged(path, "it ends in the middle of a page")
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise _damaged(path, found)
@@ -441,6 +450,13 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             f"BEGIN IMMEDIATE;\n{read_sql(name)}\n"
             f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {number};\nCOMMIT;"
         )
+
+
+def _unopened(path: Path, error: sqlite3.Error) -> MachineError:
+    # The low byte is the kind of trouble; the others tell its details.
+    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _damaged(path, error)
+    return MachineError(f"{path} cannot be opened ({error}).", "Is the disk full, or does somebody else use the file?")
 
 
 def _damaged(path: Path, found: object) -> MachineError:

@@ -47,7 +47,7 @@ def supervise(
     while not tree.reap(time.monotonic()):
         try:
             now = time.monotonic()
-            for order in [*asked, *new_orders()]:
+            for order in [*asked, *_read(new_orders)]:
                 tree.obey(order, now)
             wake_at = tree.act(now)
         except Exception:  # noqa: BLE001 - the command lives: whatever is wrong with us, it is not abandoned
@@ -57,6 +57,15 @@ def supervise(
         is_term = woken_by is not None and woken_by.si_signo == signal.SIGTERM
         asked = [["stop"]] if is_term else []
     return tree.final()
+
+
+def _read(new_orders: Callable[[], list[list[str]]]) -> list[list[str]]:
+    """Return new orders; a disk that does not give them must not keep us from what is due."""
+    try:
+        return new_orders()
+    except OSError:
+        sys.excepthook(*sys.exc_info())
+        return []
 
 
 class Stopwatch:

@@ -98,12 +98,18 @@ def queue_up(
     place: Folder, count: int, devices: Iterable[str], user: str = "", since_ns: int | None = None
 ) -> OwnTicket:
     """Put down a ticket for `count` of `devices`; it is as old as `since_ns` says, or new."""
-    wanted = tuple(dict.fromkeys(holders.checked(device) for device in devices))
-    if not 1 <= count <= len(wanted):
-        raise ValueError(f"expected a count from 1 to {len(wanted)} (the devices named), got {count}")
+    wanted = checked(count, devices)
     uid, pid, now_ns = os.geteuid(), os.getpid(), locks.boot_ns()
     since_ns = now_ns if since_ns is None else since_ns
     return OwnTicket(place, Ticket(f"{uid}-{pid}-{now_ns}", uid, user, pid, since_ns, count, wanted))
+
+
+def checked(count: int, devices: Iterable[str]) -> tuple[str, ...]:
+    """Return the devices, each once; raise ValueError if there are not `count` of them."""
+    wanted = tuple(dict.fromkeys(holders.checked(device) for device in devices))
+    if not 1 <= count <= len(wanted):
+        raise ValueError(f"expected a count from 1 to {len(wanted)} (the devices named), got {count}")
+    return wanted
 
 
 def _path(place: Folder, name: str) -> str:
@@ -162,39 +168,34 @@ def _rank(ticket: Ticket, turns: dict[int, int]) -> tuple[int, int, str]:
 
 def _living(place: Folder) -> list[Ticket]:
     """Return the tickets that count, in any order."""
-    read: list[Ticket | bool | None] = []
+    names = _names(place)
     for _ in range(TRIES):
-        names = [name[len(TICKET) :] for name in os.listdir(place.path) if name.startswith(TICKET)]
-        if not names:
-            return []
         # Read after the listing: whatever was listed was locked and listened for by then.
-        listening = set(locks.bound(place, "ticket"))
-        locked = locks.flocked()
-        read = [_read(place, name, listening, locked) for name in names]
-        if None not in read:
+        listening = set(locks.bound(place, "ticket")) if names else set()
+        locked = locks.flocked() if names else {}
+        tickets = [_read(place, name, listening, locked) for name in names]
+        # A listing can miss a ticket that was replaced meanwhile, the old as well as the new one.
+        before, names = names, _names(place)
+        if names == before:
             break
-        # A ticket went while we read; it may have been replaced by one that we have not listed.
-    return [ticket for ticket in read if isinstance(ticket, Ticket)]
+    return [ticket for ticket in tickets if ticket is not None]
 
 
-def _read(place: Folder, name: str, listening: set[str], locked: Collection[str]) -> Ticket | bool | None:
-    """Return a ticket that counts, False if it does not (dead, stopped, not a ticket), None if it has just gone."""
+def _names(place: Folder) -> set[str]:
+    return {name[len(TICKET) :] for name in os.listdir(place.path) if name.startswith(TICKET)}
+
+
+def _read(place: Folder, name: str, listening: set[str], locked: Collection[str]) -> Ticket | None:
+    """Return a ticket that counts: not dead, not stopped, not something else."""
     path = _path(place, name)
-    key = locks.key_of(path)
-    if key is None:
-        return None
-    if name not in listening and key not in locked:
+    if name not in listening and locks.key_of(path) not in locked:
         _bury(path)
-        return False
+        return None
     record = locks.read_small(path)
-    if record is None:
-        return None if locks.key_of(path) is None else False
-    ticket = _parse(name, record[0].st_uid, record[1])
-    if ticket is None:
-        return False
-    proc = processes.look(ticket.pid)
+    ticket = _parse(name, record[0].st_uid, record[1]) if record else None
+    proc = processes.look(ticket.pid) if ticket else None
     # Somebody's suspended terminal must not hold up the line.
-    return False if proc is not None and proc.is_stopped else ticket
+    return None if proc is not None and proc.is_stopped else ticket
 
 
 def _parse(name: str, owner: int, text: str) -> Ticket | None:

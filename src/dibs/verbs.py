@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import environs, lifecycle, scheduling, selection
+from dibs import commands, environs, lifecycle, scheduling, selection
 from dibs.devices import Inventory
 from dibs.engines.local import Local
 from dibs.errors import NotFound, UserError
@@ -230,3 +230,15 @@ def check_wish(wish: Wish) -> None:
     texts += [word for pair in asked.env for word in pair] + [asked.output or "", asked.stderr or ""]
     if any("\0" in text for text in texts):
         raise UserError("a command, name or folder cannot contain a NUL byte.")
+    longest = max(_bytes(text) for text in texts)
+    if longest > commands.LONGEST_BYTES:
+        raise UserError(
+            f"one text may have {commands.LONGEST_BYTES:,} bytes, this one has {longest:,}.", "Keep it in a file."
+        )
+
+
+def _bytes(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise UserError("a command, name or folder is expected in UTF-8, got other bytes.") from None

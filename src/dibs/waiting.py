@@ -51,6 +51,7 @@ def acquire(
 
     Raises `TimedOut`, or `Interrupted` when `wake_fd` becomes readable. `on_wait` is called once, when waiting begins.
     """
+    wanted = tickets.checked(count, wanted)
     until = None if timeout_s is None else time.monotonic() + timeout_s
     pause_s = SHORTEST_S
     own: OwnTicket | None = None
@@ -121,9 +122,12 @@ class _Watched:
         """Watch exactly these; tell whether any is new, because what it shows may have changed before."""
         for name in set(self.fds) - set(names):
             os.close(self.fds.pop(name))
-        new = {name: fd for name in names if name not in self.fds and (fd := locks.connect(name)) is not None}
-        self.fds.update(new)
-        return bool(new)
+        known = len(self.fds)
+        for name in set(names) - set(self.fds):
+            fd = locks.connect(name)
+            if fd is not None:
+                self.fds[name] = fd
+        return len(self.fds) > known
 
     def covers(self, names: Collection[bytes]) -> bool:
         """Tell whether a hang-up of any of these would wake us."""

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
+
+from dibs import leases
 
 #: Seconds after which a wait has failed: far less than the 30 s after which everybody looks again anyhow.
 DEADLINE_S = 10.0
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: needs root to act as several users")
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -57,6 +65,9 @@ def race(program: str, first: object, second: object, *words: object, racers: in
     """Run copies of a program that begin together, each with its number as third word; return what they print."""
     running = [start(program, first, second, number, *words) for number in range(racers)]
     try:
+        for process in running:
+            assert process.stdout
+            assert process.stdout.readline() == b"ready\n"
         for process in running:
             tell(process, "go")
         outputs = [process.communicate(timeout=120)[0].decode().strip() for process in running]
@@ -122,3 +133,32 @@ class Puppet:
                 os.kill(child, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+
+
+@pytest.fixture
+def place() -> Iterator[leases.Folder]:
+    """A lease folder that every user can reach, unlike pytest's own."""
+    path = tempfile.mkdtemp(prefix="dibs-test-", dir="/tmp")
+    os.chmod(path, 0o1777)
+    yield leases.Folder(path)
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def puppet(place: leases.Folder) -> Iterator[Callable[..., Puppet]]:
+    """Makes processes that do as they are told, and ends them."""
+    made: list[Puppet] = []
+
+    def make(uid: int | None = None) -> Puppet:
+        made.append(Puppet(place.path, uid))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def close(taken: list[leases.Lease]) -> None:
+    """Let go of several leases."""
+    for lease in taken:
+        lease.close()

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from fakes.nvml import world
 
 from dibs import devices, errors, probe
 from dibs.devices import Inventory
 from dibs.settings import Settings
+from fakes.nvml import world
 
 GIB = 2**30
 

@@ -89,6 +89,10 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         _trace(is_debug)
         return _leave_quietly()
+    except OSError as error:
+        _trace(is_debug)
+        about = f" ({error.filename})" if error.filename else ""
+        return _say(f"the system refused: {error.strerror or error}{about}.", BUG)
     except Exception as error:  # noqa: BLE001 - the last line of defence: people see one line, not a traceback
         _trace(is_debug)
         where = "" if is_debug else " --debug shows where."

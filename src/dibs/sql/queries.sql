@@ -108,7 +108,10 @@ SELECT count(*) FROM jobs WHERE state = 'queued' AND (priority > :priority OR (p
 1
 
 -- name: where_ids
-jobs.id BETWEEN ? AND ?
+-- One value however many ranges there are, a list of [first, last]: an expression of SQLite may not be very deep.
+jobs.id IN (
+    SELECT chosen.id FROM json_each(?) AS ends
+    JOIN jobs AS chosen ON chosen.id BETWEEN json_extract(ends.value, '$[0]') AND json_extract(ends.value, '$[1]'))
 
 -- name: where_last
 jobs.id = (SELECT id FROM jobs ORDER BY id DESC LIMIT 1 OFFSET ?)

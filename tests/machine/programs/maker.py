@@ -8,6 +8,7 @@ import sys
 from dibs import holders, leases
 
 place, count, number = leases.Folder(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+print("ready", flush=True)
 sys.stdin.readline()
 if os.geteuid() == 0:
     os.setresuid(61000 + number, 61000 + number, 61000 + number)

@@ -9,6 +9,7 @@ from dibs import leases
 folder, markers, seed, times = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 place = leases.Folder(folder)
 chance = random.Random(seed)
+print("ready", flush=True)
 sys.stdin.readline()
 open_before = len(os.listdir("/proc/self/fd"))
 granted = 0

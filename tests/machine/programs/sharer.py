@@ -9,6 +9,7 @@ from dibs import leases
 folder, markers, seed, times, capacity_mib = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), 1000
 place = leases.Folder(folder)
 chance = random.Random(seed)
+print("ready", flush=True)
 sys.stdin.readline()
 granted = 0
 for turn in range(times):

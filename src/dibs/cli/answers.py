@@ -1,0 +1,254 @@
+"""The shapes of the daemon's answers that the command line reads, and the few questions that many verbs ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+from dibs import selection
+from dibs.cli import options
+from dibs.errors import NotFound, UserError
+
+if TYPE_CHECKING:
+    from dibs.client import Client
+
+WAITING = ("held", "queued")
+FINISHED = selection.GROUP_WORDS["finished"]
+
+
+class Wanted(TypedDict):
+    """What a job asks of the devices."""
+
+    gpu_ids: list[str]
+    prefer: list[str]
+    gpu_type: str | None
+
+
+class Attempt(TypedDict):
+    """A finished attempt."""
+
+    attempt: int
+    outcome: str
+    cause: str | None
+    exit_code: int | None
+    signal: int | None
+    started_at: str | None
+    finished_at: str | None
+    log: str
+
+
+class Job(TypedDict):
+    """A job as every door shows it, as far as it is read here."""
+
+    id: int
+    name: str
+    project: str
+    user: str
+    state: str
+    reason: str | None
+    cause: str | None
+    command: str
+    cwd: str
+    gpus: int
+    gpu_ids: list[str]
+    gpu_indices: list[int]
+    priority: int
+    time_limit_s: float | None
+    attempt: int
+    pid: int | None
+    exit_code: int | None
+    signal: int | None
+    submitted_at: str
+    started_at: str | None
+    finished_at: str | None
+    log: str
+    tags: list[str]
+    remark: str | None
+    request: Wanted
+
+
+class WholeJob(Job):
+    """A job asked for alone."""
+
+    attempts: list[Attempt]
+    env: dict[str, str]
+
+
+class Event(TypedDict):
+    """Something that happened to a job."""
+
+    at: str
+    kind: str
+    detail: str
+
+
+class Machine(TypedDict):
+    """The machine in one line."""
+
+    gpus: int
+    free: int
+    restriction: str | None
+    problem: str | None
+
+
+class Queue(TypedDict):
+    """The queue as a whole."""
+
+    paused: bool
+
+
+class Overview(TypedDict):
+    """The answer to `GET /v1/jobs`."""
+
+    jobs: list[Job]
+    queue: Queue
+    counts: dict[str, int]
+    machine: Machine
+
+
+class Changed(TypedDict):
+    """A job that a verb changed."""
+
+    id: int
+    state: str
+
+
+class Unchanged(Changed):
+    """A job that a verb left as it was."""
+
+    why: str
+
+
+class Acted(TypedDict):
+    """The answer to a verb that names jobs."""
+
+    changed: list[Changed]
+    unchanged: list[Unchanged]
+
+
+class Holder(TypedDict):
+    """Who has a device."""
+
+    user: str | None
+    pid: int | None
+    job: str | None
+    since: str | None
+
+
+class Process(TypedDict):
+    """A process that the driver reports on a device."""
+
+    pid: int
+    user: str | None
+    name: str | None
+
+
+class Gpu(TypedDict):
+    """A device and who has it."""
+
+    index: int
+    id: str
+    name: str
+    memory_total: int | None
+    memory_used: int | None
+    utilization: int | None
+    temperature: int | None
+    state: str
+    fault: str | None
+    holders: list[Holder]
+    processes: list[Process]
+
+
+class Waiter(TypedDict):
+    """Somebody in the machine-wide line."""
+
+    user: str
+    gpus: int
+
+
+class Gpus(TypedDict):
+    """The answer to `GET /v1/gpus`."""
+
+    gpus: list[Gpu]
+    waiters: list[Waiter]
+    problem: str | None
+    restriction: str | None
+
+
+class Waited(TypedDict):
+    """The answer to `GET /v1/jobs/wait`."""
+
+    total: int
+    finished: int
+    bad: int
+    over: bool
+    mark: str
+
+
+def select(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return selectors as a query; a word that means nothing is refused before a daemon is asked or started."""
+    selection.parse(words)
+    return [("select", word) for word in words]
+
+
+def require_words(verb: str, words: Sequence[str]) -> None:
+    """Refuse a verb without the jobs it is about."""
+    if not words:
+        raise UserError(f"{verb} expected a job such as 12, 3-7, @ (the last) or failed.", f"See `dibs {verb} --help`.")
+
+
+def overview(queue: Client, words: Sequence[str]) -> Overview:
+    """Return the jobs that selectors mean, or without any the unfinished and latest ones."""
+    answer: Overview = queue.get("/v1/jobs", select(words))
+    return answer
+
+
+def whole(queue: Client, job_id: int) -> WholeJob:
+    """Return all about one job."""
+    answer: WholeJob = queue.get(f"/v1/jobs/{job_id}")
+    return answer
+
+
+def find_one(queue: Client, verb: str, words: Sequence[str]) -> WholeJob:
+    """Return the one job that a selector means; several are an error that names them."""
+    require_words(verb, words)
+    if len(words) == 1 and is_id(words[0]):
+        return whole(queue, int(words[0]))
+    found = [job["id"] for job in overview(queue, words)["jobs"]]
+    if not found:
+        raise NotFound(f'no job matches "{options.shown(" ".join(words))}".')
+    if len(found) > 1:
+        few = ", ".join(str(job_id) for job_id in found[:5]) + (", ..." if len(found) > 5 else "")
+        raise UserError(f"{verb} expected one job, got {len(found)}: {few}.")
+    return whole(queue, found[0])
+
+
+def is_id(word: str) -> bool:
+    """Tell whether a selector is the id of a job."""
+    return word.isascii() and word.isdigit() and len(word) <= 18
+
+
+def is_finished(job: Job) -> bool:
+    """Tell whether nothing more will happen to a job by itself."""
+    return job["state"] in FINISHED
+
+
+def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted:
+    """Do one verb to all jobs that selectors mean."""
+    selection.parse(words)
+    answer: Acted = queue.post("/v1/jobs/actions", {"verb": verb, "select": list(words), **more})
+    return answer
+
+
+def exit_code(job: Job | Attempt, state: str) -> int:
+    """Return what a shell would see of a command that ended like this."""
+    if state == "timeout":
+        return 124
+    if state == "lost":
+        return 125
+    if job["signal"] is not None:
+        return 128 + job["signal"]
+    # A job that was stopped did not succeed, even if its command thinks so: what follows in a script must not go on.
+    if state == "cancelled":
+        return job["exit_code"] or 130
+    return job["exit_code"] if job["exit_code"] is not None else 125

@@ -1,0 +1,72 @@
+"""`dibs cancel`: drop what waits, stop what runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dibs import client, settings, units
+from dibs.cli import answers, options, screen, wait
+from dibs.cli.answers import Acted
+from dibs.cli.options import Args, Option
+
+SUMMARY = "Drop queued jobs, stop running ones with all their processes."
+USAGE = ("[OPTIONS] SELECTOR...",)
+GRACE = Option(("--grace",), "Time between TERM and KILL.", options.DURATION, "30s")
+WAIT: Option[bool] = Option(("--wait",), "Return when they have ended.")
+OPTIONS: tuple[Option[object], ...] = (GRACE, options.YES, WAIT, options.JSON)
+EXAMPLES = ("dibs cancel 12", "dibs cancel queued", "dibs cancel --grace 5m 12-20")
+
+
+def main(args: Args) -> int:
+    """Cancel the selected jobs and say what became of each."""
+    answers.require_words("cancel", args.words)
+    answers.select(args.words)
+    given = args.get(GRACE)
+    grace_s = settings.load(os.environ).grace if given is None else given
+    queue = client.connect(os.environ)
+    if not args.has(options.YES) and sys.stdin.isatty() and not _is_meant(queue, args):
+        screen.say("nothing was cancelled.")
+        return 130
+    acted = answers.act(queue, "cancel", args.words, grace_s=grace_s)
+    if args.has(WAIT):
+        acted = _ended(queue, acted)
+    if args.has(options.JSON):
+        screen.print_json(acted)
+    else:
+        _tell(acted, grace_s)
+    return 0
+
+
+def _is_meant(queue: client.Client, args: Args) -> bool:
+    """Ask before several running jobs are ended."""
+    running = [
+        job for job in answers.overview(queue, args.words)["jobs"] if job["started_at"] and not job["finished_at"]
+    ]
+    if len(running) < 2:
+        return True
+    few = ", ".join(str(job["id"]) for job in running[:5]) + (", ..." if len(running) > 5 else "")
+    return screen.confirm(f"end {len(running)} running jobs ({few})?")
+
+
+def _ended(queue: client.Client, acted: Acted) -> Acted:
+    """Wait for those that are being stopped, and return how they ended."""
+    stopping = [job["id"] for job in (*acted["changed"], *acted["unchanged"]) if job["state"] == "stopping"]
+    if stopping:
+        words = (",".join(str(job_id) for job_id in stopping),)
+        wait.until_over(queue, words, None, lambda waited: None)
+        states = {job["id"]: job["state"] for job in answers.overview(queue, words)["jobs"]}
+        for job in acted["changed"]:
+            job["state"] = states.get(job["id"], job["state"])
+        for left in acted["unchanged"]:
+            left["state"] = states.get(left["id"], left["state"])
+    return acted
+
+
+def _tell(acted: Acted, grace_s: float) -> None:
+    after = units.format_duration(grace_s)
+    for job in acted["changed"]:
+        how = f": TERM now, KILL in {after}" if job["state"] == "stopping" else ""
+        print(f"{job['id']} {screen.clean(job['state'])}{how}")
+    for left in acted["unchanged"]:
+        print(screen.clean(f"{left['id']} {left['state']}: {left['why']}"))

@@ -1,0 +1,127 @@
+"""`dibs daemon`: start, stop, restart, or look at the process that keeps the queue. Jobs run on without it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TypedDict
+
+from dibs import client, places
+from dibs.cli import options, screen
+from dibs.cli.options import Args, Option
+from dibs.client import Client
+from dibs.errors import MachineError, NoDaemon, UserError
+
+SUMMARY = "Start, stop or look at the daemon; jobs run on without it."
+USAGE = ("start [--foreground]", "stop", "restart", "status [--json]")
+FOREGROUND: Option[bool] = Option(("--foreground",), "Stay in this terminal, with its environment (start).")
+OPTIONS: tuple[Option[object], ...] = (FOREGROUND, options.JSON)
+EXAMPLES = ("dibs daemon status", "CUDA_VISIBLE_DEVICES=0,1 dibs daemon start")
+
+#: Seconds a daemon may take to end.
+STOP_FOR_S = 60.0
+LOOK_EVERY_S = 0.02
+NOT_RUNNING = 5
+
+
+class Identity(TypedDict):
+    """What a daemon says about itself."""
+
+    running: bool
+    pid: int
+    socket: str
+    version: str
+    started_at: str
+
+
+def main(args: Args) -> int:
+    """Do what the word after `daemon` says."""
+    word = args.words[0] if args.words else ""
+    if len(args.words) != 1 or word not in ACTIONS:
+        got = f'"{options.shown(" ".join(args.words))}"' if args.words else "nothing"
+        raise UserError(f"daemon expected start, stop, restart or status, got {got}.")
+    if args.has(FOREGROUND) and word != "start":
+        raise UserError(f"daemon {word} has no option --foreground.")
+    if args.has(options.JSON) and word != "status":
+        raise UserError(f"daemon {word} has no option --json.")
+    return ACTIONS[word](client.connect(os.environ), args)
+
+
+def identity(queue: Client) -> Identity | None:
+    """Return what the running daemon says about itself, or None; none is ever started for this."""
+    sock = queue.connect()
+    if sock is None:
+        return None
+    sock.close()
+    answer: Identity = queue.get("/v1/daemon")
+    return answer
+
+
+def start(queue: Client, args: Args) -> int:
+    """Start a daemon that sees what this shell restricts it to."""
+    running = identity(queue)
+    if running is not None:
+        if args.has(FOREGROUND):
+            raise UserError(f"a daemon runs already (pid {running['pid']}).", "Stop it: dibs daemon stop.")
+        print(f"running already (pid {running['pid']})")
+        return 0
+    if args.has(FOREGROUND):
+        places.prepare(queue.home)
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "dibs.daemon"])
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    queue.start({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
+    running = identity(queue)
+    if running is None:
+        raise NoDaemon("the daemon ended as soon as it had started.", f"Its log is {places.daemon_log(queue.home)}.")
+    print(f"started (pid {running['pid']})")
+    return 0
+
+
+def stop(queue: Client, args: Args) -> int:
+    """End the daemon and wait until it is gone; jobs run on."""
+    running = identity(queue)
+    if running is None:
+        print("not running")
+        return 0
+    queue.post("/v1/daemon/stop", {})
+    _wait_until_gone(queue, running["pid"])
+    print("stopped; running jobs go on")
+    return 0
+
+
+def _wait_until_gone(queue: Client, pid: int) -> None:
+    """Wait until nobody holds the daemon's lock. Only looked at: taken, it would be in the way of the next one."""
+    from dibs import locks
+
+    lock = locks.key_of(str(places.daemon_lock(queue.home)))
+    until = time.monotonic() + STOP_FOR_S
+    while lock in locks.flocked():
+        if time.monotonic() > until:
+            text = f"the daemon (pid {pid}) did not end within {STOP_FOR_S:.0f} s."
+            raise MachineError(text, f"Its log is {places.daemon_log(queue.home)}.")
+        time.sleep(LOOK_EVERY_S)
+
+
+def restart(queue: Client, args: Args) -> int:
+    """Stop it if it runs, and start the installed one."""
+    stop(queue, args)
+    return start(queue, args)
+
+
+def status(queue: Client, args: Args) -> int:
+    """Say whether one runs; the exit code says it too."""
+    running = identity(queue)
+    if args.has(options.JSON):
+        screen.print_json(running or {"running": False, "socket": str(queue.socket_path)})
+    elif running is None:
+        print("not running; it starts with the first command that needs it")
+    else:
+        view = screen.of(sys.stdout, args)
+        since = screen.moment(view, running["started_at"], screen.now())
+        print(f"running (pid {running['pid']}, version {screen.clean(running['version'])}, started {since})")
+        print(f"socket {screen.clean(running['socket'])}")
+    return 0 if running else NOT_RUNNING
+
+
+ACTIONS = {"start": start, "stop": stop, "restart": restart, "status": status}

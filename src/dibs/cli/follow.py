@@ -1,0 +1,21 @@
+"""`dibs follow`: a job's output as it comes, to the end; the same as `dibs log -f`."""
+
+from __future__ import annotations
+
+import os
+
+from dibs import client
+from dibs.cli import answers, log
+from dibs.cli.options import Args, Option
+
+SUMMARY = "Print a job's output to its end; exit with the job's code."
+USAGE = ("[OPTIONS] SELECTOR",)
+OPTIONS: tuple[Option[object], ...] = (log.LINES,)
+EXAMPLES = ("dibs follow 12", "dibs follow -n 20 @")
+
+
+def main(args: Args) -> int:
+    """Follow one job to its end."""
+    queue = client.connect(os.environ)
+    job = answers.find_one(queue, "follow", args.words)
+    return log.show(queue, job, None, args.get(log.LINES), is_followed=True)

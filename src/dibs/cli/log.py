@@ -1,0 +1,69 @@
+"""`dibs log`: a job's output so far, or as it comes."""
+
+from __future__ import annotations
+
+import os
+
+from dibs import client
+from dibs.cli import answers, following, logs, options, screen, signals, status
+from dibs.cli.answers import WholeJob
+from dibs.cli.options import Args, Option
+from dibs.errors import NotFound
+
+SUMMARY = "Print a job's output; -f to its end, with the job's exit code."
+USAGE = ("[OPTIONS] SELECTOR",)
+FOLLOW: Option[bool] = Option(("-f", "--follow"), "Go on until the job ends.")
+LINES = Option(("-n", "--lines"), "Only the last lines.", options.whole(0), "N")
+ATTEMPT = Option(("--attempt",), "An earlier attempt instead of the newest.", options.whole(1), "K")
+OPTIONS: tuple[Option[object], ...] = (FOLLOW, LINES, ATTEMPT)
+EXAMPLES = ("dibs log 12", "dibs log -f @", "dibs log -n 20 name:vit")
+
+
+def main(args: Args) -> int:
+    """Print what there is, and follow if asked."""
+    queue = client.connect(os.environ)
+    job = answers.find_one(queue, "log", args.words)
+    return show(queue, job, args.get(ATTEMPT), args.get(LINES), is_followed=args.has(FOLLOW))
+
+
+def show(queue: client.Client, job: WholeJob, attempt: int | None, lines: int | None, *, is_followed: bool) -> int:
+    """Print the output of one attempt of a job; followed, return the exit code of its command."""
+    attempt = attempt or job["attempt"]
+    path = _path(job, attempt)
+    tail = logs.Tail(path, logs.Sink(1), 0 if lines is None else logs.start_of_last(path, lines))
+    if is_followed:
+        return _follow(queue, job, attempt, tail)
+    tail.drain()
+    if not tail.is_found:
+        screen.say(_nothing(job, attempt))
+    return 0
+
+
+def _path(job: WholeJob, attempt: int) -> str:
+    if attempt == job["attempt"]:
+        return job["log"]
+    for past in job["attempts"]:
+        if past["attempt"] == attempt:
+            return past["log"]
+    count = job["attempt"]
+    raise NotFound(f"job {job['id']} has no attempt {attempt}; its newest is {count}.")
+
+
+def _nothing(job: WholeJob, attempt: int) -> str:
+    why = status.remark(job)
+    return f"job {job['id']} has no output{'' if answers.is_finished(job) else ' yet'}: it is {job['state']}" + (
+        f" ({why})" if why else ""
+    )
+
+
+def _follow(queue: client.Client, job: WholeJob, attempt: int, tail: logs.Tail) -> int:
+    with signals.Signals() as coming:
+        follower = following.Follower(queue, coming, tails=[tail])
+        if job["attempt"] == attempt:
+            job = follower.to_the_end(job)
+        else:
+            tail.drain()
+    if job["attempt"] == attempt and answers.is_finished(job):
+        return answers.exit_code(job, job["state"])
+    past = next(past for past in job["attempts"] if past["attempt"] == attempt)
+    return answers.exit_code(past, past["outcome"])

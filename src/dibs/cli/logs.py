@@ -1,0 +1,159 @@
+"""Logs: a job's output read from its file, from the end or as it grows, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from io import FileIO
+
+from dibs.cli.cleaning import LogCleaner
+
+#: Bytes read at once.
+PIECE = 64 * 1024
+
+#: Bytes passed on before the caller may look at something else: a job can write faster than a terminal shows.
+MOST_AT_ONCE = 64 * PIECE
+
+#: Longest part of a line that is shown where only the last few lines are.
+LONGEST_LINE = 1000
+
+
+class Sink:
+    """Where output goes: as it is into a file or pipe, cleaned onto a terminal."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._cleaner = LogCleaner() if os.isatty(number) else None
+
+    def write(self, data: bytes) -> None:
+        """Pass on all of `data` now."""
+        self._put(data if self._cleaner is None else _encoded(self._cleaner.feed(data)))
+
+    def finish(self) -> None:
+        """Pass on what was held back."""
+        if self._cleaner is not None:
+            self._put(_encoded(self._cleaner.finish()))
+
+    def _put(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[os.write(self._number, data) :]
+            except BlockingIOError:
+                # Somebody who shares the terminal made it so; wait until it takes more.
+                select.select([], [self._number], [])
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+
+
+class Tail:
+    """A file that may not exist yet, and how far it has been passed on."""
+
+    def __init__(self, path: str, sink: Sink, start: int = 0) -> None:
+        self.path = path
+        self._sink = sink
+        self._at = start
+        self._file: FileIO | None = None
+
+    @property
+    def is_found(self) -> bool:
+        """Tell whether there has been a file."""
+        return self._file is not None
+
+    def pump(self) -> bool:
+        """Pass on what is new; tell whether there may be more at once."""
+        self._file = self._file or open_log(self.path)
+        return self._file is not None and self._pass_on(self._file, MOST_AT_ONCE) == MOST_AT_ONCE
+
+    def drain(self) -> None:
+        """Pass on the rest up to where it ends now, and what was held back."""
+        self._file = self._file or open_log(self.path)
+        if self._file is not None:
+            self._pass_on(self._file, max(0, _size(self._file) - self._at))
+        self._sink.finish()
+
+    def _pass_on(self, file: FileIO, most: int) -> int:
+        if _size(file) < self._at:
+            # Somebody emptied it: what is there now is new.
+            self._at = 0
+        file.seek(self._at)
+        done = 0
+        while done < most and (data := file.read(min(PIECE, most - done))):
+            self._sink.write(data)
+            self._at += len(data)
+            done += len(data)
+        return done
+
+
+def open_log(path: str) -> FileIO | None:
+    """Open a log; None if there is none, or if it is no file that has an end."""
+    try:
+        # A job may write to a fifo or a terminal: opening one of those would hang.
+        file = FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
+    except OSError:
+        return None
+    if os.path.isfile(f"/proc/self/fd/{file.fileno()}"):
+        return file
+    file.close()
+    return None
+
+
+def _size(file: FileIO) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def size(path: str) -> int:
+    """Return how long a file is, 0 if there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def start_of_last(path: str, lines: int) -> int:
+    """Return where the last `lines` lines of a file begin, reading backwards."""
+    file = open_log(path)
+    if file is None:
+        return 0
+    with file:
+        at = end = _size(file)
+        if lines == 0:
+            return end
+        # The newline at the very end begins no further line.
+        wanted = lines + (_piece(file, max(0, end - 1), 1) == b"\n")
+        while at > 0:
+            step = min(PIECE, at)
+            at -= step
+            piece = _piece(file, at, step)
+            found = piece.count(b"\n")
+            if found >= wanted:
+                return at + _nth_from_end(piece, wanted) + 1
+            wanted -= found
+    return 0
+
+
+def _piece(file: FileIO, at: int, count: int) -> bytes:
+    file.seek(at)
+    return file.read(count)
+
+
+def _nth_from_end(piece: bytes, count: int) -> int:
+    at = len(piece)
+    for _ in range(count):
+        at = piece.rindex(b"\n", 0, at)
+    return at
+
+
+def last_lines(path: str, lines: int) -> list[str]:
+    """Return the last lines of a log as text, each cut to a length that people read."""
+    start = start_of_last(path, lines)
+    file = open_log(path)
+    if file is None:
+        return []
+    with file:
+        most = lines * LONGEST_LINE
+        text = _piece(file, max(start, _size(file) - most), most).decode(errors="replace")
+    # A progress bar rewrites its line: what it wrote last is what a terminal would show.
+    return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")[-lines:] if text]

@@ -1,0 +1,119 @@
+"""`dibs run`: a job attached to this terminal: its output, its exit code, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from dibs import client
+from dibs.cli import answers, following, logs, screen, signals, status, submission
+from dibs.cli.answers import Job, WholeJob
+from dibs.cli.options import Args, Option
+from dibs.errors import DibsError
+
+SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
+USAGE = ("[OPTIONS] COMMAND...", '[OPTIONS] "SHELL COMMAND"')
+OPTIONS: tuple[Option[object], ...] = submission.OPTIONS
+TAKES_COMMAND = True
+EXAMPLES = ("dibs run python eval.py", "dibs run -g 2 -t 1h python test.py && echo good")
+
+#: A signal that ends us and not the job.
+DETACHING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Detached(Exception):
+    """We were told to leave; the job goes on."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def main(args: Args) -> int:
+    """Submit one job and follow it to its end."""
+    body = submission.from_words(args, args.words, "run")
+    queue = client.connect(os.environ)
+    # A file that is there already is appended to: what it held before is not this job's output.
+    old = {name: logs.size(_path(args, option)) for name, option in _FILES.items()}
+    with signals.Signals(signal.SIGINT, *DETACHING) as coming:
+        answer = queue.post("/v1/jobs", body)
+        for note in answer["notes"]:
+            screen.say(note)
+        attached = Attached(queue, answer["ids"][0])
+        follower = following.Follower(queue, coming, attached.on_signal, attached.on_news)
+        try:
+            job = follower.ask(attached.job_id)
+            follower.tails = _tails(job, old)
+            job = follower.to_the_end(job)
+        except Detached as left:
+            return 128 + left.number
+    _say_end(job)
+    return answers.exit_code(job, job["state"])
+
+
+_FILES = {"log": submission.OUTPUT, "stderr": submission.STDERR}
+
+
+def _path(args: Args, option: Option[str]) -> str:
+    folder = args.get(submission.CHDIR) or ""
+    return os.path.join(folder, os.path.expanduser(args.get(option) or ""))
+
+
+def _tails(job: WholeJob, old: dict[str, int]) -> list[logs.Tail]:
+    tails = [logs.Tail(job["log"], logs.Sink(1), old["log"])]
+    if errors := job.get("stderr"):
+        tails.append(logs.Tail(str(errors), logs.Sink(2), old["stderr"]))
+    return tails
+
+
+class Attached:
+    """What the terminal and the job tell each other."""
+
+    def __init__(self, queue: client.Client, job_id: int) -> None:
+        self.queue = queue
+        self.job_id = job_id
+        self._interrupts = 0
+        self._told = ""
+
+    def on_signal(self, number: int) -> None:
+        """Cancel on the first Ctrl-C, kill on the second, leave on the third; other signals end only us."""
+        if number in DETACHING:
+            _say(f"job {self.job_id} goes on: dibs follow {self.job_id}")
+            raise Detached(number)
+        self._interrupts += 1
+        if self._interrupts == 1:
+            _say(f"stopping job {self.job_id}; Ctrl-C again kills it")
+            self._cancel(None)
+        elif self._interrupts == 2:
+            _say(f"killing job {self.job_id}")
+            self._cancel(0)
+        else:
+            raise KeyboardInterrupt
+
+    def _cancel(self, grace_s: float | None) -> None:
+        try:
+            answers.act(self.queue, "cancel", [str(self.job_id)], grace_s=grace_s)
+        except DibsError as error:
+            _say(f"could not cancel job {self.job_id}: {error.line()}")
+
+    def on_news(self, job: Job) -> None:
+        """Say on a terminal why the job waits, once for each reason."""
+        text = f"job {self.job_id} waiting: {job['reason']}" if job["state"] in answers.WAITING else ""
+        if text and text != self._told and sys.stderr.isatty():
+            _say(text)
+        self._told = text
+
+
+def _say(text: str) -> None:
+    try:
+        screen.say(text)
+    except OSError:
+        # The terminal is gone; the job matters more.
+        return
+
+
+def _say_end(job: Job) -> None:
+    """Say how it ended, unless its own output and exit code do."""
+    if job["state"] != "done" and job["cause"] != "exit":
+        why = status.remark(job)
+        _say(f"job {job['id']} {job['state']}{f': {why}' if why else ''}")

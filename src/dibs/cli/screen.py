@@ -1,0 +1,221 @@
+"""What people see: tables, colours and times, on a terminal or piped into something.
+
+On a terminal rich draws, fitted to its width; piped, the same text is plain, aligned, whole and with ISO times. Every
+text that somebody else may have written is cleaned on its way through here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TextIO
+
+from dibs import units
+from dibs.cli import options
+from dibs.cli.cleaning import clean as clean
+
+#: When the terminal does not tell.
+USUAL_WIDTH = 80
+GAP = 2
+#: Shown where there is nothing, so that columns can be counted.
+NOTHING = "-"
+
+STATE_STYLES = {
+    "held": "dim", "queued": "cyan", "starting": "green", "running": "green", "paused": "yellow",
+    "stopping": "yellow", "done": "dim", "failed": "red", "cancelled": "dim", "timeout": "red", "lost": "red",
+    "free": "green", "leased": "cyan", "foreign": "yellow", "drained": "yellow", "unhealthy": "red",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Screen:
+    """How a stream is looked at: `width` None means as wide as it needs."""
+
+    is_terminal: bool
+    is_coloured: bool
+    width: int | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table; one with a `least` width is cut in the middle when the terminal is too narrow."""
+
+    title: str
+    least: int | None = None
+    is_right: bool = False
+    is_state: bool = False
+
+
+def of(stream: TextIO, args: options.Args, environ: Mapping[str, str] = os.environ) -> Screen:
+    """Return the screen behind a stream, by what it is and what options and environment say about colour."""
+    is_terminal = stream.isatty()
+    width = _width(stream) if is_terminal else None
+    return Screen(is_terminal, is_coloured(is_terminal, args.get(options.COLOR), environ), width)
+
+
+def is_coloured(is_terminal: bool, chosen: str | None, environ: Mapping[str, str]) -> bool:
+    """Decide on colour: the option, then NO_COLOR, then FORCE_COLOR, then whether it is a terminal that can."""
+    if chosen in ("always", "never"):
+        return chosen == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return is_terminal and environ.get("TERM") != "dumb"
+
+
+def _width(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or USUAL_WIDTH
+    except OSError:
+        return USUAL_WIDTH
+
+
+def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as text that ends without a newline."""
+    cells = [[clean(cell) or NOTHING for cell in row] for row in rows]
+    if screen.is_terminal or screen.is_coloured:
+        return _drawn(screen, columns, cells)
+    return _plain(columns, cells)
+
+
+def _plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
+    lines = [[column.title for column in columns], *cells]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
+
+    def aligned(line: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if column.is_right else cell.ljust(width)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        )
+        return (" " * GAP).join(padded).rstrip()
+
+    return "\n".join(aligned(line) for line in lines)
+
+
+def _drawn(screen: Screen, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    lines = [[column.title for column in columns], *cells]
+    widths = [max(cell_len(line[n]) for line in lines) for n in range(len(columns))]
+    if screen.width is not None:
+        widths = fit(widths, columns, screen.width)
+    drawn = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+    for column, width in zip(columns, widths, strict=True):
+        drawn.add_column(
+            Text(column.title),
+            width=width,
+            no_wrap=True,
+            overflow="ellipsis",
+            justify="right" if column.is_right else "left",
+        )
+    for row in cells:
+        drawn.add_row(
+            *(
+                Text(middle(cell, width), STATE_STYLES.get(cell, "") if column.is_state else "")
+                for cell, width, column in zip(row, widths, columns, strict=True)
+            )
+        )
+    return _rendered(screen, drawn, sum(widths) + GAP * len(widths))
+
+
+def _rendered(screen: Screen, what: object, needed: int) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+
+    text = StringIO()
+    console = Console(
+        file=text,
+        width=screen.width or needed,
+        force_terminal=screen.is_coloured,
+        # Colours that every terminal has, light or dark.
+        color_system="standard" if screen.is_coloured else None,
+        legacy_windows=False,
+    )
+    console.print(what)
+    return "\n".join(line.rstrip() for line in text.getvalue().rstrip("\n").split("\n"))
+
+
+def fit(widths: Sequence[int], columns: Sequence[Column], total: int) -> list[int]:
+    """Return widths that fit into `total`, taken from the widest column that may shrink, one by one."""
+    fitted = list(widths)
+    excess = sum(widths) + GAP * (len(widths) - 1) - total
+    while excess > 0:
+        room = [(fitted[n], n) for n, column in enumerate(columns) if column.least and fitted[n] > column.least]
+        if not room:
+            break
+        fitted[max(room)[1]] -= 1
+        excess -= 1
+    return fitted
+
+
+def middle(text: str, width: int) -> str:
+    """Return `text` cut in the middle, because a command differs at both ends."""
+    if len(text) <= width:
+        return text
+    if width < 4:
+        return text[:width]
+    left = (width - 1) // 2
+    return f"{text[:left]}…{text[len(text) - (width - 1 - left) :]}"
+
+
+def facts(screen: Screen, pairs: Iterable[tuple[str, str]]) -> str:
+    """Return names and values one below the other; a value that is empty is left out."""
+    kept = [(name, clean(value)) for name, value in pairs if value]
+    width = max((len(name) for name, _ in kept), default=0)
+    return "\n".join(f"{paint(screen, name.ljust(width), 'dim')}  {value}" for name, value in kept)
+
+
+#: The few colours that are used outside tables, where rich would only cost time.
+SGR = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
+
+
+def paint(screen: Screen, text: str, style: str) -> str:
+    """Return text in a colour, where there is colour."""
+    return f"\x1b[{SGR[style]}m{text}\x1b[0m" if screen.is_coloured and style in SGR else text
+
+
+def state(screen: Screen, word: str) -> str:
+    """Return the word for a state in its colour."""
+    return paint(screen, clean(word), STATE_STYLES.get(word, ""))
+
+
+def moment(screen: Screen, text: str | None, now: datetime) -> str:
+    """Return an ISO moment as it is, or on a terminal how long ago it was."""
+    if not text:
+        return ""
+    return f"{units.format_duration(since_s(text, now))} ago" if screen.is_terminal else text
+
+
+def since_s(text: str, now: datetime) -> float:
+    """Return the seconds from an ISO moment until `now`; clocks that were set back count as none."""
+    return max(0.0, (now - datetime.fromisoformat(text)).total_seconds())
+
+
+def now() -> datetime:
+    """Return the present moment."""
+    return datetime.now(UTC)
+
+
+def say(text: str) -> None:
+    """Print a line for people, who read stderr; stdout is for data."""
+    print(f"dibs: {clean(text)}", file=sys.stderr, flush=True)
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document."""
+    import json
+
+    print(json.dumps(document, indent=2))
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; anything but yes is no."""
+    print(f"dibs: {clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,125 @@
+"""`dibs show`: everything about a job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime
+
+from dibs import client, units
+from dibs.cli import answers, logs, options, screen, status
+from dibs.cli.answers import Event, WholeJob
+from dibs.cli.options import Args, Option
+from dibs.cli.screen import Column, Screen
+
+SUMMARY = "Show everything about jobs, with events and the end of the log."
+USAGE = ("[OPTIONS] SELECTOR...",)
+OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+EXAMPLES = ("dibs show 12", "dibs show @", "dibs show 12 --json | jq .log")
+
+LOG_LINES = 10
+
+
+def main(args: Args) -> int:
+    """Show each job that the selectors mean."""
+    queue = client.connect(os.environ)
+    jobs = _find(queue, args)
+    if args.has(options.JSON):
+        screen.print_json(jobs[0] if len(jobs) == 1 else jobs)
+        return 0
+    view, now = screen.of(sys.stdout, args), screen.now()
+    for place, job in enumerate(jobs):
+        events: list[Event] = queue.get(f"/v1/jobs/{job['id']}/events")["events"]
+        print("\n" if place else "", end="")
+        print(page(view, job, events, now))
+        _print_log(view, job)
+    return 0
+
+
+def _find(queue: client.Client, args: Args) -> list[WholeJob]:
+    answers.require_words("show", args.words)
+    if all(answers.is_id(word) for word in args.words):
+        return [answers.whole(queue, job_id) for job_id in dict.fromkeys(int(word) for word in args.words)]
+    return [answers.whole(queue, job["id"]) for job in answers.overview(queue, args.words)["jobs"]]
+
+
+def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str:
+    """Return facts, attempts and events of one job."""
+    title = screen.paint(view, f"job {job['id']}", "bold")
+    parts = [f"{title}  {screen.state(view, job['state'])}"]
+    parts.append(screen.facts(view, _facts(view, job, now)))
+    if len(job["attempts"]) > 1:
+        parts += ["", screen.paint(view, "attempts", "bold"), _attempts(view, job, now)]
+    if events:
+        parts += ["", screen.paint(view, "events", "bold"), _events(view, events, now)]
+    return "\n".join(parts)
+
+
+def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
+    wanted = job["request"]
+    ran_for = ""
+    if job["started_at"]:
+        until = datetime.fromisoformat(job["finished_at"]) if job["finished_at"] else now
+        ran_for = units.format_duration(screen.since_s(job["started_at"], until))
+    return [
+        ("name", job["name"]),
+        ("project", job["project"]),
+        ("command", job["command"]),
+        ("folder", job["cwd"]),
+        ("reason", status.remark(job)),
+        ("remark", job["remark"] or ""),
+        ("exit code", "" if job["exit_code"] is None else str(job["exit_code"])),
+        ("signal", "" if job["signal"] is None else str(job["signal"])),
+        ("GPUs", _gpus(job)),
+        ("only", ", ".join(wanted["gpu_ids"])),
+        ("prefers", ", ".join(wanted["prefer"])),
+        ("GPU type", wanted["gpu_type"] or ""),
+        ("priority", str(job["priority"]) if job["priority"] else ""),
+        ("time limit", "" if job["time_limit_s"] is None else units.format_duration(job["time_limit_s"])),
+        ("tags", ", ".join(job["tags"])),
+        ("set", " ".join(f"{name}={value}" for name, value in job["env"].items())),
+        ("attempt", str(job["attempt"])),
+        ("pid", str(job["pid"] or "")),
+        ("submitted", screen.moment(view, job["submitted_at"], now)),
+        ("started", screen.moment(view, job["started_at"], now)),
+        ("finished", screen.moment(view, job["finished_at"], now)),
+        ("ran for", ran_for),
+        ("log", job["log"]),
+    ]
+
+
+def _gpus(job: WholeJob) -> str:
+    if not job["gpu_ids"]:
+        return str(job["gpus"])
+    indices = ",".join(str(index) for index in job["gpu_indices"])
+    return f"{indices} ({', '.join(job['gpu_ids'])})"
+
+
+def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:
+    columns = (Column("ATTEMPT", is_right=True), Column("STATE", is_state=True), Column("CODE"), Column("FINISHED"))
+    rows = [
+        (
+            str(past["attempt"]),
+            past["outcome"],
+            str(answers.exit_code(past, past["outcome"])),
+            screen.moment(view, past["finished_at"], now),
+        )
+        for past in job["attempts"]
+    ]
+    return screen.table(view, columns, rows)
+
+
+def _events(view: Screen, events: list[Event], now: datetime) -> str:
+    columns = (Column("AT", is_right=view.is_terminal), Column("EVENT"), Column("DETAIL", least=12))
+    return screen.table(
+        view, columns, [(screen.moment(view, e["at"], now), e["kind"], e["detail"] or "") for e in events]
+    )
+
+
+def _print_log(view: Screen, job: WholeJob) -> None:
+    """Print the last lines; always cleaned, because what stands above them must not be painted over."""
+    tail = logs.last_lines(job["log"], LOG_LINES)
+    if tail:
+        title = screen.paint(view, f"log, last {LOG_LINES} lines", "bold")
+        print(f"\n{title}")
+        print("\n".join(screen.clean(line) for line in tail))

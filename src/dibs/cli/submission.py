@@ -1,0 +1,228 @@
+"""From words and options to the job that is sent to the daemon; shared by all verbs that submit.
+
+Whatever can be said wrong without asking the daemon is said here, before one is started.
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import b2a_base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dibs import commands, environs, settings
+from dibs.cli import options
+from dibs.cli.options import Args, Kind, Option
+from dibs.errors import UserError
+from dibs.jobs import PRIORITIES
+
+Body = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Count:
+    """`-g 2` or `-g 2:a100`."""
+
+    gpus: int
+    gpu_type: str | None = None
+
+
+def _read_count(text: str) -> Count:
+    if "," in text:
+        listed = options.shown(text)
+        raise UserError(f'expected a count, got the list "{listed}".', f"Choose GPUs with --gpu-ids {listed}.")
+    number, colon, kind = text.partition(":")
+    if colon and not kind:
+        raise ValueError
+    return Count(options.whole(0).read(number), kind or None)
+
+
+def _read_list(text: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(","))
+    if not all(words):
+        raise ValueError
+    return words
+
+
+def _read_priority(text: str) -> int:
+    if text in PRIORITIES:
+        return PRIORITIES[text]
+    return options.whole(0).read(text.removeprefix("-")) * (-1 if text.startswith("-") else 1)
+
+
+def _read_variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError
+    return name, value
+
+
+GPU_LIST = Kind("GPUs such as 0,2 or GPU-8f4a...", _read_list)
+
+GPUS = Option(
+    ("-g", "--gpus"), "How many GPUs; 2:a100 asks for two of that type. Default 1.",
+    Kind("a whole number from 0 up", _read_count), "N",
+)  # fmt: skip
+GPU_IDS = Option(("--gpu-ids",), "Exactly these GPUs, by index or UUID.", GPU_LIST, "0,2")
+PREFER = Option(("--prefer",), "Take these GPUs first if they are free.", GPU_LIST, "1,3")
+GPU_TYPE = Option(("--gpu-type",), "Only GPUs whose name matches.", options.TEXT, "GLOB")
+NAME = Option(("-n", "--name"), "A name for people.", options.TEXT, "NAME", habits=("-J", "--job-name", "--label"))
+PROJECT = Option(("-P", "--project"), "The project it belongs to.", options.TEXT, "NAME")
+PRIORITY = Option(
+    ("--priority",), "Higher comes first: a number, or low, normal, high, urgent (-10, 0, 10, 100).",
+    Kind("a whole number, or low, normal, high or urgent", _read_priority), "N",
+)  # fmt: skip
+TIME = Option(("-t", "--time"), "End it after this long.", options.DURATION, "2h")
+ENV = Option(
+    ("-e", "--env"), "Set a variable in its environment.", Kind("NAME=VALUE", _read_variable), "NAME=VALUE",
+    is_repeatable=True,
+)  # fmt: skip
+CHDIR = Option(("-C", "--chdir"), "Run it in this folder instead of the present one.", options.PATH, "DIR")
+OUTPUT = Option(
+    ("-o", "--output"), "Append its output to this file; {id} and {name} are filled in.", options.PATH, "PATH"
+)
+STDERR = Option(("--stderr",), "Append its stderr to a file of its own.", options.PATH, "PATH")
+TAG = Option(("--tag",), "A word to select it by.", options.TEXT, "WORD", is_repeatable=True)
+VISIBLE = Option(
+    ("--visible",), "How CUDA_VISIBLE_DEVICES names its GPUs.", options.one_of("uuid", "index"), "uuid|index"
+)
+
+OPTIONS: tuple[Option[object], ...] = (
+    GPUS, GPU_IDS, PREFER, GPU_TYPE, NAME, PROJECT, PRIORITY, TIME, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
+)  # fmt: skip
+
+
+def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
+    """Return the request that submits one command, given as the words after the options."""
+    given, words = split_variables(words)
+    if not words or not words[0].strip():
+        after = f" after {given[-1][0]}={given[-1][1]}" if given else ""
+        raise UserError(f"expected a command{options.shown(after)}, got none.", f"See `dibs {verb} --help`.")
+    defaults = common(args, given)
+    is_string = len(words) == 1 and (commands.needs_shell(words[0]) or len(words[0].split()) > 1)
+    job: Body = {"command": words[0]} if is_string else {"argv": list(words)}
+    for word in words:
+        check_text(word, "the command")
+    if not is_string:
+        _check_program(words[0], defaults, verb)
+    return {"defaults": defaults, "jobs": [job]}
+
+
+def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
+    """Return the request that submits one job a line; blank lines and comments are none."""
+    jobs: list[Body] = []
+    for number, raw in enumerate(lines, 1):
+        line = _decoded(raw, f"{source}, line {number}").strip()
+        if line and not line.startswith("#"):
+            check_text(line, f"{source}, line {number}")
+            jobs.append({"command": line})
+    if not jobs:
+        raise UserError(f"expected one command a line, got none from {source}.")
+    return {"defaults": common(args, []), "jobs": jobs}
+
+
+def split_variables(words: Sequence[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """Split `A=1 B=2 program ...` as a shell does; a lone string with blanks is for the shell itself."""
+    given = []
+    left = list(words)
+    while left and _is_assignment(left[0]) and (len(left) > 1 or len(left[0].split()) == 1):
+        given.append(_read_variable(left.pop(0)))
+    return given, tuple(left)
+
+
+def _is_assignment(word: str) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isascii() and name.isidentifier()
+
+
+def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
+    """Return what all jobs of one command line share."""
+    env = dict((*args.all(ENV), *more_env))
+    for name, value in env.items():
+        environs.check_given(name)
+        check_text(f"{name}={value}", f"-e {name}")
+    count, gpu_ids = args.get(GPUS), args.get(GPU_IDS)
+    check_count(count, gpu_ids, args.get(GPU_TYPE))
+    exclude = settings.load(os.environ).env_exclude
+    body: Body = {
+        "cwd": _folder(args.get(CHDIR)),
+        "environ": b2a_base64(environs.capture(os.environb, exclude), newline=False).decode(),
+        "env": env,
+        "umask": _umask(),
+        "gpus": count.gpus if count and not gpu_ids else None,
+        "gpu_ids": list(gpu_ids) if gpu_ids else None,
+        "prefer": list(args.get(PREFER) or ()),
+        "gpu_type": args.get(GPU_TYPE) or (count.gpu_type if count else None),
+        "time_limit_s": args.get(TIME),
+        "tags": list(args.all(TAG)),
+    }
+    plain: dict[str, Option[object]] = {"name": NAME, "project": PROJECT, "priority": PRIORITY, "output": OUTPUT}
+    plain |= {"stderr": STDERR, "visible": VISIBLE}
+    body |= {key: args.get(option) for key, option in plain.items() if args.has(option)}
+    for option in (*plain.values(), TAG, GPU_TYPE, GPU_IDS, PREFER):
+        for given in args.all(option):
+            check_text(str(given), option.names[-1])
+    return body
+
+
+def check_count(count: Count | None, gpu_ids: tuple[str, ...] | None, gpu_type: str | None) -> None:
+    """Refuse options about GPUs that contradict each other."""
+    if count and gpu_ids and count.gpus != len(gpu_ids):
+        raise UserError(f"--gpus {count.gpus} contradicts --gpu-ids, which names {len(gpu_ids)}.", "Leave --gpus out.")
+    if count and count.gpu_type and gpu_type and count.gpu_type != gpu_type:
+        raise UserError(f'--gpus says "{count.gpu_type}" and --gpu-type says "{gpu_type}".', "Leave one of them out.")
+
+
+def _folder(chosen: str | None) -> str:
+    """Return the folder a job runs in; `os.getcwd` fails when somebody deleted it under our feet."""
+    try:
+        folder = os.path.realpath(chosen) if chosen else os.getcwd()
+    except FileNotFoundError:
+        raise UserError("this folder no longer exists.", "Go to another one, or name one with -C.") from None
+    check_text(folder, "the folder")
+    if not os.path.isdir(folder):
+        what = "is not a folder" if os.path.exists(folder) else "does not exist"
+        raise UserError(f'--chdir expected a folder, but "{folder}" {what}.')
+    return folder
+
+
+def _umask() -> int:
+    # It can only be read by setting it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _check_program(program: str, defaults: Mapping[str, object], verb: str) -> None:
+    env, cwd = defaults["env"], str(defaults["cwd"])
+    path = (env.get("PATH") if isinstance(env, dict) else None) or os.environ.get("PATH", os.defpath)
+    if commands.is_found(program, path, cwd):
+        return
+    if program.startswith("-"):
+        raise UserError(f'"{options.shown(program)}" is not a program here; options stand before the command.')
+    raise UserError(
+        f'"{options.shown(program)}" is not a program here; quote a command that needs a shell: '
+        f'dibs {verb} "{options.shown(program)} ..."'
+    )
+
+
+def _decoded(raw: bytes, what: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{what}: expected UTF-8 text, got other bytes.") from None
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse a text that cannot be kept or started: not UTF-8, with a NUL in it, or longer than the kernel takes."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise UserError(f"{what}: expected UTF-8 text, got other bytes.") from None
+    if "\0" in text:
+        raise UserError(f"{what}: cannot contain a NUL byte.")
+    if size > commands.LONGEST_BYTES:
+        raise UserError(
+            f"{what}: one text may have {commands.LONGEST_BYTES:,} bytes, this one has {size:,}.",
+            "Keep it in a file: dibs add --script FILE.",
+        )

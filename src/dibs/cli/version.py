@@ -1,0 +1,29 @@
+"""`dibs version`: ours, and the daemon's if it differs."""
+
+from __future__ import annotations
+
+import os
+
+from dibs import client
+from dibs.cli import daemon, options, screen
+from dibs.cli.options import Args, Option
+from dibs.version import __version__
+
+SUMMARY = "Show the version of dibs, and of a running daemon if it differs."
+USAGE = ("[OPTIONS]",)
+OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+EXAMPLES = ("dibs version", "dibs --version")
+
+
+def main(args: Args) -> int:
+    """Print the version; a daemon is asked if one runs, and never started."""
+    options.refuse_words("version", args)
+    running = daemon.identity(client.connect(os.environ))
+    theirs = running["version"] if running else None
+    if args.has(options.JSON):
+        screen.print_json({"version": __version__, "daemon": theirs})
+        return 0
+    print(f"dibs {__version__}")
+    if theirs not in (None, __version__):
+        print(screen.clean(f"daemon {theirs} (`dibs daemon restart` starts this one; running jobs go on)"))
+    return 0

@@ -1,0 +1,97 @@
+"""`dibs wait`: block until jobs have finished; the exit code says whether all succeeded."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dibs import client
+from dibs.cli import answers, options, screen
+from dibs.cli.answers import Waited
+from dibs.cli.options import Args, Option
+from dibs.errors import NoDaemon
+
+SUMMARY = "Wait for jobs: 0 if all are done, 1 if not, 124 if the time is over."
+USAGE = ("[OPTIONS] [SELECTOR...]",)
+TIMEOUT = Option(("--timeout",), "Give up after this long.", options.DURATION, "2h")
+OPTIONS: tuple[Option[object], ...] = (TIMEOUT, options.JSON)
+EXAMPLES = ("dibs wait", "dibs wait 12 13 --timeout 2h", "dibs wait name:vit* && ./evaluate")
+
+#: Seconds of one long poll.
+POLL_FOR_S = 20.0
+#: Seconds in which a daemon that went away may come back.
+COME_BACK_FOR_S = 60.0
+RETRY_EVERY_S = 0.5
+TIMED_OUT = 124
+
+
+def main(args: Args) -> int:
+    """Wait for the selected jobs, or for all that are unfinished now."""
+    answers.select(args.words)
+    queue = client.connect(os.environ)
+    limit_s = args.get(TIMEOUT)
+    with _progress() as tell:
+        waited = until_over(queue, args.words, None if limit_s is None else time.monotonic() + limit_s, tell)
+    if args.has(options.JSON):
+        screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over")})
+    if not waited["over"]:
+        screen.say(f"{waited['total'] - waited['finished']} of {waited['total']} jobs are not finished yet.")
+        return TIMED_OUT
+    return 1 if waited["bad"] else 0
+
+
+def until_over(
+    queue: client.Client, words: tuple[str, ...], until: float | None, tell: Callable[[Waited], None]
+) -> Waited:
+    """Return when all jobs have finished or the moment `until` has come; `tell` hears of each that finishes."""
+    query = answers.select(words)
+    waited = _ask(queue, [*query, ("seen", "-1"), ("wait_s", "0")])
+    tell(waited)
+    while not waited["over"]:
+        left_s = POLL_FOR_S if until is None else until - time.monotonic()
+        if left_s <= 0:
+            break
+        more = [("seen", str(waited["finished"])), ("wait_s", f"{min(left_s, POLL_FOR_S):.3f}")]
+        asked_at = time.monotonic()
+        waited = _ask(queue, [*query, *more, ("mark", waited["mark"])])
+        tell(waited)
+        if time.monotonic() - asked_at < RETRY_EVERY_S / 10:
+            # A daemon that is about to stop answers at once: do not ask it hundreds of times.
+            time.sleep(min(left_s, RETRY_EVERY_S / 10))
+    return waited
+
+
+def _ask(queue: client.Client, query: list[tuple[str, str]]) -> Waited:
+    """Ask once, or until a daemon that went away is back."""
+    give_up_at = time.monotonic() + COME_BACK_FOR_S
+    while True:
+        try:
+            answer: Waited = queue.get("/v1/jobs/wait", query)
+            return answer
+        except NoDaemon:
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(RETRY_EVERY_S)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Waited], None]]:
+    """Show a bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda waited: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    text = TextColumn("{task.completed} of {task.total} finished{task.fields[bad]}")
+    with Progress(BarColumn(), text, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None, bad="")
+
+        def tell(waited: Waited) -> None:
+            bad = f", {waited['bad']} not done" if waited["bad"] else ""
+            progress.update(task, completed=waited["finished"], total=waited["total"], bad=bad)
+
+        yield tell

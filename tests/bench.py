@@ -1,0 +1,182 @@
+"""A whole dibs in a temporary folder: its own state, its own leases, real daemon, real jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dibs import client, places, processes
+from dibs.errors import NoDaemon
+
+T = TypeVar("T")
+
+#: Seconds until a wait gives up. Generous: it bounds a hang, it never decides whether a test is right.
+PATIENCE_S = 60.0
+
+
+def wait_for(what: Callable[[], T], until: Callable[[T], bool] = bool, patience_s: float = PATIENCE_S) -> T:
+    """Return the first value of `what` that satisfies `until`; give up loudly with the last one seen."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        seen = what()
+        if until(seen):
+            return seen
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still not so after {patience_s} s; last seen: {seen!r}")
+        time.sleep(0.005)
+
+
+class Bench:
+    """One user's dibs."""
+
+    def __init__(self, folder: Path, devices: str = "fake:4", **environ: str) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.leases = folder / "leases"
+        self.leases.mkdir(exist_ok=True)
+        base = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "USER") if name in os.environ}
+        self.environ = base | {
+            "DIBS_HOME": str(self.home),
+            "DIBS_LEASE_DIR": str(self.leases),
+            "DIBS_DEVICES": devices,
+            "DIBS_CPU_SLOTS": "4",
+            **environ,
+        }
+        self.client = client.Client(self.home, self.environ)
+
+    # -- the daemon --
+
+    def start(self, **extra: str) -> None:
+        """Start the daemon; crash points and the like by `extra`."""
+        self.client.start(extra)
+
+    def pid(self) -> int | None:
+        """Return the pid of the running daemon."""
+        sock = self.client.connect()
+        if sock is None:
+            return None
+        sock.close()
+        return int(places.daemon_lock(self.home).read_text())
+
+    def kill(self) -> None:
+        """kill -9 the daemon, if one runs, and wait until it is gone."""
+        pid = self._living_pid()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: self._living_pid() is None)
+
+    def _living_pid(self) -> int | None:
+        import fcntl
+
+        try:
+            fd = os.open(places.daemon_lock(self.home), os.O_RDWR)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            text = os.pread(fd, 32, 0)
+            return int(text) if text.strip() else None
+        finally:
+            os.close(fd)
+
+    def stop(self) -> None:
+        """Stop the daemon as a user would, and wait until it is gone."""
+        if self._living_pid() is not None:
+            self.client.post("/v1/daemon/stop", {})
+            wait_for(lambda: self._living_pid() is None)
+
+    def close(self) -> None:
+        """End everything that belongs to this bench."""
+        try:
+            if self._living_pid() is not None:
+                self.client.post("/v1/jobs/actions", {"verb": "cancel", "select": ["all"], "grace_s": 0})
+        except Exception as error:  # noqa: BLE001
+            print("could not cancel:", error, file=sys.stderr)
+        self.kill()
+        for proc in processes.marked([f"DIBS_HOME={self.home}".encode()]):
+            os.kill(proc.pid, signal.SIGKILL)
+
+    # -- jobs --
+
+    def add(self, command: str | list[str], **fields: Any) -> int:
+        """Queue one job; return its id."""
+        how = {"command": command} if isinstance(command, str) else {"argv": command}
+        body = {"cwd": str(self.folder), "umask": 0o022, **how, **fields}
+        return int(self.client.post("/v1/jobs", body)["ids"][0])
+
+    def add_many(self, jobs: list[dict[str, Any]], **defaults: Any) -> list[int]:
+        """Queue many jobs at once."""
+        body = {"defaults": {"cwd": str(self.folder), "umask": 0o022, **defaults}, "jobs": jobs}
+        return list(self.client.post("/v1/jobs", body)["ids"])
+
+    def job(self, job_id: int) -> dict[str, Any]:
+        """Return a job as the API shows it."""
+        return dict(self.client.get(f"/v1/jobs/{job_id}"))
+
+    def jobs(self, *select: str) -> list[dict[str, Any]]:
+        """Return the jobs that the words mean."""
+        return list(self.client.get("/v1/jobs", [("select", word) for word in select or ("all",)])["jobs"])
+
+    def events(self, job_id: int) -> list[dict[str, Any]]:
+        """Return what happened to a job."""
+        return list(self.client.get(f"/v1/jobs/{job_id}/events")["events"])
+
+    def cancel(self, *select: object, grace_s: float | None = None) -> Any:
+        """Cancel jobs."""
+        body = {"verb": "cancel", "select": [str(word) for word in select], "grace_s": grace_s}
+        return self.client.post("/v1/jobs/actions", body)
+
+    def retry(self, *select: object, done: bool = False) -> Any:
+        """Retry jobs."""
+        body = {"verb": "retry", "select": [str(word) for word in select], "done": done}
+        return self.client.post("/v1/jobs/actions", body)
+
+    def until(self, job_id: int, state: str = "finished") -> dict[str, Any]:
+        """Wait until a job has started or finished; return it."""
+        finished = ("done", "failed", "cancelled", "timeout", "lost")
+
+        def look() -> dict[str, Any]:
+            return dict(self.client.get(f"/v1/jobs/{job_id}", [("until", state), ("wait_s", "10")]))
+
+        def is_reached(job: dict[str, Any]) -> bool:
+            return job["state"] in finished or (state == "started" and job["started_at"] is not None)
+
+        return wait_for(look, is_reached)
+
+    def wait_all(self, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
+        """Wait until nothing is unfinished, also across daemons that die; return all jobs."""
+
+        def look() -> bool:
+            try:
+                return bool(
+                    self.client.get("/v1/jobs/wait", [("select", "all"), ("seen", "-2"), ("wait_s", "0")])["over"]
+                )
+            except NoDaemon:
+                return False
+
+        wait_for(look, patience_s=patience_s)
+        return self.jobs()
+
+    def log(self, job_id: int) -> str:
+        """Return the output of a job."""
+        return Path(self.job(job_id)["log"]).read_text()
+
+    def free_devices(self) -> list[int]:
+        """Return the indices of the devices that nobody holds."""
+        return [gpu["index"] for gpu in self.client.get("/v1/gpus")["gpus"] if gpu["state"] == "free"]
+
+    def cli(self, *words: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+        """Run the command line as a user would, piped."""
+        command = [sys.executable, "-m", "dibs", *words]
+        environ = self.environ | kwargs.pop("environ", {})
+        return subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, cwd=self.folder, **kwargs
+        )

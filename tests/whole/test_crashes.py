@@ -1,0 +1,247 @@
+"""The daemon may die at any moment: nothing is lost, nothing runs twice, every result is true."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import recording
+
+import dibs
+from bench import Bench, wait_for
+from dibs.errors import DibsError
+
+PROVING = bool(os.environ.get("DIBS_PROVE"))
+KILLS = 2000 if PROVING else 100
+SOURCES = Path(dibs.__file__).parent
+
+
+def crash_points() -> list[str]:
+    """Return every point at which the code can be made to die, found in the code itself."""
+    texts = [path.read_text() for path in SOURCES.rglob("*.py")]
+    return sorted({name for text in texts for name in re.findall(r'crash_point\("([a-z:]+)"\)', text)})
+
+
+RUNNER_SIDE = [point for point in crash_points() if point.startswith("runner:")]
+DAEMON_SIDE = [point for point in crash_points() if not point.startswith("runner:")]
+
+
+def launch(bench: Bench, **extra: str) -> subprocess.Popen[bytes]:
+    """Start a daemon without waiting for it."""
+    bench.home.mkdir(exist_ok=True, mode=0o700)
+    log = (bench.folder / "daemons.log").open("ab")
+    with log:
+        command = [sys.executable, "-P", "-m", "dibs.daemon"]
+        return subprocess.Popen(command, env=bench.environ | extra, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def short_jobs(bench: Bench, count: int, rng: random.Random, seconds: float = 0.02) -> dict[int, int]:
+    """Queue jobs that record themselves; return their exit codes by id."""
+    trace = bench.folder / "trace"
+    codes = [rng.choice((0, 0, 1, 42)) for _ in range(count)]
+    jobs = [
+        {"command": recording.command(trace, code, rng.random() * seconds), "gpus": rng.choice((0, 1, 1, 2))}
+        for code in codes
+    ]
+    return dict(zip(bench.add_many(jobs), codes, strict=True))
+
+
+def judge(bench: Bench, codes: dict[int, int], lost: int = 0) -> None:
+    """Let the queue finish in peace, then compare what it says with what the jobs recorded."""
+    bench.start()
+    jobs = bench.wait_all(300)
+    found = recording.runs(bench.folder / "trace")
+    recording.check_once_each(found)
+    recording.check_no_overlap(found)
+    recording.check_results(jobs, codes, found, lost)
+    wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
+
+
+def test_kill_9_of_the_daemon_at_random_moments(bench: Bench) -> None:
+    """Killed while starting, recovering, placing, recording; runners sometimes dawdle, so that they come late."""
+    rng = random.Random(20261115)
+    codes: dict[int, int] = {}
+    pause = threading.Event()
+    for kill in range(KILLS):
+        if kill % 25 == 0:
+            bench.start()
+            codes |= short_jobs(bench, 60, rng)
+            bench.kill()
+        delay = {"DIBS_DELAY": f"runner:begin:{rng.randrange(80)}"} if kill % 3 == 0 else {}
+        process = launch(bench, **delay)
+        pause.wait(rng.random() * 0.9)
+        end(process)
+    judge(bench, codes)
+
+
+@pytest.mark.parametrize("point", DAEMON_SIDE)
+def test_one_crash_of_the_daemon(bench: Bench, point: str) -> None:
+    codes = crash_once(bench, point, random.Random(point))
+    judge(bench, codes)
+
+
+@pytest.mark.parametrize("point", RUNNER_SIDE)
+def test_one_crash_of_every_runner(bench: Bench, point: str) -> None:
+    """A runner that died before it claimed its start costs nothing; after that its job is lost, never done."""
+    with_crash = {"DIBS_CRASH": point}
+    bench.start(**with_crash)
+    job = bench.add(recording.command(bench.folder / "trace"), gpus=1)
+    seen = bench.until(job)
+    found = recording.runs(bench.folder / "trace")
+    recording.check_once_each(found)
+    if seen["state"] in ("done", "failed"):
+        assert point == "runner:recorded" or seen["cause"] == "start"
+    else:
+        assert (seen["state"], seen["cause"]) == ("lost", "lost")
+    wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
+
+
+def crash_once(bench: Bench, point: str, rng: random.Random, **extra: str) -> dict[int, int]:
+    """Run a daemon that dies at `point`, if it ever comes there, while jobs are queued and run."""
+    bench.start()
+    codes = short_jobs(bench, 4, rng, 0.2)
+    bench.kill()
+    process = launch(bench, DIBS_CRASH=f"{point}:{rng.choice((1, 2))}", **extra)
+    codes |= submit_anyway(bench, rng, process)
+    wait_for(lambda: process.poll() is not None or is_idle(bench))
+    end(process)
+    return codes
+
+
+def submit_anyway(bench: Bench, rng: random.Random, process: subprocess.Popen[bytes]) -> dict[int, int]:
+    """Queue jobs with a daemon that may die under us: only what was acknowledged must be kept."""
+    wait_for(lambda: process.poll() is not None or bench.pid() is not None)
+    if process.poll() is not None:
+        return {}
+    try:
+        return short_jobs(bench, 3, rng)
+    except DibsError:
+        return {}
+
+
+def is_idle(bench: Bench) -> bool:
+    try:
+        counts = bench.client.get("/v1/jobs")["counts"]
+    except DibsError:
+        return False
+    return not any(counts[word] for word in ("queued", "starting", "running", "stopping"))
+
+
+PAIRS = list(itertools.product(DAEMON_SIDE, DAEMON_SIDE))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), PAIRS if PROVING else random.Random(1).sample(PAIRS, 40), ids=lambda point: point
+)
+def test_two_crashes_one_after_the_other(bench: Bench, first: str, second: str) -> None:
+    """The second daemon dies while it recovers from the first, and the runners are late."""
+    rng = random.Random(first + second)
+    delay = {"DIBS_DELAY": f"runner:begin:{rng.choice((0, 20, 60, 150))}"}
+    codes = crash_once(bench, first, rng, **delay)
+    codes |= crash_once(bench, second, rng, **delay)
+    judge(bench, codes)
+
+
+def test_jobs_that_end_while_the_daemon_is_down_keep_their_true_end(bench: Bench) -> None:
+    bench.start()
+    gate = bench.folder / "gate"
+    ids = [bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done; exit {code}", gpus=1) for code in (0, 3)]
+    for job_id in ids:
+        bench.until(job_id, "started")
+    bench.kill()
+    gate.touch()
+    runner_logs = [bench.home / "jobs" / str(job_id) / "1" for job_id in ids]
+    from dibs import attempts
+
+    for folder in runner_logs:
+        wait_for(lambda folder=folder: not attempts.is_locked(str(folder), attempts.RUN_LOCK))
+    bench.start()
+    done, failed = (bench.until(job_id) for job_id in ids)
+    assert (done["state"], done["exit_code"]) == ("done", 0)
+    assert (failed["state"], failed["exit_code"]) == ("failed", 3)
+    daemon_began = bench.client.get("/v1/daemon")["started_at"]
+    assert done["finished_at"] < daemon_began
+    assert failed["finished_at"] < daemon_began
+
+
+def test_stop_leaves_jobs_running_and_the_next_daemon_adopts_them(bench: Bench) -> None:
+    bench.start()
+    job = bench.add("sleep 300", gpus=1)
+    pid = bench.until(job, "started")["pid"]
+    bench.stop()
+    bench.start()
+    adopted = bench.job(job)
+    assert (adopted["state"], adopted["pid"]) == ("running", pid)
+    bench.cancel(job, grace_s=5)
+    assert bench.until(job)["state"] == "cancelled"
+
+
+def test_a_job_whose_runner_was_killed_keeps_its_gpu_and_is_then_lost(bench: Bench) -> None:
+    from dibs import attempts
+
+    gate = bench.folder / "gate"
+    job = bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done", gpus=1)
+    bench.until(job, "started")
+    shim = attempts.read_started(str(bench.home / "jobs" / str(job) / "1"), 1)
+    assert isinstance(shim, attempts.Shim)
+    os.kill(shim.pid, 9)
+    orphan = wait_for(lambda: bench.job(job), lambda seen: seen["remark"] is not None)
+    assert (orphan["state"], orphan["reason"]) == ("running", orphan["remark"])
+    assert "its runner is gone" in orphan["reason"]
+    assert 0 not in bench.free_devices()
+    gate.touch()
+    lost = bench.until(job)
+    assert (lost["state"], lost["cause"], lost["exit_code"]) == ("lost", "lost", None)
+    wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
+
+
+def test_cancel_ends_a_job_whose_runner_is_gone(bench: Bench) -> None:
+    from dibs import attempts, processes
+
+    job = bench.add("trap '' TERM; while :; do sleep 1; done", gpus=1)
+    bench.until(job, "started")
+    shim = attempts.read_started(str(bench.home / "jobs" / str(job) / "1"), 1)
+    assert isinstance(shim, attempts.Shim)
+    os.kill(shim.pid, 9)
+    wait_for(lambda: bench.job(job)["remark"])
+    bench.cancel(job, grace_s=0.2)
+    assert bench.until(job)["state"] == "lost"
+    assert processes.marked([f"DIBS_JOB_ID={job}".encode(), f"DIBS_HOME={bench.home}".encode()]) == []
+
+
+def test_twenty_starters_at_once_make_one_daemon(bench: Bench) -> None:
+    script = "import os, sys; from dibs import client; print(client.connect(os.environ).get('/v1/daemon')['pid'])"
+    starters = [
+        subprocess.Popen([sys.executable, "-c", script], env=bench.environ, stdout=subprocess.PIPE, text=True)
+        for _ in range(20)
+    ]
+    pids = {starter.communicate(timeout=120)[0].strip() for starter in starters}
+    assert pids == {str(bench.pid())}
+
+
+def test_twenty_daemons_at_once_leave_one(bench: Bench) -> None:
+    """Also without the client's own lock."""
+    daemons = [launch(bench) for _ in range(20)]
+    wait_for(lambda: bench.pid() is not None and sum(daemon.poll() is None for daemon in daemons) == 1)
+    (alive,) = [daemon for daemon in daemons if daemon.poll() is None]
+    assert alive.pid == bench.pid()
+    end(alive)
+
+
+def test_a_full_start_failure_is_named_after_three_tries(bench: Bench) -> None:
+    bench.start(DIBS_CRASH="runner:begin")
+    job = bench.until(bench.add("true", gpus=1))
+    assert (job["state"], job["cause"]) == ("failed", "start")
+    assert "3 times" in job["remark"]
