@@ -54,7 +54,11 @@ class Client:
     def begin_get(self, path: str, query: Query = ()) -> Pending:
         """Send a GET and return at once; the answer is read when its socket becomes readable."""
         sock = self._connect_or_start(None)
-        sock.sendall(self._request("GET", path, query, None))
+        try:
+            sock.sendall(self._request("GET", path, query, None))
+        except ConnectionError:
+            sock.close()
+            raise NoDaemon("the daemon went away while it was asked.") from None
         return Pending(sock)
 
     def _ask(self, method: str, path: str, query: Query, body: Any, patience_s: float) -> Any:

@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 
 import pytest
-import recording
 
 import dibs
+import recording
 from bench import Bench, wait_for
 from dibs.errors import DibsError
 

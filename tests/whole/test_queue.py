@@ -6,7 +6,6 @@ import random
 from typing import Any
 
 import recording
-
 from bench import Bench
 
 

@@ -8,21 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dibs.cli import answers
+from dibs.cli.absence import Absence
 from dibs.cli.answers import Job, WholeJob
 from dibs.cli.logs import Tail
 from dibs.cli.signals import Signals
 from dibs.client import Client
-from dibs.errors import MachineError, NoDaemon
+from dibs.errors import NoDaemon
 
 #: Seconds between looks at a growing file.
 LOOK_EVERY_S = 0.1
 #: Seconds of one long poll.
 POLL_FOR_S = 30
-#: Seconds in which a daemon that went away may come back by itself before it is started again: somebody may just be
-#: upgrading it, and an old one started in between would be in the way.
-COME_BACK_FOR_S = 3.0
-#: Seconds after which we stop trying to reach one.
-GIVE_UP_AFTER_S = 60.0
 
 
 @dataclass
@@ -51,16 +47,13 @@ class Follower:
 
     def ask(self, job_id: int, until: str = "") -> WholeJob:
         """Return the job as it is once it has started or finished, or as it is now; survive the daemon's absence."""
-        lost_at: float | None = None
+        absence = Absence(self.queue)
         while True:
-            try:
-                if lost_at is None or time.monotonic() - lost_at > COME_BACK_FOR_S or self._is_back():
+            if absence.is_over():
+                try:
                     return self._ask_once(job_id, until)
-            except NoDaemon as error:
-                lost_at = lost_at or time.monotonic()
-                if time.monotonic() - lost_at > GIVE_UP_AFTER_S:
-                    text = f"lost touch with the daemon; job {job_id} goes on by itself."
-                    raise MachineError(text, error.line()) from error
+                except NoDaemon as error:
+                    absence.go_on(error)
             self._look(None)
 
     def _ask_once(self, job_id: int, until: str) -> WholeJob:
@@ -73,12 +66,6 @@ class Follower:
             return job
         finally:
             pending.close()
-
-    def _is_back(self) -> bool:
-        sock = self.queue.connect()
-        if sock is not None:
-            sock.close()
-        return sock is not None
 
     def _look(self, answer: int | None) -> bool:
         """Pass on new output, then wait a moment for an answer or a signal; tell whether the answer is there."""

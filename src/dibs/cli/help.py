@@ -18,7 +18,7 @@ WIDTH = 80
 #: Columns until the explanation of an option begins.
 INDENT = 24
 
-ABOUT = "dibs: call dibs on a GPU. Queue commands on this machine's GPUs, watch them, share fairly."
+ABOUT = "dibs: call dibs on a GPU. Queue commands on this machine's GPUs and share them fairly."
 SELECTORS = (
     "Jobs are named by selectors: 12, 3-7, 1,4,9-12, @ (the last), @~1, all, a state (queued, failed, ...), "
     "bad, name:vit*, project:x, tag:x, since:24h; several are a union, a+b means both."
@@ -47,7 +47,7 @@ def overview() -> str:
         [
             "Usage: dibs [VERB] [OPTIONS] ...",
             "",
-            ABOUT,
+            *textwrap.wrap(ABOUT, WIDTH),
             "",
             "Verbs (without one: status):",
             *verbs,

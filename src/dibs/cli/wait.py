@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from dibs import client
 from dibs.cli import answers, options, screen
+from dibs.cli.absence import Absence
 from dibs.cli.answers import Waited
 from dibs.cli.options import Args, Option
 from dibs.errors import NoDaemon
@@ -22,9 +23,8 @@ EXAMPLES = ("dibs wait", "dibs wait 12 13 --timeout 2h", "dibs wait name:vit* &&
 
 #: Seconds of one long poll.
 POLL_FOR_S = 20.0
-#: Seconds in which a daemon that went away may come back.
-COME_BACK_FOR_S = 60.0
-RETRY_EVERY_S = 0.5
+#: Seconds between two questions at least: a daemon that is about to stop answers at once.
+REST_S = 0.05
 TIMED_OUT = 124
 
 
@@ -48,33 +48,30 @@ def until_over(
 ) -> Waited:
     """Return when all jobs have finished or the moment `until` has come; `tell` hears of each that finishes."""
     query = answers.select(words)
-    waited = _ask(queue, [*query, ("seen", "-1"), ("wait_s", "0")])
+    waited: Waited = queue.get("/v1/jobs/wait", [*query, ("seen", "-1"), ("wait_s", "0")])
     tell(waited)
     while not waited["over"]:
         left_s = POLL_FOR_S if until is None else until - time.monotonic()
         if left_s <= 0:
             break
         more = [("seen", str(waited["finished"])), ("wait_s", f"{min(left_s, POLL_FOR_S):.3f}")]
-        asked_at = time.monotonic()
         waited = _ask(queue, [*query, *more, ("mark", waited["mark"])])
         tell(waited)
-        if time.monotonic() - asked_at < RETRY_EVERY_S / 10:
-            # A daemon that is about to stop answers at once: do not ask it hundreds of times.
-            time.sleep(min(left_s, RETRY_EVERY_S / 10))
+        time.sleep(0 if waited["over"] else min(left_s, REST_S))
     return waited
 
 
 def _ask(queue: client.Client, query: list[tuple[str, str]]) -> Waited:
     """Ask once, or until a daemon that went away is back."""
-    give_up_at = time.monotonic() + COME_BACK_FOR_S
+    absence = Absence(queue)
     while True:
-        try:
-            answer: Waited = queue.get("/v1/jobs/wait", query)
-            return answer
-        except NoDaemon:
-            if time.monotonic() > give_up_at:
-                raise
-            time.sleep(RETRY_EVERY_S)
+        if absence.is_over():
+            try:
+                answer: Waited = queue.get("/v1/jobs/wait", query)
+                return answer
+            except NoDaemon as error:
+                absence.go_on(error)
+        time.sleep(REST_S)
 
 
 @contextmanager

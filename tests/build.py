@@ -1,0 +1,106 @@
+"""Values for tests, naming only what matters: `build.job(gpus=2)`, `build.inventory(4)`, `build.waiting(gpus=2)`.
+
+Also the random lives that more than one test module draws, and how hard hypothesis tries: every property follows the
+profile (`HYPOTHESIS_PROFILE=thorough` for a long night).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Collection
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from dibs import devices, lifecycle
+from dibs.devices import Device, DeviceId, Inventory
+from dibs.jobs import Asked, Job, JobId, Request
+from dibs.scheduling import Waiting
+
+# No deadline: a busy machine is no failure.
+settings.register_profile("quick", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", settings.get_profile("quick"), max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+#: A moment, in wall-clock milliseconds: 2026-11-15T12:00:00Z.
+NOW = 1_794_744_000_000
+
+_REQUEST_FIELDS = frozenset(field.name for field in dataclasses.fields(Request))
+_JOB_FIELDS = frozenset(field.name for field in dataclasses.fields(Job))
+
+
+def ids(*indices: int) -> tuple[DeviceId, ...]:
+    """Return the ids of pretend GPUs."""
+    return tuple(DeviceId(f"FAKE-{index}") for index in indices)
+
+
+def inventory(count: int = 4, *, faulty: Collection[int] = (), names: dict[int, str] | None = None) -> Inventory:
+    """Return `count` pretend GPUs, `FAKE-0` and on."""
+
+    def made(device: Device) -> Device:
+        fault = "reset required" if device.index in faulty else None
+        return dataclasses.replace(device, fault=fault, name=(names or {}).get(device.index, device.name))
+
+    return Inventory(tuple(made(device) for device in devices.pretend(count, 24 * 2**30)))
+
+
+def asked(command: str = "python train.py", **wanted: Any) -> Asked:
+    """Return what a submitter asked; fields of the request may be named beside the others."""
+    request = {name: wanted.pop(name) for name in list(wanted) if name in _REQUEST_FIELDS}
+    return Asked(command, wanted.pop("argv", None), wanted.pop("cwd", "/home/ada"), Request(**request), **wanted)
+
+
+def job(number: int = 1, **wanted: Any) -> Job:
+    """Return a job as submitted; its own fields may be named beside what was asked."""
+    own = {name: wanted.pop(name) for name in list(wanted) if name in _JOB_FIELDS}
+    return Job(JobId(number), own.pop("asked", None) or asked(**wanted), own.pop("submitted_at", NOW), **own)
+
+
+def lived(start: Job, *events: lifecycle.Event) -> Job:
+    """Return a job after all that happened to it."""
+    for event in events:
+        start = lifecycle.advance(start, event)
+    return start
+
+
+def waiting(number: int = 1, gpus: int = 1, priority: int = 0, **request: Any) -> Waiting:
+    """Return a queued job as the plan sees it; `gpu_ids` alone also say how many."""
+    return Waiting(JobId(number), Request(len(request.get("gpu_ids", ())) or gpus, **request), priority)
+
+
+# -- random lives -------------------------------------------------------------------------------------------------
+
+#: Each stands for one event of a life. Drawn as plain numbers because that is much faster than drawing events.
+NUMBERS = st.integers(0, 2**16)
+
+_ENDS = [
+    {"exit_code": 0},
+    {"exit_code": 3},
+    {"signal": 9},
+    {"exit_code": 127, "not_started": "no such file"},
+]
+
+_EVENTS: dict[type, list[dict[str, Any]]] = {
+    lifecycle.Placed: [{"devices": ids(*indices)} for indices in ((), (0,), (2,), (1, 3), (0, 1, 2, 3))],
+    lifecycle.GivenUp: [{"why": "its runner died", "runner_died": died} for died in (False, True)],
+    lifecycle.Started: [{"pid": 77}, {"pid": 4_000_000}],
+    lifecycle.Ended: [
+        {**end, "timed_out": timed_out, "was_stopped": was_stopped, "started_at": started_at}
+        for end, timed_out, was_stopped, started_at in itertools.product(
+            _ENDS, (False, True), (False, True), (None, NOW)
+        )
+    ],
+    lifecycle.LostTrack: [{"why": "no record"}],
+    lifecycle.CannotStart: [{"why": "three runners died"}],
+}
+
+
+def event(job: Job, number: int, at: int = NOW) -> lifecycle.Event:
+    """Return one of the events that may happen to a job as it stands."""
+    allowed = [kind for state, kind in lifecycle.TRANSITIONS if state is job.state]
+    kind = allowed[number % len(allowed)]
+    ways = _EVENTS.get(kind, [{}])
+    return kind(at=at, **ways[number // len(allowed) % len(ways)])

@@ -1,0 +1,93 @@
+"""Devices by the words people use for them."""
+
+import build
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dibs import devices
+from dibs.devices import Device, DeviceId, Inventory
+
+REAL = Inventory(
+    (
+        Device(DeviceId("GPU-aa11"), 0, "NVIDIA A100-SXM4-80GB"),
+        Device(DeviceId("GPU-aa22"), 1, "NVIDIA A100-PCIE-40GB"),
+        Device(DeviceId("GPU-bb33"), 4, "Tesla T4", fault="lost"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("0", "GPU-aa11"),
+        ("4", "GPU-bb33"),
+        ("04", "GPU-bb33"),
+        ("GPU-aa22", "GPU-aa22"),
+        ("GPU-b", "GPU-bb33"),
+        ("gpu-AA1", "GPU-aa11"),
+    ],
+)
+def test_a_gpu_is_named_by_its_index_its_id_or_the_beginning_of_its_id(word, found):
+    assert devices.find(REAL, word) == found
+
+
+def test_an_id_that_begins_another_id_still_names_its_own_gpu():
+    pair = Inventory((Device(DeviceId("GPU-1"), 0, "A"), Device(DeviceId("GPU-12"), 1, "B")))
+    assert devices.find(pair, "GPU-1") == "GPU-1"
+
+
+def test_a_beginning_that_fits_two_gpus_is_refused_and_names_both():
+    with pytest.raises(devices.UnknownDevice, match="fits 2 GPUs.*GPU-aa11, GPU-aa22"):
+        devices.find(REAL, "GPU-a")
+
+
+@pytest.mark.parametrize("word", ["", "2", "-1", "GPU-c", "²", "٠", "0 ", "9" * 5000])
+def test_a_word_that_names_no_gpu_is_refused_and_the_error_lists_those_there_are(word):
+    with pytest.raises(devices.UnknownDevice, match="this machine has: 0, 1, 4"):
+        devices.find(REAL, word)
+
+
+@given(st.text(max_size=8))
+def test_any_word_finds_a_gpu_or_is_refused_in_words(word):
+    try:
+        assert devices.find(REAL, word) in REAL.ids
+    except devices.UnknownDevice as error:
+        assert word in str(error)
+
+
+def test_a_gpu_named_twice_is_found_once_and_the_order_is_the_speakers():
+    assert devices.find_all(REAL, ["4", "GPU-aa11", "0"]) == ("GPU-bb33", "GPU-aa11")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "indices"),
+    [
+        ("a100", (0, 1)),
+        ("A100", (0, 1)),
+        ("*80gb", (0,)),
+        ("Tesla*", (4,)),
+        ("A100*", ()),
+        ("h100", ()),
+    ],
+)
+def test_a_type_is_a_glob_over_the_whole_name_or_any_part_of_it(pattern, indices):
+    assert devices.indices(REAL, devices.of_type(REAL, pattern)) == indices
+
+
+def test_a_gpu_with_a_fault_is_in_the_inventory_but_not_usable():
+    assert set(REAL.ids) - set(REAL.usable()) == {"GPU-bb33"}
+
+
+def test_a_gpu_that_has_vanished_has_no_index():
+    assert REAL.index_of(DeviceId("GPU-gone")) is None
+    assert devices.indices(REAL, (DeviceId("GPU-gone"), DeviceId("GPU-bb33"))) == (4,)
+
+
+def test_pretend_gpus_are_numbered_from_zero_and_have_the_memory_asked_for():
+    found = devices.pretend(3, 2**30)
+    assert [(device.id, device.index, device.memory_total) for device in found] == [
+        (build.ids(0)[0], 0, 2**30),
+        (build.ids(1)[0], 1, 2**30),
+        (build.ids(2)[0], 2, 2**30),
+    ]

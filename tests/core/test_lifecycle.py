@@ -1,0 +1,267 @@
+"""The life of a job: what may follow what, and what holds after every step."""
+
+import itertools
+import typing
+from pathlib import Path
+
+import build
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dibs import lifecycle
+from dibs.errors import Bug
+from dibs.jobs import ACTIVE, BAD, WAITING, Cause, Outcome, State
+
+KINDS = typing.get_args(lifecycle.Event)
+PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
+
+#: One event of each kind, for where its contents do not matter.
+SAMPLES = {
+    kind: event
+    for kind, event in zip(
+        KINDS,
+        (
+            lifecycle.Placed(1, build.ids(0)),
+            lifecycle.GivenUp(2, "refused"),
+            lifecycle.Started(3, 77),
+            lifecycle.Ended(4, exit_code=0),
+            lifecycle.LostTrack(5, "no record"),
+            lifecycle.Orphaned(6),
+            lifecycle.CannotStart(7, "no room"),
+            lifecycle.CancelAsked(8),
+            lifecycle.HoldAsked(9),
+            lifecycle.UnholdAsked(10),
+            lifecycle.Paused(11),
+            lifecycle.Resumed(12),
+            lifecycle.RetryAsked(13),
+        ),
+        strict=True,
+    )
+}
+
+
+def explored():
+    """Return a job in each state that a new job can come to, and the pairs of state and event met on the way."""
+    found, met, to_visit = {}, set(), [build.job()]
+    while to_visit:
+        job = to_visit.pop()
+        if job.state in found:
+            continue
+        found[job.state] = job
+        for kind, event in SAMPLES.items():
+            if lifecycle.allows(job, kind):
+                met.add((job.state, kind))
+                to_visit.append(lifecycle.advance(job, event))
+    return found, met
+
+
+def life(numbers):
+    """Return a life step by step: what the job was, what happened, and what it became."""
+    steps, job = [], build.job(gpus=2)
+    for at, number in enumerate(numbers):
+        event = build.event(job, number, at)
+        steps.append((job, event, lifecycle.advance(job, event)))
+        job = steps[-1][2]
+    return steps
+
+
+LIVES = st.lists(build.NUMBERS, min_size=1, max_size=25).map(life)
+
+
+# -- the table ----------------------------------------------------------------------------------------------------
+
+
+def test_every_row_of_the_table_can_happen_to_a_job():
+    assert explored()[1] == set(lifecycle.TRANSITIONS)
+
+
+def test_every_state_can_be_come_to():
+    assert set(explored()[0]) == set(State)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"), sorted(set(itertools.product(State, KINDS)) - set(lifecycle.TRANSITIONS), key=str)
+)
+def test_what_the_table_does_not_name_is_a_bug_that_says_what_and_where(state, kind):
+    job = explored()[0][state]
+    with pytest.raises(Bug, match=f"job 1 is {job.word}: {kind.__name__} cannot happen"):
+        lifecycle.advance(job, SAMPLES[kind])
+
+
+@given(LIVES)
+def test_a_step_leads_where_the_table_says(life):
+    for before, event, after in life:
+        assert after.state is lifecycle.TRANSITIONS[before.state, type(event)]
+
+
+# -- what holds after every step ----------------------------------------------------------------------------------
+
+
+@given(LIVES)
+def test_a_job_is_finished_exactly_when_it_has_an_outcome_and_an_end(life):
+    for _, _, job in life:
+        assert job.is_finished is (job.outcome is not None) is (job.finished_at is not None)
+
+
+@given(LIVES)
+def test_a_waiting_job_has_no_devices_no_process_and_no_past(life):
+    for _, _, job in life:
+        if job.state in WAITING:
+            assert (job.allocation, job.pid, job.started_at, job.exit_code, job.signal) == ((), None, None, None, None)
+
+
+@given(LIVES)
+def test_an_attempt_under_way_has_been_started(life):
+    assert all(job.start >= 1 for _, _, job in life if job.state in ACTIVE)
+
+
+@given(LIVES)
+def test_the_attempt_grows_by_one_with_each_retry_and_by_nothing_else(life):
+    for before, event, after in life:
+        assert after.attempt - before.attempt == isinstance(event, lifecycle.RetryAsked)
+
+
+@given(LIVES)
+def test_the_start_grows_by_one_with_each_placing_until_a_retry_begins_anew(life):
+    for before, event, after in life:
+        if isinstance(event, lifecycle.RetryAsked):
+            assert after.start == 0
+        else:
+            assert after.start - before.start == isinstance(event, lifecycle.Placed)
+
+
+@given(LIVES)
+def test_no_two_starts_of_a_life_have_the_same_number(life):
+    placed = [(after.attempt, after.start) for _, event, after in life if isinstance(event, lifecycle.Placed)]
+    assert len(placed) == len(set(placed))
+
+
+@given(LIVES)
+def test_a_placed_job_keeps_its_devices_until_the_start_is_given_up_or_retried(life):
+    for before, event, after in life:
+        if isinstance(event, lifecycle.Placed):
+            assert after.allocation == event.devices
+        elif after.state not in WAITING:
+            assert after.allocation == before.allocation
+
+
+@given(LIVES)
+def test_a_job_is_done_exactly_when_its_command_left_with_zero_by_itself(life):
+    for _, event, after in life:
+        went_well = (
+            isinstance(event, lifecycle.Ended)
+            and event.exit_code == 0
+            and not (event.timed_out or event.was_stopped or event.not_started)
+        )
+        assert (after.outcome is Outcome.DONE) is went_well
+
+
+@given(LIVES)
+def test_a_done_job_has_no_cause(life):
+    assert all(job.cause is None for _, _, job in life if job.outcome is Outcome.DONE)
+
+
+@given(LIVES)
+def test_a_job_that_ended_badly_has_a_cause(life):
+    assert all(job.cause is not None for _, _, job in life if job.outcome in BAD)
+
+
+@given(LIVES)
+def test_only_a_finished_job_has_a_cause(life):
+    assert all(job.is_finished for _, _, job in life if job.cause is not None)
+
+
+@given(LIVES)
+def test_a_dead_runner_counts_until_the_retry_and_nothing_else_does(life):
+    for before, event, after in life:
+        if isinstance(event, lifecycle.RetryAsked):
+            assert after.dead_starts == 0
+        else:
+            died = isinstance(event, lifecycle.GivenUp) and event.runner_died and after.state is State.QUEUED
+            assert after.dead_starts - before.dead_starts == died
+
+
+@given(LIVES)
+def test_nothing_that_happens_changes_what_was_asked(life):
+    assert {(job.id, job.asked, job.submitted_at) for _, _, job in life} == {(1, build.asked(gpus=2), build.NOW)}
+
+
+# -- how it ends --------------------------------------------------------------------------------------------------
+
+STARTED = (lifecycle.Placed(1, build.ids(0)), lifecycle.Started(2, 77))
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "cause"),
+    [
+        (lifecycle.Ended(9, exit_code=0), Outcome.DONE, None),
+        (lifecycle.Ended(9, exit_code=3), Outcome.FAILED, Cause.EXIT),
+        (lifecycle.Ended(9, signal=11), Outcome.FAILED, Cause.SIGNAL),
+        (lifecycle.Ended(9, signal=15, timed_out=True), Outcome.TIMEOUT, Cause.TIMEOUT),
+        (lifecycle.Ended(9, exit_code=0, timed_out=True), Outcome.TIMEOUT, Cause.TIMEOUT),
+        (lifecycle.Ended(9, signal=15, was_stopped=True), Outcome.CANCELLED, None),
+        (lifecycle.Ended(9, exit_code=0, was_stopped=True), Outcome.CANCELLED, None),
+        (lifecycle.Ended(9, exit_code=127, not_started="no such file"), Outcome.FAILED, Cause.START),
+        (lifecycle.Ended(9, exit_code=127, not_started="no such file", was_stopped=True), Outcome.FAILED, Cause.START),
+        (lifecycle.LostTrack(9, "no record"), Outcome.LOST, Cause.LOST),
+    ],
+)
+def test_how_a_command_ended_decides_the_outcome(end, outcome, cause):
+    job = build.lived(build.job(), *STARTED, end)
+    assert (job.outcome, job.cause, job.finished_at) == (outcome, cause, 9)
+
+
+def test_an_end_that_says_nothing_is_never_taken_for_success():
+    with pytest.raises(Bug, match="job 1 ended without an exit code"):
+        build.lived(build.job(), *STARTED, lifecycle.Ended(9))
+
+
+def test_a_job_that_ran_keeps_its_exit_code_and_times():
+    job = build.lived(build.job(), *STARTED, lifecycle.Ended(9, exit_code=3))
+    assert (job.exit_code, job.started_at, job.finished_at, job.pid) == (3, 2, 9, 77)
+
+
+def test_the_runners_own_record_of_the_beginning_is_believed():
+    job = build.lived(build.job(), STARTED[0], lifecycle.Ended(9, exit_code=0, started_at=5))
+    assert job.started_at == 5
+
+
+def test_a_start_given_up_while_the_job_is_being_stopped_does_not_put_it_back_in_line():
+    job = build.lived(build.job(), STARTED[0], lifecycle.CancelAsked(2), lifecycle.GivenUp(3, "buried"))
+    assert job.outcome is Outcome.CANCELLED
+
+
+def test_a_start_given_up_says_why_the_job_waits_again():
+    job = build.lived(build.job(), STARTED[0], lifecycle.GivenUp(3, "FAKE-0: held by bob"))
+    assert (job.state, job.remark) == (State.QUEUED, "FAKE-0: held by bob")
+
+
+def test_the_remark_on_an_old_trouble_goes_with_the_next_event():
+    job = build.lived(build.job(), STARTED[0], lifecycle.GivenUp(3, "held by bob"), lifecycle.Placed(4, build.ids(1)))
+    assert job.remark is None
+
+
+def test_a_job_whose_runner_is_gone_runs_on_and_says_so():
+    job = build.lived(build.job(), *STARTED, lifecycle.Orphaned(3))
+    assert job.state is State.RUNNING
+    assert "its runner is gone" in job.remark
+
+
+# -- the picture --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", State)
+def test_the_picture_shows_every_state(state):
+    assert f" {state.value} " in lifecycle.diagram().replace("\n", " ")
+
+
+@pytest.mark.parametrize(("row", "after"), lifecycle.TRANSITIONS.items())
+def test_the_picture_shows_every_row_of_the_table(row, after):
+    before, kind = row
+    (arrow,) = (line for line in lifecycle.diagram().splitlines() if f"{before.value} --> {after.value}:" in line)
+    assert kind.__name__ in arrow.partition(": ")[2].split(", ")
+
+
+def test_the_page_shows_the_table_as_it_is():
+    assert lifecycle.diagram() in PAGE.read_text()

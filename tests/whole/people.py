@@ -1,0 +1,142 @@
+"""Several unix users on one machine, each with a dibs of their own, and one lease folder for all.
+
+Made by root only. The interpreter that runs the tests may lie where nobody else can reach it, so the users get a
+Python environment of their own, built once and kept readable for all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import PATIENCE_S
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("dibs-test-ann", "dibs-test-ben")
+
+
+def reachable_python() -> str:
+    """Return a Python that every user of this machine can run."""
+    for python in (os.path.realpath(sys.executable), "/usr/bin/python3"):
+        check = [python, "-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"]
+        try:
+            if subprocess.run(check, user=65534, group=65534, capture_output=True, cwd="/").returncode == 0:
+                return python
+        except OSError:
+            continue
+    raise RuntimeError("no Python >= 3.11 here can be run by other users")
+
+
+def shared_environment() -> Path:
+    """Return an installation of dibs that every user can run, made anew when the sources changed."""
+    sources = sorted(path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".sql"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    place = Path(tempfile.gettempdir()) / f"dibs-test-people-{os.getuid()}-{digest}"
+    with open(f"{place}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "ready").exists():
+            subprocess.run([reachable_python(), "-m", "venv", "--clear", place], check=True, cwd="/")
+            pip = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ROOT]
+            subprocess.run(pip, check=True, cwd="/", capture_output=True)
+            subprocess.run(["chmod", "-R", "a+rX", place], check=True)
+            (place / "ready").touch()
+    return place
+
+
+def make_user(name: str) -> pwd.struct_passwd:
+    """Return a user of this name, made if there is none."""
+    with open(Path(tempfile.gettempdir()) / "dibs-test-useradd.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            command = ["useradd", "--system", "--no-create-home", "--shell", "/bin/sh", name]
+            subprocess.run(command, check=True, capture_output=True)
+            return pwd.getpwnam(name)
+
+
+@dataclass
+class Person:
+    """A user with a home of their own."""
+
+    name: str
+    uid: int
+    gid: int
+    folder: Path
+    environ: dict[str, str]
+    python: Path
+
+    def popen(self, *words: str, **kwargs: Any) -> subprocess.Popen[str]:
+        """Start `dibs ...` as this user."""
+        command = [str(self.python), "-m", "dibs", *words]
+        defaults: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(
+            command, env=self.environ, cwd=self.folder, text=True,
+            user=self.uid, group=self.gid, extra_groups=[], **(defaults | kwargs),
+        )  # fmt: skip
+
+    def dibs(self, *words: str) -> str:
+        """Run `dibs ...` as this user; return what it printed."""
+        with self.popen(*words) as process:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        return out
+
+    def json(self, *words: str) -> Any:
+        """Run `dibs ... --json` as this user."""
+        return json.loads(self.dibs(words[0], "--json", *words[1:]))
+
+    def add(self, command: str, *options: str) -> int:
+        """Queue a command; return its id."""
+        return int(self.dibs("add", *options, command))
+
+    def show(self, job: int) -> Any:
+        """Return a job."""
+        return self.json("show", str(job))
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """Return what this user sees of the GPUs."""
+        return list(self.json("gpus")["gpus"])
+
+    def close(self) -> None:
+        """End everything this user runs."""
+        for _ in range(50):
+            listed = subprocess.run(["ps", "-o", "pid=", "-u", str(self.uid)], capture_output=True, text=True).stdout
+            mine = [pid for pid in listed.split() if self._is_mine(int(pid))]
+            if not mine:
+                return
+            subprocess.run(["kill", "-9", *mine], capture_output=True)
+
+    def _is_mine(self, pid: int) -> bool:
+        try:
+            text = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        return f"DIBS_HOME={self.environ['DIBS_HOME']}".encode() in text
+
+
+def make_person(name: str, folder: Path, leases: Path, devices: str) -> Person:
+    """Return a user with an empty home below `folder`."""
+    user = make_user(name)
+    home = folder / name
+    home.mkdir()
+    os.chown(home, user.pw_uid, user.pw_gid)
+    environ = {
+        "HOME": str(home),
+        "USER": name,
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "DIBS_HOME": str(home / "state"),
+        "DIBS_LEASE_DIR": str(leases),
+        "DIBS_DEVICES": devices,
+    }
+    return Person(name, user.pw_uid, user.pw_gid, home, environ, shared_environment() / "bin" / "python")

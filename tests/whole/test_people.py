@@ -1,0 +1,161 @@
+"""Two users on one machine: leases exclude, names are told, and the line is fair."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import people
+from bench import wait_for
+from people import Person
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
+
+
+@pytest.fixture
+def pair() -> Iterator[Callable[[str], tuple[Person, Person]]]:
+    """Make two users who share `devices`."""
+    # Not tmp_path: pytest keeps its folders for root alone.
+    folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
+    folder.chmod(0o755)
+    leases = folder / "leases"
+    leases.mkdir()
+    leases.chmod(0o1777)
+    made: list[Person] = []
+
+    def make(devices: str) -> tuple[Person, Person]:
+        made.extend(people.make_person(name, folder, leases, devices) for name in people.NAMES)
+        return made[0], made[1]
+
+    yield make
+    for person in made:
+        person.close()
+    shutil.rmtree(folder)
+
+
+def gated(gate: Path) -> str:
+    """Return a command that runs until `gate` exists."""
+    return f"while [ ! -e {gate} ]; do sleep 0.01; done"
+
+
+def until_started(person: Person, job: int) -> None:
+    wait_for(lambda: person.show(job), lambda seen: seen["started_at"] is not None)
+
+
+def until_waiting(person: Person, user: str) -> None:
+    """Wait until `user` stands in the machine-wide line, as `person` sees it."""
+    wait_for(lambda: person.json("gpus")["waiters"], lambda line: user in [w["user"] for w in line])
+
+
+def test_leases_exclude_and_name_the_other_user(pair: Callable[[str], tuple[Person, Person]]) -> None:
+    ann, ben = pair("fake:1")
+    gate = ann.folder / "gate"
+    hers = ann.add(gated(gate))
+    until_started(ann, hers)
+    his = ben.add("true")
+    holder = ben.gpus()[0]["holders"][0]
+    assert (holder["user"], holder["job"]) == (ann.name, str(hers))
+    assert Path(f"/proc/{holder['pid']}").stat().st_uid == ann.uid
+    assert ann.gpus()[0]["holders"] == ben.gpus()[0]["holders"]
+    assert ann.name in ben.json("why", str(his))["reason"]
+    gate.touch()
+    assert wait_for(lambda: ben.show(his), lambda seen: seen["finished_at"] is not None)["state"] == "done"
+
+
+def test_the_other_user_gets_the_next_gpu_that_frees(pair: Callable[[str], tuple[Person, Person]]) -> None:
+    ann, ben = pair("fake:1")
+    gate = ann.folder / "gate"
+    first = ann.add(gated(gate))
+    until_started(ann, first)
+    (ann.folder / "many").write_text("sleep 0.05\n" * 50)
+    many = [int(word) for word in ann.dibs("add", "--file", "many").split()]
+    until_waiting(ben, ann.name)
+    his = ben.add("true")
+    until_waiting(ben, ben.name)
+    gate.touch()
+    mine = wait_for(lambda: ben.show(his), lambda seen: seen["finished_at"] is not None)
+    second = wait_for(lambda: ann.show(many[0]), lambda seen: seen["started_at"] is not None)
+    assert mine["state"] == "done"
+    assert mine["finished_at"] <= second["started_at"]
+
+
+def test_a_foreground_lease_gets_the_next_gpu_too(pair: Callable[[str], tuple[Person, Person]]) -> None:
+    ann, ben = pair("fake:1")
+    gate = ann.folder / "gate"
+    until_started(ann, ann.add(gated(gate)))
+    (ann.folder / "many").write_text("sleep 0.05\n" * 50)
+    many = [int(word) for word in ann.dibs("add", "--file", "many").split()]
+    until_waiting(ann, ann.name)
+    with ben.popen("lease", "sh", "-c", "date +%s%N; read line") as lease:
+        until_waiting(ann, ben.name)
+        gate.touch()
+        assert lease.stdout is not None
+        held_since_ns = int(lease.stdout.readline())
+        assert ann.gpus()[0]["holders"][0]["user"] == ben.name
+        assert ann.show(many[0])["state"] == "queued"
+        lease.communicate("go\n")
+    assert lease.returncode == 0
+    second = wait_for(lambda: ann.show(many[0]), lambda seen: seen["started_at"] is not None)
+    assert held_since_ns > 0
+    assert second["state"] in ("running", "done")
+
+
+def test_a_ticket_for_all_gpus_is_served_among_small_jobs(pair: Callable[[str], tuple[Person, Person]]) -> None:
+    ann, ben = pair("fake:4")
+    (ann.folder / "many").write_text("sleep 0.1\n" * 60)
+    many = [int(word) for word in ann.dibs("add", "--file", "many").split()]
+    big = ben.add("echo $CUDA_VISIBLE_DEVICES", "-g", "4")
+    seen = wait_for(lambda: ben.show(big), lambda job: job["finished_at"] is not None)
+    assert seen["state"] == "done"
+    assert sorted(seen["gpu_indices"]) == [0, 1, 2, 3]
+    ann.dibs("wait")
+    last = max(ann.show(job)["started_at"] for job in many[-4:])
+    assert seen["started_at"] < last
+
+
+def test_a_deleted_lease_file_does_not_make_two_holders(pair: Callable[[str], tuple[Person, Person]]) -> None:
+    ann, ben = pair("fake:1")
+    gate = ann.folder / "gate"
+    hers = ann.add(gated(gate))
+    until_started(ann, hers)
+    (Path(ann.environ["DIBS_LEASE_DIR"]) / ".dibs-lease-FAKE-0").unlink()
+    with ben.popen("lease", "--no-wait", "true") as refused:
+        refused.communicate(timeout=60)
+    assert refused.returncode == 75
+    his = ben.add("true")
+    until_waiting(ben, ben.name)
+    assert ben.show(his)["state"] == "queued"
+    gate.touch()
+    assert wait_for(lambda: ben.show(his), lambda seen: seen["finished_at"] is not None)["state"] == "done"
+
+
+def test_the_ticket_of_a_dead_door_vanishes(pair: Callable[[str], tuple[Person, Person]]) -> None:
+    ann, ben = pair("fake:1")
+    gate = ann.folder / "gate"
+    until_started(ann, ann.add(gated(gate)))
+    with ben.popen("lease", "true") as lease:
+        until_waiting(ann, ben.name)
+        lease.kill()
+        lease.communicate()
+    wait_for(lambda: ann.json("gpus")["waiters"], lambda line: line == [])
+    after = ann.add("true")
+    gate.touch()
+    assert wait_for(lambda: ann.show(after), lambda seen: seen["finished_at"] is not None)["state"] == "done"
+
+
+def test_nobody_reads_or_uses_another_users_queue(pair: Callable[[str], tuple[Person, Person]]) -> None:
+    ann, ben = pair("fake:1")
+    ann.add("echo secret")
+    ann.dibs("wait")
+    ben.environ = ben.environ | {"DIBS_HOME": ann.environ["DIBS_HOME"]}
+    with ben.popen("status") as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert len(err.splitlines()) == 1
+    for path in Path(ann.environ["DIBS_HOME"]).rglob("*"):
+        assert path.is_symlink() or path.lstat().st_mode & 0o077 == 0, path
