@@ -192,6 +192,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
             ready("ready")
             log.info("pid %s serves %s", identity.pid, identity.socket)
             await daemon.stopping.wait()
+            # Those who wait for jobs answer now, so that closing the door need not wait for them.
+            events.publish(set())
         ticking.cancel()
     finally:
         # The core first finishes what it has begun; runners are nobody's to stop.

@@ -547,7 +547,6 @@ async def post_stop(request: web.Request) -> web.Response:
     """End the daemon after this answer; jobs run on."""
     daemon = request.app[DAEMON]
     daemon.events.loop.call_soon(daemon.stopping.set)
-    daemon.events.publish(set())
     return _json({"pid": daemon.identity.pid})
 
 

@@ -79,9 +79,13 @@ def test_kill_9_of_the_daemon_at_random_moments(bench: Bench) -> None:
             bench.start()
             codes |= short_jobs(bench, 60, rng)
             bench.kill()
-        delay = {"DIBS_DELAY": f"runner:begin:{rng.randrange(80)}"} if kill % 3 == 0 else {}
+        delay = {"DIBS_DELAY": f"runner:begin:{rng.randrange(1500)}"} if kill % 3 == 0 else {}
         process = launch(bench, **delay)
-        pause.wait(rng.random() * 0.9)
+        if kill % 2:
+            wait_for(lambda: bench.pid() is not None)
+            pause.wait(rng.random() * 0.1)
+        else:
+            pause.wait(rng.random() * 0.9)
         end(process)
     judge(bench, codes)
 
