@@ -220,18 +220,23 @@ def connect(name: bytes) -> int | None:
 
 
 def bound(place: Folder, kind: str) -> list[str]:
-    """Return what follows `<prefix>.<kind>.` in the names of the listening sockets of this folder."""
+    """Return what follows `<prefix>.<kind>.` in the names of the listening sockets of this folder, each once.
+
+    The kernel writes the table page by page: while others come and go it may show a socket twice. Names that are not
+    ASCII are somebody's joke.
+    """
     table = read_all("/proc/net/unix")
     start = f"@{place.prefix}.{kind}.".encode("ascii")
-    found = []
+    found: dict[str, None] = {}
     at = table.find(start)
     while at >= 0:
         end = table.find(b"\n", at)
         words = table[table.rfind(b"\n", 0, at) + 1 : at].split()
-        if len(words) == 7 and words[3:5] == LISTENING:
-            found.append(table[at + len(start) : end].decode("ascii", "replace"))
+        rest = table[at + len(start) : end]
+        if len(words) == 7 and words[3:5] == LISTENING and rest.isascii():
+            found[rest.decode("ascii")] = None
         at = table.find(start, end)
-    return found
+    return list(found)
 
 
 def read_all(path: str) -> bytes:

@@ -106,12 +106,11 @@ class Standing:
         names = list(holders.watchable(self.place, held))
         own = self._ticket.ticket.name if self._ticket else None
         names += [self.place.socket("ticket", name) for name in locks.bound(self.place, "ticket") if name != own]
-        new = [name for name in names if name not in self._watched]
-        for name in new:
-            fd = locks.connect(name)
-            if fd is not None:
-                self._watched.add(name)
-                self._watch(fd, lambda name=name: self._hung_up(name, wake))  # type: ignore[misc]
+        # A connection that is refused (a full queue) is left to the slow tick.
+        new = {name: fd for name in names if name not in self._watched and (fd := locks.connect(name)) is not None}
+        for name, fd in new.items():
+            self._watched.add(name)
+            self._watch(fd, lambda name=name: self._hung_up(name, wake))  # type: ignore[misc]
         return bool(new)
 
     def _hung_up(self, name: bytes, wake: Callable[[], None]) -> None:

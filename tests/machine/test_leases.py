@@ -12,11 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import lease_lab
 import pytest
-from lease_lab import close, hangs_up, needs_root, race
 
-from dibs import errors, holders, leases, locks
+import lease_lab
+from dibs import errors, holders, leases, locks, tickets
+from lease_lab import close, hangs_up, needs_root, race
 
 # pytest finds fixtures by their names in this module.
 place, puppet = lease_lab.place, lease_lab.puppet
@@ -203,6 +203,19 @@ def test_a_socket_of_another_type_means_nothing(place):
         other.listen()
         assert holders.held(place, ["A"]) == set()
         close(leases.take(place, ["A"], NOTE))
+
+
+@pytest.mark.parametrize("rest", [b"\xff", b"A.x.y", b"A.1", b"A.1.2.3", b" A", b"A\n@", b""])
+def test_odd_names_of_strangers_sockets_hurt_nobody(place, rest):
+    """Any user may bind any abstract name."""
+    for kind in ("gpu", "ticket"):
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.bind(place.socket(kind, "") + rest)
+            stranger.listen()
+            assert all(place.socket(kind, name) for name in locks.bound(place, kind))
+            assert holders.shares(place, "A") == {}
+            holders.survey(place, ["A"])
+            assert tickets.line(place) == []
 
 
 def test_running_out_of_descriptors_leaves_nothing_held(place):

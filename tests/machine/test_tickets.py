@@ -11,13 +11,13 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import lease_lab
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lease_lab import close, hangs_up, needs_root, wait_for
 
+import lease_lab
 from dibs import holders, leases, tickets, waiting
+from lease_lab import close, hangs_up, needs_root, wait_for
 
 # pytest finds fixtures by their names in this module.
 place, puppet = lease_lab.place, lease_lab.puppet

@@ -65,10 +65,10 @@ class Verb(Protocol):
 def main() -> int:
     """Run the command line of this process."""
     _open_missing_streams()
-    return run(sys.argv[1:])
+    return execute(sys.argv[1:])
 
 
-def run(words: Sequence[str]) -> int:
+def execute(words: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
     is_debug = False
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from dibs import selection
-from dibs.cli import options
+from dibs.cli import cleaning, options
 from dibs.errors import NotFound, UserError
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 WAITING = ("held", "queued")
 FINISHED = selection.GROUP_WORDS["finished"]
+#: Jobs that are named one by one.
+MOST_NAMED = 20
 
 
 class Wanted(TypedDict):
@@ -252,3 +255,11 @@ def exit_code(job: Job | Attempt, state: str) -> int:
     if state == "cancelled":
         return job["exit_code"] or 130
     return job["exit_code"] if job["exit_code"] is not None else 125
+
+
+def tell_unchanged(acted: Acted) -> None:
+    """Say which jobs a verb left as they were, and why; of very many only how many."""
+    for left in acted["unchanged"][:MOST_NAMED]:
+        print(cleaning.clean(f"{left['id']} {left['state']}: {left['why']}"), file=sys.stderr)
+    if (more := len(acted["unchanged"]) - MOST_NAMED) > 0:
+        print(f"{more} more are as they were", file=sys.stderr)

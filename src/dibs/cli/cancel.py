@@ -68,5 +68,4 @@ def _tell(acted: Acted, grace_s: float) -> None:
     for job in acted["changed"]:
         how = f": TERM now, KILL in {after}" if job["state"] == "stopping" else ""
         print(f"{job['id']} {screen.clean(job['state'])}{how}")
-    for left in acted["unchanged"]:
-        print(screen.clean(f"{left['id']} {left['state']}: {left['why']}"))
+    answers.tell_unchanged(acted)

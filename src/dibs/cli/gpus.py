@@ -47,7 +47,7 @@ def table(view: Screen, gpus: list[Gpu], now: datetime) -> str:
         Column("USE", is_right=True),
         Column("TEMP", is_right=True),
         Column("STATE", is_state=True),
-        Column("HOLDERS", least=20),
+        Column("HOLDERS", least=20, is_sentence=True),
     )
     return screen.table(view, columns, [_row(view, gpu, now) for gpu in gpus])
 

@@ -51,9 +51,12 @@ def main(args: Args) -> int:
     inventory = _inventory(values)
     request = _request(args, inventory)
     held = _acquire(request, inventory, values, is_patient=not args.has(NO_WAIT))
-    env = environ(inventory, [lease.device for lease in held], args.get(submission.VISIBLE) or values.visible)
+    # The preferred ones first, as in a job.
+    order = {device: place for place, device in enumerate(scheduling.eligible(inventory, request))}
+    ids = sorted((DeviceId(lease.device) for lease in held), key=lambda device: order[device])
+    env = environ(inventory, ids, args.get(submission.VISIBLE) or values.visible)
     if argv is None:
-        return _hold(held, env)
+        return _hold(ids, env)
     return _run(argv, {**_own_environ(), **dict(given), **env}, held)
 
 
@@ -141,9 +144,8 @@ def _user() -> str:
         return str(os.geteuid())
 
 
-def environ(inventory: Inventory, held: Sequence[str], visible: str) -> dict[str, str]:
+def environ(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> dict[str, str]:
     """Return the variables that tell a program which GPUs are its own."""
-    ids = sorted((DeviceId(device) for device in held), key=lambda device: inventory.by_id[device].index)
     numbers = ",".join(str(index) for index in devices.indices(inventory, ids))
     return {
         "CUDA_VISIBLE_DEVICES": numbers if visible == "index" else ",".join(ids),
@@ -156,11 +158,10 @@ def _own_environ() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in environs.DEVICE_NAMES}
 
 
-def _hold(held: Sequence[leases.Lease], env: dict[str, str]) -> int:
+def _hold(ids: Sequence[DeviceId], env: dict[str, str]) -> int:
     """Hold the GPUs until we are told to let go; that is how it is meant to end, so the code is 0."""
     with signals.Signals(*ENDING) as coming:
-        for lease in held:
-            print(lease.device)
+        print("\n".join(ids))
         print(f"export CUDA_VISIBLE_DEVICES={env['CUDA_VISIBLE_DEVICES']}", flush=True)
         select([coming], [], [])
     return 0

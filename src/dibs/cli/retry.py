@@ -25,6 +25,5 @@ def main(args: Args) -> int:
         return 0
     for job in acted["changed"]:
         print(f"{job['id']} {screen.clean(job['state'])}")
-    for left in acted["unchanged"]:
-        print(screen.clean(f"{left['id']} {left['state']}: {left['why']}"))
+    answers.tell_unchanged(acted)
     return 0

@@ -41,12 +41,14 @@ class Screen:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; one with a `least` width is cut in the middle when the terminal is too narrow."""
+    """A column of a table; one with a `least` width is cut when the terminal is too narrow."""
 
     title: str
     least: int | None = None
     is_right: bool = False
     is_state: bool = False
+    #: Cut at the end and not in the middle: a sentence says the most important thing first.
+    is_sentence: bool = False
 
 
 def of(stream: TextIO, args: options.Args, environ: Mapping[str, str] = os.environ) -> Screen:
@@ -117,7 +119,10 @@ def _drawn(screen: Screen, columns: Sequence[Column], cells: Sequence[Sequence[s
     for row in cells:
         drawn.add_row(
             *(
-                Text(middle(cell, width), STATE_STYLES.get(cell, "") if column.is_state else "")
+                Text(
+                    cell if column.is_sentence else middle(cell, width),
+                    STATE_STYLES.get(cell, "") if column.is_state else "",
+                )
                 for cell, width, column in zip(row, widths, columns, strict=True)
             )
         )

@@ -110,7 +110,7 @@ def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:
 
 
 def _events(view: Screen, events: list[Event], now: datetime) -> str:
-    columns = (Column("AT", is_right=view.is_terminal), Column("EVENT"), Column("DETAIL", least=12))
+    columns = (Column("AT", is_right=view.is_terminal), Column("EVENT"), Column("DETAIL", least=12, is_sentence=True))
     return screen.table(
         view, columns, [(screen.moment(view, e["at"], now), e["kind"], e["detail"] or "") for e in events]
     )

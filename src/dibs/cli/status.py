@@ -66,7 +66,7 @@ def table(view: Screen, jobs: list[Job], now: datetime) -> str:
         Column("STATE", is_state=True),
         Column("GPU", least=3),
         Column("TIME" if view.is_terminal else "SINCE", is_right=view.is_terminal),
-        Column("REASON", least=12),
+        Column("REASON", least=12, is_sentence=True),
         Column("COMMAND", least=12),
     )
     rows = [
@@ -103,6 +103,8 @@ def remark(job: Job) -> str:
 
 
 def _cause(job: Job) -> str:
+    if job["cause"] == "timeout" and job["time_limit_s"] is not None:
+        return f"over its limit of {units.format_duration(job['time_limit_s'])}"
     if job["cause"] == "exit" and job["exit_code"] is not None:
         return f"exit {job['exit_code']}"
     if job["signal"] is not None:

@@ -55,16 +55,16 @@ def until_over(
         if left_s <= 0:
             break
         more = [("seen", str(waited["finished"])), ("wait_s", f"{min(left_s, POLL_FOR_S):.3f}")]
-        waited = _ask(queue, [*query, *more, ("mark", waited["mark"])])
+        waited = _ask(queue, [*query, *more, ("mark", waited["mark"])], until) or waited
         tell(waited)
         time.sleep(0 if waited["over"] else min(left_s, REST_S))
     return waited
 
 
-def _ask(queue: client.Client, query: list[tuple[str, str]]) -> Waited:
-    """Ask once, or until a daemon that went away is back."""
+def _ask(queue: client.Client, query: list[tuple[str, str]], until: float | None) -> Waited | None:
+    """Ask once, or until a daemon that went away is back; None if the time was over before that."""
     absence = Absence(queue)
-    while True:
+    while until is None or time.monotonic() < until:
         if absence.is_over():
             try:
                 answer: Waited = queue.get("/v1/jobs/wait", query)
@@ -72,6 +72,7 @@ def _ask(queue: client.Client, query: list[tuple[str, str]]) -> Waited:
             except NoDaemon as error:
                 absence.go_on(error)
         time.sleep(REST_S)
+    return None
 
 
 @contextmanager
@@ -85,10 +86,10 @@ def _progress() -> Iterator[Callable[[Waited], None]]:
 
     text = TextColumn("{task.completed} of {task.total} finished{task.fields[bad]}")
     with Progress(BarColumn(), text, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None, bad="")
 
         def tell(waited: Waited) -> None:
-            bad = f", {waited['bad']} not done" if waited["bad"] else ""
-            progress.update(task, completed=waited["finished"], total=waited["total"], bad=bad)
+            for task in progress.task_ids or [progress.add_task("", bad="")]:
+                bad = f", {waited['bad']} not done" if waited["bad"] else ""
+                progress.update(task, completed=waited["finished"], total=waited["total"], bad=bad)
 
         yield tell
