@@ -42,7 +42,7 @@ class Outside(Protocol):
     """What the core needs of the thread that waits for things. All of it may be called from any thread."""
 
     def watch(self, fd: int, then: Callable[[], None]) -> None:
-        """Call `then` once `fd` becomes readable, then close it."""
+        """Call `then` once, when `fd` becomes readable; it is for `then` to close it."""
 
     def later(self, seconds: float, then: Callable[[], None]) -> None:
         """Call `then` after so many seconds."""
@@ -194,8 +194,15 @@ class Core:
     def _start(self, turn: Turn, job: Job) -> None:
         self.engine.prepare(job, self.store.environ(job.asked.environ_id), turn.inventory)
         crash_point("core:prepared")
-        self._watch(job, self.engine.start(job))
+        self.engine.start(job, lambda pidfd: self._began(job, pidfd))
         crash_point("core:spawned")
+
+    def _began(self, job: Job, pidfd: int | None) -> None:
+        """A runner was made, or the launcher died and nobody knows: then its files tell."""
+        if pidfd is None:
+            self.tell(lambda turn: dispatch.look(turn, job.id, job.attempt, job.start, runner_died=False))
+        else:
+            self._watch(job, pidfd)
 
     def _order(self, job: Job, line: str) -> None:
         if not self.engine.order(job, line) and line.startswith("stop"):
@@ -204,6 +211,7 @@ class Core:
     def _watch(self, job: Job, pidfd: int) -> None:
         def ended() -> None:
             reap(pidfd)
+            os.close(pidfd)
             self._look(job)
 
         self.outside.watch(pidfd, ended)

@@ -24,6 +24,7 @@ from typing import NoReturn, TypeVar
 from dibs import dispatch, leases, places, probe, settings, store
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
+from dibs.engines.launching import Launching
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError
 from dibs.jobs import JobId
@@ -63,13 +64,12 @@ class Events:
         self._changed = asyncio.Event()
 
     def watch(self, fd: int, then: Callable[[], None]) -> None:
-        """Call `then` once `fd` becomes readable, then close it."""
+        """Call `then` once, when `fd` becomes readable; it is for `then` to close it."""
         self._soon(lambda: self.loop.add_reader(fd, self._readable, fd, then))
 
     def _readable(self, fd: int, then: Callable[[], None]) -> None:
         self.loop.remove_reader(fd)
         then()
-        os.close(fd)
 
     def later(self, seconds: float, then: Callable[[], None]) -> None:
         """Call `then` after so many seconds."""
@@ -169,7 +169,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     user = user_name()
     place = leases.Folder(str(values.lease_dir)) if values.lease_dir else leases.folder()
     database = places.database(home)
-    engine = Local(home, values, place.path, places.notify_path(home))
+    launching = Launching(str(home / "runners.log"), events.watch)
+    engine = Local(home, values, place.path, places.notify_path(home), launching)
     watcher = probe.Probe(values, visible)
     standing = Standing(place, user, values.collect_for, events.watch)
     core = Core(store.Store.open(database), engine, standing, lambda: watcher.latest, events)
@@ -199,6 +200,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         # The core first finishes what it has begun; runners are nobody's to stop.
         core.stop()
         await loop.run_in_executor(None, thread.join)
+        launching.close()
         daemon.close()
         core.store.close()
         loop.remove_reader(notify)

@@ -60,11 +60,11 @@ def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: s
         turn.store.note(job.id, turn.now, "Stuck", f"would not die: {rest}")
 
 
-def look(turn: Turn, job_id: JobId, attempt: int, start: int) -> Refusal | None:
-    """Settle one start after its runner ended, unless it is long settled."""
+def look(turn: Turn, job_id: JobId, attempt: int, start: int, *, runner_died: bool = True) -> Refusal | None:
+    """Settle one start, by default because its runner ended, unless it is long settled."""
     job = turn.store.job(job_id)
     if job.is_active and (job.attempt, job.start) == (attempt, start):
-        return settle(turn, job, runner_died=True)
+        return settle(turn, job, runner_died=runner_died)
     return None
 
 

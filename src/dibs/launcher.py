@@ -1,8 +1,8 @@
 """The process that forks runners: a warm, small interpreter, so that a start costs a fork and not an interpreter.
 
-A child of the daemon in its own session. It holds no lease, decides nothing, and leaves when the daemon's socket closes;
-the runners it made go on. One request is one packet: tag, folder and start. One answer is one packet: the tag, and the
-runner's pidfd. Runs under `python -I -S`, so only modules that cost nothing are imported.
+A child of the daemon in its own session. It holds no lease, decides nothing, and leaves when the daemon's socket
+closes; the runners it made go on. One request is one packet: tag, folder and start. One answer is one packet: the tag,
+and the runner's pidfd. Runs under `python -I -S`, so only modules that cost nothing are imported.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def _run(folder: str, start: int) -> None:
         runner.become_runner()
         runner.run(folder, start)
         code = 0
-    # Whatever it is, it must not go up into the launcher's loop; the files say how far the runner came.
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - must not go up into the launcher's loop; the files say how far it came
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)

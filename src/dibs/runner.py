@@ -30,8 +30,10 @@ BLOCKED = supervision.WAKE | {signal.SIGINT, signal.SIGHUP}
 FIRST_FD = 100
 #: Seconds to wait for a lock that somebody holds only to look at it.
 LOOK_S = 1.0
-#: Longest pause, in seconds, while waiting for what a dead runner left behind.
-SWEEP_PAUSE_S = 1.0
+#: Shortest and longest pause, in seconds, between looks for what a dead runner left behind.
+SWEEP_PAUSE_S = (0.01, 1.0)
+#: Looks in a row that must find nothing.
+EMPTY_LOOKS = 5
 
 
 class CannotStart(Exception):
@@ -310,15 +312,32 @@ def _tell(spec: records.Spec, what: str, *more: str) -> None:
 
 
 def sweep(folder: str, grace_s: float, markers: list[bytes]) -> None:
-    """End everything that bears all markers in its environment: TERM, KILL after the grace, until tree.lock is free."""
+    """End everything that bears all markers in its environment: TERM, KILL after the grace, until tree.lock is free.
+
+    Nobody hands us orphans here, so what respawns may hide from one look; it takes several in a row to be sure.
+    """
     kill_at = time.monotonic() + grace_s
     told: set[tuple[int, int]] = set()
-    pause_s = 0.01
-    while (living := processes.marked(markers)) or attempts.is_locked(folder, attempts.TREE_LOCK):
-        if time.monotonic() >= kill_at:
-            processes.send_all(living, signal.SIGKILL)
-        else:
-            processes.send_all((proc for proc in living if proc.key not in told), signal.SIGTERM, signal.SIGCONT)
-            told.update(proc.key for proc in living)
-        time.sleep(min(pause_s, max(kill_at - time.monotonic(), 0.01)))
-        pause_s = min(2 * pause_s, SWEEP_PAUSE_S)
+    empty_looks = 0
+    pause_s = SWEEP_PAUSE_S[0]
+    while empty_looks < EMPTY_LOOKS:
+        is_killing = time.monotonic() >= kill_at
+        seen = _sweep_once(markers, told, is_killing)
+        is_empty = not seen and not attempts.is_locked(folder, attempts.TREE_LOCK)
+        empty_looks = empty_looks + 1 if is_empty else 0
+        if not (seen and is_killing):
+            time.sleep(min(pause_s, max(kill_at - time.monotonic(), SWEEP_PAUSE_S[0])))
+            pause_s = SWEEP_PAUSE_S[0] if is_empty else min(2 * pause_s, SWEEP_PAUSE_S[1])
+
+
+def _sweep_once(markers: list[bytes], told: set[tuple[int, int]], is_killing: bool) -> bool:
+    """Signal each marked process as soon as it is seen, TERM only once; return whether there were any."""
+    seen = False
+    for proc in processes.marked(markers):
+        seen = True
+        if is_killing:
+            processes.send_all([proc], signal.SIGKILL)
+        elif proc.key not in told:
+            processes.send_all([proc], signal.SIGTERM, signal.SIGCONT)
+            told.add(proc.key)
+    return seen

@@ -110,10 +110,11 @@ class Standing:
         new = {name: fd for name in names if name not in self._watched and (fd := locks.connect(name)) is not None}
         for name, fd in new.items():
             self._watched.add(name)
-            self._watch(fd, lambda name=name: self._hung_up(name, wake))  # type: ignore[misc]
+            self._watch(fd, lambda name=name, fd=fd: self._hung_up(name, fd, wake))  # type: ignore[misc]
         return bool(new)
 
-    def _hung_up(self, name: bytes, wake: Callable[[], None]) -> None:
+    def _hung_up(self, name: bytes, fd: int, wake: Callable[[], None]) -> None:
+        os.close(fd)
         self._watched.discard(name)
         wake()
 

@@ -460,7 +460,9 @@ def _unopened(path: Path, error: sqlite3.Error) -> MachineError:
 
 
 def _damaged(path: Path, found: object) -> MachineError:
+    # SQLite's own check answers in several lines.
+    what = " ".join(str(found).split())
     return MachineError(
-        f"{path} is damaged ({found}); it was left as it is.",
+        f"{path} is damaged ({what}); it was left as it is.",
         f"Move it away and put the newest copy from {path.parent / 'backups'} in its place, or start afresh.",
     )

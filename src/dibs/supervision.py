@@ -102,6 +102,7 @@ class Tree:
         "_final",
         "_has_ended",
         "_kill_at",
+        "_killed",
         "_killing_since",
         "_limit_s",
         "_pid",
@@ -128,6 +129,8 @@ class Tree:
         self._killing_since = NEVER
         #: Who got TERM already; a second one makes many programs give up saving.
         self._told: set[tuple[int, int]] = set()
+        #: Pids of children that got KILL.
+        self._killed: set[int] = set()
 
     # -- waiting
 
@@ -245,19 +248,24 @@ class Tree:
             self._told.update(proc.key for proc in living)
 
     def _sweep(self, now: float) -> float:
-        """KILL everybody, and return when to do it again: at once while new ones appear."""
+        """KILL everybody, and return when to do it again.
+
+        Children first, and at once again while new ones appear: with its parent dead, everything below becomes our
+        child, and what forks faster than a scan of /proc is caught this way. The scan is for what hangs below a
+        process that cannot die.
+        """
         self._killing_since = min(self._killing_since, now)
+        is_stuck = now - self._killing_since > STUCK_S
+        fresh = processes.kill_children() - self._killed
+        self._killed |= fresh
+        if fresh and not is_stuck:
+            return now
         living = self._living()
         processes.send_all(living, signal.SIGKILL)
-        is_news = not self._told.issuperset(proc.key for proc in living)
-        self._told.update(proc.key for proc in living)
-        is_stuck = now - self._killing_since > STUCK_S
         if is_stuck and living and not self._final.note:
             self._final.note = f"survived KILL for {STUCK_S:.0f} s: {processes.names(living)}"
             self._tell("stuck", processes.names(living)[: records.TEXT_MAX])
-        if is_news:
-            return now
-        return now + (STUCK_SWEEP_S if is_stuck else SWEEP_S)
+        return now + (STUCK_SWEEP_S if is_stuck and not fresh else SWEEP_S)
 
     def _living(self) -> list[processes.Proc]:
         return [proc for proc in processes.descendants(os.getpid()) if not proc.is_dead]

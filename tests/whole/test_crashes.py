@@ -16,6 +16,7 @@ import pytest
 import dibs
 import recording
 from bench import Bench, wait_for
+from dibs import attempts, processes
 from dibs.errors import DibsError
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
@@ -86,14 +87,29 @@ def test_kill_9_of_the_daemon_at_random_moments(bench: Bench) -> None:
             pause.wait(rng.random() * 0.1)
         else:
             pause.wait(rng.random() * 0.9)
+        if kill % 5 == 0:
+            kill_launcher(process.pid)
+            pause.wait(rng.random() * 0.1)
         end(process)
     judge(bench, codes)
+
+
+def kill_launcher(daemon: int) -> None:
+    """kill -9 the launcher of a daemon, if it has one."""
+    for proc in processes.descendants(daemon):
+        if proc.ppid == daemon and b"launcher" in Path(f"/proc/{proc.pid}/cmdline").read_bytes():
+            os.kill(proc.pid, 9)
+
+
+def losses(*points: str) -> int:
+    """Return how many jobs may be lost: any, if runners died between their claim and their command; else none."""
+    return sys.maxsize if "started:linked" in points else 0
 
 
 @pytest.mark.parametrize("point", DAEMON_SIDE)
 def test_one_crash_of_the_daemon(bench: Bench, point: str) -> None:
     codes = crash_once(bench, point, random.Random(point))
-    judge(bench, codes)
+    judge(bench, codes, losses(point))
 
 
 @pytest.mark.parametrize("point", RUNNER_SIDE)
@@ -155,7 +171,7 @@ def test_two_crashes_one_after_the_other(bench: Bench, first: str, second: str) 
     delay = {"DIBS_DELAY": f"runner:begin:{rng.choice((0, 20, 60, 150))}"}
     codes = crash_once(bench, first, rng, **delay)
     codes |= crash_once(bench, second, rng, **delay)
-    judge(bench, codes)
+    judge(bench, codes, losses(first, second))
 
 
 def test_jobs_that_end_while_the_daemon_is_down_keep_their_true_end(bench: Bench) -> None:
@@ -167,8 +183,6 @@ def test_jobs_that_end_while_the_daemon_is_down_keep_their_true_end(bench: Bench
     bench.kill()
     gate.touch()
     runner_logs = [bench.home / "jobs" / str(job_id) / "1" for job_id in ids]
-    from dibs import attempts
-
     for folder in runner_logs:
         wait_for(lambda folder=folder: not attempts.is_locked(str(folder), attempts.RUN_LOCK))
     bench.start()
@@ -193,8 +207,6 @@ def test_stop_leaves_jobs_running_and_the_next_daemon_adopts_them(bench: Bench) 
 
 
 def test_a_job_whose_runner_was_killed_keeps_its_gpu_and_is_then_lost(bench: Bench) -> None:
-    from dibs import attempts
-
     gate = bench.folder / "gate"
     job = bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done", gpus=1)
     bench.until(job, "started")
@@ -212,8 +224,6 @@ def test_a_job_whose_runner_was_killed_keeps_its_gpu_and_is_then_lost(bench: Ben
 
 
 def test_cancel_ends_a_job_whose_runner_is_gone(bench: Bench) -> None:
-    from dibs import attempts, processes
-
     job = bench.add("trap '' TERM; while :; do sleep 1; done", gpus=1)
     bench.until(job, "started")
     shim = attempts.read_started(str(bench.home / "jobs" / str(job) / "1"), 1)
@@ -222,7 +232,7 @@ def test_cancel_ends_a_job_whose_runner_is_gone(bench: Bench) -> None:
     wait_for(lambda: bench.job(job)["remark"])
     bench.cancel(job, grace_s=0.2)
     assert bench.until(job)["state"] == "lost"
-    assert processes.marked([f"DIBS_JOB_ID={job}".encode(), f"DIBS_HOME={bench.home}".encode()]) == []
+    assert list(processes.marked([f"DIBS_JOB_ID={job}".encode(), f"DIBS_HOME={bench.home}".encode()])) == []
 
 
 def test_twenty_starters_at_once_make_one_daemon(bench: Bench) -> None:

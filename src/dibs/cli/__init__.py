@@ -65,7 +65,10 @@ class Verb(Protocol):
 def main() -> int:
     """Run the command line of this process."""
     _open_missing_streams()
-    return execute(sys.argv[1:])
+    try:
+        return execute(sys.argv[1:])
+    finally:
+        _settle_streams()
 
 
 def execute(words: Sequence[str]) -> int:
@@ -88,7 +91,7 @@ def execute(words: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         _trace(is_debug)
-        return _leave_quietly()
+        return CLOSED_PIPE
     except OSError as error:
         _trace(is_debug)
         about = f" ({error.filename})" if error.filename else ""
@@ -150,14 +153,23 @@ def _open_missing_streams() -> None:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
+def _settle_streams() -> None:
+    """Write what is left, or drop it where nobody reads: the interpreter would complain and spoil the exit code."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
 def _say(text: str, code: int) -> int:
     from dibs.cli import cleaning
 
     try:
-        sys.stdout.flush()
+        print(f"dibs: {cleaning.clean(text)}", file=sys.stderr, flush=True)
     except OSError:
-        _drop_stdout()
-    print(f"dibs: {cleaning.clean(text)}", file=sys.stderr)
+        # Nobody is there to read it; the code still tells.
+        pass
     return code
 
 
@@ -166,14 +178,3 @@ def _trace(is_debug: bool) -> None:
         import traceback
 
         traceback.print_exc()
-
-
-def _leave_quietly() -> int:
-    """End as a program does whose reader has gone."""
-    _drop_stdout()
-    return CLOSED_PIPE
-
-
-def _drop_stdout() -> None:
-    # The interpreter flushes once more at its end and would complain.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -7,6 +7,7 @@ import select
 import sys
 from io import FileIO
 
+from dibs import units
 from dibs.cli.cleaning import LogCleaner
 
 #: Bytes read at once.
@@ -14,6 +15,10 @@ PIECE = 64 * 1024
 
 #: Bytes passed on before the caller may look at something else: a job can write faster than a terminal shows.
 MOST_AT_ONCE = 64 * PIECE
+
+#: Bytes by which a terminal may be behind once somebody is in a hurry, and how many of them are still shown.
+MOST_BEHIND = 1024 * 1024
+STILL_SHOWN = 16 * 1024
 
 #: Longest part of a line that is shown where only the last few lines are.
 LONGEST_LINE = 1000
@@ -25,6 +30,11 @@ class Sink:
     def __init__(self, number: int) -> None:
         self._number = number
         self._cleaner = LogCleaner() if os.isatty(number) else None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Tell whether a person reads this."""
+        return self._cleaner is not None
 
     def write(self, data: bytes) -> None:
         """Pass on all of `data` now."""
@@ -56,6 +66,11 @@ class Tail:
         self._sink = sink
         self._at = start
         self._file: FileIO | None = None
+        self._is_hurried = False
+
+    def hurry(self) -> None:
+        """From now on leave out what a terminal cannot show in time; a file or pipe still gets all."""
+        self._is_hurried = self._sink.is_terminal
 
     @property
     def is_found(self) -> bool:
@@ -71,13 +86,18 @@ class Tail:
         """Pass on the rest up to where it ends now, and what was held back."""
         self._file = self._file or open_log(self.path)
         if self._file is not None:
-            self._pass_on(self._file, max(0, _size(self._file) - self._at))
+            self._pass_on(self._file, _size(self._file))
         self._sink.finish()
 
     def _pass_on(self, file: FileIO, most: int) -> int:
-        if _size(file) < self._at:
+        end = _size(file)
+        if end < self._at:
             # Somebody emptied it: what is there now is new.
             self._at = 0
+        if self._is_hurried and end - self._at > MOST_BEHIND:
+            left_out = end - STILL_SHOWN - self._at
+            self._at += left_out
+            self._sink.write(f"\n[{units.format_size(left_out)} left out: they are in {self.path}]\n".encode())
         file.seek(self._at)
         done = 0
         while done < most and (data := file.read(min(PIECE, most - done))):

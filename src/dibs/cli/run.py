@@ -43,7 +43,7 @@ def main(args: Args) -> int:
         follower = following.Follower(queue, coming, attached.on_signal, attached.on_news)
         try:
             job = follower.ask(attached.job_id)
-            follower.tails = _tails(job, old)
+            follower.tails = attached.tails = _tails(job, old)
             job = follower.to_the_end(job)
         except Detached as left:
             return 128 + left.number
@@ -72,6 +72,7 @@ class Attached:
     def __init__(self, queue: client.Client, job_id: int) -> None:
         self.queue = queue
         self.job_id = job_id
+        self.tails: list[logs.Tail] = []
         self._interrupts = 0
         self._told = ""
 
@@ -81,6 +82,8 @@ class Attached:
             _say(f"job {self.job_id} goes on: dibs follow {self.job_id}")
             raise Detached(number)
         self._interrupts += 1
+        for tail in self.tails:
+            tail.hurry()
         if self._interrupts == 1:
             _say(f"stopping job {self.job_id}; Ctrl-C again kills it")
             self._cancel(None)

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dibs import places
@@ -35,13 +35,14 @@ class Launching:
     """One launcher at a time. `watch` hands its socket to the waiting thread: called again after each answer."""
 
     def __init__(self, log: str, watch: Callable[[int, Callable[[], None]], None]) -> None:
-        self._log = log
+        self.log = log
         self._watch = watch
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._pending: dict[int, Then] = {}
         self._next_tag = 0
         self._may_start_at = 0.0
+        self._pid = 0
 
     def ask(self, folder: str, start: int, then: Then) -> bool:
         """Ask for a runner; False if there is no launcher that could be asked."""
@@ -65,9 +66,12 @@ class Launching:
         if now < self._may_start_at:
             return None
         self._may_start_at = now + PAUSE_S
+        if self._pid:
+            # The dead one before it; not waited for, in case it is still dying.
+            os.waitpid(self._pid, os.WNOHANG)
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
-            self.pid = spawn(boot("launcher", "3"), self._log, [(os.POSIX_SPAWN_DUP2, its.fileno(), 3)])
+            self._pid = spawn(boot("launcher", "3"), self.log, [(os.POSIX_SPAWN_DUP2, its.fileno(), 3)])
         ours.setblocking(False)
         self._socket = ours
         self._watch(ours.fileno(), lambda: self._hear(ours))
@@ -115,7 +119,7 @@ def _receive(sock: socket.socket) -> tuple[int | None, int | None]:
     return (int(data), fds[0] if fds else None) if data else (None, None)
 
 
-def spawn(command: list[str], log: str, actions: list[tuple[int, int, int]]) -> int:
+def spawn(command: list[str], log: str, actions: Sequence[tuple[int, int, int]] = ()) -> int:
     """Start a lean process in its own session, its errors in `log`; return its pid."""
     return os.posix_spawn(
         command[0],

@@ -10,19 +10,14 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from dibs import attempts, commands, environs, places, processes, records
 from dibs.devices import Inventory
+from dibs.engines.launching import Launching, Then, boot, spawn
 from dibs.jobs import Job
 from dibs.settings import Settings
-
-#: Puts only our own package in reach of the bare interpreter, at the end, and uses its cached byte code.
-BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from dibs import runner; runner.main()"
-#: Blocked in a runner from birth, so that an early order cannot kill it.
-RUNNER_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +28,7 @@ class Local:
     settings: Settings
     lease_dir: str
     notify: Path
+    launching: Launching
 
     def folder(self, job: Job) -> str:
         """Return the folder of a job's present attempt in the local state."""
@@ -102,31 +98,19 @@ class Local:
             own.append(("DIBS_LEASE_DIR", self.lease_dir))
         return own
 
-    def start(self, job: Job) -> int:
-        """Start the runner of the job's present start; return its pidfd."""
-        return self._spawn([self.folder(job), str(job.start)], f"{self.folder(job)}/runner.log")
+    def start(self, job: Job, then: Then) -> None:
+        """Start the runner of the job's present start and hand over its pidfd: forked, or fresh without a launcher."""
+        folder = self.folder(job)
+        if not self.launching.ask(folder, job.start, then):
+            then(self._spawn(folder, str(job.start)))
 
     def sweep(self, job: Job, grace_s: float) -> int:
         """Start a process that ends what is left of an attempt whose runner is gone; return its pidfd."""
-        markers = [f"DIBS_JOB_DIR={self.files(job)}", f"DIBS_ATTEMPT={job.attempt}"]
-        folder = self.folder(job)
-        return self._spawn(["sweep", folder, str(grace_s), *markers], f"{folder}/runner.log")
+        markers = (f"DIBS_JOB_DIR={self.files(job)}", f"DIBS_ATTEMPT={job.attempt}")
+        return self._spawn("sweep", self.folder(job), str(grace_s), *markers)
 
-    def _spawn(self, words: list[str], log: str) -> int:
-        root = str(Path(places.__file__).resolve().parent.parent)
-        pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-S", "-c", BOOT, root, *words],
-            os.environ,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
-            ],
-            setsid=True,
-            setsigmask=RUNNER_SIGNALS,
-        )
-        return os.pidfd_open(pid)
+    def _spawn(self, *words: str) -> int:
+        return os.pidfd_open(spawn(boot("runner", *words), self.launching.log))
 
     def adopt(self, shim: attempts.Shim | None) -> int | None:
         """Return a pidfd of a living runner, or None if it is gone or not yet known."""
