@@ -114,6 +114,9 @@ class Client:
 
     def start(self, extra: Mapping[str, str] | None = None) -> None:
         """Start a daemon unless one answers; of many starters at once only one does it, the others wait for it."""
+        if "DIBS_JOB_ID" in self.environ:
+            # It would be a child of the job, and ended with whatever else the job leaves running.
+            raise NoDaemon("no daemon runs, and one started from inside a job would end with it.")
         places.prepare(self.home)
         lock = os.open(places.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:

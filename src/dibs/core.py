@@ -25,7 +25,7 @@ from dibs.jobs import Job, JobId
 from dibs.scheduling import Plan, Policy, View
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
-from dibs.verbs import LookAgain, Order, StartRunner, Turn, Watch
+from dibs.verbs import Effect, LookAgain, Order, StartRunner, Sweep, Turn, Watch
 
 T = TypeVar("T")
 log = logging.getLogger("dibs.core")
@@ -36,6 +36,10 @@ MOST_IN_A_TURN = 500
 RETRY_FOR_S = 1.0
 #: Seconds until a start about which somebody else is just deciding is looked at again.
 LOOK_AGAIN_FOR_S = 0.05
+
+
+#: Seconds between TERM and KILL for what a job leaves running when it ends.
+LEFTOVER_GRACE_S = 10.0
 
 
 class Outside(Protocol):
@@ -174,7 +178,7 @@ class Core:
         view = View(heads, active, outlook.held, outlook.line, outlook.ahead)
         return dispatch.place(turn, view, Policy(settings.cpu_slots)), outlook
 
-    def _act(self, turn: Turn, effect: StartRunner | Order | Watch | LookAgain) -> None:
+    def _act(self, turn: Turn, effect: Effect) -> None:
         job = effect.job
         try:
             match effect:
@@ -184,6 +188,8 @@ class Core:
                     self._order(job, line)
                 case Watch(pidfd=pidfd):
                     self._watch(job, pidfd)
+                case Sweep():
+                    self._watch(job, self.engine.sweep(job, LEFTOVER_GRACE_S))
                 case LookAgain():
                     self.outside.later(LOOK_AGAIN_FOR_S, lambda: self._look(job))
         except OSError as error:

@@ -13,7 +13,7 @@ from dibs.attempts import crash_point
 from dibs.jobs import Job, JobId, State
 from dibs.records import Final, Running
 from dibs.scheduling import Plan, Policy, View
-from dibs.verbs import LookAgain, Order, StartRunner, Turn, Watch
+from dibs.verbs import LookAgain, Order, StartRunner, Sweep, Turn, Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,9 @@ def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None
             _settle_orphaned(turn, job, running)
         case attempts.Lost():
             why = "its runner ended without a record" if runner_died else "its runner was gone and left no record"
-            turn.record(job, lifecycle.LostTrack(turn.now, why))
+            lost = turn.record(job, lifecycle.LostTrack(turn.now, why))
+            # What closed its descriptors no longer holds tree.lock, and may still run on the device.
+            turn.effects.append(Sweep(lost))
     return None
 
 

@@ -169,7 +169,10 @@ def kill_children() -> set[int]:
     """
     children = _children()
     for pid in children:
-        os.kill(pid, signal.SIGKILL)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except PermissionError:
+            continue  # it became another user's (sudo)
     return children
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from dibs import holders, leases, locks, tickets
+from dibs import holders, locks, tickets
 from dibs.devices import DeviceId, Inventory
 from dibs.scheduling import Claim, Foreign, Waiting, eligible
 
@@ -52,28 +52,13 @@ class Standing:
         claims, ahead = self.claims()
         return Outlook(held, claims, ahead)
 
-    def claims(self, *, everybody: bool = False) -> tuple[tuple[Claim, ...], int]:
-        """Return the others' tickets whose turn it is to collect, and how many of them stand before ours.
-
-        With `everybody` our own and those that rest are listed too.
-        """
-        line = tickets.line(self.place)
+    def claims(self) -> tuple[tuple[Claim, ...], int]:
+        """Return the others' tickets whose turn it is to collect, and how many of them stand before ours."""
+        others, before = tickets.around(self.place, self._ticket)
         now_ns = locks.boot_ns()
-        own = self._ticket.ticket.name if self._ticket else None
-        mine = next((ticket for ticket in line if ticket.name == own), None)
-        before = line.index(mine) if mine else self._rank(line, now_ns)
-        claims, ahead = [], 0
-        for place, ticket in enumerate(line):
-            if everybody or (ticket is not mine and ticket.is_collecting(now_ns, self.collect_for_s)):
-                claims.append(Claim(ticket.user or str(ticket.uid), ticket.count, frozenset(ticket.devices)))
-                ahead += place < before
-        return tuple(claims), ahead
-
-    def _rank(self, line: list[tickets.Ticket], now_ns: int) -> int:
-        """Return how many would stand before a ticket that we put down now."""
-        turns = leases.served_of(self.place, {os.geteuid(), *(ticket.uid for ticket in line)})
-        mine = (turns.get(os.geteuid(), 0), now_ns)
-        return sum((turns.get(ticket.uid, 0), ticket.since_ns) < mine for ticket in line)
+        collecting = [ticket.is_collecting(now_ns, self.collect_for_s) for ticket in others]
+        claims = tuple(claim_of(ticket) for ticket, counts in zip(others, collecting, strict=True) if counts)
+        return claims, sum(collecting[:before])
 
     def shun(self, device: DeviceId) -> float:
         """Leave a device alone for a moment; return for how many seconds."""
@@ -117,6 +102,11 @@ class Standing:
         os.close(fd)
         self._watched.discard(name)
         wake()
+
+
+def claim_of(ticket: tickets.Ticket) -> Claim:
+    """Return a ticket as the plan sees it."""
+    return Claim(ticket.user or str(ticket.uid), ticket.count, frozenset(ticket.devices))
 
 
 def people(place: locks.Folder, inventory: Inventory, ours: Collection[DeviceId]) -> dict[DeviceId, Foreign]:

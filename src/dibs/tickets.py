@@ -153,12 +153,18 @@ def line(place: Folder) -> list[Ticket]:
 
 def ahead(place: Folder, own: OwnTicket | None) -> list[Ticket]:
     """Return the tickets that are served before `own`, or before one that we would put down now."""
-    tickets = _living(place)
+    others, before = around(place, own)
+    return others[:before]
+
+
+def around(place: Folder, own: OwnTicket | None) -> tuple[list[Ticket], int]:
+    """Return everybody else's tickets in serving order, and how many of them come before ours, as in `ahead`."""
     name, since_ns = (own.ticket.name, own.ticket.since_ns) if own else ("", locks.boot_ns())
     me = Ticket(name, os.geteuid(), "", os.getpid(), since_ns, 0, ())
-    turns = leases.served_of(place, {me.uid, *(ticket.uid for ticket in tickets)})
-    before = [ticket for ticket in tickets if _rank(ticket, turns) < _rank(me, turns)]
-    return sorted(before, key=lambda ticket: _rank(ticket, turns))
+    others = [ticket for ticket in _living(place) if ticket.name != name]
+    turns = leases.served_of(place, {me.uid, *(ticket.uid for ticket in others)})
+    others.sort(key=lambda ticket: _rank(ticket, turns))
+    return others, sum(_rank(ticket, turns) < _rank(me, turns) for ticket in others)
 
 
 def _rank(ticket: Ticket, turns: dict[int, int]) -> tuple[int, int, str]:

@@ -50,7 +50,14 @@ class LookAgain:
     job: Job
 
 
-Effect = StartRunner | Order | Watch | LookAgain
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """End what may be left of a job whose runner is gone."""
+
+    job: Job
+
+
+Effect = StartRunner | Order | Watch | LookAgain | Sweep
 
 
 @dataclass(slots=True)

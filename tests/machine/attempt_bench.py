@@ -130,7 +130,11 @@ class Bench:
         return self.read("runner.stderr")
 
     def living(self) -> list[processes.Proc]:
-        return processes.marked([self.marker])
+        return list(processes.marked([self.marker]))
+
+    def is_over(self) -> bool:
+        """Look several times: what respawns can hide from one look."""
+        return not any(self.living() for _ in range(10))
 
     # -- the end
 

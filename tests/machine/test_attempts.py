@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from attempt_bench import EXAMINER, Bench, crash_points, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from attempt_bench import EXAMINER, Bench, crash_points, until
 from dibs import attempts, records
 
 #: Where a runner can die, and where somebody who decides about it can.

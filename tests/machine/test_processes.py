@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attempt_bench import until
 
+from attempt_bench import until
 from dibs import processes
 
 

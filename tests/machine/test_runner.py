@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attempt_bench import ROOT, RUNNER, Bench, until
 
+from attempt_bench import ROOT, RUNNER, Bench, until
 from dibs import attempts, leases, processes, records
 
 
@@ -309,7 +309,7 @@ def test_a_tree_that_ignores_term_and_respawns_is_gone_after_the_grace(bench: Be
     began = time.monotonic()
     bench.order("stop 0.3")
     bench.finish(runner)
-    assert bench.living() == []
+    assert bench.is_over()
     assert 0.3 <= time.monotonic() - began < 10
     verdict = bench.examine()
     assert isinstance(verdict, attempts.Ended)
@@ -368,7 +368,7 @@ def test_a_second_stop_may_shorten_the_grace_but_not_lengthen_it(bench: Bench) -
     bench.order("stop 0")
     bench.order("stop 600")
     bench.finish(runner)
-    assert bench.living() == []
+    assert bench.is_over()
 
 
 def test_a_stop_that_came_before_the_command_is_not_forgotten(bench: Bench) -> None:
@@ -437,14 +437,14 @@ def test_what_will_not_die_is_told_and_waited_for(bench: Bench) -> None:
         ears.bind(path)
         bench.spec(python(code), notify=path)
         words = ["setpriv", "--bounding-set", "-kill", sys.executable, "-I", "-S", "-c", RUNNER, bench.folder, "1"]
-        with subprocess.Popen(words) as runner:
-            bench.wait_for("up")
-            running = ears.recv(1000).split()[4].decode()
-            attempts.append_order(bench.folder, 1, "stop 0")
-            runner.send_signal(signal.SIGUSR1)
-            assert ears.recv(1000).decode().startswith(f"stuck 12 1 1 {running} python")
-            assert isinstance(bench.examine(), attempts.Alive)
-            (bench.tmp / "fifo").write_text("x")
+        bench.started.append(runner := subprocess.Popen(words))
+        bench.wait_for("up")
+        running = ears.recv(1000).split()[4].decode()
+        bench.order("stop 0")
+        assert ears.recv(1000).decode().startswith(f"stuck 12 1 1 {running} python")
+        assert isinstance(bench.examine(), attempts.Alive)
+        (bench.tmp / "fifo").write_text("x")
+        bench.finish(runner)
     verdict = bench.examine()
     assert isinstance(verdict, attempts.Ended)
     assert (verdict.final.kind, verdict.final.code, verdict.final.stopped) == ("exited", 0, True)
@@ -472,7 +472,7 @@ def test_a_job_ends_with_its_first_process_and_what_it_left_is_ended_and_named(b
     final = bench.run((*python(DAEMON), b"60"))
     assert (final.kind, final.code, final.stopped) == ("exited", 9, False)
     assert "python" in final.leftovers
-    assert bench.living() == []
+    assert bench.is_over()
 
 
 def test_a_stubborn_leftover_is_killed_after_its_grace(bench: Bench) -> None:
@@ -481,7 +481,7 @@ def test_a_stubborn_leftover_is_killed_after_its_grace(bench: Bench) -> None:
     )
     assert (final.kind, final.code) == ("exited", 0)
     assert " sh" in final.leftovers
-    assert bench.living() == []
+    assert bench.is_over()
 
 
 def test_the_end_of_a_job_is_the_end_of_its_first_process(bench: Bench) -> None:
@@ -505,7 +505,7 @@ def test_wait_tree_waits_for_all_of_it(bench: Bench) -> None:
 def test_wait_tree_still_obeys_the_limit(bench: Bench) -> None:
     final = bench.run((*python(DAEMON), b"60"), wait_tree=True, time_limit_s=0.6)
     assert (final.kind, final.code, final.timed_out) == ("exited", 9, True)
-    assert bench.living() == []
+    assert bench.is_over()
 
 
 def test_wait_tree_still_obeys_a_stop(bench: Bench) -> None:
@@ -525,7 +525,7 @@ def test_wait_tree_still_obeys_a_stop(bench: Bench) -> None:
 def test_the_time_limit_ends_the_tree(bench: Bench) -> None:
     final = bench.run("sleep 60 & exec sleep 60", time_limit_s=0.2)
     assert (final.kind, final.signal, final.timed_out, final.stopped) == ("signalled", signal.SIGTERM, True, False)
-    assert bench.living() == []
+    assert bench.is_over()
 
 
 def test_a_command_that_ends_in_time_did_not_time_out(bench: Bench) -> None:
@@ -579,7 +579,7 @@ def test_what_is_forked_during_a_pause_is_caught_too(bench: Bench) -> None:
     until(lambda: bench.living() and all(proc.is_stopped for proc in bench.living()), "a paused tree")
     bench.order("stop 1")
     bench.finish(runner)
-    assert bench.living() == []
+    assert bench.is_over()
 
 
 # -- who may run
@@ -667,6 +667,7 @@ def test_a_sweep_ends_what_a_dead_runner_left(bench: Bench) -> None:
     runner.kill()
     bench.finish(runner)
     assert bench.finish(bench.launch(RUNNER, "sweep", bench.folder, "0.2", bench.marker.decode())) == 0
+    assert bench.is_over()
     assert not attempts.is_locked(bench.folder, attempts.TREE_LOCK)
     assert isinstance(bench.examine(), attempts.Lost)
 

@@ -53,7 +53,7 @@ def _ended(queue: client.Client, acted: Acted) -> Acted:
     """Wait for those that are being stopped, and return how they ended."""
     stopping = [job["id"] for job in (*acted["changed"], *acted["unchanged"]) if job["state"] == "stopping"]
     if stopping:
-        words = (",".join(str(job_id) for job_id in stopping),)
+        words = tuple(str(job_id) for job_id in stopping)
         wait.until_over(queue, words, None, lambda waited: None)
         states = {job["id"]: job["state"] for job in answers.overview(queue, words)["jobs"]}
         for job in acted["changed"]:

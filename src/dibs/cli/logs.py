@@ -14,7 +14,7 @@ from dibs.cli.cleaning import LogCleaner
 PIECE = 64 * 1024
 
 #: Bytes passed on before the caller may look at something else: a job can write faster than a terminal shows.
-MOST_AT_ONCE = 64 * PIECE
+MOST_AT_ONCE = 4 * PIECE
 
 #: Bytes by which a terminal may be behind once somebody is in a hurry, and how many of them are still shown.
 MOST_BEHIND = 1024 * 1024

@@ -117,42 +117,51 @@ def parse(verb: str, table: Sequence[Option[object]], words: Sequence[str], *, t
     left = list(reversed(words))
     while left:
         word = left.pop()
-        if word == "--" or (takes_command and not _is_option(word)):
-            plain += [word] if word != "--" else []
+        if _is_option(word):
+            option, name, value = _take(verb, known, word, left)
+            given[option] = (*given.get(option, ()), _read(option, name, value))
+            continue
+        plain += [] if word == "--" else [word]
+        if word == "--" or takes_command:
             plain += reversed(left)
             break
-        if not _is_option(word):
-            plain.append(word)
-            continue
-        option, name, value = _take(verb, known, word, left)
-        given[option] = (*given.get(option, ()), _read(option, name, value))
     return Args(tuple(plain), given)
 
 
 def _is_option(word: str) -> bool:
-    # A dash alone is stdin.
-    return word.startswith("-") and word != "-"
+    # A dash alone is stdin, two end the options.
+    return word.startswith("-") and word not in ("-", "--")
 
 
 def _take(
     verb: str, known: dict[str, Option[object]], word: str, left: list[str]
 ) -> tuple[Option[object], str, str | None]:
     """Return the option that `word` begins, its name as typed, and its value, taken from `left` if need be."""
-    is_long = word.startswith("--")
-    name, equals, attached = word.partition("=") if is_long else (word[:2], word[2:3], word[2:])
+    name, value = _split(word)
     option = known.get(name)
-    # -name is a slip for --name, not -n with the value "ame".
-    if option is None or (not is_long and len(word) > 2 and f"-{word.partition('=')[0]}" in known):
-        raise UserError(f"{verb} has no option {shown(word if not is_long else name)}.", _suggest(verb, known, word))
-    if option.kind is None:
-        if is_long and equals:
-            raise UserError(f'{name} takes no value, got "{shown(attached)}".')
-        if attached:
-            left.append(f"-{attached}")
-        return option, name, None
-    if equals:
-        return option, name, attached if is_long else attached.removeprefix("=")
-    return option, name, _next_value(option, name, known, left)
+    if option is None or _is_slip(word, known):
+        typed = name if word.startswith("--") else word
+        raise UserError(f"{verb} has no option {shown(typed)}.", _suggest(verb, known, word))
+    if option.kind is not None:
+        return option, name, _next_value(option, name, known, left) if value is None else value
+    if value is not None and word.startswith("--"):
+        raise UserError(f'{name} takes no value, got "{shown(value)}".')
+    if value:
+        left.append(f"-{value}")
+    return option, name, None
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    """Split `--gpus=2`, `-g2` and `-g=2` into name and value; None if the value is yet to come."""
+    if word.startswith("--"):
+        name, equals, value = word.partition("=")
+        return name, value if equals else None
+    return word[:2], word[2:].removeprefix("=") if len(word) > 2 else None
+
+
+def _is_slip(word: str, known: Iterable[str]) -> bool:
+    """Tell whether one dash is missing: -name means --name, not -n with the value "ame"."""
+    return not word.startswith("--") and len(word) > 2 and f"-{word.partition('=')[0]}" in known
 
 
 def _next_value(option: Option[object], name: str, known: dict[str, Option[object]], left: list[str]) -> str:

@@ -18,8 +18,10 @@ OPTIONS: tuple[Option[object], ...] = submission.OPTIONS
 TAKES_COMMAND = True
 EXAMPLES = ("dibs run python eval.py", "dibs run -g 2 -t 1h python test.py && echo good")
 
-#: A signal that ends us and not the job.
+#: Signals that end us and not the job.
 DETACHING = (signal.SIGTERM, signal.SIGHUP)
+#: Keys of a job that name files it writes to, and the options that choose them.
+FILES = {"log": submission.OUTPUT, "stderr": submission.STDERR}
 
 
 class Detached(Exception):
@@ -34,7 +36,7 @@ def main(args: Args) -> int:
     body = submission.from_words(args, args.words, "run")
     queue = client.connect(os.environ)
     # A file that is there already is appended to: what it held before is not this job's output.
-    old = {name: logs.size(_path(args, option)) for name, option in _FILES.items()}
+    old = {name: _size(args, option) for name, option in FILES.items()}
     with signals.Signals(signal.SIGINT, *DETACHING) as coming:
         answer = queue.post("/v1/jobs", body)
         for note in answer["notes"]:
@@ -51,12 +53,11 @@ def main(args: Args) -> int:
     return answers.exit_code(job, job["state"])
 
 
-_FILES = {"log": submission.OUTPUT, "stderr": submission.STDERR}
-
-
-def _path(args: Args, option: Option[str]) -> str:
-    folder = args.get(submission.CHDIR) or ""
-    return os.path.join(folder, os.path.expanduser(args.get(option) or ""))
+def _size(args: Args, option: Option[str]) -> int:
+    path = args.get(option)
+    if path is None:
+        return 0
+    return logs.size(os.path.join(args.get(submission.CHDIR) or "", os.path.expanduser(path)))
 
 
 def _tails(job: WholeJob, old: dict[str, int]) -> list[logs.Tail]:

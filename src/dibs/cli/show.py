@@ -9,6 +9,7 @@ from datetime import datetime
 from dibs import client, units
 from dibs.cli import answers, logs, options, screen, status
 from dibs.cli.answers import Event, WholeJob
+from dibs.cli.cleaning import LogCleaner
 from dibs.cli.options import Args, Option
 from dibs.cli.screen import Column, Screen
 
@@ -117,9 +118,15 @@ def _events(view: Screen, events: list[Event], now: datetime) -> str:
 
 
 def _print_log(view: Screen, job: WholeJob) -> None:
-    """Print the last lines; always cleaned, because what stands above them must not be painted over."""
-    tail = logs.last_lines(job["log"], LOG_LINES)
-    if tail:
+    lines = logs.last_lines(job["log"], LOG_LINES)
+    if lines:
         title = screen.paint(view, f"log, last {LOG_LINES} lines", "bold")
         print(f"\n{title}")
-        print("\n".join(screen.clean(line) for line in tail))
+        print("\n".join(_cleaned(view, line) for line in lines))
+
+
+def _cleaned(view: Screen, line: str) -> str:
+    if not view.is_coloured:
+        return screen.clean(line)
+    cleaner = LogCleaner()
+    return cleaner.feed(line.encode()) + cleaner.finish()

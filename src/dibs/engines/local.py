@@ -130,13 +130,20 @@ class Local:
 
     def order(self, job: Job, line: str) -> bool:
         """Leave an order for the job's runner and wake it; False if the runner is gone."""
-        attempts.append_order(self.folder(job), job.start, line)
+        signum = signal.SIGUSR1
+        try:
+            attempts.append_order(self.folder(job), job.start, line)
+        except OSError:
+            if not line.startswith("stop"):
+                raise
+            # No room for an order: a bare TERM means stop, with the default grace.
+            signum = signal.SIGTERM
         started = attempts.read_started(self.folder(job), job.start)
         pidfd = self.adopt(started) if isinstance(started, attempts.Shim) else None
         if pidfd is None:
             return False
         try:
-            return processes.send(pidfd, signal.SIGUSR1)
+            return processes.send(pidfd, signum)
         finally:
             os.close(pidfd)
 

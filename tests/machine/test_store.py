@@ -1,0 +1,658 @@
+"""The durable memory: what was put in comes out, and what makes no sense stays out."""
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+import build
+from dibs import lifecycle, selection
+from dibs import store as stores
+from dibs.errors import Bug, MachineError, NotFound, UserError
+from dibs.jobs import BAD, Job, JobId, Outcome, Request, State
+from dibs.scheduling import Active, Waiting
+from dibs.store import Happening, PastAttempt, Reader, Store
+
+REQUESTS = (
+    Request(0),
+    Request(1),
+    Request(2, prefer=build.ids(3, 1)),
+    Request(2, gpu_ids=build.ids(0, 2)),
+    Request(1, gpu_type="a100"),
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "dibs.db"
+
+
+@pytest.fixture
+def store(path):
+    with contextlib.closing(Store.open(path)) as opened:
+        yield opened
+
+
+def submit(store, *many, now=build.NOW):
+    with store.batch():
+        return store.submit(many or [build.asked()], now)
+
+
+def record(store, job_id, *events):
+    with store.batch():
+        for event in events:
+            store.record(store.job(job_id), event)
+    return store.job(job_id)
+
+
+def run(store, job_id, **end):
+    """Let a job run and end."""
+    ended = lifecycle.Ended(3, **(end or {"exit_code": 0}))
+    return record(store, job_id, lifecycle.Placed(1, build.ids(0)), lifecycle.Started(2, 77), ended)
+
+
+def ids_of(store, *words, now=build.NOW):
+    return store.select_ids(selection.parse(words), now)
+
+
+def raw(path, *statements):
+    """Change a database behind the store's back."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def everything_in(folder):
+    """Return all files below a folder with their contents."""
+    return {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+# -- against a plain dictionary -----------------------------------------------------------------------------------
+
+#: Selectors, and which jobs they mean: the job, its age in milliseconds, how many are newer.
+SELECTORS = (
+    ("all", lambda job, age, newer: True),
+    ("2", lambda job, age, newer: job.id == 2),
+    ("1,3 5-6", lambda job, age, newer: job.id in (1, 3, 5, 6)),
+    ("@", lambda job, age, newer: newer == 0),
+    ("@~2", lambda job, age, newer: newer == 2),
+    ("queued", lambda job, age, newer: job.state is State.QUEUED),
+    ("bad", lambda job, age, newer: job.outcome in BAD),
+    ("finished", lambda job, age, newer: job.is_finished),
+    ("unfinished", lambda job, age, newer: not job.is_finished),
+    ("name:a*", lambda job, age, newer: job.asked.name.startswith("a")),
+    ("name:a", lambda job, age, newer: job.asked.name == "a"),
+    ("project:p?", lambda job, age, newer: job.asked.project == "p1"),
+    ("tag:y", lambda job, age, newer: "y" in job.asked.tags),
+    ("since:3s", lambda job, age, newer: age <= 3000),
+    ("1-4+unfinished", lambda job, age, newer: job.id <= 4 and not job.is_finished),
+    ("name:*b+bad done", lambda job, age, newer: job.word == "done" or (job.asked.name == "ab" and job.outcome in BAD)),
+)
+
+
+def some_asked(number):
+    """Return one of many things to ask."""
+    dice = build.Dice(number.to_bytes(8, "big"))
+    return build.asked(
+        dice.one(["true", "echo 'ä' | cat", "x" * 3000]),
+        argv=dice.one([None, ("echo", "", "a b", "ä")]),
+        request=dice.one(REQUESTS),
+        name=dice.one(["a", "ab", "c"]),
+        project=dice.one(["default", "p1"]),
+        priority=dice.number(-1, 1),
+        tags=dice.one([(), ("x", "y")]),
+        env=dice.one([(), (("LR", "0.1"), ("S", "'\"\\"))]),
+        time_limit_s=dice.one([None, 0.5, 3600.0]),
+        visible=dice.one([None, "uuid", "index"]),
+        output=dice.one([None, "{id}.txt"]),
+        umask=dice.one([0, 0o077]),
+    )
+
+
+class Oops(Exception):
+    """What goes wrong on purpose."""
+
+
+class StoreBesideADictionary(RuleBasedStateMachine):
+    """Everything that can happen to the store happens to a dictionary too, and both must tell the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="dibs-store-"))
+        self.path = self.folder / "0.db"
+        self.now = build.NOW
+        self.jobs: dict[JobId, Job] = {}
+        self.events: dict[JobId, list[Happening]] = {}
+        self.attempts: dict[JobId, list[PastAttempt]] = {}
+        self.store = Store.open(self.path)
+        self.reader = Reader.open(self.path)
+
+    def teardown(self):
+        self.reader.close()
+        self.store.close()
+        shutil.rmtree(self.folder)
+
+    # -- what happens
+
+    def _submit(self, numbers):
+        many = [some_asked(number) for number in numbers]
+        first = len(self.jobs) + 1
+        given = self.store.submit(many, self.now)
+        assert given == list(range(first, first + len(many)))
+        for job_id, asked in zip(given, many, strict=True):
+            self.jobs[job_id] = Job(job_id, asked, self.now)
+            self.events[job_id] = [Happening(self.now, "Submitted", "")]
+            self.attempts[job_id] = []
+
+    def _record(self, number):
+        job = self.jobs[JobId(number % len(self.jobs) + 1)]
+        event = build.event(job, number // 7, self.now)
+        moved = self.store.record(job, event)
+        assert moved == lifecycle.advance(job, event)
+        self.jobs[job.id] = moved
+        self.events[job.id].append(Happening(self.now, type(event).__name__, moved.remark or ""))
+        if moved.is_finished:
+            self.attempts[job.id].append(
+                PastAttempt(
+                    *(moved.attempt, moved.outcome, moved.cause, moved.exit_code, moved.signal),
+                    *(moved.allocation, moved.started_at, moved.finished_at),
+                )
+            )
+
+    @contextlib.contextmanager
+    def _undone(self):
+        """Expect what happens inside to be undone."""
+        kept = self.jobs, self.events, self.attempts
+        self.jobs = dict(self.jobs)
+        self.events = {job_id: list(events) for job_id, events in self.events.items()}
+        self.attempts = {job_id: list(attempts) for job_id, attempts in self.attempts.items()}
+        with contextlib.suppress(Oops):
+            yield
+        self.jobs, self.events, self.attempts = kept
+
+    @initialize(numbers=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=3))
+    def begin(self, numbers):
+        self.jobs_are_submitted(numbers)
+
+    @rule(numbers=st.lists(st.integers(0, 2**64 - 1), max_size=3))
+    def jobs_are_submitted(self, numbers):
+        self.now += 1000
+        with self.store.batch():
+            self._submit(numbers)
+
+    @rule(numbers=st.lists(build.NUMBERS, min_size=1, max_size=6))
+    def things_happen_to_jobs(self, numbers):
+        self.now += 1000
+        with self.store.batch():
+            for number in numbers:
+                self._record(number)
+
+    @rule(before=build.NUMBERS, lost=build.NUMBERS, after=build.NUMBERS)
+    def a_step_fails_inside_a_batch(self, before, lost, after):
+        with self.store.batch():
+            self._record(before)
+            with self._undone(), self.store.step():
+                self._submit([lost])
+                self._record(lost)
+                raise Oops
+            self._record(after)
+
+    @rule(number=build.NUMBERS)
+    def a_whole_batch_fails(self, number):
+        with self._undone(), self.store.batch():
+            self._record(number)
+            with self.store.step():
+                self._submit([number])
+            raise Oops
+
+    @rule()
+    def the_store_is_closed_and_opened(self):
+        self.reader.close()
+        self.store.close()
+        self.store, self.reader = Store.open(self.path), Reader.open(self.path)
+
+    @rule()
+    def the_machine_loses_power(self):
+        """Go on with the files as they lie on the disk, not closed by anybody."""
+        new = self.folder / f"{int(self.path.stem) + 1}.db"
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{self.path}{suffix}", f"{new}{suffix}")
+        self.path = new
+        self.the_store_is_closed_and_opened()
+
+    @rule(selector=st.sampled_from(SELECTORS))
+    def somebody_asks(self, selector):
+        words, means = selector
+        chosen = selection.parse(words.split())
+        newest = len(self.jobs)
+        meant = [job for job in self.jobs.values() if means(job, self.now - job.submitted_at, newest - job.id)]
+        assert self.reader.select(chosen, self.now) == meant
+        assert self.reader.select(chosen, self.now, most=2) == meant[:2]
+        assert self.reader.select_ids(chosen, self.now) == [job.id for job in meant]
+        assert self.reader.tally(chosen, self.now) == Counter(job.word for job in meant)
+
+    # -- what holds
+
+    @invariant()
+    def every_job_is_as_it_should_be(self):
+        assert [self.reader.job(job_id) for job_id in self.jobs] == list(self.jobs.values())
+        assert self.reader.last_id() == len(self.jobs)
+
+    @invariant()
+    def everything_that_happened_is_told(self):
+        assert {job_id: self.reader.events(job_id) for job_id in self.jobs} == self.events
+
+    @invariant()
+    def every_finished_attempt_is_kept(self):
+        assert {job_id: self.reader.attempts(job_id) for job_id in self.jobs} == self.attempts
+
+    @invariant()
+    def the_kept_counts_equal_a_recount(self):
+        counted = Counter(job.word for job in self.jobs.values())
+        assert self.reader.counts() == {word: counted[word] for word in selection.STATE_WORDS}
+
+    @invariant()
+    def the_lines_are_as_long_as_jobs_wait_in_them(self):
+        rows = self.reader.connection.execute("SELECT queued, gpus, gpu_ids, prefer, gpu_type FROM requests")
+        kept = {
+            Request(gpus, tuple(json.loads(gpu_ids)), tuple(json.loads(prefer)), gpu_type or None): queued
+            for queued, gpus, gpu_ids, prefer, gpu_type in rows
+        }
+        # Counters are equal also where one of them has a zero and the other nothing.
+        assert Counter(kept) == Counter(j.asked.request for j in self.jobs.values() if j.state is State.QUEUED)
+
+    @invariant()
+    def those_under_way_are_known_with_their_devices(self):
+        active = [job for job in self.jobs.values() if job.is_active]
+        assert self.reader.active() == active
+        assert self.reader.active_devices() == [Active(job.id, job.allocation) for job in active]
+
+    @invariant()
+    def the_head_of_each_line_is_served_by_priority_and_age(self):
+        queue = sorted(
+            (job for job in self.jobs.values() if job.state is State.QUEUED),
+            key=lambda job: (-job.asked.priority, job.id),
+        )
+        heads = [[job for job in queue if job.asked.request == request][:2] for request in REQUESTS]
+        expected = {Waiting(job.id, job.asked.request, job.asked.priority) for head in heads for job in head}
+        found = self.reader.head(2)
+        assert len(found) == len(expected)
+        assert set(found) == expected
+        assert [self.reader.queued_before(job) for job in queue] == list(range(len(queue)))
+
+    @invariant()
+    def the_overview_shows_the_unfinished_and_the_latest_finished(self):
+        unfinished = [job for job in self.jobs.values() if not job.is_finished][:3]
+        finished = sorted(
+            (job for job in self.jobs.values() if job.is_finished), key=lambda job: (job.finished_at, job.id)
+        )[-2:]
+        assert self.reader.overview(3, 2) == sorted([*unfinished, *finished], key=lambda job: job.id)
+
+
+StoreBesideADictionary.TestCase.settings = settings(
+    max_examples=settings.default.max_examples // 5, stateful_step_count=15
+)
+TestTheStoreTellsWhatADictionaryWould = StoreBesideADictionary.TestCase
+
+
+# -- jobs ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_job_is_number_one_and_the_others_follow(store):
+    assert submit(store, *[build.asked()] * 3) == [1, 2, 3]
+
+
+def test_the_id_of_a_forgotten_job_is_never_given_again(store, path):
+    submit(store, *[build.asked()] * 3)
+    store.close()
+    raw(path, "DELETE FROM jobs WHERE id >= 2")
+    with contextlib.closing(Store.open(path)) as again:
+        assert submit(again) == [4]
+
+
+def test_a_forgotten_job_is_no_longer_counted(store, path):
+    submit(store, *[build.asked()] * 3)
+    raw(path, "DELETE FROM jobs WHERE id = 2")
+    assert store.counts()["queued"] == 2
+    assert [job.id for job in store.head(9)] == [1, 3]
+
+
+def test_a_job_that_is_not_there_is_an_error_that_names_the_newest(store):
+    submit(store, *[build.asked()] * 2)
+    for unknown in (0, -1, 3, 2**63, -(2**70)):
+        with pytest.raises(NotFound, match=rf"there is no job {unknown} \(the newest is 2\)"):
+            store.job(unknown)
+
+
+def test_before_the_first_job_the_error_says_so(store):
+    with pytest.raises(NotFound, match="there is no job 1: no job yet"):
+        store.job(1)
+
+
+def test_an_event_that_cannot_happen_changes_nothing(store):
+    submit(store)
+    with pytest.raises(Bug, match="Resumed cannot happen"), store.batch():
+        store.record(store.job(1), lifecycle.Resumed(1))
+    assert store.job(1).state is State.QUEUED
+    assert len(store.events(1)) == 1
+
+
+def test_an_event_about_a_job_that_has_moved_on_is_a_bug_and_changes_nothing(store):
+    submit(store)
+    stale = store.job(1)
+    held = record(store, 1, lifecycle.HoldAsked(5))
+    with pytest.raises(Bug, match="job 1 is no longer queued"), store.batch():
+        store.record(stale, lifecycle.Placed(6, build.ids(0)))
+    assert store.job(1) == held
+
+
+def test_an_event_tells_the_reason_it_was_given(store):
+    submit(store)
+    with store.batch():
+        store.record(store.job(1), lifecycle.Placed(8, build.ids(0)), "FAKE-0")
+        store.note(1, 9, "Stuck", "would not die: 77")
+    assert store.events(1)[1:] == [Happening(8, "Placed", "FAKE-0"), Happening(9, "Stuck", "would not die: 77")]
+
+
+def test_each_attempt_of_a_retried_job_keeps_its_own_result(store):
+    submit(store)
+    run(store, 1, exit_code=3)
+    record(store, 1, lifecycle.RetryAsked(4))
+    run(store, 1, exit_code=0)
+    assert [(past.attempt, past.outcome) for past in store.attempts(1)] == [(1, Outcome.FAILED), (2, Outcome.DONE)]
+
+
+def test_an_environment_is_kept_once_per_content(store):
+    with store.batch():
+        first, same, other = (store.keep_environ(blob) for blob in (b"A=1", b"A=1", b"A=2\0B=\xff"))
+    assert first == same != other
+    assert (store.environ(first), store.environ(other), store.environ(None)) == (b"A=1", b"A=2\0B=\xff", b"")
+
+
+def test_a_fact_is_the_latest_that_was_set(store):
+    assert store.fact("paused") is None
+    for value in ("yes", "no"):
+        with store.batch():
+            store.set_fact("paused", value)
+    assert store.fact("paused") == "no"
+
+
+# -- selections ---------------------------------------------------------------------------------------------------
+
+
+def test_thousands_of_ids_can_be_asked_for_at_once(store):
+    submit(store, *[build.asked()] * 6000)
+    odd = [str(n) for n in range(1, 6000, 2)]
+    assert ids_of(store, *odd) == ids_of(store, ",".join(odd)) == [int(word) for word in odd]
+
+
+def test_as_many_words_as_a_selection_may_have_can_be_asked_for(store):
+    submit(store, build.asked(name="x"))
+    words = [f"name:x{'*' * n}" for n in range(selection.MOST_PARTS)]
+    assert ids_of(store, *words) == ids_of(store, "+".join(words)) == [1]
+
+
+def test_a_word_cannot_leave_its_place_in_the_query(store):
+    submit(store, build.asked(name="x"))
+    assert ids_of(store, "name:' OR 1=1 --", "project:x') OR ('1", "tag:?", "name:{where}", "name::most") == []
+
+
+def test_no_word_means_no_job(store):
+    submit(store)
+    assert ids_of(store) == []
+
+
+def test_a_job_long_past_the_oldest_is_no_job(store):
+    submit(store)
+    assert ids_of(store, "@~999999999999999999") == []
+
+
+def test_there_is_no_sweep_yet(store):
+    with pytest.raises(UserError, match='there is no sweep "lr"'):
+        ids_of(store, "sweep:lr")
+
+
+# -- transactions -------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_sees_nothing_of_a_batch_before_its_end(store, path):
+    with contextlib.closing(Reader.open(path)) as reader:
+        with store.batch():
+            store.submit([build.asked()], 1)
+            assert reader.last_id() == 0
+        assert reader.last_id() == 1
+
+
+def test_a_reader_cannot_change_anything(store, path):
+    with contextlib.closing(Reader.open(path)) as reader, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader.connection.execute("DELETE FROM jobs")
+
+
+def test_a_batch_after_a_failed_one_is_kept(store):
+    with contextlib.suppress(Oops), store.batch():
+        store.submit([build.asked("first")], 1)
+        raise Oops
+    assert submit(store, build.asked("second")) == [1]
+    assert store.job(1).asked.command == "second"
+
+
+# -- impossible rows ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "state = 'sleeping'",
+        "state = 'finished'",
+        "state = 'finished', outcome = 'done', exit_code = 0",
+        "state = 'finished', finished_at = 9",
+        "outcome = 'cancelled', finished_at = 9",
+        "finished_at = 9",
+        "state = 'running'",
+        "state = 'starting', start = 0",
+        "allocation = '[\"FAKE-0\"]'",
+        "pid = 77",
+        "started_at = 9",
+        "state = 'finished', finished_at = 9, outcome = 'done'",
+        "state = 'finished', finished_at = 9, outcome = 'done', exit_code = 1",
+        "state = 'finished', finished_at = 9, outcome = 'done', exit_code = 0, cause = 'exit'",
+        "state = 'finished', finished_at = 9, outcome = 'failed', exit_code = 1",
+        "state = 'finished', finished_at = 9, outcome = 'lost'",
+        "state = 'finished', finished_at = 9, outcome = 'timeout'",
+        "state = 'finished', finished_at = 9, outcome = 'won'",
+        "state = 'finished', finished_at = 9, outcome = 'failed', cause = 'boredom'",
+        "attempt = 0",
+        "start = -1",
+        "dead_starts = -1",
+        "time_limit_s = 0",
+        "visible = 'name'",
+        "argv = 'echo'",
+        "env = ''",
+        "tags = 'x'",
+        "priority = 'high'",
+        "priority = 0.5",
+        "name = NULL",
+        "request = 999",
+        "environ = 999",
+    ],
+)
+def test_a_row_that_makes_no_sense_is_refused_whatever_the_program_believes(store, change):
+    submit(store)
+    before = store.job(1)
+    with pytest.raises(sqlite3.IntegrityError), store.batch():
+        store.connection.execute(f"UPDATE jobs SET {change} WHERE id = 1")
+    assert store.job(1) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type) VALUES (-1, '[]', '[]', '')",
+        "INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type) VALUES (1, '0', '[]', '')",
+        "INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type) SELECT gpus, gpu_ids, prefer, gpu_type FROM requests",
+        "UPDATE requests SET queued = -1",
+        "UPDATE counts SET n = -1",
+        "INSERT INTO attempts (job, attempt, outcome, allocation, finished_at) VALUES (999, 1, 'done', '[]', 1)",
+    ],
+)
+def test_the_other_tables_refuse_nonsense_too(store, statement):
+    submit(store)
+    with pytest.raises(sqlite3.IntegrityError), store.batch():
+        store.connection.execute(statement)
+
+
+def test_what_happened_can_never_be_altered(store):
+    submit(store)
+    with pytest.raises(sqlite3.IntegrityError, match="an event is never altered"), store.batch():
+        store.connection.execute("UPDATE events SET detail = 'it was somebody else'")
+    assert store.events(1) == [Happening(build.NOW, "Submitted", "")]
+
+
+# -- the file -----------------------------------------------------------------------------------------------------
+
+
+def refused(path, error=MachineError):
+    """Open a file that must be refused in one line and left as it is, with nothing put beside it; return the line."""
+    before = everything_in(path.parent)
+    with pytest.raises(error) as caught:
+        Store.open(path)
+    assert everything_in(path.parent) == before
+    line = caught.value.line()
+    assert str(path) in line
+    assert "\n" not in line
+    return line
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """The bytes of a database with some jobs in it, closed properly."""
+    path = tmp_path_factory.mktemp("sound") / "dibs.db"
+    with contextlib.closing(Store.open(path)) as store:
+        submit(store, *[build.asked("x" * 200)] * 300)
+    return path.read_bytes()
+
+
+def test_nobody_else_can_read_what_is_written(path):
+    before = os.umask(0)
+    try:
+        with contextlib.closing(Store.open(path)) as store:
+            submit(store)
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == {"dibs.db": 0o600, "dibs.db-wal": 0o600, "dibs.db-shm": 0o600}
+
+
+def test_a_commit_returns_only_when_the_disk_has_it(store):
+    assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+@pytest.mark.parametrize("name", ["a b?c#d%41.db", "ä.db"])
+def test_any_file_name_will_do(tmp_path, name):
+    with contextlib.closing(Store.open(tmp_path / name)) as store:
+        submit(store)
+        with contextlib.closing(Reader.open(tmp_path / name)) as reader:
+            assert reader.last_id() == 1
+
+
+def test_the_file_of_a_newer_dibs_is_refused_and_left_alone(store, path):
+    store.close()
+    raw(path, "PRAGMA user_version = 99")
+    assert "was written by a newer dibs (schema 99" in refused(path, UserError)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["CREATE TABLE t (x)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"],
+    ids=["with tables", "with a version", "of another program"],
+)
+def test_somebody_elses_database_is_refused_and_left_alone(path, statement):
+    raw(path, statement)
+    assert "is not a database of dibs" in refused(path, UserError)
+
+
+def test_an_empty_file_becomes_a_database(path):
+    path.touch(0o600)
+    with contextlib.closing(Store.open(path)) as store:
+        assert submit(store) == [1]
+
+
+@pytest.mark.parametrize("garbage", [b"\0", b"\0" * 4096, b"hello", b"garbage " * 4096, b"SQLite format 3\0" * 256])
+def test_a_file_of_garbage_is_refused_and_left_as_it_is(path, garbage):
+    path.write_bytes(garbage)
+    assert "is damaged" in refused(path)
+
+
+@pytest.mark.parametrize("kept", [1, 16, 99, 100, 512, 4095, 4096, 4097, 40_960, 0.5, -4096, -100, -1])
+def test_a_file_that_was_cut_off_is_refused_and_left_as_it_is(path, sound, kept):
+    path.write_bytes(sound[: int(len(sound) * kept) if isinstance(kept, float) else kept])
+    assert "is damaged" in refused(path)
+
+
+@pytest.mark.parametrize("page", [1, 5, 20])
+def test_a_file_with_a_broken_page_is_refused_and_left_as_it_is(path, sound, page):
+    path.write_bytes(sound[: page * 4096] + b"\xff" * 4096 + sound[(page + 1) * 4096 :])
+    assert "is damaged" in refused(path)
+
+
+def test_the_refusal_of_a_damaged_file_says_where_the_copies_are(path):
+    path.write_bytes(b"garbage " * 1000)
+    assert f"put the newest copy from {path.parent / 'backups'} in its place" in refused(path)
+
+
+def test_what_cannot_be_opened_at_all_is_not_called_damaged(tmp_path):
+    folder = tmp_path / "dibs.db"
+    folder.mkdir()
+    assert f"{folder} cannot be opened (unable to open database file)" in refused(folder)
+
+
+def test_a_sound_file_is_opened(path, sound):
+    path.write_bytes(sound)
+    with contextlib.closing(Store.open(path)) as store:
+        assert store.counts()["queued"] == 300
+
+
+# -- copies -------------------------------------------------------------------------------------------------------
+
+
+def copies(path):
+    return sorted(file.name for file in (path.parent / "backups").iterdir())
+
+
+def test_a_copy_made_while_the_store_is_in_use_is_a_whole_database(store, path):
+    submit(store, build.asked("kept"))
+    copy = stores.backup(path)
+    submit(store, build.asked("after"))
+    with contextlib.closing(Store.open(copy)) as restored:
+        assert [job.asked.command for job in restored.select(selection.parse(["all"]), 0)] == ["kept"]
+
+
+def test_the_newest_three_copies_are_kept(store, path):
+    for _ in range(12):
+        stores.backup(path)
+    assert copies(path) == ["dibs.db.10", "dibs.db.11", "dibs.db.12"]
+
+
+def test_what_a_crash_left_of_a_copy_is_no_copy_and_no_hindrance(store, path):
+    folder = path.parent / "backups"
+    folder.mkdir()
+    for name in ("dibs.db.partial", "dibs.db.partial-journal"):
+        (folder / name).write_bytes(b"half")
+    stores.backup(path)
+    assert copies(path) == ["dibs.db.1"]
+
+
+def test_nobody_else_can_read_a_copy(store, path):
+    copy = stores.backup(path)
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (copy, copy.parent)] == [0o600, 0o700]
