@@ -256,6 +256,12 @@ def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted
     return answer
 
 
+def attempt_code(job: WholeJob, attempt: int) -> int:
+    """Return the exit code of one attempt that has ended, also when the job is in a later one by now."""
+    past = next((past for past in job["attempts"] if past["attempt"] == attempt), None)
+    return exit_code(job, job["state"]) if past is None else exit_code(past, past["outcome"])
+
+
 def exit_code(job: Job | Attempt, state: str) -> int:
     """Return what a shell would see of a command that ended like this."""
     if state == "timeout":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dibs.cli import answers
 from dibs.cli.absence import Absence
@@ -29,7 +29,7 @@ class Follower:
     signals: Signals
     on_signal: Callable[[int], None] = lambda number: None
     on_news: Callable[[Job], None] = lambda job: None
-    tails: Sequence[Tail] = field(default=())
+    tails: Sequence[Tail] = ()
 
     def to_the_end(self, job: WholeJob) -> WholeJob:
         """Pass on the output of the present attempt until it has ended; return the job as it then stands."""
@@ -38,7 +38,7 @@ class Follower:
             self.on_news(job)
             asked_at = time.monotonic()
             job = self.ask(job["id"], "started" if job["state"] in answers.WAITING else "finished")
-            if time.monotonic() - asked_at < LOOK_EVERY_S:
+            if time.monotonic() - asked_at < LOOK_EVERY_S and not answers.is_finished(job):
                 # A daemon that is about to stop answers at once: do not ask it hundreds of times.
                 self._look(None)
         for tail in self.tails:

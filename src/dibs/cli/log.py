@@ -63,7 +63,4 @@ def _follow(queue: client.Client, job: WholeJob, attempt: int, tail: logs.Tail) 
             job = follower.to_the_end(job)
         else:
             tail.drain()
-    if job["attempt"] == attempt and answers.is_finished(job):
-        return answers.exit_code(job, job["state"])
-    past = next(past for past in job["attempts"] if past["attempt"] == attempt)
-    return answers.exit_code(past, past["outcome"])
+    return answers.attempt_code(job, attempt)

@@ -50,7 +50,7 @@ def main(args: Args) -> int:
         except Detached as left:
             return 128 + left.number
     _say_end(job)
-    return answers.exit_code(job, job["state"])
+    return answers.attempt_code(job, 1)
 
 
 def _size(args: Args, option: Option[str]) -> int:
