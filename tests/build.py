@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -19,6 +19,8 @@ from dibs import devices, lifecycle
 from dibs.devices import Device, DeviceId, Inventory
 from dibs.jobs import Asked, Job, JobId, Request
 from dibs.scheduling import Waiting
+
+T = TypeVar("T")
 
 # No deadline: a busy machine is no failure.
 settings.register_profile("quick", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -49,8 +51,8 @@ def inventory(count: int = 4, *, faulty: Collection[int] = (), names: dict[int, 
 
 def asked(command: str = "python train.py", **wanted: Any) -> Asked:
     """Return what a submitter asked; fields of the request may be named beside the others."""
-    request = {name: wanted.pop(name) for name in list(wanted) if name in _REQUEST_FIELDS}
-    return Asked(command, wanted.pop("argv", None), wanted.pop("cwd", "/home/ada"), Request(**request), **wanted)
+    request = Request(**{name: wanted.pop(name) for name in list(wanted) if name in _REQUEST_FIELDS})
+    return Asked(command, **{"argv": None, "cwd": "/home/ada", "request": request} | wanted)
 
 
 def job(number: int = 1, **wanted: Any) -> Job:
@@ -69,6 +71,43 @@ def lived(start: Job, *events: lifecycle.Event) -> Job:
 def waiting(number: int = 1, gpus: int = 1, priority: int = 0, **request: Any) -> Waiting:
     """Return a queued job as the plan sees it; `gpu_ids` alone also say how many."""
     return Waiting(JobId(number), Request(len(request.get("gpu_ids", ())) or gpus, **request), priority)
+
+
+class Dice:
+    """Choices read from drawn bytes: one draw a value, which is ten times as fast as a draw a choice."""
+
+    def __init__(self, drawn: bytes) -> None:
+        self._left = list(drawn)
+
+    def number(self, low: int, high: int) -> int:
+        """Return a number, ends included; the lowest when the bytes are used up."""
+        return low + (self._left.pop() if self._left else 0) % (high - low + 1)
+
+    def one(self, options: Sequence[T]) -> T:
+        """Return one of `options`."""
+        return options[self.number(0, len(options) - 1)]
+
+    def some(self, options: Sequence[T], low: int = 0, high: int = 255) -> list[T]:
+        """Return some of `options` in any order, each at most once."""
+        left = list(options)
+        count = self.number(min(low, len(left)), min(high, len(left)))
+        return [left.pop(self.number(0, len(left) - 1)) for _ in range(count)]
+
+
+def drawn(make: Callable[[Dice], T]) -> st.SearchStrategy[T]:
+    """Return a strategy of what `make` makes of the fall of the dice."""
+    return st.binary(min_size=64, max_size=64).map(lambda data: make(Dice(data)))
+
+
+def most_held(wants: Sequence[tuple[int, Collection[str]]], free: Collection[str]) -> list[int]:
+    """Return how many of `free` the first of `wants`, the first two, ... can hold at most, by trying everything."""
+    ways = {(0,) * len(wants)}
+    for device in free:
+        for held in list(ways):
+            for n, (count, usable) in enumerate(wants):
+                if device in usable and held[n] < count:
+                    ways.add((*held[:n], held[n] + 1, *held[n + 1 :]))
+    return [max(sum(held[: n + 1]) for held in ways) for n in range(len(wants))]
 
 
 # -- random lives -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A pytest plugin that `scripts/test` loads: says loudly what was left out, and with DIBS_TEST_STRICT=1 fails for it."""
+"""A pytest plugin for `scripts/test`: says loudly what was left out, and fails for it with DIBS_TEST_STRICT=1."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pytest_make_collect_report() -> Generator[None, Any, Any]:
 def _fail(report: Any) -> None:
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     report.outcome = "failed"
-    report.longrepr = f"left out, and DIBS_TEST_STRICT=1 allows nothing to be: {reason}"
+    report.longrepr = f"LEFT OUT ({reason}), which is a failure with DIBS_TEST_STRICT=1"
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

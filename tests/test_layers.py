@@ -50,6 +50,7 @@ LAYERS = {
     "attempts": MACHINE_ROOM,
     "supervision": MACHINE_ROOM,
     "runner": MACHINE_ROOM,
+    "launcher": MACHINE_ROOM,
     "engines": MACHINE_ROOM,
     # the two ways anything changes, and the thread that does it
     "verbs": APPLICATION,
@@ -71,7 +72,7 @@ PURE = frozenset(
 
 #: What runs in every runner and every foreground door, under `python -I -S`.
 LEAN = frozenset(
-    {"runner", "attempts", "records", "supervision", "processes"}
+    {"runner", "launcher", "attempts", "records", "supervision", "processes"}
     | {"leases", "holders", "locks", "tickets", "matching", "errors"}
 )  # fmt: skip
 
@@ -197,7 +198,7 @@ def test_a_bare_interpreter_runs_the_runner_without_dear_modules() -> None:
     """What the statements say is also what happens: `typing`, `enum`, `re` and the like never get in."""
     program = (
         "import os, sys; before = set(sys.modules); sys.path.append(sys.argv[1])\n"
-        "import dibs.runner, dibs.leases, dibs.tickets\n"
+        "import dibs.runner, dibs.launcher, dibs.leases, dibs.tickets\n"
         "print(*sorted(name for name in set(sys.modules) - before if not name.startswith('dibs')))"
     )
     loaded = _run(["-I", "-S", "-c", program, str(SOURCE.parent)]).split()

@@ -38,8 +38,9 @@ Query = Sequence[tuple[str, str]]
 class Client:
     """One user's daemon, seen through its socket. A connection is made for each request."""
 
-    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, environ: Mapping[str, str], note: str | None = None) -> None:
         self.home = home
+        self.note = note
         self.environ = environ
         self.socket_path = places.socket_path(home)
 
@@ -117,6 +118,8 @@ class Client:
         if "DIBS_JOB_ID" in self.environ:
             # It would be a child of the job, and ended with whatever else the job leaves running.
             raise NoDaemon("no daemon runs, and one started from inside a job would end with it.")
+        if self.note and not self.home.exists():
+            print(f"dibs: {self.note}", file=sys.stderr)
         places.prepare(self.home)
         lock = os.open(places.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -188,7 +191,8 @@ class Pending:
 
 def connect(environ: Mapping[str, str]) -> Client:
     """Return the client of this user's daemon; nothing is started until something is asked."""
-    return Client(places.home(environ).path, environ)
+    home = places.home(environ)
+    return Client(home.path, environ, home.note)
 
 
 def daemon_environ(environ: Mapping[str, str]) -> dict[str, str]:

@@ -49,7 +49,9 @@ def parse_moment(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def job_to_json(job: Job, inventory: Inventory, *, user: str, log: str, reason: str | None) -> dict[str, Any]:
+def job_to_json(
+    job: Job, inventory: Inventory, *, user: str, log: str, stderr: str | None, reason: str | None
+) -> dict[str, Any]:
     """Return a job as every door shows it; the keys are a contract."""
     asked = job.asked
     return {
@@ -82,6 +84,7 @@ def job_to_json(job: Job, inventory: Inventory, *, user: str, log: str, reason: 
         "started_at": moment(job.started_at),
         "finished_at": moment(job.finished_at),
         "log": log,
+        "stderr": stderr,
         "sweep": None,
         "index": None,
         "params": None,

@@ -6,7 +6,7 @@ a shell: one process less between dibs and the program.
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Sequence
 
 #: Anything here may mean something to a shell.
@@ -33,7 +33,6 @@ def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: 
 
 def is_found(program: str, path: str, cwd: str) -> bool:
     """Tell whether a program can be started by that name in that folder."""
-    if "/" in program:
-        absolute = program if program.startswith("/") else f"{cwd}/{program}"
-        return shutil.which(absolute) is not None
-    return shutil.which(program, path=path) is not None
+    folders = [""] if "/" in program else path.split(":")
+    candidates = (os.path.join(cwd, folder, program) for folder in folders)
+    return any(os.path.isfile(candidate) and os.access(candidate, os.X_OK) for candidate in candidates)

@@ -97,10 +97,11 @@ def find_all(inventory: Inventory, words: Iterable[str]) -> tuple[DeviceId, ...]
 
 
 def of_type(inventory: Inventory, pattern: str) -> tuple[DeviceId, ...]:
-    """Return the devices whose product name matches `pattern`: a glob, or a part of the name in any case."""
-    wanted = pattern.lower()
-    if not any(char in wanted for char in "*?["):
-        wanted = f"*{wanted}*"
+    """Return the devices of whose product name some part matches the glob `pattern`, in any case.
+
+    A part, because nobody types the "NVIDIA" in front or the "-SXM4-80GB" behind.
+    """
+    wanted = f"*{pattern.lower()}*"
     return tuple(d.id for d in inventory.devices if fnmatch.fnmatchcase(d.name.lower(), wanted))
 
 

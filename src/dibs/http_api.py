@@ -33,6 +33,8 @@ log = logging.getLogger("dibs.http")
 
 #: Bytes of one request: a hundred thousand commands with their common parts said once.
 LARGEST_BODY = 256 * 1024 * 1024
+#: Bytes of one request line: the ids that a `wait` without selector waits for may lie scattered.
+LONGEST_LINE = 4 * 1024 * 1024
 #: Seconds one long poll may take.
 LONGEST_WAIT_S = 60.0
 #: Seconds between two answers to one who watches a count grow.
@@ -99,7 +101,7 @@ async def serving(daemon: Daemon) -> AsyncIterator[None]:
     app = web.Application(middlewares=[guard], client_max_size=LARGEST_BODY)
     app[DAEMON] = daemon
     app.add_routes(ROUTES)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0, max_line_size=LONGEST_LINE)
     await runner.setup()
     path = daemon.identity.socket
     path.unlink(missing_ok=True)
@@ -324,7 +326,14 @@ def _reason(daemon: Daemon, reader: Reader, job: Job) -> Reason:
 def _shown(daemon: Daemon, sight: Sight, job: Job) -> dict[str, Any]:
     reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
     engine = daemon.core.engine
-    return codec.job_to_json(job, sight.inventory, user=daemon.identity.user, log=engine.log(job), reason=reason)
+    return codec.job_to_json(
+        job,
+        sight.inventory,
+        user=daemon.identity.user,
+        log=engine.log(job),
+        stderr=engine.stderr(job),
+        reason=reason,
+    )
 
 
 def _machine(inventory: Inventory, view: View) -> dict[str, Any]:

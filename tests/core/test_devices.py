@@ -1,10 +1,10 @@
 """Devices by the words people use for them."""
 
-import build
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import build
 from dibs import devices
 from dibs.devices import Device, DeviceId, Inventory
 
@@ -38,7 +38,7 @@ def test_an_id_that_begins_another_id_still_names_its_own_gpu():
 
 
 def test_a_beginning_that_fits_two_gpus_is_refused_and_names_both():
-    with pytest.raises(devices.UnknownDevice, match="fits 2 GPUs.*GPU-aa11, GPU-aa22"):
+    with pytest.raises(devices.UnknownDevice, match=r"fits 2 GPUs \(GPU-aa11, GPU-aa22\)"):
         devices.find(REAL, "GPU-a")
 
 
@@ -51,9 +51,10 @@ def test_a_word_that_names_no_gpu_is_refused_and_the_error_lists_those_there_are
 @given(st.text(max_size=8))
 def test_any_word_finds_a_gpu_or_is_refused_in_words(word):
     try:
-        assert devices.find(REAL, word) in REAL.ids
-    except devices.UnknownDevice as error:
-        assert word in str(error)
+        found = devices.find(REAL, word)
+    except devices.UnknownDevice:
+        return
+    assert found in REAL.ids
 
 
 def test_a_gpu_named_twice_is_found_once_and_the_order_is_the_speakers():
@@ -67,11 +68,12 @@ def test_a_gpu_named_twice_is_found_once_and_the_order_is_the_speakers():
         ("A100", (0, 1)),
         ("*80gb", (0,)),
         ("Tesla*", (4,)),
-        ("A100*", ()),
+        ("A100*", (0, 1)),
+        ("h?00", ()),
         ("h100", ()),
     ],
 )
-def test_a_type_is_a_glob_over_the_whole_name_or_any_part_of_it(pattern, indices):
+def test_a_type_is_a_glob_that_some_part_of_the_name_matches(pattern, indices):
     assert devices.indices(REAL, devices.of_type(REAL, pattern)) == indices
 
 

@@ -4,11 +4,11 @@ import itertools
 import typing
 from pathlib import Path
 
-import build
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import build
 from dibs import lifecycle
 from dibs.errors import Bug
 from dibs.jobs import ACTIVE, BAD, WAITING, Cause, Outcome, State
@@ -18,25 +18,21 @@ PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
 #: One event of each kind, for where its contents do not matter.
 SAMPLES = {
-    kind: event
-    for kind, event in zip(
-        KINDS,
-        (
-            lifecycle.Placed(1, build.ids(0)),
-            lifecycle.GivenUp(2, "refused"),
-            lifecycle.Started(3, 77),
-            lifecycle.Ended(4, exit_code=0),
-            lifecycle.LostTrack(5, "no record"),
-            lifecycle.Orphaned(6),
-            lifecycle.CannotStart(7, "no room"),
-            lifecycle.CancelAsked(8),
-            lifecycle.HoldAsked(9),
-            lifecycle.UnholdAsked(10),
-            lifecycle.Paused(11),
-            lifecycle.Resumed(12),
-            lifecycle.RetryAsked(13),
-        ),
-        strict=True,
+    type(event): event
+    for event in (
+        lifecycle.Placed(1, build.ids(0)),
+        lifecycle.GivenUp(2, "refused"),
+        lifecycle.Started(3, 77),
+        lifecycle.Ended(4, exit_code=0),
+        lifecycle.LostTrack(5, "no record"),
+        lifecycle.Orphaned(6),
+        lifecycle.CannotStart(7, "no room"),
+        lifecycle.CancelAsked(8),
+        lifecycle.HoldAsked(9),
+        lifecycle.UnholdAsked(10),
+        lifecycle.Paused(11),
+        lifecycle.Resumed(12),
+        lifecycle.RetryAsked(13),
     )
 }
 

@@ -300,7 +300,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
 
 
 StoreBesideADictionary.TestCase.settings = settings(
-    max_examples=settings.default.max_examples // 5, stateful_step_count=15
+    max_examples=settings.default.max_examples // 3, stateful_step_count=15
 )
 TestTheStoreTellsWhatADictionaryWould = StoreBesideADictionary.TestCase
 

@@ -44,6 +44,10 @@ class Local:
             return self._user_path(job, job.asked.output)
         return str(self.files(job) / str(attempt or job.attempt) / "log")
 
+    def stderr(self, job: Job) -> str | None:
+        """Return where errors go when not to the log."""
+        return None if job.asked.stderr is None else self._user_path(job, job.asked.stderr)
+
     def _user_path(self, job: Job, template: str) -> str:
         names = {"{id}": str(job.id), "{name}": job.asked.name, "{project}": job.asked.project}
         for name, value in names.items():
@@ -79,7 +83,7 @@ class Local:
             cwd=environs.os_bytes(asked.cwd),
             output=environs.os_bytes(self.log(job)),
             output_mode=None if asked.output is None else 0o666 & ~asked.umask,
-            stderr=None if asked.stderr is None else environs.os_bytes(self._user_path(job, asked.stderr)),
+            stderr=None if asked.stderr is None else environs.os_bytes(self.stderr(job) or ""),
             umask=asked.umask,
             folders=(environs.os_bytes(str(self.files(job) / "checkpoint")),),
             latest=None if asked.output is not None else environs.os_bytes(str(self.files(job) / "log")),

@@ -1,0 +1,351 @@
+"""What a user asks: the queue before and after, and what is left to be done."""
+
+import contextlib
+
+import pytest
+
+import build
+from dibs import attempts, lifecycle, selection, verbs
+from dibs.devices import Inventory
+from dibs.engines.launching import Launching
+from dibs.engines.local import Local
+from dibs.errors import Impossible, NotFound, UserError
+from dibs.jobs import JobId, Outcome, State
+from dibs.settings import Settings
+from dibs.store import Store
+from dibs.verbs import Wish
+
+TABLES = ("jobs", "events", "attempts", "requests", "environs", "facts")
+
+
+def nothing_is_started(fd, then):
+    raise AssertionError("a verb started a process; that comes after the commit")
+
+
+class Desk:
+    """A queue and an engine with nothing running in it; every verb is a turn of its own."""
+
+    def __init__(self, folder, inventory):
+        self.store = Store.open(folder / "dibs.db")
+        launching = Launching(str(folder / "launcher.log"), nothing_is_started)
+        self.engine = Local(folder, Settings(grace=30.0), str(folder), folder / "notify.sock", launching)
+        self.inventory = inventory
+        self.turn = self._new_turn()
+
+    def _new_turn(self):
+        return verbs.Turn(self.store, self.engine, self.inventory, build.NOW)
+
+    def do(self, verb, *words, **more):
+        """Do a verb to the jobs that `words` mean."""
+        self.turn = self._new_turn()
+        with self.store.batch():
+            return verb(self.turn, selection.parse(words), **more)
+
+    def submit(self, *wishes):
+        self.turn = self._new_turn()
+        with self.store.batch():
+            return verbs.submit(self.turn, wishes)
+
+    def job(self, *events, **asked):
+        """Submit a job and let things happen to it."""
+        (job_id,) = self.submit(Wish(build.asked(**asked))).ids
+        with self.store.batch():
+            for event in events:
+                self.store.record(self.store.job(job_id), event)
+        return job_id
+
+    def requests(self, *wishes):
+        return [self.store.job(job_id).asked.request for job_id in self.submit(*wishes).ids]
+
+    def rows(self):
+        """Count the rows of every table."""
+        return {table: self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}
+
+
+@pytest.fixture
+def desk(tmp_path):
+    own = Desk(tmp_path, build.inventory(4))
+    with contextlib.closing(own.store):
+        yield own
+
+
+def wish(**wanted):
+    return Wish(build.asked(), **wanted)
+
+
+PLACED = lifecycle.Placed(1, build.ids(0))
+RUNNING = (PLACED, lifecycle.Started(2, 77))
+DONE = (*RUNNING, lifecycle.Ended(3, exit_code=0))
+FAILED = (*RUNNING, lifecycle.Ended(3, exit_code=1))
+
+
+# -- submit -------------------------------------------------------------------------------------------------------
+
+
+def test_submitted_jobs_are_queued_in_the_order_given(desk):
+    submitted = desk.submit(Wish(build.asked("a")), Wish(build.asked("b")))
+    assert [(n, desk.store.job(n).asked.command) for n in submitted.ids] == [(1, "a"), (2, "b")]
+    assert {desk.store.job(n).state for n in submitted.ids} == {State.QUEUED}
+    assert desk.turn.changed == {1, 2}
+
+
+def test_a_job_that_says_nothing_asks_for_one_gpu(desk):
+    assert [request.gpus for request in desk.requests(wish())] == [1]
+
+
+def test_on_a_machine_without_gpus_it_asks_for_none_and_the_submitter_is_told(desk):
+    desk.inventory = build.inventory(0)
+    submitted = desk.submit(wish(), wish())
+    assert desk.store.job(1).asked.request.gpus == 0
+    assert submitted.notes == ["this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)"]
+
+
+def test_before_the_driver_has_answered_it_still_asks_for_one(desk):
+    desk.inventory = Inventory(is_known=False)
+    assert [request.gpus for request in desk.requests(wish())] == [1]
+
+
+def test_named_gpus_are_kept_by_their_ids_and_counted(desk):
+    (request,) = desk.requests(wish(gpu_ids=("2", "FAKE-0"), prefer=("3",)))
+    assert (request.gpus, request.gpu_ids, request.prefer) == (2, build.ids(0, 2), build.ids(3))
+
+
+def test_the_order_in_which_gpus_are_named_makes_no_other_request(desk):
+    first, second = desk.requests(wish(gpu_ids=("0", "2")), wish(gpu_ids=("2", "0")))
+    assert first == second
+
+
+def test_a_job_without_gpus_prefers_none(desk):
+    (request,) = desk.requests(wish(gpus=0, prefer=("1",)))
+    assert request.prefer == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({"command": "python train.py --lr 1"}, "train.py"),
+        ({"command": "/usr/bin/python3 src/train.py"}, "train.py"),
+        ({"command": "./run.sh"}, "run.sh"),
+        ({"command": "x y", "argv": ("bash", "/a/b c.sh")}, "b c.sh"),
+        ({"command": "y" * 100}, "y" * 40),
+        ({"command": "true", "name": "vit"}, "vit"),
+    ],
+)
+def test_a_job_without_a_name_is_named_after_what_it_runs(desk, asked, name):
+    assert desk.store.job(desk.job(**asked)).asked.name == name
+
+
+def test_the_environment_of_many_jobs_is_kept_once(desk):
+    desk.submit(*[wish(environ=b"A=1")] * 50, wish(environ=b"A=2"), wish())
+    assert desk.rows()["environs"] == 2
+    assert [desk.store.environ(desk.store.job(n).asked.environ_id) for n in (1, 51, 52)] == [b"A=1", b"A=2", b""]
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "message"),
+    [
+        (wish(gpus=5), Impossible, "asks for 5 GPUs; this machine has 4"),
+        (wish(gpu_type="h100"), Impossible, 'no GPU matches --gpu-type "h100"'),
+        (wish(gpu_ids=("9",)), UserError, '--gpu-ids .* there is no GPU "9"'),
+        (wish(prefer=("x",)), UserError, '--prefer .* there is no GPU "x"'),
+        (wish(gpus=1, gpu_ids=("0", "1")), UserError, "--gpus 1 contradicts --gpu-ids, which names 2"),
+        (wish(gpus=0, gpu_ids=("0",)), UserError, "--gpus 0 contradicts --gpu-ids"),
+    ],
+)
+def test_one_job_that_cannot_be_refuses_all_and_changes_nothing(desk, bad, error, message):
+    """Not even inside the transaction, which goes on for others."""
+    before = desk.rows()
+    with desk.store.batch(), pytest.raises(error, match=message):
+        verbs.submit(desk.turn, [wish(environ=b"A=1"), bad, wish()])
+    assert desk.rows() == before
+    assert desk.store.last_id() == 0
+
+
+def test_no_job_at_all_is_refused(desk):
+    with pytest.raises(UserError, match="expected at least one job"):
+        desk.submit()
+
+
+def test_more_jobs_than_one_transaction_takes_are_refused(desk):
+    with pytest.raises(UserError, match="at most 100,000 jobs at once, got 100,001"):
+        desk.submit(*[wish()] * 100_001)
+    assert desk.rows()["jobs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"command": ""}, "expected a command, got an empty one"),
+        ({"command": " \n"}, "expected a command, got an empty one"),
+        ({"argv": ()}, "expected a command, got none"),
+        ({"cwd": "data"}, 'cwd expected an absolute folder, got "data"'),
+        ({"cwd": ""}, "cwd expected an absolute folder"),
+        ({"time_limit_s": 0.0}, "--time expected a time above 0"),
+        ({"time_limit_s": -1.0}, "--time expected a time above 0"),
+        ({"time_limit_s": float("nan")}, "--time expected a time above 0"),
+        ({"time_limit_s": float("inf")}, "--time expected a time above 0"),
+        ({"env": (("CUDA_VISIBLE_DEVICES", "0"),)}, "dibs sets it to the GPUs the job gets"),
+        ({"env": (("DIBS_JOB_ID", "0"),)}, "names that begin with DIBS_ are set by dibs itself"),
+        ({"env": (("", "0"),)}, "-e expected NAME=VALUE"),
+        ({"command": "a\0b"}, "cannot contain a NUL byte"),
+        ({"argv": ("a", "b\0")}, "cannot contain a NUL byte"),
+        ({"env": (("A", "\0"),)}, "cannot contain a NUL byte"),
+        ({"output": "\0"}, "cannot contain a NUL byte"),
+        ({"tags": ("\0",)}, "cannot contain a NUL byte"),
+        ({"command": "a\udcffb"}, "is expected in UTF-8"),
+        ({"name": "\ud800"}, "is expected in UTF-8"),
+        ({"cwd": "/\udc80"}, "is expected in UTF-8"),
+        ({"command": "x" * 128 * 1024}, "one text may have 131,071 bytes, this one has 131,072"),
+        ({"argv": ("echo", "ä" * 65536)}, "one text may have 131,071 bytes, this one has 131,072"),
+    ],
+)
+def test_what_no_machine_could_run_is_refused(asked, message):
+    with pytest.raises(UserError, match=message):
+        verbs.check_wish(Wish(build.asked(**asked)))
+
+
+def test_less_than_no_gpu_is_refused():
+    with pytest.raises(UserError, match="--gpus expected a whole number from 0 up, got -1"):
+        verbs.check_wish(wish(gpus=-1))
+
+
+def test_the_longest_text_that_the_kernel_takes_is_let_in():
+    verbs.check_wish(Wish(build.asked("x" * (128 * 1024 - 1), env=(("LR", "ä"),))))
+
+
+# -- cancel -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("events", [(), (lifecycle.HoldAsked(1),)], ids=["queued", "held"])
+def test_a_waiting_job_is_dropped_at_once(desk, events):
+    job_id = desk.job(*events)
+    acted = desk.do(verbs.cancel, str(job_id))
+    assert desk.store.job(job_id).outcome is Outcome.CANCELLED
+    assert [job.id for job in acted.changed] == [job_id]
+    assert desk.turn.effects == []
+
+
+@pytest.mark.parametrize("events", [RUNNING, (*RUNNING, lifecycle.Paused(3))], ids=["running", "paused"])
+def test_a_running_job_is_told_to_stop_after_the_commit(desk, events):
+    job_id = desk.job(*events)
+    desk.do(verbs.cancel, str(job_id))
+    stopping = desk.store.job(job_id)
+    assert stopping.state is State.STOPPING
+    assert desk.turn.effects == [verbs.Order(stopping, "stop 30.0")]
+
+
+def test_the_grace_can_be_given(desk):
+    desk.job(*RUNNING)
+    desk.do(verbs.cancel, "1", grace_s=0.5)
+    assert [effect.line for effect in desk.turn.effects] == ["stop 0.5"]
+
+
+def test_a_second_cancel_changes_nothing_but_may_shorten_the_grace(desk):
+    desk.job(*RUNNING, lifecycle.CancelAsked(3))
+    acted = desk.do(verbs.cancel, "1", grace_s=0.0)
+    assert [left.why for left in acted.unchanged] == ["it is being stopped already"]
+    assert [effect.line for effect in desk.turn.effects] == ["stop 0.0"]
+
+
+def test_a_job_whose_runner_has_not_begun_is_buried_and_never_runs(desk):
+    desk.job(PLACED)
+    desk.do(verbs.cancel, "1")
+    cancelled = desk.store.job(1)
+    assert cancelled.outcome is Outcome.CANCELLED
+    assert desk.turn.effects == []
+    assert attempts.link_started(desk.engine.folder(cancelled), cancelled.start, "shim 1 1 x") is False
+
+
+def test_a_job_whose_runner_was_faster_is_told_to_stop(desk):
+    desk.job(PLACED)
+    starting = desk.store.job(1)
+    desk.engine.prepare(starting, b"", desk.inventory)
+    assert attempts.link_started(desk.engine.folder(starting), starting.start, "shim 1 1 x")
+    desk.do(verbs.cancel, "1")
+    assert desk.turn.effects == [verbs.Order(desk.store.job(1), "stop 30.0")]
+
+
+@pytest.mark.parametrize(("events", "word"), [(DONE, "done"), (FAILED, "failed")])
+def test_a_finished_job_is_left_as_it_is(desk, events, word):
+    desk.job(*events)
+    before, rows = desk.store.job(1), desk.rows()
+    acted = desk.do(verbs.cancel, "1")
+    assert [(left.job.id, left.why) for left in acted.unchanged] == [(1, f"it is {word} already")]
+    assert (desk.store.job(1), desk.rows(), acted.changed) == (before, rows, [])
+
+
+def test_cancelling_many_says_of_each_what_became_of_it(desk):
+    for events in ((), DONE, RUNNING):
+        desk.job(*events)
+    acted = desk.do(verbs.cancel, "all")
+    assert [(job.id, job.word) for job in acted.changed] == [(1, "cancelled"), (3, "stopping")]
+    assert [left.job.id for left in acted.unchanged] == [2]
+    assert desk.turn.changed == {1, 3}
+
+
+# -- retry --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "events",
+    [FAILED, (lifecycle.CancelAsked(1),), (*RUNNING, lifecycle.LostTrack(3, "gone"))],
+    ids=["failed", "cancelled", "lost"],
+)
+def test_a_job_that_did_not_succeed_gets_a_new_attempt(desk, events):
+    desk.job(*events)
+    desk.do(verbs.retry, "1")
+    again = desk.store.job(1)
+    assert (again.state, again.attempt, again.outcome) == (State.QUEUED, 2, None)
+
+
+def test_a_job_that_succeeded_is_not_run_again_by_accident(desk):
+    desk.job(*DONE)
+    acted = desk.do(verbs.retry, "1")
+    assert [left.why for left in acted.unchanged] == ["it succeeded; --done runs it again"]
+    assert desk.store.job(1).outcome is Outcome.DONE
+
+
+def test_a_job_that_succeeded_is_run_again_when_asked(desk):
+    desk.job(*DONE)
+    desk.do(verbs.retry, "1", also_done=True)
+    assert (desk.store.job(1).state, desk.store.job(1).attempt) == (State.QUEUED, 2)
+
+
+@pytest.mark.parametrize(("events", "word"), [((), "queued"), (RUNNING, "running")])
+def test_a_job_that_is_not_finished_cannot_be_retried(desk, events, word):
+    desk.job(*events)
+    before = desk.store.job(1)
+    acted = desk.do(verbs.retry, "1", also_done=True)
+    assert [left.why for left in acted.unchanged] == [f"it is {word}, not finished"]
+    assert desk.store.job(1) == before
+
+
+# -- picking ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", [verbs.cancel, verbs.retry])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["9"], r"there is no job 9 \(the newest is 1\)\."),
+        (["5-9"], r"no job matches \(the newest is 1\)\."),
+        (["5", "9"], r"no job matches \(the newest is 1\)\."),
+        (["lost"], r"no job matches \(the newest is 1\)\."),
+        (["@~1"], r"no job matches \(the newest is 1\)\."),
+        ([], r"no job matches \(the newest is 1\)\."),
+    ],
+)
+def test_words_that_mean_no_job_are_an_error(desk, verb, words, message):
+    desk.job()
+    with pytest.raises(NotFound, match=message):
+        desk.do(verb, *words)
+
+
+def test_on_an_empty_queue_the_error_says_that_there_is_no_job_yet(desk):
+    with pytest.raises(NotFound, match="there is no job 1: no job yet"):
+        desk.do(verbs.cancel, "1")
+
+
+def test_a_word_that_means_some_job_is_enough(desk):
+    desk.job()
+    assert [job.id for job in desk.do(verbs.cancel, "1", "99", "lost").changed] == [JobId(1)]

@@ -1,0 +1,160 @@
+"""Values to and from bytes and JSON."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import build
+from dibs import codec, lifecycle
+from dibs.devices import Device, DeviceId, Process
+from dibs.jobs import Cause, Outcome, State
+
+#: The keys of a job in JSON that everybody outside may rely on.
+PROMISED = [
+    *("id", "name", "project", "user", "state", "reason", "cause", "command", "argv", "cwd", "gpus", "gpu_ids"),
+    *("gpu_indices", "vram", "cpus", "mem", "priority", "time_limit_s", "after", "begin_at", "attempt", "retries"),
+    *("pid", "exit_code", "signal", "submitted_at", "started_at", "finished_at", "log", "sweep", "index", "params"),
+    *("tags", "engine", "engine_ref"),
+]
+#: Said beside them.
+EXTRA = {"remark", "request", "stderr"}
+
+NAMES = st.binary(min_size=1, max_size=8).map(lambda raw: raw.replace(b"\0", b"0").replace(b"=", b"_"))
+VALUES = st.binary(max_size=12).map(lambda raw: raw.replace(b"\0", b"0"))
+ENVIRONS = st.dictionaries(NAMES, VALUES, max_size=5)
+
+
+def to_json(job, **more):
+    wanted = {"user": "ada", "log": "/files/jobs/1/1/log", "stderr": None, "reason": None} | more
+    return codec.job_to_json(job, build.inventory(4), **wanted)
+
+
+# -- environments -------------------------------------------------------------------------------------------------
+
+
+@given(ENVIRONS)
+def test_an_environment_comes_back_as_it_was_whatever_bytes_are_in_it(environ):
+    assert codec.unpack_environ(codec.pack_environ(environ)) == environ
+
+
+@given(ENVIRONS, st.randoms(use_true_random=False))
+def test_equal_environments_are_equal_bytes(environ, random):
+    pairs = list(environ.items())
+    random.shuffle(pairs)
+    assert codec.pack_environ(dict(pairs)) == codec.pack_environ(environ)
+
+
+@given(st.binary(max_size=30))
+def test_any_bytes_can_be_read_as_an_environment_without_empty_names(blob):
+    assert b"" not in codec.unpack_environ(blob)
+
+
+def test_an_entry_without_a_value_is_dropped():
+    assert codec.unpack_environ(b"A=1\0B\0C=") == {b"A": b"1", b"C": b""}
+
+
+def test_a_value_may_contain_an_equals_sign():
+    assert codec.unpack_environ(b"A=b=c") == {b"A": b"b=c"}
+
+
+@pytest.mark.parametrize(
+    "name", ["WANDB_API_KEY", "HF_TOKEN", "MY_SECRET", "PASSWORD", "DB_PASSWD", "AWS_CREDENTIALS", "X_AUTH", "api_key"]
+)
+def test_the_value_of_a_name_that_looks_like_a_secret_is_masked(name):
+    assert codec.mask_environ([(name, "hunter2")]) == {name: "***"}
+
+
+@pytest.mark.parametrize("name", ["PATH", "LR", "SEED", "HOME"])
+def test_other_values_are_shown(name):
+    assert codec.mask_environ([(name, "value")]) == {name: "value"}
+
+
+# -- moments ------------------------------------------------------------------------------------------------------
+
+
+def test_a_moment_is_written_in_utc_to_the_millisecond():
+    assert codec.moment(build.NOW + 7) == "2026-11-15T12:00:00.007Z"
+
+
+def test_no_moment_stays_none():
+    assert codec.moment(None) is None
+
+
+@given(st.integers(0, 4102444800000))
+def test_a_moment_comes_back_as_it_was(at):
+    assert codec.parse_moment(codec.moment(at)) == at
+
+
+def test_a_moment_with_another_time_zone_is_the_same_moment():
+    assert codec.parse_moment("2026-11-15T13:00:00+01:00") == build.NOW
+
+
+# -- a job --------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_has_the_promised_keys_in_their_order_and_little_else():
+    keys = list(to_json(build.job()))
+    assert [key for key in keys if key not in EXTRA] == PROMISED
+
+
+def test_a_new_job_has_nothing_yet_that_only_a_run_can_give():
+    shown = to_json(build.job(gpus=2), reason="needs 2 GPUs")
+    assert {key: shown[key] for key in ("state", "reason", "gpus", "gpu_ids", "pid", "started_at", "attempt")} == {
+        "state": "queued",
+        "reason": "needs 2 GPUs",
+        "gpus": 2,
+        "gpu_ids": [],
+        "pid": None,
+        "started_at": None,
+        "attempt": 1,
+    }
+
+
+def test_a_running_job_names_its_devices_its_process_and_its_beginning():
+    running = build.lived(
+        build.job(gpus=2), lifecycle.Placed(1, build.ids(1, 3)), lifecycle.Started(build.NOW, pid=4242)
+    )
+    shown = to_json(running)
+    assert (shown["state"], shown["gpu_ids"], shown["gpu_indices"], shown["pid"], shown["started_at"]) == (
+        "running",
+        ["FAKE-1", "FAKE-3"],
+        [1, 3],
+        4242,
+        "2026-11-15T12:00:00.000Z",
+    )
+
+
+def test_a_finished_job_shows_its_outcome_as_its_state_and_why():
+    lost = build.job(state=State.FINISHED, outcome=Outcome.LOST, cause=Cause.LOST, finished_at=build.NOW)
+    assert (to_json(lost)["state"], to_json(lost)["cause"]) == ("lost", "lost")
+
+
+def test_what_was_asked_is_shown_as_it_was_asked():
+    asked = {"name": "vit", "project": "thesis", "priority": 3, "time_limit_s": 60.0, "cwd": "/data"}
+    shown = to_json(build.job(command="a b", argv=("a", "b"), tags=("x", "y"), **asked))
+    assert shown | asked == shown
+    assert (shown["command"], shown["argv"], shown["tags"]) == ("a b", ["a", "b"], ["x", "y"])
+
+
+def test_a_device_that_has_vanished_is_still_named_but_has_no_index():
+    running = build.lived(build.job(), lifecycle.Placed(1, (DeviceId("GPU-gone"),)))
+    assert (to_json(running)["gpu_ids"], to_json(running)["gpu_indices"]) == (["GPU-gone"], [])
+
+
+def test_no_secret_of_the_environment_is_in_the_json_of_a_job():
+    assert "hunter2" not in str(to_json(build.job(env=(("API_KEY", "hunter2"),))))
+
+
+def test_a_device_is_shown_as_the_driver_told():
+    device = Device(DeviceId("GPU-1"), 0, "Tesla T4", 16, 4, 50, 60, (Process(7, "bob", "python", 3),), "lost")
+    assert codec.device_to_json(device) == {
+        "index": 0,
+        "id": "GPU-1",
+        "name": "Tesla T4",
+        "memory_total": 16,
+        "memory_used": 4,
+        "utilization": 50,
+        "temperature": 60,
+        "fault": "lost",
+        "processes": [{"pid": 7, "user": "bob", "name": "python", "memory": 3}],
+    }

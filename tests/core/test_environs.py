@@ -1,0 +1,155 @@
+"""What a job sees in its environment."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import build
+from dibs import codec, environs, lifecycle
+from dibs.errors import UserError
+
+NAMES = st.from_regex(rb"[A-Z_]{1,12}", fullmatch=True)
+
+
+def captured(environ, exclude=()):
+    return codec.unpack_environ(environs.capture(environ, exclude))
+
+
+def seen(*gpus, visible="uuid", environ=None, **asked):
+    """Return what a job on those GPUs sees, as text."""
+    job = build.lived(build.job(7, gpus=len(gpus), **asked), lifecycle.Placed(1, build.ids(*gpus)))
+    env = environs.for_job(
+        job,
+        codec.pack_environ(environ or {}),
+        build.inventory(4),
+        visible=visible,
+        port=4567,
+        folder="/files/jobs/7",
+        own=[("DIBS_HOME", "/state")],
+    )
+    return {name.decode(): value.decode() for name, value in env.items()}
+
+
+# -- capturing ----------------------------------------------------------------------------------------------------
+
+
+def test_the_submitters_environment_is_kept_as_it_is():
+    environ = {b"PATH": b"/bin", b"LANG": b"C", b"RAW": b"\xff\xfe", b"EMPTY": b""}
+    assert captured(environ) == environ
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(b"DIBS_JOB_ID", b"DIBS_", b"DIBS_HOME", b"CUDA_VISIBLE_DEVICES", b"ROCR_VISIBLE_DEVICES"),
+        *(b"HIP_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ZE_AFFINITY_MASK"),
+    ],
+)
+def test_what_dibs_sets_itself_is_not_captured(name):
+    assert captured({name: b"0", b"LANG": b"C"}) == {b"LANG": b"C"}
+
+
+def test_names_excluded_in_the_settings_are_not_captured():
+    environ = {b"AWS_KEY": b"1", b"AWS": b"2", b"SSH_AUTH_SOCK": b"3", b"aws_key": b"4"}
+    assert captured(environ, ["AWS_*", "SSH_AUTH_SOCK"]) == {b"AWS": b"2", b"aws_key": b"4"}
+
+
+def test_a_name_in_other_bytes_can_be_excluded_too():
+    assert captured({b"X\xff": b"1"}, ["X*"]) == {}
+
+
+@given(st.dictionaries(NAMES, st.just(b"1"), max_size=8))
+def test_nothing_else_is_lost(environ):
+    own = [name for name in environ if name.startswith(b"DIBS_") or name.decode() in environs.DEVICE_NAMES]
+    assert set(environ) - set(captured(environ)) == set(own)
+
+
+@pytest.mark.parametrize("name", [*environs.DEVICE_NAMES, "DIBS_PORT", "", "A=B", "A\0B"])
+def test_a_variable_that_is_not_the_submitters_to_give_is_refused(name):
+    with pytest.raises(UserError, match="-e "):
+        environs.check_given(name)
+
+
+@pytest.mark.parametrize("name", ["LR", "PATH", "CUDA_HOME", "MY_DIBS_", "lower"])
+def test_any_other_variable_may_be_given(name):
+    environs.check_given(name)
+
+
+# -- inside a job -------------------------------------------------------------------------------------------------
+
+
+def test_a_job_finds_all_that_it_was_promised():
+    shown = seen(2, name="vit", project="thesis")
+    assert shown == {
+        "CUDA_VISIBLE_DEVICES": "FAKE-2",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "PYTHONUNBUFFERED": "1",
+        "DIBS_JOB_ID": "7",
+        "DIBS_JOB_NAME": "vit",
+        "DIBS_PROJECT": "thesis",
+        "DIBS_ATTEMPT": "1",
+        "DIBS_JOB_DIR": "/files/jobs/7",
+        "DIBS_GPU_INDICES": "2",
+        "DIBS_CHECKPOINT_DIR": "/files/jobs/7/checkpoint",
+        "DIBS_REPORT": "/files/jobs/7/1/report.jsonl",
+        "DIBS_PORT": "4567",
+        "DIBS_HOME": "/state",
+    }
+
+
+def test_devices_are_named_by_uuid_and_their_indices_are_told_beside():
+    shown = seen(3, 1)
+    assert (shown["CUDA_VISIBLE_DEVICES"], shown["DIBS_GPU_INDICES"]) == ("FAKE-3,FAKE-1", "3,1")
+
+
+def test_devices_are_named_by_index_where_that_is_wanted():
+    assert seen(3, 1, visible="index")["CUDA_VISIBLE_DEVICES"] == "3,1"
+
+
+@pytest.mark.parametrize("visible", ["uuid", "index"])
+def test_a_job_without_devices_sees_none(visible):
+    shown = seen(visible=visible)
+    assert (shown["CUDA_VISIBLE_DEVICES"], shown["DIBS_GPU_INDICES"]) == ("", "")
+
+
+def test_a_job_on_two_devices_finds_a_place_to_meet():
+    shown = seen(0, 1)
+    assert [shown[name] for name in ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT")] == ["127.0.0.1", "4567", "4567"]
+
+
+def test_a_job_on_one_device_needs_no_place_to_meet():
+    assert not {"MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT"} & set(seen(0))
+
+
+@pytest.mark.parametrize("name", ["PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT"])
+def test_what_the_submitter_had_set_is_left_alone(name):
+    assert seen(0, 1, environ={name.encode(): b"mine"})[name] == "mine"
+
+
+@pytest.mark.parametrize("name", ["PYTHONUNBUFFERED", "MASTER_PORT"])
+def test_what_was_given_with_the_job_is_left_alone(name):
+    assert seen(0, 1, env=((name, "mine"),))[name] == "mine"
+
+
+@pytest.mark.parametrize("name", ["CUDA_DEVICE_ORDER", "DIBS_JOB_ID", "CUDA_VISIBLE_DEVICES"])
+def test_what_belongs_to_dibs_cannot_be_brought_along(name):
+    assert seen(0, environ={name.encode(): b"mine"})[name] != "mine"
+
+
+def test_what_was_given_with_the_job_stands_over_the_captured():
+    assert seen(env=(("LR", "0.1"),), environ={b"LR": b"9"})["LR"] == "0.1"
+
+
+def test_a_second_attempt_reports_to_a_file_of_its_own_and_keeps_its_checkpoints():
+    job = build.job(7, attempt=2, allocation=build.ids(0))
+    env = environs.for_job(job, b"", build.inventory(1), visible="uuid", port=1, folder="/f")
+    assert (env[b"DIBS_ATTEMPT"], env[b"DIBS_REPORT"], env[b"DIBS_CHECKPOINT_DIR"]) == (
+        b"2",
+        b"/f/2/report.jsonl",
+        b"/f/checkpoint",
+    )
+
+
+def test_bytes_that_are_no_text_reach_the_job_as_they_were():
+    env = environs.for_job(build.job(), b"RAW=\xff\xfe", build.inventory(1), visible="uuid", port=1, folder="/f")
+    assert env[b"RAW"] == b"\xff\xfe"

@@ -1,0 +1,467 @@
+"""What starts now, on which devices, and why the others wait."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import build
+from dibs import devices, scheduling
+from dibs.devices import DeviceId
+from dibs.errors import Impossible, UserError
+from dibs.jobs import JobId, Request
+from dibs.scheduling import Active, Claim, Foreign, Policy, Reason, View, Waiting
+
+TYPES = ("NVIDIA A100", "Tesla T4")
+
+
+def plan(view, inventory=None, cpu_slots=2):
+    return scheduling.plan(view, inventory or build.inventory(4), Policy(cpu_slots))
+
+
+def starts(view, inventory=None, cpu_slots=2):
+    """Return the devices of each job that starts."""
+    return {start.id: start.devices for start in plan(view, inventory, cpu_slots).starts}
+
+
+def waits(view, inventory=None, cpu_slots=2):
+    return [job.id for job in plan(view, inventory, cpu_slots).waits]
+
+
+# -- random machines ----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """All that a plan is made of."""
+
+    view: View
+    inventory: devices.Inventory
+    policy: Policy
+
+    @property
+    def plan(self):
+        return scheduling.plan(self.view, self.inventory, self.policy)
+
+    @property
+    def free(self):
+        return scheduling.free_devices(self.view, self.inventory)
+
+    def request(self, job_id):
+        return next(job.request for job in self.view.waiting if job.id == job_id)
+
+    def without_later(self, job):
+        """Return this world before anything that is served after `job` was submitted."""
+        served = scheduling.order(self.view.waiting)
+        return dataclasses.replace(self, view=dataclasses.replace(self.view, waiting=served[: served.index(job) + 1]))
+
+
+def world(dice, *, is_paused=False):
+    """Make a machine of up to five devices, some in use, held or faulty, with a line of tickets and a queue."""
+    uses = [dice.one("ffffahx") for _ in range(dice.number(0, 5))]
+    inventory = build.inventory(
+        len(uses),
+        faulty=[n for n, use in enumerate(uses) if use == "x"],
+        names={n: dice.one(TYPES) for n in range(len(uses))},
+    )
+    active = [Active(JobId(100 + n), build.ids(n)) for n, use in enumerate(uses) if use == "a"]
+    active += [Active(JobId(200 + n)) for n in range(dice.number(0, 2))]
+    held = {build.ids(n)[0]: Foreign("bob", 7) for n, use in enumerate(uses) if use == "h"}
+    queue = [Waiting(JobId(n), request(dice, inventory), dice.number(-1, 1)) for n in range(dice.number(0, 5))]
+    line = [
+        Claim("bob", dice.number(1, 3), frozenset(dice.some(inventory.ids, high=3))) for _ in range(dice.number(0, 2))
+    ]
+    view = View(queue, active, held, line, dice.number(0, len(line)), is_paused)
+    return World(view, inventory, Policy(dice.number(0, 3)))
+
+
+def request(dice, inventory):
+    """Make a request of any kind, possible here or not."""
+    match dice.one(["plain", "plain", "prefer", "type", "ids"]):
+        case "prefer":
+            return Request(dice.number(1, 3), prefer=tuple(dice.some(inventory.ids, high=3)))
+        case "type":
+            return Request(dice.number(1, 3), gpu_type=dice.one(["a100", "t4"]))
+        case "ids" if inventory.ids:
+            named = tuple(dice.some(inventory.ids, low=1, high=3))
+            return Request(len(named), gpu_ids=named)
+        case _:
+            return Request(dice.number(0, 4))
+
+
+WORLDS = build.drawn(world)
+PAUSED_WORLDS = build.drawn(lambda dice: world(dice, is_paused=True))
+
+
+# -- what holds for every plan ------------------------------------------------------------------------------------
+
+
+@given(WORLDS)
+def test_no_device_is_given_that_is_in_use_held_or_faulty(world):
+    taken = {device for job in world.view.active for device in job.devices} | set(world.view.held)
+    well = {device.id for device in world.inventory.devices if device.fault is None}
+    assert all(set(start.devices) <= well - taken for start in world.plan.starts)
+
+
+@given(WORLDS)
+def test_no_device_is_given_twice(world):
+    given_out = [device for start in world.plan.starts for device in start.devices]
+    assert len(given_out) == len(set(given_out))
+
+
+@given(WORLDS)
+def test_every_waiting_job_starts_or_waits_and_none_does_both(world):
+    decided = world.plan
+    assert sorted([start.id for start in decided.starts] + [job.id for job in decided.waits]) == sorted(
+        job.id for job in world.view.waiting
+    )
+
+
+@given(WORLDS, st.randoms(use_true_random=False))
+def test_the_plan_depends_on_the_queue_and_not_on_the_order_in_which_it_is_read(world, random):
+    shuffled = random.sample(world.view.waiting, len(world.view.waiting))
+    assert (
+        scheduling.plan(dataclasses.replace(world.view, waiting=shuffled), world.inventory, world.policy) == world.plan
+    )
+
+
+@given(WORLDS)
+def test_a_job_gets_as_many_devices_as_it_asked_for_and_only_of_those_it_asked_for(world):
+    for start in world.plan.starts:
+        request = world.request(start.id)
+        assert len(start.devices) == request.gpus
+        assert set(start.devices) <= set(scheduling.eligible(world.inventory, request))
+
+
+@given(WORLDS)
+def test_a_job_that_names_its_devices_gets_exactly_those(world):
+    for start in world.plan.starts:
+        named = world.request(start.id).gpu_ids
+        assert not named or set(start.devices) == set(named)
+
+
+@given(WORLDS)
+def test_a_job_that_names_a_type_gets_that_type(world):
+    for start in world.plan.starts:
+        wanted = world.request(start.id).gpu_type or ""
+        assert all(wanted in world.inventory.by_id[device].name.lower() for device in start.devices)
+
+
+@given(WORLDS)
+def test_what_comes_later_in_the_queue_changes_nothing_for_what_comes_before(world):
+    whole = world.plan
+    for job in world.view.waiting:
+        until = world.without_later(job)
+        served = {other.id for other in until.view.waiting}
+        assert until.plan.starts == tuple(start for start in whole.starts if start.id in served)
+
+
+@given(WORLDS)
+def test_later_jobs_take_nothing_that_a_waiting_one_collects(world):
+    """As many of the devices it could use are free for it as if nothing had been submitted after it."""
+    decided = world.plan
+    left = world.free - {device for start in decided.starts for device in start.devices}
+    for job in decided.waits:
+        usable = set(scheduling.eligible(world.inventory, job.request))
+        alone = world.without_later(job)
+        left_alone = world.free - {device for start in alone.plan.starts for device in start.devices}
+        assert min(job.request.gpus, len(left & usable)) == min(job.request.gpus, len(left_alone & usable))
+
+
+@given(WORLDS)
+def test_the_tickets_ahead_of_ours_lose_nothing(world):
+    ahead = [(claim.count, claim.devices) for claim in world.view.line[: world.view.ahead]]
+    left = world.free - {device for start in world.plan.starts for device in start.devices}
+    assert build.most_held(ahead, left) == build.most_held(ahead, world.free)
+
+
+@given(WORLDS)
+def test_after_one_start_every_ticket_is_ahead_of_us(world):
+    line = [(claim.count, claim.devices) for claim in world.view.line]
+    served = [set(start.devices) for start in world.plan.starts if start.devices]
+    after_first, after_all = world.free.difference(*served[:1]), world.free.difference(*served)
+    assert build.most_held(line, after_all) == build.most_held(line, after_first)
+
+
+@given(WORLDS)
+def test_as_many_jobs_without_devices_start_as_there_are_free_cpu_slots(world):
+    running = sum(not job.devices for job in world.view.active)
+    waiting = sum(job.request.gpus == 0 for job in world.view.waiting)
+    started = sum(not start.devices for start in world.plan.starts)
+    assert started == min(waiting, max(0, world.policy.cpu_slots - running))
+
+
+@given(WORLDS)
+def test_the_first_in_line_starts_when_enough_of_its_devices_are_free_on_the_best_of_them(world):
+    world = dataclasses.replace(world, view=dataclasses.replace(world.view, ahead=0))
+    given_out = {start.id: start.devices for start in world.plan.starts}
+    for job in [job for job in scheduling.order(world.view.waiting) if job.request.gpus][:1]:
+        best = [device for device in scheduling.eligible(world.inventory, job.request) if device in world.free]
+        enough = tuple(best[: job.request.gpus]) if len(best) >= job.request.gpus else None
+        assert given_out.get(job.id) == enough
+
+
+@given(WORLDS)
+def test_our_ticket_is_for_the_first_job_that_waits_for_devices(world):
+    decided = world.plan
+    assert decided.first == next((job for job in decided.waits if job.request.gpus), None)
+
+
+@given(PAUSED_WORLDS)
+def test_nothing_starts_while_the_queue_is_paused(world):
+    assert world.plan.starts == ()
+
+
+@given(WORLDS, st.booleans())
+def test_every_waiting_job_has_a_reason_in_words(world, is_paused):
+    view = dataclasses.replace(world.view, is_paused=is_paused)
+    for job in view.waiting:
+        assert scheduling.explain(job, view, world.inventory, world.policy).text
+
+
+@given(WORLDS)
+def test_a_job_is_said_to_start_exactly_when_it_does(world):
+    started = {start.id for start in world.plan.starts}
+    for job in world.view.waiting:
+        reason = scheduling.explain(job, world.view, world.inventory, world.policy)
+        assert (reason.text == "it is about to start") is (job.id in started)
+
+
+@given(WORLDS)
+def test_the_hint_that_fewer_gpus_would_start_now_is_true(world):
+    for job in world.plan.waits:
+        reason = scheduling.explain(job, world.view, world.inventory, world.policy)
+        if reason.hint.startswith("It would start now with -g "):
+            fewer = dataclasses.replace(job.request, gpus=int(reason.hint.split()[-1].rstrip(".")))
+            queue = [
+                dataclasses.replace(other, request=fewer) if other is job else other for other in world.view.waiting
+            ]
+            edited = dataclasses.replace(world.view, waiting=queue)
+            assert job.id in {start.id for start in scheduling.plan(edited, world.inventory, world.policy).starts}
+
+
+# -- the order ----------------------------------------------------------------------------------------------------
+
+
+def test_the_higher_priority_comes_first_and_then_the_older_job():
+    queue = [
+        build.waiting(1),
+        build.waiting(3, priority=5),
+        build.waiting(2, priority=5),
+        build.waiting(4, priority=-1),
+    ]
+    assert [job.id for job in scheduling.order(queue)] == [2, 3, 1, 4]
+
+
+def test_a_job_that_fits_starts_on_the_first_free_devices():
+    assert starts(View([build.waiting(gpus=2)])) == {1: build.ids(0, 1)}
+
+
+def test_a_preferred_device_is_taken_before_a_lower_index():
+    assert starts(View([build.waiting(gpus=2, prefer=build.ids(3))])) == {1: build.ids(3, 0)}
+
+
+def test_a_preferred_device_that_is_taken_is_no_reason_to_wait():
+    view = View([build.waiting(prefer=build.ids(3))], [Active(JobId(9), build.ids(3))])
+    assert starts(view) == {1: build.ids(0)}
+
+
+def test_a_small_job_does_not_pass_a_large_one_that_collects():
+    view = View([build.waiting(1, gpus=4), build.waiting(2)], [Active(JobId(9), build.ids(0))])
+    assert waits(view) == [1, 2]
+
+
+def test_a_small_job_passes_a_large_one_on_what_the_large_one_does_not_need():
+    view = View([build.waiting(1, gpu_ids=build.ids(0, 1)), build.waiting(2)], [Active(JobId(9), build.ids(0))])
+    assert starts(view) == {2: build.ids(2)}
+
+
+def test_a_job_without_devices_passes_one_that_waits_for_devices():
+    view = View([build.waiting(1, gpus=4), build.waiting(2, gpus=0)], [Active(JobId(9), build.ids(0))])
+    assert starts(view) == {2: ()}
+
+
+def test_a_device_that_a_ticket_ahead_collects_is_left_for_it():
+    view = View([build.waiting()], line=[Claim("bob", 2, frozenset(build.ids(0, 1)))], ahead=1)
+    assert starts(view, build.inventory(3)) == {1: build.ids(2)}
+
+
+def test_a_ticket_behind_ours_keeps_nothing_from_our_first_job():
+    view = View([build.waiting()], line=[Claim("bob", 2, frozenset(build.ids(0, 1)))], ahead=0)
+    assert starts(view, build.inventory(2)) == {1: build.ids(0)}
+
+
+def test_our_second_job_stands_behind_the_ticket_that_our_first_one_passed():
+    line = [Claim("bob", 1, frozenset(build.ids(0, 1)))]
+    view = View([build.waiting(1), build.waiting(2)], line=line, ahead=0)
+    assert waits(view, build.inventory(2)) == [2]
+
+
+# -- what can never be --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_", "inventory", "message"),
+    [
+        (Request(1), build.inventory(0), "asks for 1 GPU; this machine has none."),
+        (Request(3), build.inventory(2), "asks for 3 GPUs; this machine has 2."),
+        (Request(1, gpu_type="h100"), build.inventory(2), 'no GPU matches --gpu-type "h100".'),
+        (
+            Request(2, gpu_type="t4"),
+            build.inventory(2, names={0: "Tesla T4"}),
+            'asks for 2 GPUs; this machine has 1 of type "t4".',
+        ),
+    ],
+)
+def test_a_request_that_no_waiting_would_satisfy_is_refused(request_, inventory, message):
+    with pytest.raises(Impossible) as caught:
+        scheduling.check_possible(request_, inventory)
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("request_", "inventory"),
+    [
+        (Request(0), build.inventory(0)),
+        (Request(2), build.inventory(2, faulty=[0, 1])),
+        (Request(9), devices.Inventory(is_known=False)),
+    ],
+)
+def test_a_request_that_may_be_satisfied_one_day_is_let_in(request_, inventory):
+    scheduling.check_possible(request_, inventory)
+
+
+def test_a_device_that_is_not_there_is_refused_by_the_name_of_the_option():
+    with pytest.raises(UserError, match='--gpu-ids expected an index or UUID of a GPU: there is no GPU "7"'):
+        scheduling.resolve(["0", "7"], "--gpu-ids", build.inventory(2))
+
+
+# -- why a job waits ----------------------------------------------------------------------------------------------
+
+MINE = build.waiting(10, gpus=2)
+
+
+@pytest.mark.parametrize(
+    ("job", "view", "inventory", "reason"),
+    [
+        pytest.param(
+            MINE,
+            View([MINE], is_paused=True),
+            build.inventory(2),
+            Reason("the queue is paused", "`dibs resume` lets it go on."),
+            id="the queue is paused",
+        ),
+        pytest.param(
+            MINE, View([MINE]), build.inventory(2), Reason("it is about to start"), id="nothing is in its way"
+        ),
+        pytest.param(
+            build.waiting(10, gpus=0),
+            View([build.waiting(10, gpus=0)], [Active(JobId(1)), Active(JobId(2))]),
+            build.inventory(2),
+            Reason("all 2 CPU slots are in use", "The setting cpu_slots allows more."),
+            id="no CPU slot",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE]),
+            build.inventory(2, faulty=[1]),
+            Reason("needs 2 GPUs; only 1 of the right kind can be used now (GPU 1: reset required)"),
+            id="a device is unwell",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE]),
+            devices.Inventory(problem="nvidia-smi exited 9"),
+            Reason("needs 2 GPUs; only 0 of the right kind can be used now (nvidia-smi exited 9)"),
+            id="the devices cannot be read",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE], [Active(JobId(3), build.ids(1))]),
+            build.inventory(2),
+            Reason("needs 2 GPUs; 1 of 2 free, GPU 1: job 3", "It would start now with -g 1."),
+            id="a job of ours has one",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE], [Active(JobId(3), build.ids(0, 1))]),
+            build.inventory(2),
+            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 3, GPU 1: job 3"),
+            id="a job of ours has all",
+        ),
+        pytest.param(
+            build.waiting(10, gpu_ids=build.ids(0, 1)),
+            View([build.waiting(10, gpu_ids=build.ids(0, 1))], [Active(JobId(3), build.ids(1))]),
+            build.inventory(3),
+            Reason("needs 2 GPUs; 1 of 2 free, GPU 1: job 3"),
+            id="it named a device that is in use",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE], held=dict(zip(build.ids(0, 1), [Foreign("bob", 7, "12"), Foreign("eve", 8)], strict=True))),
+            build.inventory(2),
+            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: bob's job 12, GPU 1: eve's pid 8"),
+            id="other people have them",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE], held={DeviceId("FAKE-0"): Foreign("bob")}),
+            build.inventory(2),
+            Reason("needs 2 GPUs; 1 of 2 free, GPU 0: bob's a lease", "It would start now with -g 1."),
+            id="somebody has one, nobody knows with what",
+        ),
+        pytest.param(
+            MINE,
+            View([build.waiting(4, gpus=4), MINE], [Active(JobId(3), build.ids(0))]),
+            build.inventory(4),
+            Reason(
+                "needs 2 GPUs; 3 of 4 free, GPU 0: job 3; job 4 is ahead and collects them (it needs 4 GPUs)",
+                "A higher --priority would pass it.",
+            ),
+            id="a larger job collects",
+        ),
+        pytest.param(
+            MINE,
+            View([build.waiting(4), MINE], [Active(JobId(3), build.ids(0, 1))]),
+            build.inventory(2),
+            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 3, GPU 1: job 3; behind job 4"),
+            id="behind another job",
+        ),
+        pytest.param(
+            MINE,
+            View([build.waiting(4, gpus=2), MINE]),
+            build.inventory(2),
+            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 4, GPU 1: job 4"),
+            id="an earlier job takes them just now",
+        ),
+        pytest.param(
+            MINE,
+            View([build.waiting(4, gpu_ids=build.ids(0)), MINE], [Active(JobId(3), build.ids(0, 1))]),
+            build.inventory(3),
+            Reason("needs 2 GPUs; 1 of 3 free, GPU 0: job 3, GPU 1: job 3; behind job 4"),
+            id="the job ahead waits for others than the free ones",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE], line=[Claim("bob", 1, frozenset(build.ids(0, 1)))], ahead=1),
+            build.inventory(2),
+            Reason("needs 2 GPUs; 2 of 2 free; bob is next in the machine-wide line"),
+            id="somebody is ahead in the line",
+        ),
+        pytest.param(
+            MINE,
+            View(
+                [MINE],
+                [Active(JobId(3), build.ids(1))],
+                line=[Claim("bob", 1, frozenset(build.ids(0, 1)))],
+                ahead=0,
+            ),
+            build.inventory(2),
+            Reason("needs 2 GPUs; 1 of 2 free, GPU 1: job 3", "It would start now with -g 1."),
+            id="somebody behind in the line is not to blame",
+        ),
+    ],
+)
+def test_a_waiting_job_says_what_it_waits_for(job, view, inventory, reason):
+    assert scheduling.explain(job, view, inventory, Policy(cpu_slots=2)) == reason

@@ -1,0 +1,123 @@
+"""The words that name jobs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dibs import selection
+from dibs.errors import UserError
+from dibs.selection import Everything, Ids, InState, Last, Like, Since
+
+
+def parse(*words):
+    return selection.parse(words)
+
+
+@pytest.mark.parametrize(
+    ("word", "atoms"),
+    [
+        ("12", (Ids(((12, 12),)),)),
+        ("007", (Ids(((7, 7),)),)),
+        ("3-7", (Ids(((3, 7),)),)),
+        ("5-5", (Ids(((5, 5),)),)),
+        ("1,4,9-12", (Ids(((1, 1), (4, 4), (9, 12))),)),
+        ("999999999999999999", (Ids(((10**18 - 1, 10**18 - 1),)),)),
+        ("@", (Last(0),)),
+        ("@~", (Last(0),)),
+        ("@~0", (Last(0),)),
+        ("@~1", (Last(1),)),
+        ("@~20", (Last(20),)),
+        ("all", (Everything(),)),
+        ("held", (InState(("held",)),)),
+        ("running", (InState(("running",)),)),
+        ("cancelled", (InState(("cancelled",)),)),
+        ("bad", (InState(("failed", "timeout", "lost")),)),
+        ("finished", (InState(("done", "failed", "cancelled", "timeout", "lost")),)),
+        ("unfinished", (InState(("held", "queued", "starting", "running", "paused", "stopping")),)),
+        ("name:vit*", (Like("name", "vit*"),)),
+        ("name:a:b", (Like("name", "a:b"),)),
+        ("name:12", (Like("name", "12"),)),
+        ("project:x", (Like("project", "x"),)),
+        ("tag:night", (Like("tag", "night"),)),
+        ("sweep:lr", (Like("sweep", "lr"),)),
+        ("since:24h", (Since(86400.0),)),
+        ("sweep:lr+failed", (Like("sweep", "lr"), InState(("failed",)))),
+        ("1-9+name:a*+bad", (Ids(((1, 9),)), Like("name", "a*"), InState(("failed", "timeout", "lost")))),
+    ],
+)
+def test_a_word_means_what_the_manual_says(word, atoms):
+    assert parse(word) == (atoms,)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("", " ", "+", "1+", "+1", "1++2", "-", "1-", "-1", "1-2-3", ",", "1,", ",1", "1,,2", "1 2", "1.5", "0x1"),
+        *("@1", "@~x", "@~-1", "@~1.5", "@@", "@~²", "@~٣", "²", "٣", "３", "9" * 19, "@~" + "9" * 5000),
+        *("1-" + "9" * 19, "9" * 5000, "5-3", "Failed", "complete", "name:", "name", ":x", "owner:x", "NAME:x"),
+        *("since:", "since:24", "since:x", "all,1", "failed,1", "*", "\0"),
+    ],
+)
+def test_a_word_that_means_nothing_is_refused(word):
+    with pytest.raises(UserError, match="expected"):
+        parse(word)
+
+
+def test_several_words_are_a_union():
+    assert parse("failed", "name:a") == ((InState(("failed",)),), (Like("name", "a"),))
+
+
+def test_no_word_means_no_job():
+    assert parse() == ()
+
+
+def test_ids_in_many_words_are_one_condition():
+    assert parse("1", "5-6", "bad", "9") == ((Ids(((1, 1), (5, 6), (9, 9))),), parse("bad")[0])
+
+
+def test_saying_a_word_twice_adds_nothing():
+    assert parse("failed", "failed") == parse("failed")
+
+
+def test_any_number_of_ids_can_be_said():
+    ((ids,),) = parse(*map(str, range(20_000)))
+    assert len(ids.ranges) == 20_000
+
+
+def test_so_many_other_words_that_the_store_could_not_answer_are_refused():
+    assert len(parse(*(f"name:{n}" for n in range(selection.MOST_PARTS)))) == selection.MOST_PARTS
+    with pytest.raises(UserError, match="at most 500 selectors"):
+        parse(*(f"name:{n}" for n in range(selection.MOST_PARTS + 1)))
+    with pytest.raises(UserError, match="at most 500 selectors"):
+        parse("+".join(f"name:{n}" for n in range(selection.MOST_PARTS + 1)))
+
+
+def test_a_mistyped_state_is_answered_with_the_nearest_one():
+    with pytest.raises(UserError) as caught:
+        parse("runing")
+    assert caught.value.line() == (
+        'expected a job such as 12, 3-7, @, failed or name:vit*, got "runing". Did you mean running?'
+    )
+
+
+def test_a_range_the_wrong_way_round_is_answered_with_the_right_one():
+    with pytest.raises(UserError, match='expected the lower id first, got "7-3": write 3-7'):
+        parse("7-3")
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.text(max_size=10),
+            st.text("0123456789-,@~+²٣", max_size=8),
+            st.builds("{}:{}".format, st.sampled_from(["name", "since", "tag", "x"]), st.text(max_size=5)),
+        ),
+        max_size=3,
+    )
+)
+def test_any_text_is_understood_or_refused_in_words(words):
+    try:
+        chosen = parse(*words)
+    except UserError:
+        return
+    assert bool(chosen) is bool(words)

@@ -1,0 +1,205 @@
+"""The documents are true: what they name exists, what exists is named, and pages from tables are up to date."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import dibs
+from dibs import cli, errors, lifecycle, settings
+from dibs.version import __version__
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+DECISIONS = DOCS / "decisions"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "compat").glob("*.md")])
+SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.suffix == "")
+
+#: Names with a dot in `walk.md` that are files.
+FILES = {"run.lock", "tree.lock"}
+
+NAME = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def page_id(path: Path) -> str:
+    """Return how a test names a page."""
+    return str(path.relative_to(ROOT))
+
+
+def without_code(text: str) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def resolve(name: str) -> object:
+    """Return what `engines.local.Local.start` names inside the package; AttributeError if nothing."""
+    found: object = dibs
+    path = "dibs"
+    for part in name.split("."):
+        path += f".{part}"
+        if isinstance(found, ModuleType) and not hasattr(found, part) and importlib.util.find_spec(path):
+            importlib.import_module(path)
+        found = getattr(found, part)
+    return found
+
+
+def is_module(name: str) -> bool:
+    """Tell whether the package has a module of this name."""
+    return importlib.util.find_spec(f"dibs.{name}") is not None
+
+
+def names(path: Path) -> list[str]:
+    """Return the dotted names in a page, each once."""
+    return list(dict.fromkeys(NAME.findall(without_code(path.read_text()))))
+
+
+def pages_from_tables() -> ModuleType:
+    """Return `scripts/pages.py`, which writes pages from the tables in the code."""
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "scripts" / "pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", [name for name in names(DOCS / "walk.md") if name not in FILES])
+def test_every_function_on_the_walk_exists(name: str) -> None:
+    assert resolve(name) is not None
+
+
+def test_the_walk_names_the_functions_it_passes() -> None:
+    assert len(names(DOCS / "walk.md")) > 40
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_every_name_of_ours_in_a_page_exists(path: Path) -> None:
+    """Only names that begin with one of our modules are ours."""
+    ours = [name for name in names(path) if name not in FILES and is_module(name.partition(".")[0])]
+    missing = [name for name in ours if not _resolves(name)]
+    assert not missing
+
+
+def _resolves(name: str) -> bool:
+    try:
+        resolve(name)
+    except AttributeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_links_between_pages_lead_somewhere(path: Path) -> None:
+    broken = [target for target in LINK.findall(without_code(path.read_text())) if not _leads_somewhere(path, target)]
+    assert not broken
+
+
+def _leads_somewhere(page: Path, target: str) -> bool:
+    if re.match(r"[a-z]+:", target):
+        return True
+    file, _, anchor = target.partition("#")
+    goal = (page.parent / file) if file else page
+    return goal.exists() and (not anchor or anchor in _anchors(goal))
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", without_code(page.read_text()), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", ["lifecycle", "settings", "verbs", "errors"])
+def test_pages_from_tables_are_up_to_date(name: str) -> None:
+    expected = pages_from_tables().PAGES[name]()
+    assert (DOCS / f"{name}.md").read_text() == expected, "run scripts/write-docs"
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_is_documented(verb: str) -> None:
+    page = (DOCS / "verbs.md").read_text()
+    assert f"\n## dibs {verb}\n" in page or verb == "help"
+    for option in cli.load(verb).OPTIONS:
+        assert option.names[-1] in page
+
+
+@pytest.mark.parametrize("setting", settings.SETTINGS, ids=lambda setting: setting.name)
+def test_every_setting_is_documented(setting: settings.Setting) -> None:
+    rows = [
+        line for line in (DOCS / "settings.md").read_text().splitlines() if line.startswith(f"| `{setting.name}` |")
+    ]
+    assert len(rows) == 1
+    assert setting.meaning in rows[0]
+    assert f"`{setting.variable}`" in rows[0]
+    assert setting.default in rows[0]
+
+
+@pytest.mark.parametrize("error", [kind for kind in errors.KINDS if kind != "error"])
+def test_every_kind_of_error_is_documented(error: str) -> None:
+    assert f"| `{error}` | {errors.KINDS[error].exit_code} |" in (DOCS / "errors.md").read_text()
+
+
+def test_the_picture_of_the_lifecycle_has_every_transition() -> None:
+    page = (DOCS / "lifecycle.md").read_text()
+    for (before, event), after in lifecycle.TRANSITIONS.items():
+        assert re.search(rf"{before.value} --> {after.value}: .*\b{event.__name__}\b", page)
+
+
+def test_every_decision_is_listed_and_complete() -> None:
+    index = (DECISIONS / "README.md").read_text()
+    for number, path in enumerate(sorted(DECISIONS.glob("[0-9]*.md")), 1):
+        assert path.name.startswith(f"{number:03d}-")
+        assert f"[{number:03d}]({path.name})" in index
+        text = path.read_text()
+        assert text.startswith(f"# {number:03d} ")
+        for part in ("**Context.**", "**Choice.**", "**What we gave up.**"):
+            assert part in text
+
+
+def test_architecture_fits_on_a_few_screens() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 150
+
+
+def test_both_distributions_have_the_same_version() -> None:
+    compat = tomllib.loads((ROOT / "compat" / "pyproject.toml").read_text())["project"]
+    assert compat["name"] == "dibs-compat"
+    assert compat["version"] == __version__
+    assert f"dibs=={__version__}" in compat["dependencies"]
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"\n## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=page_id)
+def test_scripts_are_plain_sh(path: Path) -> None:
+    """They run where there is no bash, and say in their head what they do."""
+    lines = path.read_text().splitlines()
+    assert lines[0] == "#!/bin/sh"
+    assert lines[1].startswith("# ")
+    assert os.access(path, os.X_OK)
+    subprocess.run(["/bin/sh", "-n", path], check=True)
+
+
+def test_ci_runs_all_tests_with_nothing_left_out() -> None:
+    run = ROOT / ".ci" / "run"
+    assert os.access(run, os.X_OK)
+    assert "exec scripts/test" in run.read_text()
+    assert 'CI="${CI:-true}"' in run.read_text()
+
+
+#: Paths that exist on one machine only: where a project happened to lie, or somebody's home.
+SOMEBODYS_PATHS = re.compile("|".join(("/wo" + "rk/", "/ro" + r"ot/(?!\.\.\.)", "/ho" + r"me/[a-z]")))
+
+
+@pytest.mark.parametrize("path", [*PAGES, *SCRIPTS, ROOT / "pyproject.toml"], ids=page_id)
+def test_nothing_names_a_path_of_somebodys_machine(path: Path) -> None:
+    found = [line for line in path.read_text().splitlines() if SOMEBODYS_PATHS.search(line)]
+    assert not found

@@ -1,0 +1,140 @@
+"""What the machine may do to us: a full disk, a driver, strangers in the way. Nothing is lost, everything is said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench import Bench, wait_for
+from fakes.nvml import world
+
+from dibs.errors import DibsError, MachineError
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+
+
+@pytest.fixture
+def small_disk(bench: Bench) -> Iterator[Path]:
+    """Put the state folder on a file system of eight megabytes."""
+    bench.home.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=700", "dibs-test", bench.home], check=True)
+    yield bench.home
+    bench.close()
+    subprocess.run(["umount", "--lazy", bench.home], check=True)
+
+
+@needs_root
+def test_a_full_disk_refuses_jobs_and_loses_no_result(bench: Bench, small_disk: Path) -> None:
+    gate = bench.folder / "gate"
+    bench.start()
+    running = bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done; exit 9", gpus=1)
+    bench.until(running, "started")
+    ballast = small_disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError):
+        while True:
+            file.write(b"x" * 65536)
+    with pytest.raises(MachineError) as refused:
+        # Larger than what is left in pages that the database has already.
+        bench.add_many([{"command": "true " + "x" * 50_000}] * 20)
+    assert "nothing was changed" in refused.value.line()
+    assert len(bench.jobs()) == 1
+    gate.touch()
+    wait_for(lambda: bench.client.get("/v1/daemon")["running"])
+    ballast.unlink()
+    ended = bench.until(running)
+    assert (ended["state"], ended["exit_code"]) == ("failed", 9)
+    assert bench.until(bench.add("true"))["state"] == "done"
+
+
+@pytest.fixture
+def cards(tmp_path: Path) -> world.World:
+    """Two pretend cards behind the real binding, in an order that is not that of their ids."""
+    folder = tmp_path / "nvml"
+    folder.mkdir()
+    made = world.World(world.build(folder), folder / "state.txt")
+    made.is_now(
+        "system driver=570.1 nvml=12.570 cuda=12080",
+        "gpu 0 uuid=GPU-bbbbbbbb-0000-0000-0000-000000000001 name=NVIDIA_A100 total=85899345920 used=0 util=0 temp=31",
+        "gpu 1 uuid=GPU-aaaaaaaa-0000-0000-0000-000000000000 name=NVIDIA_RTX_4090 total=25757220864 used=0 util=0",
+    )
+    return made
+
+
+def test_jobs_get_the_uuids_of_real_cards(tmp_path: Path, cards: world.World) -> None:
+    bench = Bench(tmp_path, devices="", DIBS_NVML_LIBRARY=str(cards.library), FAKE_NVML_STATE=str(cards.state))
+    # In the foreground: a daemon that starts by itself does not see the variables of the pretend driver.
+    bench.home.mkdir(mode=0o700)
+    with subprocess.Popen([sys.executable, "-P", "-m", "dibs.daemon"], env=bench.environ) as daemon:
+        try:
+            wait_for(lambda: bench.pid() is not None)
+            job = bench.add("echo $CUDA_VISIBLE_DEVICES $DIBS_GPU_INDICES", gpus=1, gpu_type="rtx*4090")
+            assert bench.until(job)["gpu_ids"] == ["GPU-aaaaaaaa-0000-0000-0000-000000000000"]
+            assert bench.log(job) == "GPU-aaaaaaaa-0000-0000-0000-000000000000 1\n"
+            first = bench.client.get("/v1/gpus")["gpus"][0]
+            assert (first["name"], first["memory_total"], first["temperature"]) == ("NVIDIA A100", 85899345920, 31)
+        finally:
+            bench.close()
+
+
+def test_a_client_that_believes_in_other_devices_is_told(bench: Bench) -> None:
+    bench.start()
+    bench.client.environ = bench.environ | {"DIBS_DEVICES": "fake:2"}
+    with pytest.raises(DibsError) as told:
+        bench.add("true")
+    assert "dibs daemon restart" in told.value.line()
+
+
+def test_a_machine_without_gpus_runs_jobs_that_ask_for_none(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, devices="none")
+    try:
+        answer = bench.client.post("/v1/jobs", {"command": "true", "cwd": "/"})
+        assert "no GPU" in answer["notes"][0]
+        job = bench.until(answer["ids"][0])
+        assert (job["state"], job["gpus"]) == ("done", 0)
+        with pytest.raises(DibsError) as refused:
+            bench.add("true", gpus=1)
+        assert refused.value.exit_code == 69
+        assert "DIBS_DEVICES=fake:4" in refused.value.line()
+    finally:
+        bench.close()
+
+
+def test_the_daemon_sees_little_of_the_shell_that_started_it(bench: Bench) -> None:
+    bench.client.environ = bench.environ | {"CUDA_VISIBLE_DEVICES": "0", "SECRET_TOKEN": "x", "PYTHONPATH": "/nowhere"}
+    bench.start()
+    environ = Path(f"/proc/{bench.pid()}/environ").read_bytes()
+    for name in (b"CUDA_VISIBLE_DEVICES", b"SECRET_TOKEN", b"PYTHONPATH"):
+        assert name not in environ
+    assert b"DIBS_HOME" in environ
+
+
+def test_cancel_ends_a_tree_that_will_not_go(bench: Bench) -> None:
+    """It forks twice, makes sessions of its own, ignores TERM and starts itself again."""
+    script = bench.folder / "hydra.sh"
+    script.write_text(
+        "trap '' TERM HUP INT\n"
+        "(setsid sh -c \"trap '' TERM; while :; do (sleep 30 &) ; sleep 0.05; done\" &)\n"
+        "nohup sh -c 'while :; do sleep 0.05; done' >/dev/null 2>&1 &\n"
+        "while :; do sleep 0.05; done\n"
+    )
+    job = bench.add(f"sh {script}", gpus=1)
+    bench.until(job, "started")
+    bench.cancel(job, grace_s=0.3)
+    assert bench.until(job)["state"] == "cancelled"
+    from dibs import processes
+
+    assert list(processes.marked([f"DIBS_JOB_ID={job}".encode(), f"DIBS_HOME={bench.home}".encode()])) == []
+    assert bench.free_devices() == [0, 1, 2, 3]
+
+
+def test_what_a_job_leaves_running_is_ended_and_named(bench: Bench) -> None:
+    job = bench.add("setsid sleep 4242 >/dev/null 2>&1 & exit 5", gpus=1)
+    ended = bench.until(job)
+    assert (ended["state"], ended["exit_code"]) == ("failed", 5)
+    (named,) = [event["detail"] for event in bench.events(job) if event["kind"] == "Leftovers"]
+    assert "sleep" in named
+    wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
