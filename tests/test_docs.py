@@ -163,6 +163,13 @@ def test_every_decision_is_listed_and_complete() -> None:
             assert part in text
 
 
+def test_architecture_names_every_module() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    modules = [path.stem for path in (ROOT / "src" / "dibs").glob("*.py") if path.stem.strip("_") == path.stem]
+    missing = [name for name in modules if name != "version" and f"`{name}`" not in page]
+    assert not missing
+
+
 def test_architecture_fits_on_a_few_screens() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 150
 

@@ -25,7 +25,7 @@ from dibs.jobs import Job, JobId
 from dibs.scheduling import Plan, Policy, View
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
-from dibs.verbs import Effect, LookAgain, Order, StartRunner, Sweep, Turn, Watch
+from dibs.verbs import PAUSED, Effect, LookAgain, Order, StartRunner, Sweep, Turn, Watch
 
 T = TypeVar("T")
 log = logging.getLogger("dibs.core")
@@ -40,6 +40,10 @@ LOOK_AGAIN_FOR_S = 0.05
 
 #: Seconds between TERM and KILL for what a job leaves running when it ends.
 LEFTOVER_GRACE_S = 10.0
+
+
+#: Seconds of the longest timer: the wall clock, which `--begin` follows, may be set meanwhile.
+LONGEST_TIMER_S = 30.0
 
 
 class Outside(Protocol):
@@ -67,14 +71,22 @@ class Core:
     """Runs turns in its own thread; everything else hands it work."""
 
     def __init__(
-        self, store: Store, engine: Local, standing: Standing, inventory: Callable[[], Inventory], outside: Outside
+        self,
+        store: Store,
+        engine: Local,
+        standing: Standing,
+        policy: Policy,
+        inventory: Callable[[], Inventory],
+        outside: Outside,
     ) -> None:
         self.store = store
+        self.policy = policy
         self.engine = engine
         self.standing = standing
         self.inventory = inventory
         self.outside = outside
         self.inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._wakes_at = 0
 
     def ask(self, run: Callable[[Turn], T]) -> Future[T]:
         """Run a verb in the next turn; the answer comes after the commit."""
@@ -95,14 +107,17 @@ class Core:
         self.inbox.put(None)
 
     def run(self) -> None:
-        """Do turns until told to stop."""
-        while True:
-            batch, is_last = self._collect()
-            if batch:
-                self._turn(batch)
-            if is_last:
-                self.standing.leave()
-                return
+        """Do turns until told to stop. A bug that reaches this far ends the daemon: jobs do not need it, lies hurt."""
+        is_last = False
+        try:
+            while not is_last:
+                batch, is_last = self._collect()
+                if batch:
+                    self._turn(batch)
+            self.standing.leave()
+        except BaseException:
+            log.critical("the core cannot go on", exc_info=True)
+            os._exit(Bug.exit_code)
 
     def _collect(self) -> tuple[list[Work], bool]:
         batch: list[Work] = []
@@ -115,10 +130,11 @@ class Core:
         return batch, True
 
     def _turn(self, batch: list[Work]) -> None:
-        turn = Turn(self.store, self.engine, self.inventory(), now_ms())
+        turn = Turn(self.store, self.engine, self.inventory(), self.policy, now_ms())
         try:
             with self.store.batch():
                 answers = [self._do(turn, work) for work in batch]
+                self._do(turn, Work(dispatch.follow_up))
                 plan, outlook = self._place(turn)
                 crash_point("core:commit")
         except sqlite3.Error as error:
@@ -134,22 +150,22 @@ class Core:
         self._stand(turn, plan, outlook)
 
     def _do(self, turn: Turn, work: Work) -> Any:
-        effects = len(turn.effects)
+        mark = turn.mark()
         try:
             with self.store.step():
                 return work.run(turn)
         except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
             if not isinstance(error, sqlite3.IntegrityError):
                 raise
-            del turn.effects[effects:]
+            turn.undo(mark)
             log.exception("the store refused a row")
             return Bug(f"the store refused a row: {error}")
         except DibsError as error:
-            del turn.effects[effects:]
+            turn.undo(mark)
             return error
         # One job's trouble must not stop the others; it is logged whole.
         except Exception as error:
-            del turn.effects[effects:]
+            turn.undo(mark)
             log.exception("work failed")
             return Bug(f"{type(error).__name__}: {error}")
 
@@ -167,16 +183,24 @@ class Core:
                 self.outside.later(RETRY_FOR_S, lambda work=work: self.inbox.put(work))  # type: ignore[misc]
 
     def _place(self, turn: Turn) -> tuple[Plan | None, Outlook]:
-        settings = self.engine.settings
-        heads = self.store.head(len(turn.inventory.devices) + settings.cpu_slots)
+        self._expect(turn.now)
+        heads = self.store.head(len(turn.inventory.devices) + self.policy.cpu_slots)
         if not heads:
             return None, Outlook({})
         active = self.store.active_devices()
         ours = {device for job in active for device in job.devices}
         needs_devices = any(job.request.gpus for job in heads)
         outlook = self.standing.look(turn.inventory, ours) if needs_devices else Outlook({})
-        view = View(heads, active, outlook.held, outlook.line, outlook.ahead)
-        return dispatch.place(turn, view, Policy(settings.cpu_slots)), outlook
+        is_paused = bool(self.store.fact(PAUSED))
+        view = View(heads, active, outlook.held, outlook.line, outlook.ahead, is_paused)
+        return dispatch.place(turn, view, self.policy), outlook
+
+    def _expect(self, now: int) -> None:
+        """Wake when the next job may begin, at most one timer ahead."""
+        begin_at = self.store.next_begin(now)
+        if begin_at is not None and not now < self._wakes_at <= begin_at:
+            self._wakes_at = begin_at
+            self.outside.later(min((begin_at - now) / 1000, LONGEST_TIMER_S), self.wake)
 
     def _act(self, turn: Turn, effect: Effect) -> None:
         job = effect.job
@@ -236,9 +260,10 @@ class Core:
     def _stand(self, turn: Turn, plan: Plan | None, outlook: Outlook) -> None:
         """Keep our place in the line and watch what is in our way; whatever fails here costs only a late wake-up."""
         try:
-            was_served = plan is not None and any(start.devices for start in plan.starts)
-            self.standing.stand(plan.first if plan else None, turn.inventory, was_served=was_served)
-            if plan is not None and plan.first is not None and self.standing.watch(outlook.held, self.wake):
+            active = self.store.active_devices() if self.standing.is_waiting else []
+            pending = [device for job in active if job.started_at is None for device in job.devices]
+            self.standing.stand(plan.first if plan else None, turn.inventory, pending)
+            if plan is not None and plan.first is not None and self.standing.watch(outlook, self.wake):
                 self.wake()
         except (OSError, DibsError) as error:
             log.error("the machine-wide line: %s", error)

@@ -23,11 +23,13 @@ from typing import NoReturn, TypeVar
 
 from dibs import dispatch, leases, places, probe, settings, store
 from dibs.core import Core, now_ms
+from dibs.database import backup
 from dibs.devices import Inventory
 from dibs.engines.launching import Launching
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError
 from dibs.jobs import JobId
+from dibs.scheduling import Policy
 from dibs.standing import Standing
 from dibs.verbs import Turn
 
@@ -173,7 +175,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     engine = Local(home, values, place.path, places.notify_path(home), launching)
     watcher = probe.Probe(values, visible)
     standing = Standing(place, user, values.collect_for, events.watch)
-    core = Core(store.Store.open(database), engine, standing, lambda: watcher.latest, events)
+    core = Core(store.Store.open(database), engine, standing, policy_of(values), lambda: watcher.latest, events)
     identity = Identity(os.getpid(), user, home, places.socket_path(home), now_ms(), values.devices)
     daemon = Daemon(identity, core, events, watcher, database)
 
@@ -221,7 +223,7 @@ async def _tick(daemon: Daemon, database: Path) -> None:
         backup_in -= SAFETY_TICK_S
         if backup_in <= 0:
             backup_in = BACKUP_EVERY_S
-            await daemon.ask(lambda reader: store.backup(database))
+            await daemon.ask(lambda reader: backup(database))
 
 
 def _open_notify(path: Path) -> socket.socket:
@@ -241,6 +243,12 @@ def _hear(sock: socket.socket, core: Core) -> None:
     if len(words) == 5 and words[0] in ("running", "stuck") and all(word.isdigit() for word in words[1:4]):
         kind, job_id, attempt, start, rest = words[0], *(int(word) for word in words[1:4]), words[4]
         core.tell(lambda turn: dispatch.hear(turn, kind, JobId(job_id), attempt, start, rest))
+
+
+def policy_of(values: settings.Settings) -> Policy:
+    """Return the settings that matter to deciding, with what this machine has."""
+    mem_total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Policy(values.cpu_slots, mem_total, values.assumed_time, values.max_gpus, values.keep_free)
 
 
 def user_name() -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dibs import attempts, lifecycle, scheduling
+from dibs import attempts, lifecycle, needs, scheduling
 from dibs.attempts import crash_point
-from dibs.jobs import Job, JobId, State
+from dibs.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
 from dibs.scheduling import Plan, Policy, View
 from dibs.verbs import LookAgain, Order, StartRunner, Sweep, Turn, Watch
@@ -26,7 +26,7 @@ class Refusal:
 
 def place(turn: Turn, view: View, policy: Policy) -> Plan:
     """Decide what starts now and record it; the runners are started after the commit."""
-    plan = scheduling.plan(view, turn.inventory, policy)
+    plan = scheduling.plan(view, turn.inventory, policy, turn.now)
     for start in plan.starts:
         job = turn.store.job(start.id)
         placed = turn.record(job, lifecycle.Placed(turn.now, start.devices), ", ".join(start.devices))
@@ -34,8 +34,49 @@ def place(turn: Turn, view: View, policy: Policy) -> Plan:
     return plan
 
 
+def follow_up(turn: Turn) -> None:
+    """Do what the ends of this turn entail: retries, held batches, jobs that waited for them."""
+    for job_id in [*turn.store.due(turn.now), *turn.unsure]:
+        refresh(turn, turn.store.job(job_id))
+    while turn.finished:
+        job = turn.finished.pop(0)
+        if lifecycle.wants_retry(job):
+            why = f"retry {job.retried + 1} of {job.asked.retries} after {job.cause.value if job.cause else job.word}"
+            refresh(turn, turn.record(job, lifecycle.RetryAsked(turn.now, is_automatic=True), why))
+            continue
+        if job.asked.batch and job.outcome in BAD and turn.store.count_bad(job.asked.batch):
+            _halt(turn, job)
+        for dependant in turn.store.dependants(job.id):
+            refresh(turn, turn.store.job(dependant))
+
+
+def _halt(turn: Turn, cause: Job) -> None:
+    """Hold the rest of a batch after too many of it ended badly."""
+    for job_id in turn.store.queued_of_batch(cause.asked.batch):
+        job = turn.store.job(job_id)
+        turn.record(job, lifecycle.HoldAsked(turn.now), f"too many of its batch ended badly, last job {cause.id}")
+
+
+def refresh(turn: Turn, job: Job) -> None:
+    """Let a waiting job join the line, keep it out, or end it, by what became of the jobs it waits for."""
+    if not job.is_waiting:
+        return
+    verdict = needs.judge(turn.store.outcomes(job.id))
+    if isinstance(verdict, needs.Hopeless):
+        turn.record(job, lifecycle.NeedFailed(turn.now, verdict.because))
+        return
+    is_due = job.asked.begin_at is None or job.asked.begin_at <= turn.now
+    is_ready = is_due and isinstance(verdict, needs.Met)
+    if is_ready != job.is_ready:
+        turn.changed.add(job.id)
+        turn.store.set_ready(job.id, is_ready)
+        turn.store.note(job.id, turn.now, "Ready" if is_ready else "NotReady", "")
+
+
 def recover(turn: Turn) -> None:
     """Find out what became of every job that was under way when the last daemon ended."""
+    # A fresh or restored database beside older folders must not give their ids once more.
+    turn.store.skip_to(turn.engine.highest_folder())
     for job in turn.store.active():
         crash_point("recover:job")
         settle(turn, job)
@@ -113,6 +154,7 @@ def _settle_ended(turn: Turn, job: Job, final: Final) -> None:
         timed_out=final.timed_out,
         was_stopped=final.stopped,
         not_started=final.why if final.kind == "failed" else None,
+        out_of_memory=final.out_of_memory,
     )
     turn.record(job, event)
     if final.leftovers:

@@ -19,12 +19,12 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from dibs import codec, holders, scheduling, selection, standing, tickets, verbs
+from dibs import codec, holders, needs, scheduling, selection, standing, tickets, verbs
 from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import Inventory
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, UserError
-from dibs.jobs import Asked, Job, JobId
+from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Job, JobId, State, Trouble, When
 from dibs.scheduling import Policy, Reason, View, Waiting
 from dibs.store import Reader
 from dibs.version import __version__
@@ -52,6 +52,13 @@ Word = Annotated[str, msgspec.Meta(max_length=4096)]
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
+class NeedIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Jobs that another waits for: a selector, and `done`, `any` or `end`."""
+
+    select: Word
+    when: str = "done"
+
+
 class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     """One job to be queued."""
 
@@ -70,6 +77,13 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     prefer: list[Word] | None = None
     gpu_type: Name | None = None
     time_limit_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] | None = None
+    cpus: Annotated[int, msgspec.Meta(ge=0, le=65536)] = 0
+    mem: Annotated[int, msgspec.Meta(ge=0, lt=2**60)] = 0
+    after: list[NeedIn] = []
+    #: ISO 8601.
+    begin_at: str | None = None
+    retries: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    retry_on: list[str] | None = None
     output: Word | None = None
     stderr: Word | None = None
     tags: list[Name] = []
@@ -83,6 +97,12 @@ class ActionIn(msgspec.Struct, forbid_unknown_fields=True):
     select: list[str]
     grace_s: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
     done: bool = False
+
+
+class QueueIn(msgspec.Struct, forbid_unknown_fields=True):
+    """How the queue as a whole should be."""
+
+    paused: bool
 
 
 class OneActionIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -179,9 +199,9 @@ async def post_jobs(request: web.Request) -> web.Response:
     """Queue one job, or many with common defaults: all of them or none."""
     daemon = request.app[DAEMON]
     body = await _body(request)
-    many = _jobs_in(body)
-    wishes = [_wish(job) for job in many]
-    submitted = await daemon.do(lambda turn: verbs.submit(turn, wishes))
+    rules = _rules(body)
+    wishes = [_wish(job) for job in _jobs_in(body)]
+    submitted = await daemon.do(lambda turn: verbs.submit(turn, wishes, rules))
     receipt = await daemon.ask(lambda reader: _receipt(daemon, reader, submitted.ids))
     if request.headers.get("Accept") == "text/plain":
         return web.Response(text="".join(f"{job_id}\n" for job_id in submitted.ids), status=201)
@@ -192,15 +212,25 @@ async def _body(request: web.Request) -> Any:
     if request.content_type != "application/json":
         raise UserError(f'expected Content-Type application/json, got "{request.content_type}".')
     try:
-        return json.loads(await request.read())
-    except ValueError as error:
+        return msgspec.json.decode(await request.read())
+    except msgspec.DecodeError as error:
         raise UserError(f"expected JSON: {error}.") from None
+
+
+def _rules(body: Any) -> verbs.Rules:
+    """Return the rules for the whole submission."""
+    told = body if isinstance(body, dict) and "jobs" in body else {}
+    values = {name: told.get(name) for name in ("at_once", "halt_after")}
+    for name, value in values.items():
+        if value is not None and (type(value) is not int or not 1 <= value < 2**31):
+            raise UserError(f"{name} expected a whole number from 1 up, got {json.dumps(value)}.")
+    return verbs.Rules(**values)
 
 
 def _jobs_in(body: Any) -> list[JobIn]:
     if isinstance(body, dict) and "jobs" in body:
-        if set(body) - {"jobs", "defaults"} or not isinstance(body["jobs"], list):
-            raise UserError('expected {"defaults": {...}, "jobs": [...]}.')
+        if set(body) - {"jobs", "defaults", "at_once", "halt_after"} or not isinstance(body["jobs"], list):
+            raise UserError('expected {"defaults": {...}, "jobs": [...], "at_once": N, "halt_after": N}.')
         defaults = body.get("defaults", {})
         if not isinstance(defaults, dict) or not all(isinstance(job, dict) for job in body["jobs"]):
             raise UserError("expected every job, and the defaults, to be an object.")
@@ -227,19 +257,51 @@ def _wish(job: JobIn) -> verbs.Wish:
         name=job.name,
         project=job.project,
         priority=job.priority,
-        time_limit_s=job.time_limit_s,
         env=tuple(job.env.items()),
         umask=job.umask,
         output=job.output,
         stderr=job.stderr,
         tags=tuple(dict.fromkeys(job.tags)),
         visible=job.visible,
+        begin_at=None if job.begin_at is None else _begin(job.begin_at),
+        retries=job.retries,
+        retry_on=tuple(_trouble(word) for word in job.retry_on) if job.retry_on else RETRIED_BY_DEFAULT,
     )
     wish = verbs.Wish(
-        asked, job.gpus, tuple(job.gpu_ids or ()), tuple(job.prefer or ()), job.gpu_type, _environ(job.environ)
+        asked,
+        job.gpus,
+        tuple(job.gpu_ids or ()),
+        tuple(job.prefer or ()),
+        job.gpu_type,
+        job.cpus,
+        job.mem,
+        job.time_limit_s,
+        tuple((need.select, _when(need.when)) for need in job.after),
+        _environ(job.environ),
     )
     verbs.check_wish(wish)
     return wish
+
+
+def _when(word: str) -> When:
+    try:
+        return When(word)
+    except ValueError:
+        raise UserError(f'after expected done, any or end, got "{word}".') from None
+
+
+def _trouble(word: str) -> Trouble:
+    try:
+        return Trouble(word)
+    except ValueError:
+        raise UserError(f'--retry-on expected fail, oom, lost or timeout, got "{word}".') from None
+
+
+def _begin(text: str) -> int:
+    try:
+        return codec.parse_moment(text)
+    except ValueError:
+        raise UserError(f'begin_at expected a moment such as 2026-11-15T22:00:00Z, got "{text}".') from None
 
 
 def _joined(argv: list[str]) -> str:
@@ -285,7 +347,7 @@ async def get_jobs(request: web.Request) -> web.Response:
         sight = Sight.of(daemon, reader)
         return {
             "jobs": [_shown(daemon, sight, job) for job in jobs],
-            "queue": {"paused": False},
+            "queue": {"paused": sight.view.is_paused},
             "counts": reader.counts(),
             "machine": _machine(daemon.inventory, sight.view),
         }
@@ -296,7 +358,8 @@ async def get_jobs(request: web.Request) -> web.Response:
 class Sight:
     """What is needed to say why jobs wait, read once for many of them."""
 
-    def __init__(self, view: View, policy: Policy, inventory: Inventory) -> None:
+    def __init__(self, view: View, policy: Policy, inventory: Inventory, reader: Reader) -> None:
+        self.reader = reader
         self.view = view
         self.policy = policy
         self.inventory = inventory
@@ -305,18 +368,33 @@ class Sight:
     def of(cls, daemon: Daemon, reader: Reader) -> Sight:
         """Look at queue, leases and line as the scheduler does, with names."""
         inventory = daemon.inventory
-        policy = Policy(daemon.core.engine.settings.cpu_slots)
+        policy = daemon.core.policy
         active = reader.active_devices()
         ours = {device for job in active for device in job.devices}
         held = standing.people(daemon.core.standing.place, inventory, ours)
         line, ahead = daemon.core.standing.claims()
         heads = reader.head(len(inventory.devices) + policy.cpu_slots)
-        return cls(View(heads, active, held, line, ahead), policy, inventory)
+        is_paused = bool(reader.fact(verbs.PAUSED))
+        return cls(View(heads, active, held, line, ahead, is_paused), policy, inventory, reader)
 
     def reason(self, job: Job) -> Reason:
         """Say why a waiting job waits."""
-        waiting = Waiting(job.id, job.asked.request, job.asked.priority)
-        return scheduling.explain(waiting, self.view, self.inventory, self.policy)
+        if job.state is State.HELD:
+            return Reason("it is held", f"`dibs unhold {job.id}` lets it go on.")
+        if not job.is_ready:
+            return self._not_ready(job)
+        alike = next((head for head in self.view.waiting if head.id == job.id), None)
+        batch_room = next((head.room for head in self.view.waiting if head.batch == job.asked.batch), None)
+        waiting = alike or Waiting(job.id, job.asked.request, job.asked.priority, job.asked.batch, batch_room)
+        return scheduling.explain(waiting, self.view, self.inventory, self.policy, now_ms())
+
+    def _not_ready(self, job: Job) -> Reason:
+        verdict = needs.judge(self.reader.outcomes(job.id))
+        if isinstance(verdict, needs.Open):
+            names = ", ".join(f"job {job_id}" for job_id in verdict.ids[:8])
+            more = f" and {len(verdict.ids) - 8} more" if len(verdict.ids) > 8 else ""
+            return Reason(f"it waits for {names}{more}")
+        return Reason(f"it begins at {codec.moment(job.asked.begin_at)}")
 
 
 def _reason(daemon: Daemon, reader: Reader, job: Job) -> Reason:
@@ -503,6 +581,8 @@ async def _do(
     known: dict[str, Callable[[verbs.Turn], verbs.Acted]] = {
         "cancel": lambda turn: verbs.cancel(turn, chosen, grace_s),
         "retry": lambda turn: verbs.retry(turn, chosen, done),
+        "hold": lambda turn: verbs.hold(turn, chosen),
+        "unhold": lambda turn: verbs.unhold(turn, chosen),
     }
     if verb not in known:
         raise NotFound(f'there is no verb "{verb}"; there are {", ".join(known)}.')
@@ -513,6 +593,22 @@ async def _do(
             "unchanged": [{"id": left.job.id, "state": left.job.word, "why": left.why} for left in acted.unchanged],
         }
     )
+
+
+async def get_queue(request: web.Request) -> web.Response:
+    """Say whether the queue is paused, and how many jobs are in which state."""
+    return _json(
+        await request.app[DAEMON].ask(
+            lambda reader: {"paused": bool(reader.fact(verbs.PAUSED)), "counts": reader.counts()}
+        )
+    )
+
+
+async def post_queue(request: web.Request) -> web.Response:
+    """Pause or resume the queue: `{"paused": true}`."""
+    change = _convert(await _body(request), QueueIn)
+    await request.app[DAEMON].do(verbs.pause_queue if change.paused else verbs.resume_queue)
+    return await get_queue(request)
 
 
 # -- machine and daemon -----------------------------------------------------------------------------------------
@@ -598,6 +694,8 @@ ROUTES = [
     web.get(r"/v1/jobs/{id:\d{1,18}}/events", get_events),
     web.get(r"/v1/jobs/{id:\d{1,18}}/why", get_why),
     web.post(r"/v1/jobs/{id:\d{1,18}}/{verb:[a-z]+}", post_verb),
+    web.get("/v1/queue", get_queue),
+    web.post("/v1/queue", post_queue),
     web.get("/v1/gpus", get_gpus),
     web.get("/v1/daemon", get_daemon),
     web.post("/v1/daemon/stop", post_stop),

@@ -70,6 +70,43 @@ class Request:
     prefer: tuple[DeviceId, ...] = ()
     #: A glob or part of the product name.
     gpu_type: str | None = None
+    #: CPU cores and bytes of memory that are counted for it; 0: none are.
+    cpus: int = 0
+    mem: int = 0
+    #: Seconds after which it is ended; also how long it is expected to run.
+    limit_s: float | None = None
+
+
+class When(enum.Enum):
+    """What must have become of the jobs that a job waits for."""
+
+    #: All of them done.
+    DONE = "done"
+    #: One of them done.
+    ANY = "any"
+    #: All of them ended, however.
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """One job that another waits for."""
+
+    id: JobId
+    when: When
+
+
+class Trouble(enum.Enum):
+    """Kinds of bad ends that may be worth another try: the words of `--retry-on`."""
+
+    FAIL = "fail"
+    OOM = "oom"
+    LOST = "lost"
+    TIMEOUT = "timeout"
+
+
+#: A job that ran into its time limit would most likely do so again.
+RETRIED_BY_DEFAULT = (Trouble.FAIL, Trouble.OOM, Trouble.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +122,6 @@ class Asked:
     name: str = ""
     project: str = "default"
     priority: int = 0
-    time_limit_s: float | None = None
     #: Added to the captured environment, over it.
     env: tuple[tuple[str, str], ...] = ()
     umask: int = 0o077
@@ -97,6 +133,18 @@ class Asked:
     visible: str | None = None
     #: Content id of the captured environment in the store.
     environ_id: int | None = None
+    after: tuple[After, ...] = ()
+    #: Not before this moment, in wall-clock milliseconds.
+    begin_at: int | None = None
+    retries: int = 0
+    retry_on: tuple[Trouble, ...] = RETRIED_BY_DEFAULT
+    #: The batch it was submitted with, where that has rules of its own; 0: none.
+    batch: int = 0
+
+    @property
+    def time_limit_s(self) -> float | None:
+        """Return the seconds after which it is ended."""
+        return self.request.limit_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +163,10 @@ class Job:
     start: int = 0
     #: Starts whose runner died before it could commit; three of them are a failure.
     dead_starts: int = 0
+    #: Retries that were made by themselves since somebody last asked for one.
+    retried: int = 0
+    #: False while a queued job waits for other jobs or for its time.
+    is_ready: bool = True
     #: The devices of the latest start.
     allocation: tuple[DeviceId, ...] = ()
     pid: int | None = None

@@ -27,18 +27,30 @@ def main() -> None:
     """Serve the socket whose number is the first argument until it closes."""
     sock = _socket.socket(fileno=int(sys.argv[1]))
     runner.preload()
-    # Runners are nobody's to wait for: the daemon knows them by their pidfds and their files.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, _reap)
     for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(signum, signal.SIG_IGN)
     while request := sock.recv(LARGEST):
         tag, folder, start = request.split(b"\0")
         attempts.crash_point("launcher:asked")
+        # Until its pidfd is open a runner must not be collected, or the pid could be a stranger's.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         pid = os.fork()
         if pid == 0:
             _run(os.fsdecode(folder), int(start))
         attempts.crash_point("launcher:forked")
-        _answer(sock, tag, os.pidfd_open(pid))
+        pidfd = os.pidfd_open(pid)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        _answer(sock, tag, pidfd)
+
+
+def _reap(signum: int, frame: object) -> None:
+    """Collect runners that ended; what became of their commands is in their files."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
 
 
 def _run(folder: str, start: int) -> None:

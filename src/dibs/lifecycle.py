@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from dibs.devices import DeviceId
 from dibs.errors import Bug
-from dibs.jobs import Cause, Job, Outcome, State
+from dibs.jobs import Cause, Job, JobId, Outcome, State, Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,8 @@ class Ended:
     was_stopped: bool = False
     #: Why the command could not be started at all.
     not_started: str | None = None
+    #: Its last words, or the kernel, say that memory ran out.
+    out_of_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,22 @@ class CancelAsked:
     """Somebody wants it to end."""
 
     at: int
+
+
+@dataclass(frozen=True, slots=True)
+class NeedFailed:
+    """A job that it waited for ended badly, so it will never run."""
+
+    at: int
+    need: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class NeedRetried:
+    """The job that it waited for in vain is tried again, so it waits again."""
+
+    at: int
+    need: JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +135,13 @@ class RetryAsked:
     """Somebody wants a new attempt."""
 
     at: int
+    #: It was made by itself, as the submitter allowed.
+    is_automatic: bool = False
 
 
 Event = (
     Placed | GivenUp | Started | Ended | LostTrack | Orphaned | CannotStart | CancelAsked
-    | HoldAsked | UnholdAsked | Paused | Resumed | RetryAsked
+    | NeedFailed | NeedRetried | HoldAsked | UnholdAsked | Paused | Resumed | RetryAsked
 )  # fmt: skip
 
 S = State
@@ -129,8 +149,10 @@ TRANSITIONS: dict[tuple[State, type], State] = {
     (S.QUEUED, Placed): S.STARTING,
     (S.QUEUED, HoldAsked): S.HELD,
     (S.QUEUED, CancelAsked): S.FINISHED,
+    (S.QUEUED, NeedFailed): S.FINISHED,
     (S.HELD, UnholdAsked): S.QUEUED,
     (S.HELD, CancelAsked): S.FINISHED,
+    (S.HELD, NeedFailed): S.FINISHED,
     (S.STARTING, Started): S.RUNNING,
     (S.STARTING, GivenUp): S.QUEUED,
     (S.STARTING, CannotStart): S.FINISHED,
@@ -155,6 +177,7 @@ TRANSITIONS: dict[tuple[State, type], State] = {
     # A start that was given up while its job was being stopped must not put the job back in line.
     (S.STOPPING, GivenUp): S.FINISHED,
     (S.FINISHED, RetryAsked): S.QUEUED,
+    (S.FINISHED, NeedRetried): S.QUEUED,
 }
 
 #: Runners that may die before they commit until the job itself is called unstartable.
@@ -192,8 +215,14 @@ def advance(job: Job, event: Event) -> Job:
             return replace(moved, remark="its runner is gone; the command still runs, and how it ends cannot be known")
         case CancelAsked(at) if state is S.FINISHED:
             return _finish(moved, at, Outcome.CANCELLED)
-        case RetryAsked():
-            return _fresh(moved)
+        case NeedFailed(at, need):
+            why = f"job {need}, which it waited for, did not succeed"
+            return replace(_finish(moved, at, Outcome.CANCELLED, Cause.DEPENDENCY), remark=why)
+        case NeedRetried():
+            # As a rule it never ran, and has no attempt behind it.
+            return _fresh(moved, attempt=job.attempt + (job.start > 0))
+        case RetryAsked(is_automatic=is_automatic):
+            return _fresh(moved, attempt=job.attempt + 1, retried=job.retried + 1 if is_automatic else 0)
         case _:
             return moved
 
@@ -208,6 +237,8 @@ def _end(job: Job, event: Ended) -> Job:
         return _finish(job, event.at, Outcome.TIMEOUT, Cause.TIMEOUT)
     if event.was_stopped:
         return _finish(job, event.at, Outcome.CANCELLED)
+    if event.out_of_memory and (event.signal is not None or event.exit_code):
+        return _finish(job, event.at, Outcome.FAILED, Cause.OOM)
     if event.signal is not None:
         return _finish(job, event.at, Outcome.FAILED, Cause.SIGNAL)
     if event.exit_code:
@@ -221,11 +252,31 @@ def _finish(job: Job, at: int, outcome: Outcome, cause: Cause | None = None) -> 
     return replace(job, state=S.FINISHED, finished_at=at, outcome=outcome, cause=cause)
 
 
-def _fresh(job: Job) -> Job:
+def _fresh(job: Job, *, attempt: int, retried: int = 0) -> Job:
     return replace(
-        job, attempt=job.attempt + 1, start=0, dead_starts=0, allocation=(), pid=None,
+        job, attempt=attempt, retried=retried, start=0, dead_starts=0, allocation=(), pid=None,
         outcome=None, cause=None, exit_code=None, signal=None, started_at=None, finished_at=None,
     )  # fmt: skip
+
+
+def trouble(job: Job) -> Trouble | None:
+    """Return the kind of bad end that a retry might mend; None if it has none."""
+    match job.outcome, job.cause:
+        case Outcome.FAILED, Cause.OOM:
+            return Trouble.OOM
+        case Outcome.FAILED, _:
+            return Trouble.FAIL
+        case Outcome.LOST, _:
+            return Trouble.LOST
+        case Outcome.TIMEOUT, _:
+            return Trouble.TIMEOUT
+        case _:
+            return None
+
+
+def wants_retry(job: Job) -> bool:
+    """Tell whether a finished job is to be tried again by itself."""
+    return job.retried < job.asked.retries and trouble(job) in job.asked.retry_on
 
 
 def diagram() -> str:

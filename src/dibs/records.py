@@ -203,6 +203,8 @@ class Final:
     #: The command was still running when its limit, or a stop order, came.
     timed_out: bool = False
     stopped: bool = False
+    #: Its last words, or the kernel, say that memory ran out.
+    out_of_memory: bool = False
     #: What still ran when the command had ended: `4242 python, 4250 sleep`.
     leftovers: str = ""
     note: str = ""
@@ -225,6 +227,7 @@ _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
     "stime_s": float,
     "timed_out": _flag,
     "stopped": _flag,
+    "out_of_memory": _flag,
     "leftovers": _text,
     "note": _text,
 }

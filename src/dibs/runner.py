@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from dibs import attempts, processes, records, supervision
+from dibs import attempts, oom, processes, records, supervision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,9 +110,13 @@ def _follow(folder: str, spec: records.Spec, status: int, pid: int) -> records.F
         sys.excepthook(*sys.exc_info())
     attempts.crash_point("runner:running")
     _tell(spec, "running", str(pid), str(started_at_ns))
+    killed_before = oom.kills()
     orders = attempts.Orders(folder, spec.start)
     final = supervision.supervise(spec, pid, orders.new, lambda what, names: _tell(spec, what, names))
     final.started_at_ns = started_at_ns
+    if final.kind == "signalled" or final.code:
+        was_killed = final.signal == signal.SIGKILL and oom.kills() != killed_before
+        final.out_of_memory = was_killed or oom.said(spec.stderr or spec.output)
     return final
 
 

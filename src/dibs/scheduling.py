@@ -1,16 +1,18 @@
 """Deciding: which waiting jobs start now, on which devices, and why the others wait.
 
-Pure: everything comes in as a value, and the same input gives the same plan. Inside the queue the order is priority,
-then submission. A job that does not fit collects the free devices it could use, so that nothing behind it can keep it
-waiting; what it cannot use is free for those behind. Other people's tickets are served in the same way.
+Pure: everything comes in as a value, time included, and the same input gives the same plan. Inside the queue the order
+is priority, then submission. The first job that does not fit gets a reservation: the moment at which, by the limits of
+those that run, it could start, and the devices it would get then. Later jobs pass it only if they do not push it back
+(EASY backfill). Other people's tickets are served first wherever they stand before ours.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import devices, matching
+from dibs import devices, matching, units
 from dibs.devices import DeviceId, Inventory
 from dibs.errors import Impossible, UserError
 from dibs.jobs import JobId, Request
@@ -23,14 +25,22 @@ class Waiting:
     id: JobId
     request: Request
     priority: int = 0
+    batch: int = 0
+    #: How many more of its batch may be under way; None: any number.
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """A job with an attempt under way."""
+    """A job with an attempt under way, and what it uses until it ends."""
 
     id: JobId
     devices: tuple[DeviceId, ...] = ()
+    cpus: int = 0
+    mem: int = 0
+    limit_s: float | None = None
+    #: Wall-clock milliseconds; None: it is about to start.
+    started_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,13 @@ class Policy:
     """The settings that matter to deciding."""
 
     cpu_slots: int = 1
+    #: Bytes of memory that `--mem` jobs share; None: not counted.
+    mem_total: int | None = None
+    #: Seconds that a job without a limit is expected to run.
+    assumed_s: float = 86400.0
+    #: Etiquette: the most devices our jobs use at once, and those they leave free for others.
+    max_gpus: int | None = None
+    keep_free: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,42 +139,190 @@ def free_devices(view: View, inventory: Inventory) -> set[DeviceId]:
     return {device for device in inventory.usable() if device not in taken and device not in view.held}
 
 
-def plan(view: View, inventory: Inventory, policy: Policy) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a job takes of everything that is counted: devices are also counted, for etiquette."""
+
+    cpus: int
+    mem: int
+    gpus: int
+
+
+def needs_of(request: Request) -> Needs:
+    """Return what a request takes. A job without devices uses a CPU slot even if it does not say so."""
+    return Needs(request.cpus or (0 if request.gpus else 1), request.mem, request.gpus)
+
+
+def used_by(job: Active) -> Needs:
+    """Return what an active job uses."""
+    return Needs(job.cpus or (0 if job.devices else 1), job.mem, len(job.devices))
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What is left of everything that is counted. Infinite where nothing is."""
+
+    cpus: float
+    mem: float
+    #: Devices that etiquette still allows us.
+    gpus: float
+
+    def fits(self, needs: Needs) -> bool:
+        """Tell whether there is enough left; of what is not needed there is always enough."""
+        pairs = ((needs.cpus, self.cpus), (needs.mem, self.mem), (needs.gpus, self.gpus))
+        return all(needed <= left for needed, left in pairs if needed)
+
+    def less(self, needs: Needs) -> Pool:
+        """Return what is left after `needs` were taken."""
+        return Pool(self.cpus - needs.cpus, self.mem - needs.mem, self.gpus - needs.gpus)
+
+    def more(self, needs: Needs) -> Pool:
+        """Return what is left after `needs` came back."""
+        return Pool(self.cpus + needs.cpus, self.mem + needs.mem, self.gpus + needs.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """When the first job that does not fit could start, what it would use, and what would be left beside it."""
+
+    id: JobId
+    at: float
+    devices: frozenset[DeviceId]
+    spare: Pool
+
+
+def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
+    """Return what is left now."""
+    used = [used_by(job) for job in view.active]
+    mine = sum(needs.gpus for needs in used)
+    most = math.inf if policy.max_gpus is None else policy.max_gpus - mine
+    spare = len(free_devices(view, inventory)) - policy.keep_free if policy.keep_free else math.inf
+    return Pool(
+        policy.cpu_slots - sum(needs.cpus for needs in used),
+        math.inf if policy.mem_total is None else policy.mem_total - sum(needs.mem for needs in used),
+        min(most, spare),
+    )
+
+
+def expected_end(job: Active, policy: Policy, now: int) -> float:
+    """Return when an active job is expected to end. One that overran is expected to take as long again."""
+    span = (job.limit_s or policy.assumed_s) * 1000
+    began = now if job.started_at is None else job.started_at
+    while began + span <= now:
+        span *= 2
+    return began + span
+
+
+def plan(view: View, inventory: Inventory, policy: Policy, now: int) -> Plan:
     """Decide what starts now. Nothing starts while the queue is paused."""
-    free = free_devices(view, inventory)
-    cpu_free = policy.cpu_slots - sum(1 for job in view.active if not job.devices)
-    line = [(claim.count, claim.devices) for claim in view.line]
-    ahead = line[: view.ahead]
-    collecting: list[matching.Want] = []
-    starts: list[Start] = []
-    waits: list[Waiting] = []
-    first: Waiting | None = None
-    for job in order(view.waiting):
-        if view.is_paused:
+    if view.is_paused:
+        return Plan((), tuple(order(view.waiting)), None)
+    return _Planning(view, inventory, policy, now).run()
+
+
+class _Planning:
+    """One plan in the making: what is left shrinks as jobs are started."""
+
+    def __init__(self, view: View, inventory: Inventory, policy: Policy, now: int) -> None:
+        self.view, self.inventory, self.policy, self.now = view, inventory, policy, now
+        self.free = free_devices(view, inventory)
+        self.pool = pool_of(view, inventory, policy)
+        self.active = list(view.active)
+        self.line = [(claim.count, claim.devices) for claim in view.line]
+        self.ahead = self.line[: view.ahead]
+        self.room = {job.batch: job.room for job in view.waiting if job.room is not None}
+        #: One for jobs with devices and one for jobs without: neither kind may starve behind the other.
+        self.reserved: dict[bool, Reservation] = {}
+
+    def run(self) -> Plan:
+        """Go through the waiting jobs in order."""
+        starts: list[Start] = []
+        waits: list[Waiting] = []
+        first: Waiting | None = None
+        for job in order(self.view.waiting):
+            if self.room.get(job.batch, 1) <= 0:
+                waits.append(job)
+                continue
+            chosen = self._choose(job)
+            if chosen is not None:
+                self._start(job, chosen)
+                starts.append(Start(job.id, chosen))
+                continue
             waits.append(job)
-        elif job.request.gpus == 0:
-            if cpu_free > 0:
-                cpu_free -= 1
-                starts.append(Start(job.id, ()))
-            else:
-                waits.append(job)
-        else:
-            wanted = eligible(inventory, job.request)
-            chosen = matching.choose(job.request.gpus, wanted, free, [*ahead, *collecting]) if free else None
-            if chosen is None:
-                waits.append(job)
-                collecting.append((job.request.gpus, wanted))
-                first = first or job
-            else:
-                # After a grant our next ticket stands behind everybody's.
-                ahead = line
-                starts.append(Start(job.id, tuple(DeviceId(d) for d in chosen)))
-                free.difference_update(starts[-1].devices)
-    return Plan(tuple(starts), tuple(waits), first)
+            if len(eligible(self.inventory, job.request)) < job.request.gpus:
+                # A device it needs is unwell: nobody knows until when, so nothing is kept for it meanwhile.
+                continue
+            if job.request.gpus and first is None:
+                first = job
+            kind = job.request.gpus > 0
+            if kind not in self.reserved:
+                self.reserved[kind] = self._reserve(job)
+        return Plan(tuple(starts), tuple(waits), first)
+
+    def _choose(self, job: Waiting) -> tuple[DeviceId, ...] | None:
+        """Return the devices on which a job can start now without pushing a reservation back; None if it cannot."""
+        needs = needs_of(job.request)
+        if not self.pool.fits(needs):
+            return None
+        in_the_way = [reserved for reserved in self.reserved.values() if self._outlasts(job, reserved)]
+        if not all(reserved.spare.fits(needs) for reserved in in_the_way):
+            return None
+        if job.request.gpus == 0:
+            return ()
+        kept = {device for reserved in in_the_way for device in reserved.devices}
+        wanted = [device for device in eligible(self.inventory, job.request) if device not in kept]
+        if len(self.free) < job.request.gpus:
+            return None
+        chosen = matching.choose(job.request.gpus, wanted, self.free, self.ahead)
+        return None if chosen is None else tuple(DeviceId(device) for device in chosen)
+
+    def _start(self, job: Waiting, chosen: tuple[DeviceId, ...]) -> None:
+        needs = needs_of(job.request)
+        self.pool = self.pool.less(needs)
+        self.free.difference_update(chosen)
+        self.active.append(Active(job.id, chosen, needs.cpus, needs.mem, job.request.limit_s))
+        room = self.room.get(job.batch)
+        if room is not None:
+            self.room[job.batch] = room - 1
+        if chosen:
+            # After a grant our next ticket stands behind everybody's.
+            self.ahead = self.line
+        for kind, reserved in self.reserved.items():
+            if self._outlasts(job, reserved):
+                self.reserved[kind] = replace(reserved, spare=reserved.spare.less(needs))
+
+    def _outlasts(self, job: Waiting, reserved: Reservation) -> bool:
+        """Tell whether a job that started now might still run at the reserved time."""
+        if job.request.limit_s is None:
+            # Expected to take as long as all others without a limit: nobody is passed on the strength of that.
+            return self.now + self.policy.assumed_s * 1000 >= reserved.at
+        return self.now + job.request.limit_s * 1000 > reserved.at
+
+    def _reserve(self, job: Waiting) -> Reservation:
+        """Find the earliest moment at which a job that does not fit now could start, and with which devices.
+
+        A device that somebody else holds may come back at any moment: it counts as coming back right after the free
+        ones, which are then kept for this job, as its ticket does towards other people.
+        """
+        needs, wanted = needs_of(job.request), eligible(self.inventory, job.request)
+        ends = sorted((expected_end(active, self.policy, self.now), active.id, active) for active in self.active)
+        back: dict[DeviceId, float] = dict.fromkeys(wanted, self.now)
+        back |= {device: end for end, _, active in ends for device in active.devices if device in back}
+        soonest = sorted(wanted, key=lambda device: (back[device], device not in self.free, wanted.index(device)))
+        best = soonest[: job.request.gpus]
+        at = float(max((back[device] for device in best), default=self.now))
+        pool = self.pool
+        for end, _, active in ends:
+            if end > at and pool.fits(needs):
+                break
+            at = max(at, end)
+            pool = pool.more(used_by(active))
+        return Reservation(job.id, at, frozenset(best), pool.less(needs))
 
 
-def check_possible(request: Request, inventory: Inventory) -> None:
+def check_possible(request: Request, inventory: Inventory, policy: Policy) -> None:
     """Raise Impossible if no amount of waiting would satisfy `request` on this machine."""
+    _check_counted(request, policy)
     if request.gpus == 0 or not inventory.is_known:
         return
     total = len(inventory.devices)
@@ -179,6 +344,20 @@ def check_possible(request: Request, inventory: Inventory) -> None:
         )
 
 
+def _check_counted(request: Request, policy: Policy) -> None:
+    if request.cpus > policy.cpu_slots:
+        raise Impossible(
+            f"asks for {request.cpus} CPUs; {policy.cpu_slots} may be used here.", "The setting cpu_slots allows more."
+        )
+    if policy.mem_total is not None and request.mem > policy.mem_total:
+        asked, total = units.format_size(request.mem), units.format_size(policy.mem_total)
+        raise Impossible(f"asks for {asked} of memory; this machine has {total}.")
+    if policy.max_gpus is not None and request.gpus > policy.max_gpus:
+        raise Impossible(
+            f"asks for {count_gpus(request.gpus)}; max_gpus allows {policy.max_gpus}.", "It is a setting of your own."
+        )
+
+
 def resolve(request_words: Sequence[str], option: str, inventory: Inventory) -> tuple[DeviceId, ...]:
     """Return the devices that the words of an option name, or say in one line which word does not."""
     try:
@@ -187,20 +366,43 @@ def resolve(request_words: Sequence[str], option: str, inventory: Inventory) -> 
         raise UserError(f"{option} expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
 
 
-def explain(job: Waiting, view: View, inventory: Inventory, policy: Policy) -> Reason:
+def explain(job: Waiting, view: View, inventory: Inventory, policy: Policy, now: int) -> Reason:
     """Say why one queued job is not running, and what would help."""
     if view.is_paused:
         return Reason("the queue is paused", "`dibs resume` lets it go on.")
-    decided = plan(view, inventory, policy)
+    decided = plan(view, inventory, policy, now)
     if any(start.id == job.id for start in decided.starts):
         return Reason("it is about to start")
-    if job.request.gpus == 0:
-        return Reason(f"all {policy.cpu_slots} CPU slots are in use", "The setting cpu_slots allows more.")
+    if job.room is not None and job.room <= 0:
+        return Reason("as many of its batch are under way as may be at once (-j)")
+    pool, needs = pool_of(view, inventory, policy), needs_of(job.request)
+    if needs.cpus > pool.cpus:
+        return _explain_cpus(job, pool, policy)
+    if needs.mem > pool.mem:
+        left = f"{units.format_size(int(max(pool.mem, 0)))} of {units.format_size(policy.mem_total or 0)}"
+        return Reason(f"needs {units.format_size(needs.mem)} of memory; {left} are left by running jobs")
+    if needs.gpus > pool.gpus:
+        return _explain_etiquette(job, view, policy)
     earlier = [other for other in decided.waits if other.id != job.id and _before(other, job)]
     # What starts now is as good as taken, and puts us behind everybody in the line.
     ahead = len(view.line) if any(start.devices for start in decided.starts) else view.ahead
     active = [*view.active, *(Active(start.id, start.devices) for start in decided.starts)]
     return _explain_devices(job, replace(view, active=active, ahead=ahead), inventory, earlier)
+
+
+def _explain_cpus(job: Waiting, pool: Pool, policy: Policy) -> Reason:
+    hint = "The setting cpu_slots allows more."
+    if job.request.cpus:
+        left = f"{int(max(pool.cpus, 0))} of {policy.cpu_slots}"
+        return Reason(f"needs {job.request.cpus} CPUs; {left} are left by running jobs", hint)
+    return Reason(f"all {policy.cpu_slots} CPU slots are in use", hint)
+
+
+def _explain_etiquette(job: Waiting, view: View, policy: Policy) -> Reason:
+    mine = sum(len(active.devices) for active in view.active)
+    if policy.max_gpus is not None and mine + job.request.gpus > policy.max_gpus:
+        return Reason(f"your jobs use {mine} of the {policy.max_gpus} GPUs that max_gpus allows")
+    return Reason(f"the setting keep_free leaves {count_gpus(policy.keep_free)} free for others")
 
 
 def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Sequence[Waiting]) -> Reason:
@@ -218,8 +420,8 @@ def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Se
     collector = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
     if collector is not None:
         return Reason(
-            f"{text}; job {collector.id} is ahead and collects them (it needs {count_gpus(collector.request.gpus)})",
-            "A higher --priority would pass it.",
+            f"{text}; job {collector.id} is ahead and waits for them (it needs {count_gpus(collector.request.gpus)})",
+            "A higher --priority would pass it; so would a --time that ends before it can start.",
         )
     people = dict.fromkeys(claim.user for claim in view.line[: view.ahead] if claim.devices.intersection(free))
     if people:
@@ -242,7 +444,8 @@ def _holder_of(device: DeviceId, view: View, inventory: Inventory) -> str:
     holder = view.held.get(device)
     if holder is None:
         return f"GPU {index}: not usable"
-    what = f"job {holder.job}" if holder.job else f"pid {holder.pid}" if holder.pid else "a lease"
+    numbered = f"job {holder.job}" if holder.job and holder.job.isdigit() else holder.job
+    what = numbered or (f"pid {holder.pid}" if holder.pid else "lease")
     return f"GPU {index}: {holder.user}'s {what}"
 
 

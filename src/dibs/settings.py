@@ -32,6 +32,10 @@ class Settings:
     grace: float = 30.0
     #: Seconds.
     collect_for: float = 3600.0
+    #: Seconds.
+    assumed_time: float = 86400.0
+    max_gpus: int | None = None
+    keep_free: int = 0
     env_exclude: tuple[str, ...] = ()
     #: None: as the system's loader finds it.
     nvml_library: Path | None = None
@@ -89,6 +93,10 @@ def _count(value: object, environ: Mapping[str, str]) -> int:
     return value
 
 
+def _spare(value: object, environ: Mapping[str, str]) -> int:
+    return 0 if value == 0 and value is not False else _count(value, environ)
+
+
 def _duration(value: object, environ: Mapping[str, str]) -> float:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError
@@ -121,6 +129,7 @@ ANY_TEXT = Kind("a text", str, _any_text)
 TEXT = Kind("a text that is not empty", str, _text)
 PATH = Kind("an absolute path", str, _path)
 COUNT = Kind("a whole number from 1 up", _whole, _count)
+SPARE = Kind("a whole number from 0 up", _whole, _spare)
 DURATION = Kind(units.TIME_EXAMPLE, str, _duration)
 VISIBLE = Kind('"uuid" or "index"', str, _visible)
 NAMES = Kind('a list of names such as ["WANDB_*", "AWS_*"]', _split, _names)
@@ -157,6 +166,18 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "collect_for", DURATION, "1h", "DIBS_COLLECT_FOR",
         "How long a job for several GPUs may keep free ones waiting for the rest.",
+    ),
+    Setting(
+        "assumed_time", DURATION, "24h", "DIBS_ASSUMED_TIME",
+        "How long a job without a time limit is expected to run when others are planned around it.",
+    ),
+    Setting(
+        "max_gpus", COUNT, "", "DIBS_MAX_GPUS",
+        "The most GPUs that your jobs use at once; empty for all.",
+    ),
+    Setting(
+        "keep_free", SPARE, "0", "DIBS_KEEP_FREE",
+        "How many GPUs your jobs leave free for others.",
     ),
     Setting(
         "env_exclude", NAMES, "[]", "DIBS_ENV_EXCLUDE",

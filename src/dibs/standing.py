@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from dibs import holders, locks, tickets
@@ -26,6 +26,8 @@ class Outlook:
     held: Mapping[DeviceId, Foreign]
     line: tuple[Claim, ...] = ()
     ahead: int = 0
+    #: The names of all tickets but ours.
+    tickets: frozenset[str] = frozenset()
 
 
 class Standing:
@@ -40,21 +42,26 @@ class Standing:
         self._watch = watch
         self._watched: set[bytes] = set()
         self._ticket: tickets.OwnTicket | None = None
+        #: Our ticket stands for devices that our runners are about to take.
+        self._is_granting = False
         self._shunned: dict[DeviceId, float] = {}
 
     def look(self, inventory: Inventory, ours: Collection[DeviceId]) -> Outlook:
         """Return what stands in our way; `ours` are the devices of our own active jobs."""
-        others = [device for device in inventory.ids if device not in ours]
-        held = {DeviceId(device): Foreign("somebody") for device in holders.held(self.place, others)}
+        elsewhere = [device for device in inventory.ids if device not in ours]
+        held = {DeviceId(device): Foreign("somebody") for device in holders.held(self.place, elsewhere)}
         now = time.monotonic()
         self._shunned = {device: until for device, until in self._shunned.items() if until > now}
         held |= {device: Foreign("somebody") for device in self._shunned if device not in ours}
-        claims, ahead = self.claims()
-        return Outlook(held, claims, ahead)
+        others, before = tickets.around(self.place, self._ticket)
+        claims, ahead = self._collecting(others, before)
+        return Outlook(held, claims, ahead, frozenset(ticket.name for ticket in others))
 
     def claims(self) -> tuple[tuple[Claim, ...], int]:
         """Return the others' tickets whose turn it is to collect, and how many of them stand before ours."""
-        others, before = tickets.around(self.place, self._ticket)
+        return self._collecting(*tickets.around(self.place, self._ticket))
+
+    def _collecting(self, others: list[tickets.Ticket], before: int) -> tuple[tuple[Claim, ...], int]:
         now_ns = locks.boot_ns()
         collecting = [ticket.is_collecting(now_ns, self.collect_for_s) for ticket in others]
         claims = tuple(claim_of(ticket) for ticket, counts in zip(others, collecting, strict=True) if counts)
@@ -65,8 +72,20 @@ class Standing:
         self._shunned[device] = time.monotonic() + SHUN_FOR_S
         return SHUN_FOR_S
 
-    def stand(self, first: Waiting | None, inventory: Inventory, *, was_served: bool) -> None:
-        """Hold the ticket that our first waiting job needs, or none; after a grant it goes to the back."""
+    def stand(self, first: Waiting | None, inventory: Inventory, pending: Collection[DeviceId]) -> None:
+        """Hold the ticket that our first waiting job needs, or none.
+
+        `pending` are devices we gave to runners that do not hold them yet: until they do, a ticket that we have keeps
+        our place for them, or somebody who is woken by its end would find the devices free. After that our next ticket
+        is a new one, behind everybody.
+        """
+        if pending and self._ticket is not None:
+            self._is_granting = True
+            self._ticket.update(len(pending), sorted(pending))
+            return
+        if self._is_granting:
+            self._is_granting = False
+            self.leave()
         wanted = eligible(inventory, first.request) if first else ()
         if first is None or len(wanted) < first.request.gpus:
             self.leave()
@@ -74,8 +93,11 @@ class Standing:
             self._ticket = tickets.queue_up(self.place, first.request.gpus, wanted, self.user)
         else:
             self._ticket.update(first.request.gpus, wanted)
-            if was_served:
-                self._ticket.renew()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether we stand in the line."""
+        return self._ticket is not None
 
     def leave(self) -> None:
         """Leave the line."""
@@ -83,20 +105,23 @@ class Standing:
             self._ticket.close()
             self._ticket = None
 
-    def watch(self, held: Iterable[DeviceId], wake: Callable[[], None]) -> bool:
-        """Call `wake` when a holder of these devices or another ticket goes; tell whether anything is newly watched.
+    def watch(self, outlook: Outlook, wake: Callable[[], None]) -> bool:
+        """Call `wake` when a holder or another ticket goes; tell whether to look once more.
 
-        What is newly watched may have changed just before: the caller looks once more.
+        What is newly watched may have changed just before, and what is gone already will wake nobody.
         """
-        names = list(holders.watchable(self.place, held))
+        by_name = holders.watchable(self.place, outlook.held)
         own = self._ticket.ticket.name if self._ticket else None
-        names += [self.place.socket("ticket", name) for name in locks.bound(self.place, "ticket") if name != own]
+        line = {name for name in locks.bound(self.place, "ticket") if name != own}
+        names = [*by_name, *(self.place.socket("ticket", name) for name in line)]
         # A connection that is refused (a full queue) is left to the slow tick.
         new = {name: fd for name in names if name not in self._watched and (fd := locks.connect(name)) is not None}
         for name, fd in new.items():
             self._watched.add(name)
             self._watch(fd, lambda name=name, fd=fd: self._hung_up(name, fd, wake))  # type: ignore[misc]
-        return bool(new)
+        unseen = [d for d in outlook.held if d not in by_name.values() and d not in self._shunned]
+        is_gone = len(holders.held(self.place, unseen)) < len(unseen) or not outlook.tickets <= line
+        return bool(new) or is_gone
 
     def _hung_up(self, name: bytes, fd: int, wake: Callable[[], None]) -> None:
         os.close(fd)

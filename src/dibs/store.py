@@ -9,34 +9,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dibs import lifecycle, selection
+from dibs import database, lifecycle, rows, selection
 from dibs.devices import DeviceId
-from dibs.errors import Bug, MachineError, NotFound, UserError
-from dibs.jobs import Asked, Cause, Job, JobId, Outcome, Request, State
+from dibs.errors import Bug, NotFound, UserError
+from dibs.jobs import Asked, Cause, Job, JobId, Outcome, Request, When
 from dibs.scheduling import Active, Waiting
-
-#: "dibs" in ASCII: tells our files from other SQLite files.
-APPLICATION_ID = 0x64696273
-#: One file a version, applied in order; the schema is their sum.
-MIGRATIONS = ("001_schema.sql",)
-#: Automatic copies kept beside the database.
-BACKUPS_KEPT = 3
-
-PRAGMAS = """
-PRAGMA journal_mode = WAL;
-PRAGMA synchronous = FULL;
-PRAGMA foreign_keys = ON;
-PRAGMA trusted_schema = OFF;
-PRAGMA cell_size_check = ON;
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +45,17 @@ class PastAttempt:
     finished_at: int
 
 
-def read_sql(name: str) -> str:
-    """Return one of the files in `sql/`."""
-    return resources.files("dibs").joinpath("sql", name).read_text()
-
-
-def named_queries(text: str) -> dict[str, str]:
-    """Return the queries of a file by their `-- name:` lines, with {columns} filled in."""
-    queries: dict[str, str] = {}
-    for block in text.split("-- name: ")[1:]:
-        name, _, body = block.partition("\n")
-        lines = [line for line in body.splitlines() if not line.startswith("--")]
-        queries[name.strip()] = "\n".join(lines).strip()
-    return {name: query.replace("{columns}", queries["columns"]) for name, query in queries.items()}
-
-
 class Reader:
     """Questions to the store. Each connection belongs to one thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self.queries = named_queries(read_sql("queries.sql"))
+        self.queries = database.named_queries()
 
     @classmethod
     def open(cls, path: Path) -> Reader:
         """Open read-only; the writer has made the file."""
-        uri = f"file:{_quoted(path)}?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
-        return cls(connection)
+        return cls(database.open_reader(path))
 
     def close(self) -> None:
         """Close the connection."""
@@ -104,7 +70,7 @@ class Reader:
         if row is None:
             last = self.last_id()
             raise NotFound(f"there is no job {job_id}" + (f" (the newest is {last})." if last else ": no job yet."))
-        return job_of(row)
+        return rows.job_of(row)
 
     def last_id(self) -> int:
         """Return the newest id ever given; 0 before the first."""
@@ -112,32 +78,35 @@ class Reader:
 
     def active(self) -> list[Job]:
         """Return the jobs with an attempt under way."""
-        return [job_of(row) for row in self._ask("active")]
+        return [rows.job_of(row) for row in self._ask("active")]
 
     def active_devices(self) -> list[Active]:
         """Return who uses what, as the plan sees it."""
-        return [Active(JobId(job_id), _devices(allocation)) for job_id, allocation in self._ask("active_devices")]
+        return [
+            Active(JobId(job_id), rows.devices_of(allocation), cpus, mem, limit_s or None, started_at)
+            for job_id, allocation, cpus, mem, limit_s, started_at in self._ask("active_devices")
+        ]
 
     def head(self, most: int) -> list[Waiting]:
-        """Return the first `most` queued jobs of each distinct request: more can never start in one plan."""
+        """Return the first `most` jobs of each line: more can never start in one plan."""
         found = []
-        for request_id, gpus, gpu_ids, prefer, gpu_type in self._ask("lines"):
-            request = Request(gpus, _devices(gpu_ids), _devices(prefer), gpu_type or None)
-            rows = self._ask("head_of_line", {"request": request_id, "most": most})
-            found += [Waiting(JobId(job_id), request, priority) for job_id, priority in rows]
+        for request_id, *request, batch, room in self._ask("lines").fetchall():
+            shape = rows.request_of(request)
+            line = {"request": request_id, "batch": batch, "most": most}
+            found += [Waiting(JobId(i), shape, p, batch, room) for i, p in self._ask("head_of_line", line)]
         return found
 
     def overview(self, unfinished: int, finished: int) -> list[Job]:
         """Return unfinished jobs and the latest finished ones, in order of id."""
-        rows = self._ask("unfinished", {"most": unfinished}).fetchall()
-        rows += self._ask("lately_finished", {"most": finished}).fetchall()
-        return sorted((job_of(row) for row in rows), key=lambda job: job.id)
+        found = self._ask("unfinished", {"most": unfinished}).fetchall()
+        found += self._ask("lately_finished", {"most": finished}).fetchall()
+        return sorted((rows.job_of(row) for row in found), key=lambda job: job.id)
 
     def select(self, chosen: selection.Selection, now: int, most: int = -1) -> list[Job]:
         """Return the jobs that a selection means, in order of id."""
         where, values = self._where(chosen, now)
         query = self.queries["selected"].replace("{where}", where).replace(":most", "?")
-        return [job_of(row) for row in self.connection.execute(query, [*values, most])]
+        return [rows.job_of(row) for row in self.connection.execute(query, [*values, most])]
 
     def select_ids(self, chosen: selection.Selection, now: int) -> list[JobId]:
         """Return the ids of the jobs that a selection means."""
@@ -169,9 +138,33 @@ class Reader:
     def attempts(self, job_id: JobId) -> list[PastAttempt]:
         """Return the finished attempts of a job."""
         return [
-            PastAttempt(n, Outcome(outcome), Cause(cause) if cause else None, code, sig, _devices(allocation), *times)
+            PastAttempt(
+                n, Outcome(outcome), Cause(cause) if cause else None, code, sig, rows.devices_of(allocation), *times
+            )
             for n, outcome, cause, code, sig, allocation, *times in self._ask("attempts_of", {"job": job_id})
         ]
+
+    def outcomes(self, job_id: JobId) -> list[tuple[JobId, When, Outcome | None]]:
+        """Return what became of the jobs that a job waits for; None: nothing yet."""
+        found = self._ask("outcomes", {"id": job_id})
+        return [(JobId(n), When(when), Outcome(outcome) if outcome else None) for n, when, outcome in found]
+
+    def dependants(self, job_id: JobId) -> list[JobId]:
+        """Return the jobs that wait, or waited, for this one."""
+        return [JobId(row[0]) for row in self._ask("dependants", {"id": job_id}).fetchall()]
+
+    def due(self, now: int) -> list[JobId]:
+        """Return the jobs whose time has come."""
+        return [JobId(row[0]) for row in self._ask("due", {"now": now}).fetchall()]
+
+    def next_begin(self, now: int) -> int | None:
+        """Return the moment at which the next job may begin; None if none waits for its time."""
+        found = self._ask("next_begin", {"now": now}).fetchone()[0]
+        return None if found is None else int(found)
+
+    def queued_of_batch(self, batch: int) -> list[JobId]:
+        """Return the jobs of a batch that are queued."""
+        return [JobId(row[0]) for row in self._ask("queued_of_batch", {"batch": batch}).fetchall()]
 
     def environ(self, environ_id: int | None) -> bytes:
         """Return a captured environment; empty where none was captured."""
@@ -223,22 +216,7 @@ class Store(Reader):
     @classmethod
     def open(cls, path: Path) -> Store:
         """Open the database, making or upgrading it where needed; refuse one that is not ours, newer, or damaged."""
-        if not path.exists():
-            # Made by us with our mode before SQLite can make it with another.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        connection: sqlite3.Connection | None = None
-        try:
-            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
-            _check_ours(connection, path)
-            connection.executescript(PRAGMAS)
-            _migrate(connection, path)
-        except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, sqlite3.Error):
-                raise _unopened(path, error) from error
-            raise
-        return cls(connection)
+        return cls(database.open_writer(path))
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
@@ -278,26 +256,30 @@ class Store(Reader):
         for asked in many:
             if asked.request not in requests:
                 requests[asked.request] = self._keep_request(asked.request)
-        rows = (_submitted_row(job_id, asked, requests[asked.request], now) for job_id, asked in enumerate(many, first))
-        self.connection.executemany(self.queries["add_job"], rows)
+        new = (
+            rows.submitted_row(job_id, asked, requests[asked.request], now, _is_ready(asked, now))
+            for job_id, asked in enumerate(many, first)
+        )
+        self.connection.executemany(self.queries["add_job"], new)
+        needs = (
+            {"job": job_id, "needs": need.id, "when": need.when.value}
+            for job_id, asked in enumerate(many, first)
+            for need in asked.after
+        )
+        self.connection.executemany(self.queries["add_dependency"], needs)
         last = first + len(many) - 1
         self._ask("add_submitted_events", {"first": first, "last": last})
         return [JobId(n) for n in range(first, last + 1)]
 
     def _keep_request(self, request: Request) -> int:
-        values = {
-            "gpus": request.gpus,
-            "gpu_ids": json.dumps(request.gpu_ids),
-            "prefer": json.dumps(request.prefer),
-            "gpu_type": request.gpu_type or "",
-        }
+        values = rows.request_row(request)
         self._ask("add_request", values)
         return int(self._ask("find_request", values).fetchone()[0])
 
     def record(self, job: Job, event: lifecycle.Event, detail: str = "") -> Job:
         """Keep what an event made of a job, and the event itself; return the job as it stands now."""
         moved = lifecycle.advance(job, event)
-        changed = self._ask("move", _moved_row(job, moved))
+        changed = self._ask("move", rows.moved_row(job, moved))
         if changed.rowcount != 1:
             raise Bug(f"job {job.id} is no longer {job.word} in the store.")
         if moved.is_finished:
@@ -310,159 +292,35 @@ class Store(Reader):
         self._ask("add_event", {"job": job_id, "at": at, "kind": kind, "detail": detail})
 
     def _keep_attempt(self, job: Job) -> None:
-        row = _moved_row(job, job)
+        row = rows.moved_row(job, job)
         keys = ("attempt", "outcome", "cause", "exit_code", "signal", "allocation", "started_at", "finished_at")
         self._ask("add_attempt", {"job": job.id} | {key: row[key] for key in keys})
+
+    def set_ready(self, job_id: JobId, is_ready: bool) -> None:
+        """Let a queued job join the line, or keep it out."""
+        self._ask("set_ready", {"id": job_id, "is_ready": is_ready})
+
+    def add_batch(self, at_once: int | None, halt_after: int | None) -> int:
+        """Keep the rules of a batch; return its id."""
+        cursor = self._ask("add_batch", {"at_once": at_once, "halt_after": halt_after})
+        return int(cursor.lastrowid or 0)
+
+    def count_bad(self, batch: int) -> bool:
+        """Count a bad end of a batch; tell whether it is the one after which the rest is held."""
+        bad, halt_after = self._ask("batch_bad", {"id": batch}).fetchone()
+        return bool(bad == halt_after)
+
+    def skip_to(self, job_id: int) -> None:
+        """Give no id up to this one: folders of such jobs exist, and their files would speak for others."""
+        if job_id > self.last_id():
+            self._ask("forget_last_id")
+            self._ask("set_last_id", {"id": job_id})
 
     def set_fact(self, name: str, value: str) -> None:
         """Set a fact about the queue as a whole."""
         self._ask("set_fact", {"name": name, "value": value})
 
 
-def backup(path: Path) -> Path:
-    """Copy the database beside itself through a connection of its own; keep the newest few copies."""
-    folder = path.parent / "backups"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    numbers = sorted(int(old.suffix[1:]) for old in folder.glob(f"{path.name}.*") if old.suffix[1:].isdigit())
-    target = folder / f"{path.name}.{(numbers or [0])[-1] + 1}"
-    # Renamed when it is whole: what a crash leaves half written never counts as a copy.
-    partial = folder / f"{path.name}.partial"
-    for leftover in folder.glob(f"{partial.name}*"):
-        leftover.unlink()
-    with contextlib.closing(Reader.open(path)) as reader, contextlib.closing(sqlite3.connect(partial)) as copy:
-        partial.chmod(0o600)
-        reader.connection.backup(copy)
-    partial.rename(target)
-    for number in numbers[: 1 - BACKUPS_KEPT]:
-        (folder / f"{path.name}.{number}").unlink()
-    return target
-
-
-def job_of(row: Sequence[Any]) -> Job:
-    """Return the job in a row of {columns}."""
-    (job_id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, name, project, priority, time_limit_s, env, umask,
-     output, stderr, tags, visible, environ, submitted_at, state, outcome, cause, attempt, start, dead_starts,
-     allocation, *rest) = row  # fmt: skip
-    asked = Asked(
-        command=command,
-        argv=None if argv is None else tuple(json.loads(argv)),
-        cwd=cwd,
-        request=Request(gpus, _devices(gpu_ids), _devices(prefer), gpu_type or None),
-        name=name,
-        project=project,
-        priority=priority,
-        time_limit_s=time_limit_s,
-        env=tuple((key, value) for key, value in json.loads(env)),
-        umask=umask,
-        output=output,
-        stderr=stderr,
-        tags=tuple(json.loads(tags)),
-        visible=visible,
-        environ_id=environ,
-    )
-    return Job(
-        JobId(job_id), asked, submitted_at, State(state), Outcome(outcome) if outcome else None,
-        Cause(cause) if cause else None, attempt, start, dead_starts, _devices(allocation), *rest,
-    )  # fmt: skip
-
-
-def _submitted_row(job_id: int, asked: Asked, request_id: int, now: int) -> dict[str, Any]:
-    return {
-        "id": job_id,
-        "command": asked.command,
-        "argv": None if asked.argv is None else json.dumps(asked.argv),
-        "cwd": asked.cwd,
-        "request": request_id,
-        "name": asked.name,
-        "project": asked.project,
-        "priority": asked.priority,
-        "time_limit_s": asked.time_limit_s,
-        "env": json.dumps(asked.env) if asked.env else "[]",
-        "umask": asked.umask,
-        "output": asked.output,
-        "stderr": asked.stderr,
-        "tags": json.dumps(asked.tags) if asked.tags else "[]",
-        "visible": asked.visible,
-        "environ": asked.environ_id,
-        "submitted_at": now,
-    }
-
-
-def _moved_row(before: Job, job: Job) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "state_before": before.state.value,
-        "state": job.state.value,
-        "outcome": job.outcome.value if job.outcome else None,
-        "cause": job.cause.value if job.cause else None,
-        "attempt": job.attempt,
-        "start": job.start,
-        "dead_starts": job.dead_starts,
-        "allocation": json.dumps(job.allocation) if job.allocation else "[]",
-        "pid": job.pid,
-        "exit_code": job.exit_code,
-        "signal": job.signal,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
-        "remark": job.remark,
-    }
-
-
-def _devices(text: str) -> tuple[DeviceId, ...]:
-    return () if text == "[]" else tuple(DeviceId(word) for word in json.loads(text))
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
-def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
-    app = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if app != APPLICATION_ID and (
-        app or version or connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    ):
-        raise UserError(
-            f"{path} is not a database of dibs; it was left alone.", "Choose another folder with DIBS_HOME."
-        )
-    if version > len(MIGRATIONS):
-        raise UserError(
-            f"{path} was written by a newer dibs (schema {version}, this one knows {len(MIGRATIONS)}).",
-            "Upgrade dibs, or choose another folder with DIBS_HOME.",
-        )
-    # SQLite reads the missing end of the last page as zeros and calls the file sound. While there is a log, a crash
-    # in the middle of a checkpoint may have left it so, and the log makes it whole.
-    page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
-    log = path.with_name(f"{path.name}-wal")
-    if path.stat().st_size % page_bytes and not (log.exists() and log.stat().st_size):
-        raise _damaged(path, "it ends in the middle of a page")
-    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if found != "ok":
-        raise _damaged(path, found)
-
-
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if 0 < version < len(MIGRATIONS):
-        backup(path)
-    for number, name in enumerate(MIGRATIONS[version:], version + 1):
-        connection.executescript(
-            f"BEGIN IMMEDIATE;\n{read_sql(name)}\n"
-            f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {number};\nCOMMIT;"
-        )
-
-
-def _unopened(path: Path, error: sqlite3.Error) -> MachineError:
-    # The low byte is the kind of trouble; the others tell its details.
-    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return _damaged(path, error)
-    return MachineError(f"{path} cannot be opened ({error}).", "Is the disk full, or does somebody else use the file?")
-
-
-def _damaged(path: Path, found: object) -> MachineError:
-    # SQLite's own check answers in several lines.
-    what = " ".join(str(found).split())
-    return MachineError(
-        f"{path} is damaged ({what}); it was left as it is.",
-        f"Move it away and put the newest copy from {path.parent / 'backups'} in its place, or start afresh.",
-    )
+def _is_ready(asked: Asked, now: int) -> bool:
+    """Tell whether a new job may join the line at once; what it waits for is looked at after it was kept."""
+    return not asked.after and (asked.begin_at is None or asked.begin_at <= now)

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 from dibs import commands, environs, lifecycle, scheduling, selection
 from dibs.devices import Inventory
 from dibs.engines.local import Local
-from dibs.errors import NotFound, UserError
-from dibs.jobs import Asked, Job, JobId, Outcome, Request, State, default_name
+from dibs.errors import MachineError, NotFound, UserError
+from dibs.jobs import After, Asked, Cause, Job, JobId, Outcome, Request, State, When, default_name
+from dibs.scheduling import Policy
 from dibs.store import Store
 
+#: The fact that says whether the queue is paused.
+PAUSED = "paused"
 #: Jobs in one submission.
 MOST_AT_ONCE = 100_000
 
@@ -67,14 +70,31 @@ class Turn:
     store: Store
     engine: Local
     inventory: Inventory
+    policy: Policy
     now: int
     effects: list[Effect] = field(default_factory=list)
     changed: set[JobId] = field(default_factory=set)
+    #: Jobs that ended in this turn; `dispatch.follow_up` sees to what follows.
+    finished: list[Job] = field(default_factory=list)
+    #: New jobs that wait for others: it is still to be seen how it stands with them.
+    unsure: list[JobId] = field(default_factory=list)
+
+    def mark(self) -> tuple[int, int, int]:
+        """Return how far this turn has come, for `undo`."""
+        return len(self.effects), len(self.finished), len(self.unsure)
+
+    def undo(self, mark: tuple[int, int, int]) -> None:
+        """Forget what came after `mark`: the store has undone it too."""
+        effects, finished, unsure = mark
+        del self.effects[effects:], self.finished[finished:], self.unsure[unsure:]
 
     def record(self, job: Job, event: lifecycle.Event, detail: str = "") -> Job:
         """Record an event and remember that the job changed."""
         self.changed.add(job.id)
-        return self.store.record(job, event, detail)
+        moved = self.store.record(job, event, detail)
+        if moved.is_finished:
+            self.finished.append(moved)
+        return moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +107,31 @@ class Wish:
     gpu_ids: tuple[str, ...] = ()
     prefer: tuple[str, ...] = ()
     gpu_type: str | None = None
+    cpus: int = 0
+    mem: int = 0
+    time_limit_s: float | None = None
+    #: Selectors of the jobs it waits for, and for what end.
+    after: tuple[tuple[str, When], ...] = ()
     #: The captured environment; None: the daemon's own.
     environ: bytes | None = None
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Return all that makes up its request."""
+        return self.gpus, self.gpu_ids, self.prefer, self.gpu_type, self.cpus, self.mem, self.time_limit_s
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules for jobs that are submitted together."""
+
+    #: How many may be under way at once.
+    at_once: int | None = None
+    #: After so many bad ends the rest is held.
+    halt_after: int | None = None
+
+
+NO_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +158,7 @@ class Acted:
     unchanged: list[Left]
 
 
-def submit(turn: Turn, wishes: Sequence[Wish]) -> Submitted:
+def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submitted:
     """Queue all of `wishes`, or none of them."""
     if not wishes:
         raise UserError("expected at least one job, got none.")
@@ -125,25 +168,46 @@ def submit(turn: Turn, wishes: Sequence[Wish]) -> Submitted:
         )
     notes: list[str] = []
     requests: dict[tuple[object, ...], Request] = {}
-    environ_ids: dict[bytes, int] = {}
+    needs: dict[tuple[tuple[str, When], ...], tuple[After, ...]] = {(): ()}
+    environ_ids: dict[bytes | None, int | None] = {None: None}
+    for wish in wishes:
+        if wish.shape not in requests:
+            requests[wish.shape] = _request(wish, turn, notes)
+        if wish.after not in needs:
+            needs[wish.after] = _after(turn, wish.after)
+    # Everything is possible: from here on it is kept.
+    batch = turn.store.add_batch(rules.at_once, rules.halt_after) if rules != NO_RULES else 0
     asked = []
     for wish in wishes:
-        key = (wish.gpus, wish.gpu_ids, wish.prefer, wish.gpu_type)
-        if key not in requests:
-            requests[key] = _request(wish, turn.inventory, notes)
-        asked.append(replace(wish.asked, request=requests[key], name=wish.asked.name or default_name(wish.asked)))
-    for blob in {wish.environ for wish in wishes if wish.environ is not None}:
-        environ_ids[blob] = turn.store.keep_environ(blob)
-    asked = [
-        replace(a, environ_id=environ_ids[w.environ]) if w.environ is not None else a
-        for a, w in zip(asked, wishes, strict=True)
-    ]
+        if wish.environ not in environ_ids:
+            environ_ids[wish.environ] = turn.store.keep_environ(wish.environ or b"")
+        asked.append(
+            replace(
+                wish.asked,
+                request=requests[wish.shape],
+                name=wish.asked.name or default_name(wish.asked),
+                after=needs[wish.after],
+                environ_id=environ_ids[wish.environ],
+                batch=batch,
+            )
+        )
     ids = turn.store.submit(asked, turn.now)
     turn.changed.update(ids)
+    turn.unsure += [job_id for job_id, one in zip(ids, asked, strict=True) if one.after]
     return Submitted(ids, notes)
 
 
-def _request(wish: Wish, inventory: Inventory, notes: list[str]) -> Request:
+def _after(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ...]:
+    """Return the jobs that the selectors of `--after` and its kin mean now."""
+    return tuple(
+        dict.fromkeys(After(job.id, when) for word, when in words for job in pick(turn, selection.parse([word])))
+    )
+
+
+def _request(wish: Wish, turn: Turn, notes: list[str]) -> Request:
+    inventory = turn.inventory
+    if (wish.gpu_ids or wish.prefer) and not inventory.is_known:
+        raise MachineError(f"the GPUs are not known yet ({inventory.problem or 'the driver has not answered'}).")
     gpu_ids = scheduling.resolve(wish.gpu_ids, "--gpu-ids", inventory)
     prefer = scheduling.resolve(wish.prefer, "--prefer", inventory)
     if gpu_ids and wish.gpus is not None and wish.gpus != len(gpu_ids):
@@ -154,8 +218,9 @@ def _request(wish: Wish, inventory: Inventory, notes: list[str]) -> Request:
         gpus = 0 if has_none and not wish.gpu_type else 1
         if gpus == 0:
             notes.append("this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)")
-    request = Request(gpus, tuple(sorted(gpu_ids)), prefer, wish.gpu_type) if gpus else Request(0)
-    scheduling.check_possible(request, inventory)
+    kind = (tuple(sorted(gpu_ids)), prefer, wish.gpu_type) if gpus else ((), (), None)
+    request = Request(gpus, *kind, wish.cpus, wish.mem, wish.time_limit_s)
+    scheduling.check_possible(request, inventory, turn.policy)
     return request
 
 
@@ -198,8 +263,57 @@ def retry(turn: Turn, chosen: selection.Selection, also_done: bool = False) -> A
         elif job.outcome is Outcome.DONE and not also_done:
             unchanged.append(Left(job, "it succeeded; --done runs it again"))
         else:
-            changed.append(turn.record(job, lifecycle.RetryAsked(turn.now)))
+            changed.append(_retry(turn, job))
     return Acted(changed, unchanged)
+
+
+def _retry(turn: Turn, job: Job) -> Job:
+    """Queue a job again, and with it those that were cancelled because of it."""
+    again = turn.record(job, lifecycle.RetryAsked(turn.now))
+    turn.unsure.append(job.id)
+    _revive(turn, job.id)
+    return again
+
+
+def _revive(turn: Turn, need: JobId) -> None:
+    for dependant in turn.store.dependants(need):
+        job = turn.store.job(dependant)
+        if job.cause is Cause.DEPENDENCY:
+            turn.record(job, lifecycle.NeedRetried(turn.now, need))
+            turn.unsure.append(job.id)
+            _revive(turn, job.id)
+
+
+def hold(turn: Turn, chosen: selection.Selection) -> Acted:
+    """Keep queued jobs back."""
+    return _each(turn, chosen, lifecycle.HoldAsked(turn.now), "only a queued job can be held")
+
+
+def unhold(turn: Turn, chosen: selection.Selection) -> Acted:
+    """Let held jobs go on waiting for their turn."""
+    acted = _each(turn, chosen, lifecycle.UnholdAsked(turn.now), "it is not held")
+    turn.unsure += [job.id for job in acted.changed]
+    return acted
+
+
+def _each(turn: Turn, chosen: selection.Selection, event: lifecycle.Event, why_not: str) -> Acted:
+    changed, unchanged = [], []
+    for job in pick(turn, chosen):
+        if lifecycle.allows(job, type(event)):
+            changed.append(turn.record(job, event))
+        else:
+            unchanged.append(Left(job, f"it is {job.word}: {why_not}"))
+    return Acted(changed, unchanged)
+
+
+def pause_queue(turn: Turn) -> None:
+    """Start nothing new until `resume_queue`."""
+    turn.store.set_fact(PAUSED, "yes")
+
+
+def resume_queue(turn: Turn) -> None:
+    """Go on starting jobs."""
+    turn.store.set_fact(PAUSED, "")
 
 
 def pick(turn: Turn, chosen: selection.Selection) -> list[Job]:
@@ -231,7 +345,7 @@ def check_wish(wish: Wish) -> None:
         raise UserError(f'cwd expected an absolute folder, got "{asked.cwd}".')
     if wish.gpus is not None and wish.gpus < 0:
         raise UserError(f"--gpus expected a whole number from 0 up, got {wish.gpus}.")
-    if asked.time_limit_s is not None and not 0 < asked.time_limit_s < 1e9:
+    if wish.time_limit_s is not None and not 0 < wish.time_limit_s < 1e9:
         raise UserError("--time expected a time above 0 such as 90m or 2h.")
     texts = [asked.command, asked.cwd, asked.name, asked.project, *(asked.argv or ()), *asked.tags]
     texts += [word for pair in asked.env for word in pair] + [asked.output or "", asked.stderr or ""]

@@ -11,6 +11,7 @@ from dibs.engines.launching import Launching
 from dibs.engines.local import Local
 from dibs.errors import Impossible, NotFound, UserError
 from dibs.jobs import JobId, Outcome, State
+from dibs.scheduling import Policy
 from dibs.settings import Settings
 from dibs.store import Store
 from dibs.verbs import Wish
@@ -33,7 +34,7 @@ class Desk:
         self.turn = self._new_turn()
 
     def _new_turn(self):
-        return verbs.Turn(self.store, self.engine, self.inventory, build.NOW)
+        return verbs.Turn(self.store, self.engine, self.inventory, Policy(4), build.NOW)
 
     def do(self, verb, *words, **more):
         """Do a verb to the jobs that `words` mean."""
@@ -90,7 +91,8 @@ def test_submitted_jobs_are_queued_in_the_order_given(desk):
 
 
 def test_a_job_that_says_nothing_asks_for_one_gpu(desk):
-    assert [request.gpus for request in desk.requests(wish())] == [1]
+    submitted = desk.submit(wish())
+    assert (desk.store.job(1).asked.request.gpus, submitted.notes) == (1, [])
 
 
 def test_on_a_machine_without_gpus_it_asks_for_none_and_the_submitter_is_told(desk):
@@ -180,10 +182,6 @@ def test_more_jobs_than_one_transaction_takes_are_refused(desk):
         ({"argv": ()}, "expected a command, got none"),
         ({"cwd": "data"}, 'cwd expected an absolute folder, got "data"'),
         ({"cwd": ""}, "cwd expected an absolute folder"),
-        ({"time_limit_s": 0.0}, "--time expected a time above 0"),
-        ({"time_limit_s": -1.0}, "--time expected a time above 0"),
-        ({"time_limit_s": float("nan")}, "--time expected a time above 0"),
-        ({"time_limit_s": float("inf")}, "--time expected a time above 0"),
         ({"env": (("CUDA_VISIBLE_DEVICES", "0"),)}, "dibs sets it to the GPUs the job gets"),
         ({"env": (("DIBS_JOB_ID", "0"),)}, "names that begin with DIBS_ are set by dibs itself"),
         ({"env": (("", "0"),)}, "-e expected NAME=VALUE"),
@@ -204,9 +202,19 @@ def test_what_no_machine_could_run_is_refused(asked, message):
         verbs.check_wish(Wish(build.asked(**asked)))
 
 
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_time_limit_that_is_none_is_refused(seconds):
+    with pytest.raises(UserError, match="--time expected a time above 0"):
+        verbs.check_wish(wish(time_limit_s=seconds))
+
+
 def test_less_than_no_gpu_is_refused():
     with pytest.raises(UserError, match="--gpus expected a whole number from 0 up, got -1"):
         verbs.check_wish(wish(gpus=-1))
+
+
+def test_no_gpu_may_be_asked_for():
+    verbs.check_wish(wish(gpus=0))
 
 
 def test_the_longest_text_that_the_kernel_takes_is_let_in():

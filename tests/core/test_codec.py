@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import build
 from dibs import codec, lifecycle
 from dibs.devices import Device, DeviceId, Process
-from dibs.jobs import Cause, Outcome, State
+from dibs.jobs import After, Cause, JobId, Outcome, State, When
 
 #: The keys of a job in JSON that everybody outside may rely on.
 PROMISED = [
@@ -99,7 +99,9 @@ def test_a_job_has_the_promised_keys_in_their_order_and_little_else():
 
 def test_a_new_job_has_nothing_yet_that_only_a_run_can_give():
     shown = to_json(build.job(gpus=2), reason="needs 2 GPUs")
-    assert {key: shown[key] for key in ("state", "reason", "gpus", "gpu_ids", "pid", "started_at", "attempt")} == {
+    assert {
+        key: shown[key] for key in ("state", "reason", "gpus", "gpu_ids", "pid", "started_at", "attempt", "retries")
+    } == {
         "state": "queued",
         "reason": "needs 2 GPUs",
         "gpus": 2,
@@ -107,6 +109,7 @@ def test_a_new_job_has_nothing_yet_that_only_a_run_can_give():
         "pid": None,
         "started_at": None,
         "attempt": 1,
+        "retries": 0,
     }
 
 
@@ -130,8 +133,12 @@ def test_a_finished_job_shows_its_outcome_as_its_state_and_why():
 
 
 def test_what_was_asked_is_shown_as_it_was_asked():
-    asked = {"name": "vit", "project": "thesis", "priority": 3, "time_limit_s": 60.0, "cwd": "/data"}
-    shown = to_json(build.job(command="a b", argv=("a", "b"), tags=("x", "y"), **asked))
+    asked = {"name": "vit", "project": "thesis", "priority": 3, "cwd": "/data"}
+    after = (After(JobId(7), When.ANY),)
+    more = {"limit_s": 60.0, "cpus": 2, "mem": 2**30, "after": after, "begin_at": build.NOW, "retries": 3}
+    shown = to_json(build.job(command="a b", argv=("a", "b"), tags=("x", "y"), **asked, **more))
+    asked |= {"time_limit_s": 60.0, "cpus": 2, "mem": 2**30, "after": [{"id": 7, "when": "any"}], "retries": 3}
+    asked |= {"begin_at": "2026-11-15T12:00:00.000Z"}
     assert shown | asked == shown
     assert (shown["command"], shown["argv"], shown["tags"]) == ("a b", ["a", "b"], ["x", "y"])
 

@@ -100,6 +100,23 @@ def test_a_mistyped_state_is_answered_with_the_nearest_one():
     )
 
 
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("1,4-", 'expected job ids such as 1,4,9-12, got "1,4-".'),
+        ("1-2-3", 'expected job ids such as 1,4,9-12, got "1-2-3".'),
+        ("-5", 'expected job ids such as 1,4,9-12, got "-5".'),
+        ("1,9999999999999999999", 'expected a job id, got "9999999999999999999", which is larger than any.'),
+        ("owner:x", 'expected a job such as 12, 3-7, @, failed or name:vit*, got "owner:x".'),
+        ("since:24", 'expected a time such as 90m, 2h or 1d12h, got "24": write 24m or 24s'),
+    ],
+)
+def test_the_refusal_says_what_was_expected_and_what_came(word, message):
+    with pytest.raises(UserError) as caught:
+        parse(word)
+    assert caught.value.message == message
+
+
 def test_a_range_the_wrong_way_round_is_answered_with_the_right_one():
     with pytest.raises(UserError, match='expected the lower id first, got "7-3": write 3-7'):
         parse("7-3")

@@ -1,7 +1,6 @@
 """The durable memory: what was put in comes out, and what makes no sense stays out."""
 
 import contextlib
-import json
 import os
 import shutil
 import sqlite3
@@ -16,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import build
-from dibs import lifecycle, selection
-from dibs import store as stores
+from dibs import database, lifecycle, rows, selection
 from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.scheduling import Active, Waiting
@@ -29,6 +27,7 @@ REQUESTS = (
     Request(2, prefer=build.ids(3, 1)),
     Request(2, gpu_ids=build.ids(0, 2)),
     Request(1, gpu_type="a100"),
+    Request(1, cpus=2, mem=2**35, limit_s=90.5),
 )
 
 
@@ -112,7 +111,8 @@ def some_asked(number):
         priority=dice.number(-1, 1),
         tags=dice.one([(), ("x", "y")]),
         env=dice.one([(), (("LR", "0.1"), ("S", "'\"\\"))]),
-        time_limit_s=dice.one([None, 0.5, 3600.0]),
+        begin_at=dice.one([None, None, build.NOW]),
+        retries=dice.one([0, 2]),
         visible=dice.one([None, "uuid", "index"]),
         output=dice.one([None, "{id}.txt"]),
         umask=dice.one([0, 0o077]),
@@ -162,12 +162,12 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         self.jobs[job.id] = moved
         self.events[job.id].append(Happening(self.now, type(event).__name__, moved.remark or ""))
         if moved.is_finished:
-            self.attempts[job.id].append(
-                PastAttempt(
-                    *(moved.attempt, moved.outcome, moved.cause, moved.exit_code, moved.signal),
-                    *(moved.allocation, moved.started_at, moved.finished_at),
-                )
+            past = PastAttempt(
+                *(moved.attempt, moved.outcome, moved.cause, moved.exit_code, moved.signal),
+                *(moved.allocation, moved.started_at, moved.finished_at),
             )
+            # A job that was given up before it started, and is let in again, is still at its first attempt.
+            self.attempts[job.id][moved.attempt - 1 :] = [past]
 
     @contextlib.contextmanager
     def _undone(self):
@@ -263,19 +263,22 @@ class StoreBesideADictionary(RuleBasedStateMachine):
 
     @invariant()
     def the_lines_are_as_long_as_jobs_wait_in_them(self):
-        rows = self.reader.connection.execute("SELECT queued, gpus, gpu_ids, prefer, gpu_type FROM requests")
-        kept = {
-            Request(gpus, tuple(json.loads(gpu_ids)), tuple(json.loads(prefer)), gpu_type or None): queued
-            for queued, gpus, gpu_ids, prefer, gpu_type in rows
-        }
+        kept = self.reader.connection.execute(
+            "SELECT queued, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s "
+            "FROM requests JOIN lines ON request = requests.id"
+        )
         # Counters are equal also where one of them has a zero and the other nothing.
-        assert Counter(kept) == Counter(j.asked.request for j in self.jobs.values() if j.state is State.QUEUED)
+        lengths = Counter({rows.request_of(request): queued for queued, *request in kept})
+        assert lengths == Counter(j.asked.request for j in self.jobs.values() if j.state is State.QUEUED)
 
     @invariant()
     def those_under_way_are_known_with_their_devices(self):
         active = [job for job in self.jobs.values() if job.is_active]
         assert self.reader.active() == active
-        assert self.reader.active_devices() == [Active(job.id, job.allocation) for job in active]
+        assert self.reader.active_devices() == [
+            Active(j.id, j.allocation, j.asked.request.cpus, j.asked.request.mem, j.asked.time_limit_s, j.started_at)
+            for j in active
+        ]
 
     @invariant()
     def the_head_of_each_line_is_served_by_priority_and_age(self):
@@ -474,7 +477,9 @@ def test_a_batch_after_a_failed_one_is_kept(store):
         "attempt = 0",
         "start = -1",
         "dead_starts = -1",
-        "time_limit_s = 0",
+        "retries = -1",
+        "is_ready = 2",
+        "batch = 999",
         "visible = 'name'",
         "argv = 'echo'",
         "env = ''",
@@ -497,10 +502,13 @@ def test_a_row_that_makes_no_sense_is_refused_whatever_the_program_believes(stor
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type) VALUES (-1, '[]', '[]', '')",
-        "INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type) VALUES (1, '0', '[]', '')",
-        "INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type) SELECT gpus, gpu_ids, prefer, gpu_type FROM requests",
-        "UPDATE requests SET queued = -1",
+        "INSERT INTO requests VALUES (NULL, -1, '[]', '[]', '', 0, 0, 0.0)",
+        "INSERT INTO requests VALUES (NULL, 1, '0', '[]', '', 0, 0, 0.0)",
+        "INSERT INTO requests SELECT NULL, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s FROM requests",
+        "UPDATE lines SET queued = -1",
+        "INSERT INTO batches (at_once) VALUES (0)",
+        "INSERT INTO dependencies VALUES (999, 1, 'done')",
+        "INSERT INTO dependencies VALUES (1, 1, 'maybe')",
         "UPDATE counts SET n = -1",
         "INSERT INTO attempts (job, attempt, outcome, allocation, finished_at) VALUES (999, 1, 'done', '[]', 1)",
     ],
@@ -632,7 +640,7 @@ def copies(path):
 
 def test_a_copy_made_while_the_store_is_in_use_is_a_whole_database(store, path):
     submit(store, build.asked("kept"))
-    copy = stores.backup(path)
+    copy = database.backup(path)
     submit(store, build.asked("after"))
     with contextlib.closing(Store.open(copy)) as restored:
         assert [job.asked.command for job in restored.select(selection.parse(["all"]), 0)] == ["kept"]
@@ -640,7 +648,7 @@ def test_a_copy_made_while_the_store_is_in_use_is_a_whole_database(store, path):
 
 def test_the_newest_three_copies_are_kept(store, path):
     for _ in range(12):
-        stores.backup(path)
+        database.backup(path)
     assert copies(path) == ["dibs.db.10", "dibs.db.11", "dibs.db.12"]
 
 
@@ -649,10 +657,10 @@ def test_what_a_crash_left_of_a_copy_is_no_copy_and_no_hindrance(store, path):
     folder.mkdir()
     for name in ("dibs.db.partial", "dibs.db.partial-journal"):
         (folder / name).write_bytes(b"half")
-    stores.backup(path)
+    database.backup(path)
     assert copies(path) == ["dibs.db.1"]
 
 
 def test_nobody_else_can_read_a_copy(store, path):
-    copy = stores.backup(path)
+    copy = database.backup(path)
     assert [stat.S_IMODE(file.stat().st_mode) for file in (copy, copy.parent)] == [0o600, 0o700]

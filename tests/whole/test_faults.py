@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench import Bench, wait_for
-from fakes.nvml import world
 
+from bench import Bench, wait_for
 from dibs.errors import DibsError, MachineError
+from fakes.nvml import world
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 
@@ -27,6 +28,13 @@ def small_disk(bench: Bench) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", bench.home], check=True)
 
 
+def fill(path: Path) -> None:
+    """Write until the disk is full."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 65536)
+
+
 @needs_root
 def test_a_full_disk_refuses_jobs_and_loses_no_result(bench: Bench, small_disk: Path) -> None:
     gate = bench.folder / "gate"
@@ -34,9 +42,7 @@ def test_a_full_disk_refuses_jobs_and_loses_no_result(bench: Bench, small_disk: 
     running = bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done; exit 9", gpus=1)
     bench.until(running, "started")
     ballast = small_disk / "ballast"
-    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError):
-        while True:
-            file.write(b"x" * 65536)
+    fill(ballast)
     with pytest.raises(MachineError) as refused:
         # Larger than what is left in pages that the database has already.
         bench.add_many([{"command": "true " + "x" * 50_000}] * 20)
@@ -68,7 +74,7 @@ def test_jobs_get_the_uuids_of_real_cards(tmp_path: Path, cards: world.World) ->
     bench = Bench(tmp_path, devices="", DIBS_NVML_LIBRARY=str(cards.library), FAKE_NVML_STATE=str(cards.state))
     # In the foreground: a daemon that starts by itself does not see the variables of the pretend driver.
     bench.home.mkdir(mode=0o700)
-    with subprocess.Popen([sys.executable, "-P", "-m", "dibs.daemon"], env=bench.environ) as daemon:
+    with subprocess.Popen([sys.executable, "-P", "-m", "dibs.daemon"], env=bench.environ):
         try:
             wait_for(lambda: bench.pid() is not None)
             job = bench.add("echo $CUDA_VISIBLE_DEVICES $DIBS_GPU_INDICES", gpus=1, gpu_type="rtx*4090")

@@ -89,7 +89,7 @@ def _request(args: Args, inventory: Inventory) -> Request:
         scheduling.resolve(args.get(submission.PREFER) or (), "--prefer", inventory),
         args.get(submission.GPU_TYPE) or (count.gpu_type if count else None),
     )
-    scheduling.check_possible(request, inventory)
+    scheduling.check_possible(request, inventory, scheduling.Policy())
     return request
 
 
@@ -167,6 +167,11 @@ def _hold(ids: Sequence[DeviceId], env: dict[str, str]) -> int:
     return 0
 
 
+def _unblock() -> None:
+    """Give the child the signals that the parent holds back while it starts it."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
+
+
 def _run(argv: tuple[str, ...], env: dict[str, str], held: Sequence[leases.Lease]) -> int:
     """Run the command as our child on this terminal, holding the leases itself; return its exit code."""
     import fcntl
@@ -175,11 +180,14 @@ def _run(argv: tuple[str, ...], env: dict[str, str], held: Sequence[leases.Lease
     inherited = [fcntl.fcntl(fd, fcntl.F_DUPFD, FIRST_FD) for lease in held for fd in lease.fds()]
 
     def start(words: Sequence[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(words, env=env, pass_fds=inherited)
+        return subprocess.Popen(words, env=env, pass_fds=inherited, preexec_fn=_unblock)
 
     # Handlers and not SIG_IGN, which the command would inherit. Ctrl-C and Ctrl-\ reach it from the terminal itself.
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, lambda number, frame: None)
+    # What comes before the child is there waits until it is.
+    passed_on = (signal.SIGTERM, signal.SIGHUP)
+    signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
     try:
         try:
             child = start(argv)
@@ -191,7 +199,8 @@ def _run(argv: tuple[str, ...], env: dict[str, str], held: Sequence[leases.Lease
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
         raise NotStarted(code, f'cannot run "{options.shown(argv[0])}": {error.strerror}.') from None
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in passed_on:
         signal.signal(number, lambda number, frame: child.send_signal(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     code = child.wait()
     return 128 - code if code < 0 else code

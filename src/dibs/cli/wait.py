@@ -88,7 +88,7 @@ def _progress() -> Iterator[Callable[[Waited], None]]:
     with Progress(BarColumn(), text, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
 
         def tell(waited: Waited) -> None:
-            for task in progress.task_ids or [progress.add_task("", bad="")]:
+            for task in progress.task_ids or [progress.add_task("", total=waited["total"], bad="")]:
                 bad = f", {waited['bad']} not done" if waited["bad"] else ""
                 progress.update(task, completed=waited["finished"], total=waited["total"], bad=bad)
 

@@ -34,6 +34,14 @@ class Local:
         """Return the folder of a job's present attempt in the local state."""
         return str(places.attempt_folder(self.home, job.id, job.attempt))
 
+    def highest_folder(self) -> int:
+        """Return the highest id that has a folder; 0 if none has."""
+        try:
+            names = os.listdir(self.home / "jobs")
+        except FileNotFoundError:
+            return 0
+        return max((int(name) for name in names if name.isdecimal() and name.isascii()), default=0)
+
     def files(self, job: Job) -> Path:
         """Return the folder of a job's logs and checkpoints."""
         return places.files_folder(self.home, self.settings, job.id)

@@ -2,17 +2,20 @@
 
 -- name: columns
 -- What `store.job_of` reads, in its order.
-jobs.id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, name, project, priority, time_limit_s, env, umask,
-output, stderr, tags, visible, environ, submitted_at, state, outcome, cause, attempt, start, dead_starts, allocation,
+jobs.id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env, umask,
+output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch,
+(SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
+submitted_at, state, outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation,
 pid, exit_code, signal, started_at, finished_at, remark
 
 -- name: add_request
-INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type) VALUES (:gpus, :gpu_ids, :prefer, :gpu_type)
-ON CONFLICT DO NOTHING
+INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s)
+VALUES (:gpus, :gpu_ids, :prefer, :gpu_type, :cpus, :mem, :limit_s) ON CONFLICT DO NOTHING
 
 -- name: find_request
 SELECT id FROM requests
 WHERE gpus = :gpus AND gpu_ids = :gpu_ids AND prefer = :prefer AND gpu_type = :gpu_type
+    AND cpus = :cpus AND mem = :mem AND limit_s = :limit_s
 
 -- name: add_environ
 INSERT INTO environs (digest, body) VALUES (:digest, :body) ON CONFLICT DO NOTHING
@@ -26,11 +29,49 @@ SELECT body FROM environs WHERE id = :id
 -- name: last_id
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'jobs'
 
+-- name: forget_last_id
+DELETE FROM sqlite_sequence WHERE name = 'jobs'
+
+-- name: set_last_id
+INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', :id)
+
 -- name: add_job
-INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, time_limit_s, env, umask, output, stderr,
-    tags, visible, environ, submitted_at)
-VALUES (:id, :command, :argv, :cwd, :request, :name, :project, :priority, :time_limit_s, :env, :umask, :output, :stderr,
-    :tags, :visible, :environ, :submitted_at)
+INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, env, umask, output, stderr, tags, visible,
+    environ, begin_at, retries, retry_on, batch, submitted_at, is_ready)
+VALUES (:id, :command, :argv, :cwd, :request, :name, :project, :priority, :env, :umask, :output, :stderr, :tags, :visible,
+    :environ, :begin_at, :retries, :retry_on, :batch, :submitted_at, :is_ready)
+
+-- name: add_dependency
+INSERT OR IGNORE INTO dependencies (job, needs, "when") VALUES (:job, :needs, :when)
+
+-- name: dependants
+-- Unfinished jobs that wait for this one, and those that were cancelled because of it.
+SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job
+
+-- name: outcomes
+-- What became of the jobs that this one waits for; one that is no longer there counts as unfinished for ever.
+SELECT needs, "when", outcome FROM dependencies LEFT JOIN jobs ON jobs.id = needs WHERE job = :id
+
+-- name: set_ready
+UPDATE jobs SET is_ready = :is_ready WHERE id = :id
+
+-- name: due
+SELECT id FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at <= :now ORDER BY id
+
+-- name: next_begin
+SELECT min(begin_at) FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :now
+
+-- name: add_batch
+INSERT INTO batches (at_once, halt_after) VALUES (:at_once, :halt_after)
+
+-- name: batch
+SELECT at_once, halt_after, bad, active FROM batches WHERE id = :id
+
+-- name: batch_bad
+UPDATE batches SET bad = bad + 1 WHERE id = :id RETURNING bad, halt_after
+
+-- name: queued_of_batch
+SELECT id FROM jobs WHERE batch = :batch AND state = 'queued' ORDER BY id
 
 -- name: add_submitted_events
 INSERT INTO events (job, at, kind, detail) SELECT id, submitted_at, 'Submitted', '' FROM jobs
@@ -39,7 +80,7 @@ WHERE id BETWEEN :first AND :last
 -- name: move
 -- A job as it stands after an event; what was asked does not change.
 UPDATE jobs SET state = :state, outcome = :outcome, cause = :cause, attempt = :attempt, start = :start,
-    dead_starts = :dead_starts, allocation = :allocation, pid = :pid, exit_code = :exit_code, signal = :signal,
+    dead_starts = :dead_starts, retried = :retried, allocation = :allocation, pid = :pid, exit_code = :exit_code, signal = :signal,
     started_at = :started_at, finished_at = :finished_at, remark = :remark
 WHERE id = :id AND state = :state_before
 
@@ -58,14 +99,17 @@ SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
 
 -- name: active_devices
-SELECT id, allocation FROM jobs WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY id
+SELECT jobs.id, allocation, cpus, mem, limit_s, started_at FROM jobs JOIN requests ON requests.id = jobs.request
+WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
 
 -- name: lines
--- The distinct requests somebody waits with.
-SELECT id, gpus, gpu_ids, prefer, gpu_type FROM requests WHERE queued > 0
+-- The distinct requests somebody waits with, and how many more of their batch may start.
+SELECT requests.id, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, batches.id, at_once - active
+FROM lines JOIN requests ON requests.id = lines.request JOIN batches ON batches.id = lines.batch WHERE lines.queued > 0
 
 -- name: head_of_line
-SELECT id, priority FROM jobs WHERE state = 'queued' AND request = :request ORDER BY priority DESC, id LIMIT :most
+SELECT id, priority FROM jobs WHERE state = 'queued' AND is_ready = 1 AND request = :request AND batch = :batch
+ORDER BY priority DESC, id LIMIT :most
 
 -- name: unfinished
 SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request

@@ -1,0 +1,100 @@
+"""`python -m benchmarks`, as `scripts/bench` starts it: chooses, measures part by part, prints, and writes results."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import machine, parts, plans, reports, results, sandboxes, stamps, targets, tools
+from benchmarks.parts import Part
+from benchmarks.plans import Plan, Sizes
+from benchmarks.results import Findings
+from benchmarks.series import Book
+from benchmarks.tools.tool import Tool
+
+#: On many machines /tmp is memory, where a flush costs nothing.
+WORK = Path("/var/tmp")
+#: Processes that want to run, per core, from which on the numbers should not be believed.
+BUSY = 0.3
+
+
+def main(words: Sequence[str]) -> None:
+    """Measure what was asked for."""
+    asked = _options().parse_args(words)
+    # So that it cleans up behind itself also then.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    here, left_out = _find_tools(asked.tools)
+    chosen = [part for part in parts.ALL if asked.part in (None, part.name)]
+    work = Path(tempfile.mkdtemp(prefix="dibs-bench-", dir=WORK))
+    try:
+        plan = Plan(_sizes(asked), tuple(here), work, stamps.build(work))
+        found = Findings(machine.describe(work), plan.sizes, chosen, here, left_out, {}, Book())
+        print(results.introduction(found), flush=True)
+        for part in chosen:
+            _measure(part, plan, found)
+    finally:
+        sandboxes.end_all(work)
+        shutil.rmtree(work, ignore_errors=True)
+    print(f"\n{reports.verdicts(targets.judge(found.book.series()))}")
+    is_whole = plan.sizes == plans.FULL and asked.part is None and asked.tools is None
+    name = "latest" if is_whole else "partial"
+    results.write(found, name)
+    print(f"\nwritten: benchmarks/results/{name}.md, .json, .svg")
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="How fast dibs is, beside other tools.")
+    parser.add_argument("--quick", action="store_true", help="see whether everything works; the numbers mean nothing")
+    parser.add_argument("--part", choices=[part.name for part in parts.ALL], help="one part only")
+    parser.add_argument("--rounds", type=int, help="how often everything is measured")
+    parser.add_argument("--tools", help=f"only these, separated by commas: {', '.join(map(_word, tools.ALL))}")
+    return parser
+
+
+def _sizes(asked: argparse.Namespace) -> Sizes:
+    sizes = plans.QUICK if asked.quick else plans.FULL
+    if asked.rounds is None:
+        return sizes
+    if asked.rounds < 1:
+        sys.exit(f"scripts/bench: --rounds expected 1 or more, got {asked.rounds}.")
+    return dataclasses.replace(sizes, rounds=asked.rounds, own_rounds=asked.rounds)
+
+
+def _word(tool: Tool) -> str:
+    return tool.name.lower().replace(" ", "-")
+
+
+def _find_tools(asked: str | None) -> tuple[dict[Tool, str], dict[str, str]]:
+    """Return the wanted tools that are here with their versions, and why others are not."""
+    wanted = asked.split(",") if asked else [_word(tool) for tool in tools.ALL]
+    known = {_word(tool): tool for tool in tools.ALL}
+    if unknown := [word for word in wanted if word not in known]:
+        sys.exit(f"scripts/bench: --tools expected some of {', '.join(known)}, got {', '.join(unknown)}.")
+    versions = {known[word]: known[word].version() for word in known if word in wanted}
+    here = {tool: version for tool, version in versions.items() if version is not None}
+    left_out = {tool.name: f"not installed ({tool.package})" for tool in versions if tool not in here}
+    if not here:
+        sys.exit("scripts/bench: none of the tools is installed.")
+    return here, left_out
+
+
+def _measure(part: Part, plan: Plan, found: Findings) -> None:
+    load = found.loads[part.name] = machine.load()
+    print(f"\n== {part.name} (load {load:.2f})", flush=True)
+    if load > BUSY * found.machine.cores:
+        found.book.note(part.name, f"the machine was busy before this began: load {load:.2f}")
+    began = time.monotonic()
+    part.measure(plan, found.book)
+    print(f"\n{reports.part(part, found.book.series(), found.book)}", flush=True)
+    print(f"   took {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

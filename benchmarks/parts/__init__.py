@@ -1,0 +1,22 @@
+"""The parts of the benchmark, one module each: a name, a title, and `measure`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.parts import depth, gap, restart, submit, throughput
+from benchmarks.plans import Plan
+from benchmarks.series import Book
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the benchmark."""
+
+    name: str
+    title: str
+    measure: Callable[[Plan, Book], None]
+
+
+ALL = tuple(Part(part.NAME, part.TITLE, part.measure) for part in (throughput, gap, submit, depth, restart))

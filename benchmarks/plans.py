@@ -1,0 +1,80 @@
+"""What one run of the benchmark does: which tools, how much of everything, and whose turn it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.tools.tool import Tool
+
+#: Jobs at once in every comparison: the GPUs of a usual server.
+SLOTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything."""
+
+    rounds: int
+    #: Rounds of the parts that measure dibs alone, which take longer.
+    own_rounds: int
+    throughput_jobs: int
+    gap_jobs: int
+    submits: int
+    depths: tuple[int, ...]
+    idle_for_s: float
+    restart_queued: int
+    restart_running: int
+
+
+FULL = Sizes(
+    rounds=5,
+    own_rounds=3,
+    throughput_jobs=500,
+    gap_jobs=200,
+    submits=40,
+    depths=(1_000, 10_000, 100_000, 1_000_000),
+    idle_for_s=5.0,
+    restart_queued=10_000,
+    restart_running=64,
+)
+#: To see whether it works, not how fast it is.
+QUICK = Sizes(
+    rounds=1,
+    own_rounds=1,
+    throughput_jobs=40,
+    gap_jobs=24,
+    submits=5,
+    depths=(1_000, 5_000),
+    idle_for_s=1.0,
+    restart_queued=500,
+    restart_running=8,
+)
+
+
+def tell(text: str) -> None:
+    """Say what is being done, to those who wait for it."""
+    print(f"   {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run of the benchmark."""
+
+    sizes: Sizes
+    tools: tuple[Tool, ...]
+    #: Where sandboxes are made; on a real disk, or durability would cost nothing.
+    work: Path
+    #: The compiled `stamp.c`.
+    stamp: Path
+
+    def turns(self) -> Iterator[tuple[int, Tool]]:
+        """Yield every round's tools, each round beginning with another one: drift hits all of them alike."""
+        for number in range(self.sizes.rounds):
+            first = number % len(self.tools)
+            for tool in self.tools[first:] + self.tools[:first]:
+                if number < tool.most_rounds:
+                    tell(f"round {number + 1} of {self.sizes.rounds}: {tool.name}")
+                    yield number, tool

@@ -1,0 +1,118 @@
+"""What has to hold: ratios between series of one run, each with its bound.
+
+A ratio is taken within each round and the median of those counts, so that a machine that slows down for a while does
+not decide it; where two series differ in length it is the ratio of their medians.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.parts import submit
+from benchmarks.series import Key, Series, find
+
+DEEP, DEEPEST, SHALLOW = "100,000", "1,000,000", "1,000"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One bound on a series, or on its ratio to another."""
+
+    what: str
+    of: Key
+    to: Key | None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def bound(self) -> str:
+        """Return the bound in words; empty if it is only worth knowing."""
+        if self.at_least is not None:
+            return f">= {self.at_least:g}"
+        return f"<= {self.at_most:g}" if self.at_most is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a target stands. No value: something of it was not measured."""
+
+    target: Target
+    value: float | None = None
+    spread: tuple[float, float] | None = None
+
+    @property
+    def word(self) -> str:
+        """Return ok, missed, not measured, or nothing where there is no bound."""
+        if self.value is None:
+            return "not measured"
+        low, high = self.target.at_least, self.target.at_most
+        if low is None and high is None:
+            return ""
+        is_met = (low is None or self.value >= low) and (high is None or self.value <= high)
+        return "ok" if is_met else "missed"
+
+
+def _noop(tool: str, measure: str = "jobs/s") -> Key:
+    return Key("throughput", tool, measure)
+
+
+def _gap(tool: str, measure: str) -> Key:
+    return Key("gap", tool, measure)
+
+
+def _depth(depth: str, measure: str) -> Key:
+    return Key("depth", depth, measure)
+
+
+def _submit(command: str, measure: str = "wall") -> Key:
+    return Key("submit", command, measure)
+
+
+def _restart(measure: str) -> Key:
+    return Key("restart", "10,000 queued, 64 running", measure)
+
+
+SGS = "simple_gpu_scheduler"
+
+ALL = (
+    Target("no-op jobs/s / simple_gpu_scheduler", _noop("dibs"), _noop(SGS), at_least=0.45),
+    Target("no-op jobs/s / hyperqueue", _noop("dibs"), _noop("hyperqueue"), at_least=0.9),
+    Target("no-op jobs/s / GNU parallel", _noop("dibs"), _noop("GNU parallel"), at_least=1.5),
+    Target("CPU per job / simple_gpu_scheduler", _noop("dibs", "CPU per job"), _noop(SGS, "CPU per job")),
+    Target("gap p50 / simple_gpu_scheduler", _gap("dibs", "p50"), _gap(SGS, "p50"), at_most=1.8),
+    Target("gap p99 / simple_gpu_scheduler", _gap("dibs", "p99"), _gap(SGS, "p99"), at_most=2),
+    Target("dibs add / python -c pass", _submit(submit.ADD), _submit(submit.PYTHON), at_most=1.35),
+    Target("unwanted imports of dibs add", _submit(submit.ADD, "unwanted imports"), None, at_most=0),
+    Target("submit of 100,000 / bare insert", _depth(DEEP, "submit"), _depth(DEEP, "bare insert"), at_most=12),
+    Target("memory at 100,000, MiB", _depth(DEEP, "memory"), None, at_most=120),
+    # A clock that counts nanoseconds never says 0; this much nobody notices.
+    Target("idle CPU at 100,000, %", _depth(DEEP, "idle CPU"), None, at_most=0.2),
+    Target("status, 100,000 / 1,000", _depth(DEEP, "status"), _depth(SHALLOW, "status"), at_most=1.5),
+    Target("first page, 100,000 / 1,000", _depth(DEEP, "first page"), _depth(SHALLOW, "first page"), at_most=1.5),
+    # Ratios below this are within the noise of the same tool measured twice.
+    Target("next start, 1,000,000 / 1,000", _depth(DEEPEST, "next start"), _depth(SHALLOW, "next start"), at_most=1.25),
+    Target("jobs not adopted after a restart", _restart("not adopted"), None, at_most=0),
+    Target("first start after a restart, s", _restart("first start"), None, at_most=1),
+)
+
+
+def judge(many: Sequence[Series], targets: Sequence[Target] = ALL) -> list[Verdict]:
+    """Return how every target stands."""
+    return [_verdict(target, many) for target in targets]
+
+
+def _verdict(target: Target, many: Sequence[Series]) -> Verdict:
+    of = find(many, target.of)
+    to = find(many, target.to) if target.to else None
+    if of is None or (target.to and to is None):
+        return Verdict(target)
+    values = of.values if to is None else _ratios(of, to)
+    return Verdict(target, statistics.median(values), (min(values), max(values)))
+
+
+def _ratios(of: Series, to: Series) -> tuple[float, ...]:
+    if len(of.values) == len(to.values):
+        return tuple(above / below for above, below in zip(of.values, to.values, strict=True))
+    return (of.median / to.median,)

@@ -1,0 +1,145 @@
+"""The database file: opening, checking, upgrading and copying it, and the queries that are kept in `sql/`.
+
+What the rows mean is the business of `store`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from importlib import resources
+from pathlib import Path
+
+from dibs.errors import MachineError, UserError
+
+#: "dibs" in ASCII: tells our files from other SQLite files.
+APPLICATION_ID = 0x64696273
+#: One file a version, applied in order; the schema is their sum.
+MIGRATIONS = ("001_schema.sql",)
+#: Automatic copies kept beside the database.
+BACKUPS_KEPT = 3
+
+PRAGMAS = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA foreign_keys = ON;
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+"""
+
+
+def read_sql(name: str) -> str:
+    """Return one of the files in `sql/`."""
+    return resources.files("dibs").joinpath("sql", name).read_text()
+
+
+def named_queries() -> dict[str, str]:
+    """Return the queries by their `-- name:` lines, with {columns} filled in."""
+    queries: dict[str, str] = {}
+    for block in read_sql("queries.sql").split("-- name: ")[1:]:
+        name, _, body = block.partition("\n")
+        lines = [line for line in body.splitlines() if not line.startswith("--")]
+        queries[name.strip()] = "\n".join(lines).strip()
+    return {name: query.replace("{columns}", queries["columns"]) for name, query in queries.items()}
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """Open read-only; the writer has made the file."""
+    uri = f"file:{_quoted(path)}?mode=ro"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """Open the one writer, making or upgrading the file where needed; refuse one that is not ours, newer, damaged."""
+    if not path.exists():
+        # Made by us with our mode before SQLite can make it with another.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+        _check_ours(connection, path)
+        connection.executescript(PRAGMAS)
+        _migrate(connection, path)
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise _unopened(path, error) from error
+        raise
+    return connection
+
+
+def backup(path: Path) -> Path:
+    """Copy the database beside itself through a connection of its own; keep the newest few copies."""
+    folder = path.parent / "backups"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    numbers = sorted(int(old.suffix[1:]) for old in folder.glob(f"{path.name}.*") if old.suffix[1:].isdigit())
+    target = folder / f"{path.name}.{(numbers or [0])[-1] + 1}"
+    # Renamed when it is whole: what a crash leaves half written never counts as a copy.
+    partial = folder / f"{path.name}.partial"
+    for leftover in folder.glob(f"{partial.name}*"):
+        leftover.unlink()
+    with contextlib.closing(open_reader(path)) as reader, contextlib.closing(sqlite3.connect(partial)) as copy:
+        partial.chmod(0o600)
+        reader.backup(copy)
+    partial.rename(target)
+    for number in numbers[: 1 - BACKUPS_KEPT]:
+        (folder / f"{path.name}.{number}").unlink()
+    return target
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
+    app = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if app != APPLICATION_ID and (
+        app or version or connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    ):
+        raise UserError(
+            f"{path} is not a database of dibs; it was left alone.", "Choose another folder with DIBS_HOME."
+        )
+    if version > len(MIGRATIONS):
+        raise UserError(
+            f"{path} was written by a newer dibs (schema {version}, this one knows {len(MIGRATIONS)}).",
+            "Upgrade dibs, or choose another folder with DIBS_HOME.",
+        )
+    # SQLite reads the missing end of the last page as zeros and calls the file sound. While there is a log, a crash
+    # in the middle of a checkpoint may have left it so, and the log makes it whole.
+    page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+    log = path.with_name(f"{path.name}-wal")
+    if path.stat().st_size % page_bytes and not (log.exists() and log.stat().st_size):
+        raise _damaged(path, "it ends in the middle of a page")
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise _damaged(path, found)
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if 0 < version < len(MIGRATIONS):
+        backup(path)
+    for number, name in enumerate(MIGRATIONS[version:], version + 1):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{read_sql(name)}\n"
+            f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {number};\nCOMMIT;"
+        )
+
+
+def _unopened(path: Path, error: sqlite3.Error) -> MachineError:
+    # The low byte is the kind of trouble; the others tell its details.
+    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _damaged(path, error)
+    return MachineError(f"{path} cannot be opened ({error}).", "Is the disk full, or does somebody else use the file?")
+
+
+def _damaged(path: Path, found: object) -> MachineError:
+    # SQLite's own check answers in several lines.
+    what = " ".join(str(found).split())
+    return MachineError(
+        f"{path} is damaged ({what}); it was left as it is.",
+        f"Move it away and put the newest copy from {path.parent / 'backups'} in its place, or start afresh.",
+    )

@@ -1,0 +1,68 @@
+"""Whether a command died for lack of memory: by its last words, or by the kernel's count of those it killed.
+
+Runs under `python -I -S`, so only modules that cost nothing are imported.
+"""
+
+from __future__ import annotations
+
+import os
+
+#: What frameworks and runtimes say when memory, of the device or of the machine, runs out.
+LAST_WORDS = (
+    b"CUDA out of memory",
+    b"OutOfMemoryError",
+    b"CUDA_ERROR_OUT_OF_MEMORY",
+    b"cudaErrorMemoryAllocation",
+    b"HIP out of memory",
+    b"RESOURCE_EXHAUSTED: Out of memory",
+    b"CUBLAS_STATUS_ALLOC_FAILED",
+    b"MemoryError",
+    b"std::bad_alloc",
+)
+#: Bytes of output in which last words are looked for.
+TAIL = 16384
+
+
+def said(path: bytes) -> bool:
+    """Tell whether the end of an output speaks of memory that ran out; an output that cannot be read says nothing."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        size = os.fstat(fd).st_size
+        tail = os.pread(fd, TAIL, max(0, size - TAIL))
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return any(words in tail for words in LAST_WORDS)
+
+
+def kills() -> int | None:
+    """Return how many processes of our cgroup the kernel has killed for memory; None where it does not tell."""
+    try:
+        with open("/proc/self/cgroup", "rb") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, controllers, path = line.split(b":", 2)
+        if not controllers:
+            count = _count(b"/sys/fs/cgroup" + path + b"/memory.events")
+        elif b"memory" in controllers.split(b","):
+            count = _count(b"/sys/fs/cgroup/memory" + path + b"/memory.oom_control")
+        else:
+            continue
+        if count is not None:
+            return count
+    return None
+
+
+def _count(path: bytes) -> int | None:
+    try:
+        with open(path, "rb") as file:
+            words = file.read().split()
+    except OSError:
+        return None
+    return int(words[words.index(b"oom_kill") + 1]) if b"oom_kill" in words else None

@@ -1,0 +1,121 @@
+"""Rows of the store and the values they stand for: nothing but translation, and the order of columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from dibs.devices import DeviceId
+from dibs.jobs import After, Asked, Cause, Job, JobId, Outcome, Request, State, Trouble, When
+
+
+def job_of(row: Sequence[Any]) -> Job:
+    """Return the job in a row of {columns}."""
+    (job_id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env,
+     umask, output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, after, submitted_at, state,
+     outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation, *rest) = row  # fmt: skip
+    asked = Asked(
+        command=command,
+        argv=None if argv is None else tuple(json.loads(argv)),
+        cwd=cwd,
+        request=request_of((gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s)),
+        name=name,
+        project=project,
+        priority=priority,
+        env=() if env == "[]" else tuple((key, value) for key, value in json.loads(env)),
+        umask=umask,
+        output=output,
+        stderr=stderr,
+        tags=() if tags == "[]" else tuple(json.loads(tags)),
+        visible=visible,
+        environ_id=environ,
+        after=() if after is None else tuple(_after(part) for part in after.split(",")),
+        begin_at=begin_at,
+        retries=retries,
+        retry_on=tuple(Trouble(word) for word in retry_on.split(",") if word),
+        batch=batch,
+    )
+    return Job(
+        JobId(job_id), asked, submitted_at, State(state), Outcome(outcome) if outcome else None,
+        Cause(cause) if cause else None, attempt, start, dead_starts, retried, bool(is_ready), devices_of(allocation),
+        *rest,
+    )  # fmt: skip
+
+
+def _after(text: str) -> After:
+    job_id, _, when = text.partition(":")
+    return After(JobId(int(job_id)), When(when))
+
+
+def request_of(row: Sequence[Any]) -> Request:
+    """Return the request in a row."""
+    gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s = row
+    return Request(gpus, devices_of(gpu_ids), devices_of(prefer), gpu_type or None, cpus, mem, limit_s or None)
+
+
+def request_row(request: Request) -> dict[str, Any]:
+    """Return a request as the store keeps it."""
+    return {
+        "gpus": request.gpus,
+        "gpu_ids": json.dumps(request.gpu_ids),
+        "prefer": json.dumps(request.prefer),
+        "gpu_type": request.gpu_type or "",
+        "cpus": request.cpus,
+        "mem": request.mem,
+        "limit_s": request.limit_s or 0.0,
+    }
+
+
+def submitted_row(job_id: int, asked: Asked, request_id: int, now: int, is_ready: bool) -> dict[str, Any]:
+    """Return a new job as the store keeps it."""
+    return {
+        "id": job_id,
+        "command": asked.command,
+        "argv": None if asked.argv is None else json.dumps(asked.argv),
+        "cwd": asked.cwd,
+        "request": request_id,
+        "name": asked.name,
+        "project": asked.project,
+        "priority": asked.priority,
+        "env": json.dumps(asked.env) if asked.env else "[]",
+        "umask": asked.umask,
+        "output": asked.output,
+        "stderr": asked.stderr,
+        "tags": json.dumps(asked.tags) if asked.tags else "[]",
+        "visible": asked.visible,
+        "environ": asked.environ_id,
+        "begin_at": asked.begin_at,
+        "retries": asked.retries,
+        "retry_on": ",".join(trouble.value for trouble in asked.retry_on),
+        "batch": asked.batch,
+        "submitted_at": now,
+        "is_ready": is_ready,
+    }
+
+
+def moved_row(before: Job, job: Job) -> dict[str, Any]:
+    """Return what became of a job as the store keeps it."""
+    return {
+        "id": job.id,
+        "state_before": before.state.value,
+        "state": job.state.value,
+        "outcome": job.outcome.value if job.outcome else None,
+        "cause": job.cause.value if job.cause else None,
+        "attempt": job.attempt,
+        "start": job.start,
+        "dead_starts": job.dead_starts,
+        "retried": job.retried,
+        "allocation": json.dumps(job.allocation) if job.allocation else "[]",
+        "pid": job.pid,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "remark": job.remark,
+    }
+
+
+def devices_of(text: str) -> tuple[DeviceId, ...]:
+    """Return the devices in a column."""
+    return () if text == "[]" else tuple(DeviceId(word) for word in json.loads(text))
