@@ -48,7 +48,8 @@ class Queue:
 
     def wait_started(self, job_id: int) -> None:
         """Wait until a job runs."""
-        wait_for(lambda: json.loads(self.box.run(["dibs", "show", str(job_id), "--json"]))["state"], "running".__eq__)
+        show = ["dibs", "show", str(job_id), "--json"]
+        wait_for("the state of the first job", lambda: json.loads(self.box.run(show))["state"], "running".__eq__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Gate:
 
     def open(self) -> None:
         """Let the job go; it must run, or be about to."""
-        fd = wait_for(self._try_open, lambda fd: fd >= 0)
+        fd = wait_for("the reader of a gate", self._try_open, lambda fd: fd >= 0)
         os.write(fd, b"go\n")
         os.close(fd)
 
@@ -108,11 +109,11 @@ def get(daemon: Daemon, path: str) -> bytes:
     return body
 
 
-def wait_for(what: Callable[[], T], until: Callable[[T], bool], patience_s: float = PATIENCE_S) -> T:
-    """Return the first value of `what` that satisfies `until`; a run in which it never comes has failed."""
-    deadline = time.monotonic() + patience_s
-    while not until(seen := what()):
+def wait_for(about: str, look: Callable[[], T], until: Callable[[T], bool]) -> T:
+    """Return the first value of `look` that satisfies `until`; a run in which it never comes has failed."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not until(seen := look()):
         if time.monotonic() > deadline:
-            raise Failed(f"still not so after {patience_s:.0f} s; last seen: {seen!r}")
+            raise Failed(f"{about}: still {seen!r} after {PATIENCE_S:.0f} s")
         time.sleep(0.005)
     return seen

@@ -17,8 +17,9 @@ def part(one: Part, many: Sequence[Series], book: Book) -> str:
     cells = {(series.key.subject, series.key.measure): _cell(series) for series in ours}
     head = ["", *(f"{measure}, {unit}" if unit else measure for measure, unit in measures)]
     rows = [[subject, *(cells.get((subject, measure), "") for measure, _ in measures)] for subject in subjects]
+    lines = table(head, rows) if rows else ["nothing could be measured"]
     notes = [f"* {text}" for text in book.notes.get(one.name, [])]
-    return "\n".join([f"## {one.title}", "", *table(head, rows), *([""] if notes else []), *notes])
+    return "\n".join([f"## {one.title}", "", *lines, *([""] if notes else []), *notes])
 
 
 def verdicts(many: Sequence[Verdict]) -> str:

@@ -33,6 +33,7 @@ LAYERS = {
     "scheduling": CORE,
     "selection": CORE,
     "codec": CORE,
+    "captured": CORE,
     "environs": CORE,
     # one outside thing each
     "settings": MACHINE_ROOM,
@@ -48,6 +49,7 @@ LAYERS = {
     "tickets": MACHINE_ROOM,
     "waiting": MACHINE_ROOM,
     "standing": MACHINE_ROOM,
+    "waits": MACHINE_ROOM,
     "processes": MACHINE_ROOM,
     "records": MACHINE_ROOM,
     "oom": MACHINE_ROOM,
@@ -64,6 +66,7 @@ LAYERS = {
     "daemon": DOORS,
     "http_api": DOORS,
     "client": DOORS,
+    "fast": DOORS,
     "cli": DOORS,
     "__main__": DOORS,
 }

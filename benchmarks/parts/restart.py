@@ -49,7 +49,8 @@ def _one(sizes: Sizes, book: Book, queue: Queue, sheet: Sheet) -> None:
     waiting += ["sleep 600"] * (sizes.restart_queued - len(waiting))
     daemon = queue.daemon()
     box.run(["dibs", "add", "-"], box.write("running", running))
-    queues.wait_for(lambda: _running(daemon), lambda count: count == sizes.restart_running)
+    everything = sizes.restart_running
+    queues.wait_for(f"running of {everything} jobs", lambda: _running(daemon), everything.__eq__)
     box.run(["dibs", "add", "-"], box.write("waiting", waiting))
 
     os.kill(daemon.pid, signal.SIGKILL)

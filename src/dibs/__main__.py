@@ -2,7 +2,11 @@
 
 import sys
 
-from dibs.cli import main
+from dibs import fast
 
 if __name__ == "__main__":
+    fast.main()
+
+    from dibs.cli import main
+
     sys.exit(main())

@@ -67,14 +67,8 @@ class Client:
         try:
             sock.sendall(self._request(method, path, query, body))
             return _read_answer(sock)
-        except TimeoutError:
-            raise MachineError(
-                f"the daemon did not answer within {patience_s:.0f} s.", "See `dibs daemon status` and its log."
-            ) from None
-        except (ConnectionError, BrokenPipeError):
-            raise NoDaemon(
-                "the daemon went away while it was asked.", "Ask again; `dibs status` shows what was kept."
-            ) from None
+        except (TimeoutError, ConnectionError) as error:
+            raise unanswered(error, patience_s) from None
         finally:
             sock.close()
 
@@ -204,6 +198,15 @@ def daemon_environ(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def unanswered(error: OSError, patience_s: float = ANSWER_FOR_S) -> MachineError:
+    """Return what to say when a request was sent and no answer came: nobody knows whether it was heeded."""
+    if isinstance(error, TimeoutError):
+        return MachineError(
+            f"the daemon did not answer within {patience_s:.0f} s.", "See `dibs daemon status` and its log."
+        )
+    return NoDaemon("the daemon went away while it was asked.", "Ask again; `dibs status` shows what was kept.")
+
+
 def _read_answer(sock: socket.socket) -> Any:
     with sock.makefile("rb") as stream:
         status = stream.readline()
@@ -218,13 +221,14 @@ def _read_answer(sock: socket.socket) -> Any:
         payload = stream.read(length)
     if len(payload) < length:
         raise ConnectionResetError(errno.ECONNRESET, "half an answer")
-    answer = json.loads(payload) if payload else None
     if code >= 400:
-        raise _error(code, answer)
-    return answer
+        raise refusal(code, payload)
+    return json.loads(payload) if payload else None
 
 
-def _error(code: int, answer: Any) -> errors.DibsError:
+def refusal(code: int, payload: bytes) -> errors.DibsError:
+    """Return the error that an answer with this status means."""
+    answer = json.loads(payload) if payload else None
     told = answer.get("error", {}) if isinstance(answer, dict) else {}
     kind = errors.KINDS.get(str(told.get("kind")), MachineError)
     return kind(str(told.get("message", f"the daemon answered {code}.")), str(told.get("hint") or ""))

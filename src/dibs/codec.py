@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from dibs import captured
 from dibs.devices import Device, Inventory, indices
 from dibs.jobs import Job
 
@@ -16,7 +17,7 @@ MASK = "***"
 
 def pack_environ(environ: Mapping[bytes, bytes]) -> bytes:
     """Return an environment as NUL-separated bytes, sorted, so that equal ones are equal bytes."""
-    return b"\0".join(name + b"=" + value for name, value in sorted(environ.items()))
+    return captured.pack(environ)
 
 
 def unpack_environ(blob: bytes) -> dict[bytes, bytes]:

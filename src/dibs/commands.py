@@ -1,13 +1,16 @@
 """A command as typed, and the words that are really run.
 
 Several words reach the program as they are. One string is for the shell, but runs without one when nothing in it needs
-a shell: one process less between dibs and the program.
+a shell: one process less between dibs and the program. The fast path loads this, so it imports only what costs nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: Anything here may mean something to a shell.
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"'*?[]#~=%{}!^\n\r\t")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
+import socket
 import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from dibs import dispatch
 from dibs.attempts import crash_point
@@ -22,10 +22,11 @@ from dibs.devices import DeviceId, Inventory
 from dibs.engines.local import Local
 from dibs.errors import Bug, DibsError, MachineError
 from dibs.jobs import Job, JobId
-from dibs.scheduling import Plan, Policy, View
+from dibs.scheduling import Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
 from dibs.verbs import PAUSED, Effect, LookAgain, Order, StartRunner, Sweep, Turn, Watch
+from dibs.waits import Waits
 
 T = TypeVar("T")
 log = logging.getLogger("dibs.core")
@@ -42,21 +43,12 @@ LOOK_AGAIN_FOR_S = 0.05
 LEFTOVER_GRACE_S = 10.0
 
 
+#: Seconds between looks at starts that nobody has told of yet.
+CHECK_EVERY_S = 1.0
+#: Seconds for which the news that a command runs waits for company: a short job's end needs a commit anyway.
+HURRY_S = 0.02
 #: Seconds of the longest timer: the wall clock, which `--begin` follows, may be set meanwhile.
 LONGEST_TIMER_S = 30.0
-
-
-class Outside(Protocol):
-    """What the core needs of the thread that waits for things. All of it may be called from any thread."""
-
-    def watch(self, fd: int, then: Callable[[], None]) -> None:
-        """Call `then` once, when `fd` becomes readable; it is for `then` to close it."""
-
-    def later(self, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` after so many seconds."""
-
-    def publish(self, changed: set[JobId]) -> None:
-        """Tell those who wait for jobs that these changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +59,23 @@ class Work:
     answer: Future[Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What a turn placed, as our place in the line needs it."""
+
+    #: The first job that waits for devices.
+    first: Waiting | None
+    outlook: Outlook
+    #: Devices of runners that do not hold them yet.
+    pending: list[DeviceId]
+
+
+NO_OUTLOOK = Outlook({})
+NOTHING_PLACED = Placement(None, NO_OUTLOOK, [])
+
+
 class Core:
-    """Runs turns in its own thread; everything else hands it work."""
+    """Runs turns in its own thread; everything else hands it work. `publish` is told which jobs changed."""
 
     def __init__(
         self,
@@ -77,57 +84,59 @@ class Core:
         standing: Standing,
         policy: Policy,
         inventory: Callable[[], Inventory],
-        outside: Outside,
+        waits: Waits[Work],
+        publish: Callable[[set[JobId]], None],
     ) -> None:
         self.store = store
         self.policy = policy
         self.engine = engine
         self.standing = standing
         self.inventory = inventory
-        self.outside = outside
-        self.inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self.waits = waits
+        self.publish = publish
+        #: What this thread itself has found to do, and what may wait a moment for a turn that is needed anyway.
+        self._news: list[Work] = []
+        self._unhurried: list[Work] = []
+        self._is_over = False
+        self._is_checking = False
         self._wakes_at = 0
 
     def ask(self, run: Callable[[Turn], T]) -> Future[T]:
-        """Run a verb in the next turn; the answer comes after the commit."""
+        """Run a verb in the next turn; the answer comes after the commit. From any thread."""
         answer: Future[T] = Future()
-        self.inbox.put(Work(run, answer))
+        self.waits.post(Work(run, answer))
         return answer
 
     def tell(self, run: Callable[[Turn], Any]) -> None:
-        """Take note of something in the next turn."""
-        self.inbox.put(Work(run))
+        """Take note of something in the next turn. From any thread."""
+        self.waits.post(Work(run))
 
     def wake(self) -> None:
-        """Place once more: something outside has changed."""
-        self.tell(lambda turn: None)
+        """Place once more: something outside has changed. From any thread."""
+        self.tell(_nothing)
 
     def stop(self) -> None:
-        """End the thread after the work that came before."""
-        self.inbox.put(None)
+        """End the thread after the work that came before. From any thread."""
+        self.tell(self._end)
+
+    def _end(self, turn: Turn) -> None:
+        self._is_over = True
 
     def run(self) -> None:
         """Do turns until told to stop. A bug that reaches this far ends the daemon: jobs do not need it, lies hurt."""
-        is_last = False
         try:
-            while not is_last:
-                batch, is_last = self._collect()
-                if batch:
-                    self._turn(batch)
+            while not self._is_over:
+                posted = self.waits.wait(is_idle=not self._news)
+                if self._news or posted:
+                    self._hurry()
+                batch = [*self._news, *posted]
+                self._news.clear()
+                for first in range(0, len(batch), MOST_IN_A_TURN):
+                    self._turn(batch[first : first + MOST_IN_A_TURN])
             self.standing.leave()
         except BaseException:
             log.critical("the core cannot go on", exc_info=True)
             os._exit(Bug.exit_code)
-
-    def _collect(self) -> tuple[list[Work], bool]:
-        batch: list[Work] = []
-        item = self.inbox.get()
-        while item is not None:
-            batch.append(item)
-            if len(batch) >= MOST_IN_A_TURN or self.inbox.empty():
-                return batch, False
-            item = self.inbox.get()
-        return batch, True
 
     def _turn(self, batch: list[Work]) -> None:
         turn = Turn(self.store, self.engine, self.inventory(), self.policy, now_ms())
@@ -135,7 +144,7 @@ class Core:
             with self.store.batch():
                 answers = [self._do(turn, work) for work in batch]
                 self._do(turn, Work(dispatch.follow_up))
-                plan, outlook = self._place(turn)
+                placement = self._place(turn)
                 crash_point("core:commit")
         except sqlite3.Error as error:
             self._refused(batch, error)
@@ -144,10 +153,10 @@ class Core:
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
         if turn.changed:
-            self.outside.publish(turn.changed)
+            self.publish(turn.changed)
         for effect in turn.effects:
             self._act(turn, effect)
-        self._stand(turn, plan, outlook)
+        self._stand(turn, placement)
 
     def _do(self, turn: Turn, work: Work) -> Any:
         mark = turn.mark()
@@ -180,27 +189,30 @@ class Core:
                 _give(work, refusal)
         for work in batch:
             if work.answer is None:
-                self.outside.later(RETRY_FOR_S, lambda work=work: self.inbox.put(work))  # type: ignore[misc]
+                self.waits.later(RETRY_FOR_S, lambda work=work: self._news.append(work))  # type: ignore[misc]
 
-    def _place(self, turn: Turn) -> tuple[Plan | None, Outlook]:
+    def _place(self, turn: Turn) -> Placement:
         self._expect(turn.now)
         heads = self.store.head(len(turn.inventory.devices) + self.policy.cpu_slots)
-        if not heads:
-            return None, Outlook({})
+        if not heads and not self.standing.is_waiting:
+            return NOTHING_PLACED
         active = self.store.active_devices()
         ours = {device for job in active for device in job.devices}
         needs_devices = any(job.request.gpus for job in heads)
-        outlook = self.standing.look(turn.inventory, ours) if needs_devices else Outlook({})
+        outlook = self.standing.look(turn.inventory, ours) if needs_devices else NO_OUTLOOK
         is_paused = bool(self.store.fact(PAUSED))
         view = View(heads, active, outlook.held, outlook.line, outlook.ahead, is_paused)
-        return dispatch.place(turn, view, self.policy), outlook
+        plan = dispatch.place(turn, view, self.policy)
+        pending = [device for job in active if job.started_at is None for device in job.devices]
+        pending += [device for start in plan.starts for device in start.devices]
+        return Placement(plan.first, outlook, pending)
 
     def _expect(self, now: int) -> None:
         """Wake when the next job may begin, at most one timer ahead."""
         begin_at = self.store.next_begin(now)
         if begin_at is not None and not now < self._wakes_at <= begin_at:
             self._wakes_at = begin_at
-            self.outside.later(min((begin_at - now) / 1000, LONGEST_TIMER_S), self.wake)
+            self.waits.later(min((begin_at - now) / 1000, LONGEST_TIMER_S), self.wake)
 
     def _act(self, turn: Turn, effect: Effect) -> None:
         job = effect.job
@@ -215,22 +227,52 @@ class Core:
                 case Sweep():
                     self._watch(job, self.engine.sweep(job, LEFTOVER_GRACE_S))
                 case LookAgain():
-                    self.outside.later(LOOK_AGAIN_FOR_S, lambda: self._look(job))
+                    self.waits.later(LOOK_AGAIN_FOR_S, lambda: self._look(job))
         except OSError as error:
             # No process, no descriptor, no room: the truth is in the files, so look at them again in a while.
             log.error("job %s: %s", job.id, error)
-            self.outside.later(RETRY_FOR_S, lambda: self._look(job))
+            self.waits.later(RETRY_FOR_S, lambda: self._look(job))
 
     def _start(self, turn: Turn, job: Job) -> None:
         self.engine.prepare(job, self.store.environ(job.asked.environ_id), turn.inventory)
         crash_point("core:prepared")
         self.engine.start(job, lambda pidfd: self._began(job, pidfd))
+        self._check_starting_later()
         crash_point("core:spawned")
+
+    def _check_starting_later(self) -> None:
+        """See to it that a start is known to run even if its datagram was lost among many."""
+        if not self._is_checking:
+            self._is_checking = True
+            self.waits.later(CHECK_EVERY_S, lambda: self._news.append(Work(self._check_starting)))
+
+    def _check_starting(self, turn: Turn) -> None:
+        self._is_checking = False
+        if dispatch.check_starting(turn):
+            self._check_starting_later()
+
+    def hear(self, sock: socket.socket) -> None:
+        """Take in all that runners have told; words that mean nothing are another version's."""
+        while True:
+            try:
+                words = sock.recv(4096).decode(errors="replace").split(" ", 4)
+            except BlockingIOError:
+                self.waits.watch(sock.fileno(), lambda: self.hear(sock))
+                return
+            if len(words) == 5 and words[0] in ("running", "stuck") and all(word.isdigit() for word in words[1:4]):
+                if not self._unhurried:
+                    self.waits.later(HURRY_S, self._hurry)
+                self._unhurried.append(Work(_told(words)))
+
+    def _hurry(self) -> None:
+        """Let news that can wait for company wait no longer."""
+        self._news += self._unhurried
+        self._unhurried.clear()
 
     def _began(self, job: Job, pidfd: int | None) -> None:
         """A runner was made, or the launcher died and nobody knows: then its files tell."""
         if pidfd is None:
-            self.tell(lambda turn: dispatch.look(turn, job.id, job.attempt, job.start, runner_died=False))
+            self._news.append(Work(lambda turn: dispatch.look(turn, job.id, job.attempt, job.start, runner_died=False)))
         else:
             self._watch(job, pidfd)
 
@@ -244,29 +286,39 @@ class Core:
             os.close(pidfd)
             self._look(job)
 
-        self.outside.watch(pidfd, ended)
+        self.waits.watch(pidfd, ended)
 
     def _look(self, job: Job) -> None:
-        self.tell(lambda turn: self._looked(turn, job))
+        self._news.append(Work(lambda turn: self._looked(turn, job)))
 
     def _looked(self, turn: Turn, job: Job) -> None:
         refusal = dispatch.look(turn, job.id, job.attempt, job.start)
         if refusal is not None and not self._is_seen(refusal.device):
-            self.outside.later(self.standing.shun(DeviceId(refusal.device)), self.wake)
+            self.waits.later(self.standing.shun(DeviceId(refusal.device)), self.wake)
 
     def _is_seen(self, device: str) -> bool:
         return bool(self.standing.look(self.inventory(), ()).held.get(DeviceId(device)))
 
-    def _stand(self, turn: Turn, plan: Plan | None, outlook: Outlook) -> None:
+    def _stand(self, turn: Turn, placement: Placement) -> None:
         """Keep our place in the line and watch what is in our way; whatever fails here costs only a late wake-up."""
         try:
-            active = self.store.active_devices() if self.standing.is_waiting else []
-            pending = [device for job in active if job.started_at is None for device in job.devices]
-            self.standing.stand(plan.first if plan else None, turn.inventory, pending)
-            if plan is not None and plan.first is not None and self.standing.watch(outlook, self.wake):
-                self.wake()
+            self.standing.stand(placement.first, turn.inventory, placement.pending)
+            if placement.first is not None and self.standing.watch(placement.outlook, self._wake_soon):
+                self._wake_soon()
         except (OSError, DibsError) as error:
             log.error("the machine-wide line: %s", error)
+
+    def _wake_soon(self) -> None:
+        self.waits.later(0, lambda: self._news.append(Work(_nothing)))
+
+
+def _told(words: list[str]) -> Callable[[Turn], None]:
+    kind, job_id, attempt, start, rest = words
+    return lambda turn: dispatch.hear(turn, kind, JobId(int(job_id)), int(attempt), int(start), rest)
+
+
+def _nothing(turn: Turn) -> None:
+    """Do nothing: a turn always places."""
 
 
 def now_ms() -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from dibs import dispatch, leases, places, probe, settings, store
-from dibs.core import Core, now_ms
+from dibs.core import Core, Work, now_ms
 from dibs.database import backup
 from dibs.devices import Inventory
 from dibs.engines.launching import Launching
@@ -32,6 +32,7 @@ from dibs.jobs import JobId
 from dibs.scheduling import Policy
 from dibs.standing import Standing
 from dibs.verbs import Turn
+from dibs.waits import Waits
 
 T = TypeVar("T")
 log = logging.getLogger("dibs.daemon")
@@ -58,43 +59,34 @@ class Identity:
 
 
 class Events:
-    """The asyncio thread as the core sees it: descriptors, timers, and those who wait for jobs to change."""
+    """Those who wait for jobs to change, in the asyncio thread. Costs nothing while nobody waits."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        #: Grows with every change; written by the core thread alone.
         self.version = 0
+        self._waiting = 0
         self._changed = asyncio.Event()
-
-    def watch(self, fd: int, then: Callable[[], None]) -> None:
-        """Call `then` once, when `fd` becomes readable; it is for `then` to close it."""
-        self._soon(lambda: self.loop.add_reader(fd, self._readable, fd, then))
-
-    def _readable(self, fd: int, then: Callable[[], None]) -> None:
-        self.loop.remove_reader(fd)
-        then()
-
-    def later(self, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` after so many seconds."""
-        self._soon(lambda: self.loop.call_later(seconds, then))
 
     def publish(self, changed: set[JobId]) -> None:
-        """Wake everybody who waits for jobs to change; each looks whether it concerns him."""
-        self._soon(self._bump)
-
-    def _bump(self) -> None:
+        """Wake everybody who waits for jobs to change; each looks whether it concerns him. From any thread."""
         self.version += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
+        if self._waiting:
+            # A core that still works while the loop is closing has nobody left to tell.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._changed.set)
 
-    async def changed(self, timeout_s: float) -> None:
-        """Return when something has changed, or the time is over."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
-
-    def _soon(self, call: Callable[[], object]) -> None:
-        # A core that still works while the loop is closing has nobody left to tell.
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(call)
+    async def changed(self, since: int, timeout_s: float) -> None:
+        """Return when something has changed since that version, or the time is over."""
+        # Counted before looking: a change from now on finds us waiting.
+        self._waiting += 1
+        try:
+            self._changed.clear()
+            if self.version == since:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), timeout_s)
+        finally:
+            self._waiting -= 1
 
 
 class Daemon:
@@ -171,17 +163,26 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     user = user_name()
     place = leases.Folder(str(values.lease_dir)) if values.lease_dir else leases.folder()
     database = places.database(home)
-    launching = Launching(str(home / "runners.log"), events.watch)
+    waits: Waits[Work] = Waits()
+    launching = Launching(str(home / "runners.log"), waits.watch)
     engine = Local(home, values, place.path, places.notify_path(home), launching)
     watcher = probe.Probe(values, visible)
-    standing = Standing(place, user, values.collect_for, events.watch)
-    core = Core(store.Store.open(database), engine, standing, policy_of(values), lambda: watcher.latest, events)
+    standing = Standing(place, user, values.collect_for, waits.watch)
+    core = Core(
+        store.Store.open(database),
+        engine,
+        standing,
+        policy_of(values),
+        lambda: watcher.latest,
+        waits,
+        events.publish,
+    )
     identity = Identity(os.getpid(), user, home, places.socket_path(home), now_ms(), values.devices)
     daemon = Daemon(identity, core, events, watcher, database)
 
     # Bound before recovery looks at the files: what a runner tells from now on is heard, what it told is written.
     notify = _open_notify(engine.notify)
-    loop.add_reader(notify, _hear, notify, core)
+    waits.watch(notify.fileno(), lambda: core.hear(notify))
     thread = threading.Thread(target=core.run, name="core")
     thread.start()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -205,7 +206,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         launching.close()
         daemon.close()
         core.store.close()
-        loop.remove_reader(notify)
+        waits.close()
         notify.close()
         engine.notify.unlink(missing_ok=True)
         log.info("pid %s leaves; jobs run on", identity.pid)
@@ -232,17 +233,6 @@ def _open_notify(path: Path) -> socket.socket:
     sock.bind(str(path))
     path.chmod(0o600)
     return sock
-
-
-def _hear(sock: socket.socket, core: Core) -> None:
-    """Pass on what a runner tells; words that mean nothing are another version's."""
-    try:
-        words = sock.recv(4096).decode(errors="replace").split(" ", 4)
-    except BlockingIOError:
-        return
-    if len(words) == 5 and words[0] in ("running", "stuck") and all(word.isdigit() for word in words[1:4]):
-        kind, job_id, attempt, start, rest = words[0], *(int(word) for word in words[1:4]), words[4]
-        core.tell(lambda turn: dispatch.hear(turn, kind, JobId(job_id), attempt, start, rest))
 
 
 def policy_of(values: settings.Settings) -> Policy:

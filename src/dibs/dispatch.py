@@ -89,6 +89,16 @@ def recheck(turn: Turn) -> None:
             settle(turn, job)
 
 
+def check_starting(turn: Turn) -> bool:
+    """Look at the files of starts that nobody told of: a datagram may be lost. Tell whether some are still open."""
+    starting = [job for job in turn.store.active() if job.pid is None]
+    for job in starting:
+        running = turn.engine.running(job)
+        if running is not None:
+            started(turn, job, running.pid, running.started_at_ns // 1_000_000)
+    return bool(starting)
+
+
 def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: str) -> None:
     """Take note of what a runner told: that its command runs, or that something of it would not die."""
     job = turn.store.job(job_id)

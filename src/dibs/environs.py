@@ -8,15 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from dibs import codec
+from dibs import captured, codec
+from dibs.captured import DEVICE_NAMES as DEVICE_NAMES
 from dibs.devices import Inventory, indices
 from dibs.errors import UserError
 from dibs.jobs import Job
-
-#: Variables that choose devices. They belong to dibs inside a job, whatever the submitter's shell had in them.
-DEVICE_NAMES = (
-    "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK",
-)  # fmt: skip
 
 
 def capture(environ: Mapping[bytes, bytes], exclude: Iterable[str] = ()) -> bytes:
@@ -25,10 +21,9 @@ def capture(environ: Mapping[bytes, bytes], exclude: Iterable[str] = ()) -> byte
 
     def is_kept(raw: bytes) -> bool:
         name = raw.decode(errors="surrogateescape")
-        own = name.startswith("DIBS_") or name in DEVICE_NAMES
-        return not own and not any(fnmatchcase(name, pattern) for pattern in patterns)
+        return not captured.is_own(name) and not any(fnmatchcase(name, pattern) for pattern in patterns)
 
-    return codec.pack_environ({name: value for name, value in environ.items() if is_kept(name)})
+    return captured.pack({name: value for name, value in environ.items() if is_kept(name)})
 
 
 def check_given(name: str) -> None:
@@ -43,7 +38,7 @@ def check_given(name: str) -> None:
 
 def for_job(
     job: Job,
-    captured: bytes,
+    kept: bytes,
     inventory: Inventory,
     *,
     visible: str,
@@ -51,8 +46,11 @@ def for_job(
     folder: str,
     own: Sequence[tuple[str, str]] = (),
 ) -> dict[bytes, bytes]:
-    """Return the whole environment of a job's command; `folder` is the job's, `own` what leads back to this daemon."""
-    env = codec.unpack_environ(captured)
+    """Return the whole environment of a job's command.
+
+    `kept` is what was captured, `folder` the job's, `own` what leads back to this daemon.
+    """
+    env = codec.unpack_environ(kept)
     env.update({os_bytes(name): os_bytes(value) for name, value in job.asked.env})
     numbers = ",".join(str(index) for index in indices(inventory, job.allocation))
     forced = {

@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -39,8 +40,8 @@ LONGEST_LINE = 4 * 1024 * 1024
 LONGEST_WAIT_S = 60.0
 #: Seconds between two answers to one who watches a count grow.
 NEWS_EVERY_S = 0.2
-#: Seconds in which changes are gathered before they are counted again.
-GATHER_S = 0.01
+#: Seconds between two counts for one who waits for many jobs.
+GATHER_S = 0.05
 #: Rows of the overview: all that one looks at; `select=all` gives everything.
 UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
 
@@ -200,12 +201,25 @@ async def post_jobs(request: web.Request) -> web.Response:
     daemon = request.app[DAEMON]
     body = await _body(request)
     rules = _rules(body)
-    wishes = [_wish(job) for job in _jobs_in(body)]
+    wishes = _wishes(body)
     submitted = await daemon.do(lambda turn: verbs.submit(turn, wishes, rules))
+    is_plain = request.headers.get("Accept") == "text/plain"
+    if is_plain and "Dibs-Receipt" not in request.headers:
+        return _plain(submitted, "")
     receipt = await daemon.ask(lambda reader: _receipt(daemon, reader, submitted.ids))
-    if request.headers.get("Accept") == "text/plain":
-        return web.Response(text="".join(f"{job_id}\n" for job_id in submitted.ids), status=201)
+    if is_plain:
+        return _plain(submitted, receipt)
     return _json({"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt}, 201)
+
+
+def _plain(submitted: verbs.Submitted, receipt: str) -> web.Response:
+    """Answer one who cannot read JSON: ids in lines; what is for people in headers, each one JSON string."""
+    answer = web.Response(text="".join(f"{job_id}\n" for job_id in submitted.ids), status=201)
+    for note in submitted.notes:
+        answer.headers.add("Dibs-Note", json.dumps(note))
+    if receipt:
+        answer.headers["Dibs-Receipt"] = json.dumps(receipt)
+    return answer
 
 
 async def _body(request: web.Request) -> Any:
@@ -227,15 +241,30 @@ def _rules(body: Any) -> verbs.Rules:
     return verbs.Rules(**values)
 
 
-def _jobs_in(body: Any) -> list[JobIn]:
-    if isinstance(body, dict) and "jobs" in body:
-        if set(body) - {"jobs", "defaults", "at_once", "halt_after"} or not isinstance(body["jobs"], list):
-            raise UserError('expected {"defaults": {...}, "jobs": [...], "at_once": N, "halt_after": N}.')
-        defaults = body.get("defaults", {})
-        if not isinstance(defaults, dict) or not all(isinstance(job, dict) for job in body["jobs"]):
-            raise UserError("expected every job, and the defaults, to be an object.")
-        return [_convert({**defaults, **job}, JobIn) for job in body["jobs"]]
-    return [_convert(job, JobIn) for job in (body if isinstance(body, list) else [body])]
+def _wishes(body: Any) -> list[verbs.Wish]:
+    """Return what is wished for: one job, a list of jobs, or jobs with defaults for all of them."""
+    if not isinstance(body, dict) or "jobs" not in body:
+        return [_wish(_convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
+    if set(body) - {"jobs", "defaults", "at_once", "halt_after"} or not isinstance(body["jobs"], list):
+        raise UserError('expected {"defaults": {...}, "jobs": [...], "at_once": N, "halt_after": N}.')
+    defaults = body.get("defaults", {})
+    if not isinstance(defaults, dict) or not all(isinstance(job, dict) for job in body["jobs"]):
+        raise UserError("expected every job, and the defaults, to be an object.")
+    if body["jobs"] and not {"command", "argv"} & set(defaults) and all(_is_plain(job) for job in body["jobs"]):
+        return _alike(_wish(_convert({**defaults, "command": "-"}, JobIn)), body["jobs"])
+    return [_wish(_convert({**defaults, **job}, JobIn)) for job in body["jobs"]]
+
+
+def _is_plain(job: dict[str, Any]) -> bool:
+    return len(job) == 1 and isinstance(job.get("command"), str)
+
+
+def _alike(model: verbs.Wish, jobs: list[dict[str, Any]]) -> list[verbs.Wish]:
+    """Return jobs that differ in nothing but their command: what is common to a hundred thousand is read once."""
+    wishes = [replace(model, asked=replace(model.asked, command=job["command"])) for job in jobs]
+    for wish in wishes:
+        verbs.check_command(wish.asked)
+    return wishes
 
 
 def _convert(value: Any, kind: type[S]) -> S:
@@ -361,6 +390,7 @@ class Sight:
     def __init__(self, view: View, policy: Policy, inventory: Inventory, reader: Reader) -> None:
         self.reader = reader
         self.view = view
+        self._plan: scheduling.Plan | None = None
         self.policy = policy
         self.inventory = inventory
 
@@ -386,7 +416,10 @@ class Sight:
         alike = next((head for head in self.view.waiting if head.id == job.id), None)
         batch_room = next((head.room for head in self.view.waiting if head.batch == job.asked.batch), None)
         waiting = alike or Waiting(job.id, job.asked.request, job.asked.priority, job.asked.batch, batch_room)
-        return scheduling.explain(waiting, self.view, self.inventory, self.policy, now_ms())
+        now = now_ms()
+        if self._plan is None:
+            self._plan = scheduling.plan(self.view, self.inventory, self.policy, now)
+        return scheduling.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
 
     def _not_ready(self, job: Job) -> Reason:
         verdict = needs.judge(self.reader.outcomes(job.id))
@@ -441,8 +474,7 @@ async def get_job(request: web.Request) -> web.Response:
         left = deadline - daemon.events.loop.time()
         if is_reached(job) or left <= 0 or daemon.stopping.is_set():
             break
-        if version == daemon.events.version:
-            await daemon.events.changed(left)
+        await daemon.events.changed(version, left)
     return _json(await daemon.ask(lambda reader: _whole(daemon, reader, reader.job(job_id))))
 
 
@@ -513,7 +545,7 @@ async def get_wait(request: web.Request) -> web.Response:
     if not words:
         chosen = _marked(mark)
     while True:
-        version = daemon.events.version
+        version, looked_at = daemon.events.version, daemon.events.loop.time()
         tally = await daemon.ask(lambda reader: reader.tally(chosen, now_ms()))
         summary = _summary(tally)
         left = deadline - daemon.events.loop.time()
@@ -524,9 +556,9 @@ async def get_wait(request: web.Request) -> web.Response:
             left = min(left, began + NEWS_EVERY_S - daemon.events.loop.time())
             if left <= 0:
                 break
-        if version == daemon.events.version:
-            await daemon.events.changed(left)
-        await asyncio.sleep(GATHER_S)
+        await daemon.events.changed(version, left)
+        # The first change is looked at at once; after that they are gathered.
+        await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
     if words and not summary["total"]:
         verbs.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
     return _json(summary | {"mark": mark})

@@ -11,12 +11,8 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dibs import errors
-
-if TYPE_CHECKING:
-    from dibs.settings import Settings
 
 #: Where sockets go whose name would be too long in the state folder.
 TMP = Path("/tmp")
@@ -192,21 +188,6 @@ def start_lock(home: Path) -> Path:
 def daemon_log(home: Path) -> Path:
     """Return the daemon's own log."""
     return home / "daemon.log"
-
-
-def job_folder(home: Path, job_id: int) -> Path:
-    """Return the local folder of a job."""
-    return home / "jobs" / str(job_id)
-
-
-def attempt_folder(home: Path, job_id: int, attempt: int) -> Path:
-    """Return the local folder of one attempt: locks, orders, status."""
-    return job_folder(home, job_id) / str(attempt)
-
-
-def files_folder(home: Path, settings: Settings, job_id: int) -> Path:
-    """Return the folder of a job's logs and checkpoints, which the setting `files` may put elsewhere."""
-    return (settings.files or home) / "jobs" / str(job_id)
 
 
 def config_file(environ: Mapping[str, str]) -> Path | None:

@@ -26,8 +26,16 @@ else:
 #: Blocked from the first moment: what supervision waits for, and the signals of a terminal that a job does not have.
 BLOCKED = supervision.WAKE | {signal.SIGINT, signal.SIGHUP}
 
+#: Ignored by Python, by our own launcher, or by what people start daemons with (nohup): a command gets the defaults.
+OFTEN_IGNORED = tuple(
+    getattr(signal, f"SIG{name}")
+    for name in ("HUP", "INT", "QUIT", "PIPE", "TERM", "USR1", "USR2", "CHLD", "TSTP", "TTIN", "TTOU", "XFSZ")
+)
+
 #: Lowest descriptor that a command inherits from us besides 0, 1 and 2; programs that count on 3 and up find them free.
 FIRST_FD = 100
+#: Seconds between tries to tell something to a socket whose queue is full.
+TELL_PAUSES_S = (0.001, 0.002, 0.004, 0.008, 0.016)
 #: Seconds to wait for a lock that somebody holds only to look at it.
 LOOK_S = 1.0
 #: Shortest and longest pause, in seconds, between looks for what a dead runner left behind.
@@ -97,7 +105,6 @@ def run(folder: str, start: int) -> None:
     attempts.crash_point("runner:over")
     records.write_final(status, final)
     attempts.crash_point("runner:recorded")
-    _tell(spec, "ended")
 
 
 def _follow(folder: str, spec: records.Spec, status: int, pid: int) -> records.Final:
@@ -240,14 +247,21 @@ def _furnish(spec: records.Spec) -> None:
         for folder in spec.folders:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         if spec.latest is not None:
-            fresh = spec.latest + b".new"
-            if os.path.lexists(fresh):
-                os.unlink(fresh)
-            os.makedirs(os.path.dirname(spec.latest), mode=0o700, exist_ok=True)
-            os.symlink(os.path.relpath(spec.output, os.path.dirname(spec.latest)), fresh)
-            os.rename(fresh, spec.latest)
+            _point(spec.latest, os.path.relpath(spec.output, os.path.dirname(spec.latest)))
     except OSError as error:
         raise CannotStart(126, error.filename or spec.output, error) from error
+
+
+def _point(link: bytes, target: bytes) -> None:
+    """Make a link, or make it point elsewhere without a moment in which there is none."""
+    try:
+        os.symlink(target, link)
+    except FileExistsError:
+        fresh = link + b".new"
+        if os.path.lexists(fresh):
+            os.unlink(fresh)
+        os.symlink(target, fresh)
+        os.rename(fresh, link)
 
 
 def _open_output(path: bytes, mode: int | None) -> int:
@@ -272,10 +286,11 @@ def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:
     """Start the program as execvp would: by the job's own PATH, and by sh if it has no `#!`."""
     env = dict(entry.split(b"=", 1) for entry in spec.env if b"=" in entry)
     program = _find(spec.argv[0], env.get(b"PATH", os.fsencode(os.defpath)))
-    everything = set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
     def start(path: bytes, argv: tuple[bytes, ...]) -> int:
-        return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=everything)
+        return os.posix_spawn(
+            path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=OFTEN_IGNORED
+        )
 
     try:
         try:
@@ -301,15 +316,22 @@ def _find(name: bytes, path: bytes) -> bytes:
 
 
 def _tell(spec: records.Spec, what: str, *more: str) -> None:
-    """Send one datagram to whoever listens; if nobody does, the files say the same."""
+    """Send one datagram to whoever listens; if nobody does, the files say the same.
+
+    The queue of the socket is short (10 on many systems): when many commands start at once it is worth a few tries.
+    """
     if spec.notify is None:
         return
-    text = " ".join((what, str(spec.job), str(spec.attempt), str(spec.start), *more))
-    try:
-        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
-        sock.sendto(text.encode(), spec.notify)
-    except OSError:
-        return
+    text = " ".join((what, str(spec.job), str(spec.attempt), str(spec.start), *more)).encode()
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
+    for pause_s in TELL_PAUSES_S:
+        try:
+            sock.sendto(text, spec.notify)
+            return
+        except BlockingIOError:
+            time.sleep(pause_s)
+        except OSError:
+            return
 
 
 # -- after a dead runner ----------------------------------------------------------------------------------------

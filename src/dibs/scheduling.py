@@ -114,6 +114,8 @@ class Plan:
     waits: tuple[Waiting, ...]
     #: The first job that waits for devices: what our ticket should say.
     first: Waiting | None
+    #: What is kept for the first that wait, at most one of each kind, the one that is served first in front.
+    reserved: tuple[Reservation, ...] = ()
 
 
 def order(waiting: Sequence[Waiting]) -> list[Waiting]:
@@ -205,12 +207,14 @@ def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
 
 
 def expected_end(job: Active, policy: Policy, now: int) -> float:
-    """Return when an active job is expected to end. One that overran is expected to take as long again."""
+    """Return when an active job is expected to end. One that overran is expected to take as long again.
+
+    As long as it was first expected to, that is, and not as long as it has run: otherwise a job that overran twice
+    would be outlived by one without a limit that starts now, which may then pass all who wait.
+    """
     span = (job.limit_s or policy.assumed_s) * 1000
     began = now if job.started_at is None else job.started_at
-    while began + span <= now:
-        span *= 2
-    return began + span
+    return began + span * (1 + max(0, now - began) // span)
 
 
 def plan(view: View, inventory: Inventory, policy: Policy, now: int) -> Plan:
@@ -227,6 +231,7 @@ class _Planning:
         self.view, self.inventory, self.policy, self.now = view, inventory, policy, now
         self.free = free_devices(view, inventory)
         self.pool = pool_of(view, inventory, policy)
+        self.whole = pool_of(View(), inventory, policy)
         self.active = list(view.active)
         self.line = [(claim.count, claim.devices) for claim in view.line]
         self.ahead = self.line[: view.ahead]
@@ -249,15 +254,23 @@ class _Planning:
                 starts.append(Start(job.id, chosen))
                 continue
             waits.append(job)
-            if len(eligible(self.inventory, job.request)) < job.request.gpus:
-                # A device it needs is unwell: nobody knows until when, so nothing is kept for it meanwhile.
+            if not self._is_possible(job):
+                # A device it needs is unwell, or a setting forbids it: nobody knows until when, so nothing is kept.
                 continue
             if job.request.gpus and first is None:
                 first = job
             kind = job.request.gpus > 0
             if kind not in self.reserved:
                 self.reserved[kind] = self._reserve(job)
-        return Plan(tuple(starts), tuple(waits), first)
+                if job.batch in self.room:
+                    # Its place in the batch is kept too, or those behind it would use up what `-j` allows.
+                    self.room[job.batch] -= 1
+        return Plan(tuple(starts), tuple(waits), first, tuple(self.reserved.values()))
+
+    def _is_possible(self, job: Waiting) -> bool:
+        """Tell whether a job could start if nothing else ran."""
+        is_enough = len(eligible(self.inventory, job.request)) >= job.request.gpus
+        return is_enough and self.whole.fits(needs_of(job.request))
 
     def _choose(self, job: Waiting) -> tuple[DeviceId, ...] | None:
         """Return the devices on which a job can start now without pushing a reservation back; None if it cannot."""
@@ -366,11 +379,13 @@ def resolve(request_words: Sequence[str], option: str, inventory: Inventory) -> 
         raise UserError(f"{option} expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
 
 
-def explain(job: Waiting, view: View, inventory: Inventory, policy: Policy, now: int) -> Reason:
-    """Say why one queued job is not running, and what would help."""
+def explain(
+    job: Waiting, view: View, inventory: Inventory, policy: Policy, now: int, decided: Plan | None = None
+) -> Reason:
+    """Say why one queued job is not running, and what would help; `decided` is the plan for `view` if there is one."""
     if view.is_paused:
         return Reason("the queue is paused", "`dibs resume` lets it go on.")
-    decided = plan(view, inventory, policy, now)
+    decided = decided or plan(view, inventory, policy, now)
     if any(start.id == job.id for start in decided.starts):
         return Reason("it is about to start")
     if job.room is not None and job.room <= 0:

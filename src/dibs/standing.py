@@ -49,13 +49,23 @@ class Standing:
     def look(self, inventory: Inventory, ours: Collection[DeviceId]) -> Outlook:
         """Return what stands in our way; `ours` are the devices of our own active jobs."""
         elsewhere = [device for device in inventory.ids if device not in ours]
-        held = {DeviceId(device): Foreign("somebody") for device in holders.held(self.place, elsewhere)}
+        # Only what shows a socket. A lease from another network namespace shows none; then a runner is refused,
+        # and the device is shunned: that is rare enough not to read the lock table in every turn.
+        seen = {socket.device for socket in holders.sockets(self.place, elsewhere)} if elsewhere else set()
+        held = {DeviceId(device): Foreign("somebody") for device in seen}
         now = time.monotonic()
         self._shunned = {device: until for device, until in self._shunned.items() if until > now}
         held |= {device: Foreign("somebody") for device in self._shunned if device not in ours}
+        if not self._others():
+            return Outlook(held)
         others, before = tickets.around(self.place, self._ticket)
         claims, ahead = self._collecting(others, before)
         return Outlook(held, claims, ahead, frozenset(ticket.name for ticket in others))
+
+    def _others(self) -> set[str]:
+        """Return the names of all tickets but ours that somebody listens for."""
+        own = self._ticket.ticket.name if self._ticket else None
+        return {name for name in locks.bound(self.place, "ticket") if name != own}
 
     def claims(self) -> tuple[tuple[Claim, ...], int]:
         """Return the others' tickets whose turn it is to collect, and how many of them stand before ours."""
@@ -110,9 +120,11 @@ class Standing:
 
         What is newly watched may have changed just before, and what is gone already will wake nobody.
         """
+        if not outlook.held and not outlook.tickets:
+            # Our own runners stand in our way, and those we hear of.
+            return False
         by_name = holders.watchable(self.place, outlook.held)
-        own = self._ticket.ticket.name if self._ticket else None
-        line = {name for name in locks.bound(self.place, "ticket") if name != own}
+        line = self._others()
         names = [*by_name, *(self.place.socket("ticket", name) for name in line)]
         # A connection that is refused (a full queue) is left to the slow tick.
         new = {name: fd for name in names if name not in self._watched and (fd := locks.connect(name)) is not None}

@@ -126,11 +126,6 @@ class Reader:
         """Return how many jobs show each word."""
         return dict(self._ask("counts").fetchall())
 
-    def queued_before(self, job: Job) -> int:
-        """Return how many queued jobs are served before this one."""
-        values = {"priority": job.asked.priority, "id": job.id}
-        return int(self._ask("queued_before", values).fetchone()[0])
-
     def events(self, job_id: JobId) -> list[Happening]:
         """Return all that happened to a job."""
         return [Happening(*row) for row in self._ask("events_of", {"job": job_id})]

@@ -337,29 +337,36 @@ def check_wish(wish: Wish) -> None:
     asked = wish.asked
     for name, _ in asked.env:
         environs.check_given(name)
-    if asked.argv is not None and not asked.argv:
-        raise UserError("expected a command, got none.")
-    if asked.argv is None and not asked.command.strip():
-        raise UserError("expected a command, got an empty one.")
+    check_command(asked)
     if not asked.cwd.startswith("/"):
         raise UserError(f'cwd expected an absolute folder, got "{asked.cwd}".')
     if wish.gpus is not None and wish.gpus < 0:
         raise UserError(f"--gpus expected a whole number from 0 up, got {wish.gpus}.")
     if wish.time_limit_s is not None and not 0 < wish.time_limit_s < 1e9:
         raise UserError("--time expected a time above 0 such as 90m or 2h.")
-    texts = [asked.command, asked.cwd, asked.name, asked.project, *(asked.argv or ()), *asked.tags]
-    texts += [word for pair in asked.env for word in pair] + [asked.output or "", asked.stderr or ""]
-    if any("\0" in text for text in texts):
+    texts = [asked.cwd, asked.name, asked.project, *asked.tags, asked.output or "", asked.stderr or ""]
+    for text in (*texts, *(word for pair in asked.env for word in pair)):
+        _check_text(text)
+
+
+def check_command(asked: Asked) -> None:
+    """Refuse a command that no machine could run."""
+    if asked.argv is not None and not asked.argv:
+        raise UserError("expected a command, got none.")
+    if asked.argv is None and not asked.command.strip():
+        raise UserError("expected a command, got an empty one.")
+    for text in (asked.command, *(asked.argv or ())):
+        _check_text(text)
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
         raise UserError("a command, name or folder cannot contain a NUL byte.")
-    longest = max(_bytes(text) for text in texts)
-    if longest > commands.LONGEST_BYTES:
-        raise UserError(
-            f"one text may have {commands.LONGEST_BYTES:,} bytes, this one has {longest:,}.", "Keep it in a file."
-        )
-
-
-def _bytes(text: str) -> int:
     try:
-        return len(text.encode())
+        size = len(text.encode())
     except UnicodeEncodeError:
         raise UserError("a command, name or folder is expected in UTF-8, got other bytes.") from None
+    if size > commands.LONGEST_BYTES:
+        raise UserError(
+            f"one text may have {commands.LONGEST_BYTES:,} bytes, this one has {size:,}.", "Keep it in a file."
+        )

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from dibs import errors, places
-from dibs.settings import Settings
 
 ID = "0123456789abcdef0123456789abcdef"
 
@@ -349,13 +348,6 @@ def test_files_have_their_names():
     home = Path("/h")
     assert places.database(home) == Path("/h/dibs.db")
     assert len({places.daemon_lock(home), places.start_lock(home), places.daemon_log(home)}) == 3
-    assert places.job_folder(home, 12) == Path("/h/jobs/12")
-    assert places.attempt_folder(home, 12, 3) == Path("/h/jobs/12/3")
-
-
-def test_logs_and_checkpoints_may_live_elsewhere():
-    assert places.files_folder(Path("/h"), Settings(), 12) == Path("/h/jobs/12")
-    assert places.files_folder(Path("/h"), Settings(files=Path("/nfs")), 12) == Path("/nfs/jobs/12")
 
 
 def test_the_configuration_file_follows_the_xdg_standard():

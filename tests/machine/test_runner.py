@@ -260,7 +260,7 @@ def test_two_jobs_may_share_a_device_as_far_as_it_goes(bench: Bench) -> None:
 # -- telling
 
 
-def test_a_listener_hears_that_it_runs_and_that_it_ended(bench: Bench) -> None:
+def test_a_listener_hears_that_it_runs(bench: Bench) -> None:
     path = os.fsencode(bench.tmp / "ears")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ears:
         ears.settimeout(30)
@@ -271,7 +271,6 @@ def test_a_listener_hears_that_it_runs_and_that_it_ended(bench: Bench) -> None:
         assert (running, words[:3]) == ("running", ["12", "1", "1"])
         record = bench.wait_running()
         assert words[3:] == [str(record.pid), str(record.started_at_ns)]
-        assert ears.recv(1000) == b"ended 12 1 1"
         bench.finish(runner)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import recording
-from bench import Bench
+from bench import Bench, wait_for
 
 
 def test_two_hundred_mixed_jobs_run_once_each_without_overlap(bench: Bench) -> None:
@@ -42,6 +43,18 @@ def check_order(bench: Bench, jobs: list[dict[str, Any]]) -> None:
         by_rule = sorted(alike, key=lambda job: (-job["priority"], job["id"]))
         moments = [placed[job["id"]] for job in by_rule]
         assert moments == sorted(moments)
+
+
+def test_many_starts_at_once_are_all_known_to_run(tmp_path: Path) -> None:
+    """More than the queue of a datagram socket holds."""
+    bench = Bench(tmp_path, devices="fake:40")
+    try:
+        ids = bench.add_many([{"argv": ["sleep", "300"], "gpus": 1}] * 40)
+        counts = wait_for(lambda: bench.client.get("/v1/jobs")["counts"], lambda seen: seen["running"] == 40)
+        assert counts["starting"] == 0
+        assert sorted(index for job in ids for index in bench.job(job)["gpu_indices"]) == list(range(40))
+    finally:
+        bench.close()
 
 
 def test_a_big_job_is_not_starved_by_small_ones_behind_it(bench: Bench) -> None:
@@ -92,6 +105,17 @@ def test_what_a_job_sees(bench: Bench) -> None:
         assert line in seen.splitlines(), line
     assert (bench.home / "jobs" / str(job) / "log").read_text() == seen
     assert (bench.home / "jobs" / str(job) / "checkpoint").is_dir()
+
+
+def test_logs_and_checkpoints_may_live_elsewhere(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, DIBS_FILES=str(tmp_path / "files"))
+    try:
+        job = bench.until(bench.add("echo here; ls -d $DIBS_CHECKPOINT_DIR", gpus=0))
+        folder = tmp_path / "files" / "jobs" / str(job["id"])
+        assert job["log"] == f"{folder}/1/log"
+        assert (folder / "log").read_text() == f"here\n{folder}/checkpoint\n"
+    finally:
+        bench.close()
 
 
 def test_a_job_without_gpus_sees_none(bench: Bench) -> None:

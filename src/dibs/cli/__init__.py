@@ -27,20 +27,25 @@ VERBS = {
     "wait": "dibs.cli.wait",
     "cancel": "dibs.cli.cancel",
     "retry": "dibs.cli.retry",
+    "hold": "dibs.cli.hold",
+    "unhold": "dibs.cli.unhold",
+    "pause": "dibs.cli.pause",
+    "resume": "dibs.cli.resume",
     "gpus": "dibs.cli.gpus",
     "lease": "dibs.cli.lease",
     "daemon": "dibs.cli.daemon",
     "version": "dibs.cli.version",
     "help": "dibs.cli.help",
 }
-ALIASES = {"submit": "add"}
+ALIASES = {"submit": "add", "enqueue": "unhold"}
 #: What people type in other tools: named in the error, never guessed into.
 HABITS = {
     "ls": "status", "list": "status", "ps": "status", "queue": "status", "squeue": "status", "jobs": "status",
     "logs": "log", "tail": "log", "output": "log", "cat": "log", "info": "show",
-    "sbatch": "add", "enqueue": "add", "srun": "run", "exec": "run", "start": "add",
+    "sbatch": "add", "srun": "run", "exec": "run", "start": "add",
     "rm": "cancel", "remove": "cancel", "kill": "cancel", "scancel": "cancel", "stop": "cancel",
-    "rerun": "retry", "restart": "retry", "requeue": "retry", "devices": "gpus", "nvidia-smi": "gpus",
+    "rerun": "retry", "restart": "retry", "requeue": "retry", "stash": "hold", "release": "unhold",
+    "unpause": "resume", "continue": "resume", "devices": "gpus", "nvidia-smi": "gpus",
 }  # fmt: skip
 
 #: Exit codes of our own making; those of errors are in `errors`.
@@ -83,23 +88,29 @@ def execute(words: Sequence[str]) -> int:
         code = _show_help(name) if args.has(options.HELP) else verb.main(args)
         sys.stdout.flush()
         return code
-    except DibsError as error:
-        _trace(is_debug)
-        return _say(error.line(), error.exit_code)
-    except KeyboardInterrupt:
-        _trace(is_debug)
-        return INTERRUPTED
-    except BrokenPipeError:
-        _trace(is_debug)
-        return CLOSED_PIPE
-    except OSError as error:
-        _trace(is_debug)
-        about = f" ({error.filename})" if error.filename else ""
-        return _say(f"the system refused: {error.strerror or error}{about}.", BUG)
-    except Exception as error:  # noqa: BLE001 - the last line of defence: people see one line, not a traceback
-        _trace(is_debug)
-        where = "" if is_debug else " --debug shows where."
-        return _say(f"this is a bug: {type(error).__name__}: {error}.{where}", BUG)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last line of defence
+        return explain(error, is_debug)
+
+
+def explain(error: BaseException, is_debug: bool = False) -> int:
+    """Say in one line what went wrong, and return the exit code: people see no traceback."""
+    if is_debug:
+        import traceback
+
+        traceback.print_exception(error)
+    match error:
+        case DibsError():
+            return _say(error.line(), error.exit_code)
+        case KeyboardInterrupt():
+            return INTERRUPTED
+        case BrokenPipeError():
+            return CLOSED_PIPE
+        case OSError():
+            about = f" ({error.filename})" if error.filename else ""
+            return _say(f"the system refused: {error.strerror or error}{about}.", BUG)
+        case _:
+            where = "" if is_debug else " --debug shows where."
+            return _say(f"this is a bug: {type(error).__name__}: {error}.{where}", BUG)
 
 
 def split(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
@@ -171,10 +182,3 @@ def _say(text: str, code: int) -> int:
         # Nobody is there to read it; the code still tells.
         pass
     return code
-
-
-def _trace(is_debug: bool) -> None:
-    if is_debug:
-        import traceback
-
-        traceback.print_exc()

@@ -27,6 +27,13 @@ class Wanted(TypedDict):
     gpu_type: str | None
 
 
+class Need(TypedDict):
+    """A job that another waits for, and for what end."""
+
+    id: int
+    when: str
+
+
 class Attempt(TypedDict):
     """A finished attempt."""
 
@@ -57,6 +64,11 @@ class Job(TypedDict):
     gpu_indices: list[int]
     priority: int
     time_limit_s: float | None
+    cpus: int | None
+    mem: int | None
+    after: list[Need]
+    begin_at: str | None
+    retries: int
     attempt: int
     pid: int | None
     exit_code: int | None
@@ -254,6 +266,24 @@ def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted
     selection.parse(words)
     answer: Acted = queue.post("/v1/jobs/actions", {"verb": verb, "select": list(words), **more})
     return answer
+
+
+def tell(acted: Acted) -> None:
+    """Say what became of each job, and which were left as they were."""
+    for job in acted["changed"]:
+        print(f"{job['id']} {cleaning.clean(job['state'])}")
+    tell_unchanged(acted)
+
+
+def log_path(job: WholeJob, attempt: int) -> str:
+    """Return where the output of one attempt is."""
+    if attempt == job["attempt"]:
+        return job["log"]
+    for past in job["attempts"]:
+        if past["attempt"] == attempt:
+            return past["log"]
+    count = job["attempt"]
+    raise NotFound(f"job {job['id']} has no attempt {attempt}; its newest is {count}.")
 
 
 def attempt_code(job: WholeJob, attempt: int) -> int:

@@ -19,6 +19,8 @@ from dibs.errors import NoDaemon
 LOOK_EVERY_S = 0.1
 #: Seconds of one long poll.
 POLL_FOR_S = 30
+#: The same where a new attempt may begin meanwhile, whose output is awaited.
+SHORT_POLL_FOR_S = 1
 
 
 @dataclass
@@ -37,7 +39,8 @@ class Follower:
         while not answers.is_finished(job) and job["attempt"] == attempt:
             self.on_news(job)
             asked_at = time.monotonic()
-            job = self.ask(job["id"], "started" if job["state"] in answers.WAITING else "finished")
+            poll_for_s = SHORT_POLL_FOR_S if job["retries"] else POLL_FOR_S
+            job = self.ask(job["id"], "started" if job["state"] in answers.WAITING else "finished", poll_for_s)
             if time.monotonic() - asked_at < LOOK_EVERY_S and not answers.is_finished(job):
                 # A daemon that is about to stop answers at once: do not ask it hundreds of times.
                 self._look(None)
@@ -45,19 +48,33 @@ class Follower:
             tail.drain()
         return job
 
-    def ask(self, job_id: int, until: str = "") -> WholeJob:
+    def to_the_last_end(self, job: WholeJob) -> tuple[WholeJob, int]:
+        """Pass on the output of the present attempt and of those that follow by themselves; return also the last one.
+
+        The first tail is that of the log, which every attempt has for itself.
+        """
+        attempt = job["attempt"]
+        job = self.to_the_end(job)
+        while job["retries"] and job["attempt"] > attempt:
+            attempt += 1
+            self.tails[0].turn_to(answers.log_path(job, attempt))
+            job = self.to_the_end(job) if job["attempt"] == attempt else job
+            self.tails[0].drain()
+        return job, attempt
+
+    def ask(self, job_id: int, until: str = "", poll_for_s: float = POLL_FOR_S) -> WholeJob:
         """Return the job as it is once it has started or finished, or as it is now; survive the daemon's absence."""
         absence = Absence(self.queue)
         while True:
             if absence.is_over():
                 try:
-                    return self._ask_once(job_id, until)
+                    return self._ask_once(job_id, until, poll_for_s)
                 except NoDaemon as error:
                     absence.go_on(error)
             self._look(None)
 
-    def _ask_once(self, job_id: int, until: str) -> WholeJob:
-        query = [("until", until), ("wait_s", str(POLL_FOR_S))] if until else []
+    def _ask_once(self, job_id: int, until: str, poll_for_s: float) -> WholeJob:
+        query = [("until", until), ("wait_s", str(poll_for_s))] if until else []
         pending = self.queue.begin_get(f"/v1/jobs/{job_id}", query)
         try:
             while not self._look(pending.fileno()):

@@ -8,7 +8,6 @@ from dibs import client
 from dibs.cli import answers, following, logs, options, screen, signals, status
 from dibs.cli.answers import WholeJob
 from dibs.cli.options import Args, Option
-from dibs.errors import NotFound
 
 SUMMARY = "Print a job's output; -f to its end, with the job's exit code."
 USAGE = ("[OPTIONS] SELECTOR",)
@@ -29,7 +28,7 @@ def main(args: Args) -> int:
 def show(queue: client.Client, job: WholeJob, attempt: int | None, lines: int | None, *, is_followed: bool) -> int:
     """Print the output of one attempt of a job; followed, return the exit code of its command."""
     attempt = attempt or job["attempt"]
-    path = _path(job, attempt)
+    path = answers.log_path(job, attempt)
     tail = logs.Tail(path, logs.Sink(1), 0 if lines is None else logs.start_of_last(path, lines))
     if is_followed:
         return _follow(queue, job, attempt, tail)
@@ -37,16 +36,6 @@ def show(queue: client.Client, job: WholeJob, attempt: int | None, lines: int | 
     if not tail.is_found:
         screen.say(_nothing(job, attempt))
     return 0
-
-
-def _path(job: WholeJob, attempt: int) -> str:
-    if attempt == job["attempt"]:
-        return job["log"]
-    for past in job["attempts"]:
-        if past["attempt"] == attempt:
-            return past["log"]
-    count = job["attempt"]
-    raise NotFound(f"job {job['id']} has no attempt {attempt}; its newest is {count}.")
 
 
 def _nothing(job: WholeJob, attempt: int) -> str:
@@ -60,7 +49,7 @@ def _follow(queue: client.Client, job: WholeJob, attempt: int, tail: logs.Tail) 
     with signals.Signals() as coming:
         follower = following.Follower(queue, coming, tails=[tail])
         if job["attempt"] == attempt:
-            job = follower.to_the_end(job)
+            job, attempt = follower.to_the_last_end(job)
         else:
             tail.drain()
     return answers.attempt_code(job, attempt)

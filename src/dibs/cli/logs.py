@@ -68,6 +68,11 @@ class Tail:
         self._file: FileIO | None = None
         self._is_hurried = False
 
+    def turn_to(self, path: str) -> None:
+        """Go on with another file, from its beginning."""
+        if path != self.path:
+            self.path, self._at, self._file = path, 0, None
+
     def hurry(self) -> None:
         """From now on leave out what a terminal cannot show in time; a file or pipe still gets all."""
         self._is_hurried = self._sink.is_terminal

@@ -63,16 +63,19 @@ class Args:
         return cast("tuple[T, ...]", self.given.get(option, ()))
 
 
-def whole(least: int) -> Kind[int]:
-    """Return the kind of whole numbers from `least` up."""
+#: Nine digits are more than anybody counts here, and JSON readers agree on them.
+MOST = 999_999_999
+
+
+def whole(least: int, most: int = MOST) -> Kind[int]:
+    """Return the kind of whole numbers from `least` up, or up to `most`."""
 
     def read(text: str) -> int:
-        # Nine digits are more than anybody counts here, and JSON readers agree on them.
-        if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least):
+        if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
             raise ValueError
         return int(text)
 
-    return Kind(f"a whole number from {least} up", read)
+    return Kind(f"a whole number from {least} {'up' if most == MOST else f'to {most}'}", read)
 
 
 def one_of(*words: str) -> Kind[str]:
@@ -95,6 +98,7 @@ def _filled(text: str) -> str:
 TEXT = Kind("a text", _filled)
 PATH = Kind("a path", _filled)
 DURATION = Kind(units.TIME_EXAMPLE, units.parse_duration)
+SIZE = Kind(units.SIZE_EXAMPLE, units.parse_size)
 
 HELP: Option[bool] = Option(("-h", "--help"), "Show this help.")
 DEBUG: Option[bool] = Option(("--debug",), "Show where an error came from.")

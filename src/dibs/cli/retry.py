@@ -22,8 +22,6 @@ def main(args: Args) -> int:
     acted = answers.act(client.connect(os.environ), "retry", args.words, done=args.has(DONE))
     if args.has(options.JSON):
         screen.print_json(acted)
-        return 0
-    for job in acted["changed"]:
-        print(f"{job['id']} {screen.clean(job['state'])}")
-    answers.tell_unchanged(acted)
+    else:
+        answers.tell(acted)
     return 0

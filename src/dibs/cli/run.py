@@ -41,16 +41,18 @@ def main(args: Args) -> int:
         answer = queue.post("/v1/jobs", body)
         for note in answer["notes"]:
             screen.say(note)
+        if args.has(submission.BEGIN) and sys.stderr.isatty():
+            screen.say(f"job {answer['ids'][0]}{submission.told_begin(args).removeprefix(';')}")
         attached = Attached(queue, answer["ids"][0])
         follower = following.Follower(queue, coming, attached.on_signal, attached.on_news)
         try:
             job = follower.ask(attached.job_id)
             follower.tails = attached.tails = _tails(job, old)
-            job = follower.to_the_end(job)
+            job, attempt = follower.to_the_last_end(job)
         except Detached as left:
             return 128 + left.number
     _say_end(job)
-    return answers.attempt_code(job, 1)
+    return answers.attempt_code(job, attempt)
 
 
 def _size(args: Args, option: Option[str]) -> int:

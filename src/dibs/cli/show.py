@@ -7,7 +7,7 @@ import sys
 from datetime import datetime
 
 from dibs import client, units
-from dibs.cli import answers, logs, options, screen, status
+from dibs.cli import answers, logs, moments, options, screen, status
 from dibs.cli.answers import Event, WholeJob
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.options import Args, Option
@@ -75,8 +75,13 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("only", ", ".join(wanted["gpu_ids"])),
         ("prefers", ", ".join(wanted["prefer"])),
         ("GPU type", wanted["gpu_type"] or ""),
+        ("CPUs", str(job["cpus"] or "")),
+        ("memory", units.format_size(job["mem"]) if job["mem"] else ""),
         ("priority", str(job["priority"]) if job["priority"] else ""),
         ("time limit", "" if job["time_limit_s"] is None else units.format_duration(job["time_limit_s"])),
+        ("after", _needs(job)),
+        ("begins", _begin(view, job["begin_at"])),
+        ("retries", str(job["retries"] or "")),
         ("tags", ", ".join(job["tags"])),
         ("set", " ".join(f"{name}={value}" for name, value in job["env"].items())),
         ("attempt", str(job["attempt"])),
@@ -94,6 +99,19 @@ def _gpus(job: WholeJob) -> str:
         return str(job["gpus"])
     indices = ",".join(str(index) for index in job["gpu_indices"])
     return f"{indices} ({', '.join(job['gpu_ids'])})"
+
+
+def _needs(job: WholeJob) -> str:
+    few = ", ".join(f"{need['id']} ({need['when']})" for need in job["after"][: answers.MOST_NAMED])
+    more = len(job["after"]) - answers.MOST_NAMED
+    return few + (f" and {more} more" if more > 0 else "")
+
+
+def _begin(view: Screen, begin_at: str | None) -> str:
+    """Return the moment as it is, or for people in their own time zone."""
+    if not begin_at or not view.is_terminal:
+        return begin_at or ""
+    return moments.shown(datetime.fromisoformat(begin_at))
 
 
 def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:

@@ -19,6 +19,7 @@ OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs", "dibs status failed since:24h", "dibs status all", "dibs status -q name:vit*+queued")
 
 EMPTY = "No jobs yet. Queue one: dibs add python train.py"
+PAUSED = "the queue is paused: nothing new starts; dibs resume"
 #: In the order in which they are told.
 COUNTED = ("running", "starting", "stopping", "paused", "queued", "held", "failed", "timeout", "lost")
 
@@ -35,6 +36,8 @@ def main(args: Args) -> int:
     view = screen.of(sys.stdout, args)
     if view.is_terminal:
         print(screen.clean(headline(answer["machine"], answer["counts"], answer["queue"]["paused"])))
+    elif answer["queue"]["paused"]:
+        print(PAUSED, file=sys.stderr)
     for warning in warnings(answer["machine"]):
         print(screen.clean(warning), file=sys.stdout if view.is_terminal else sys.stderr)
     if answer["jobs"]:
@@ -49,7 +52,7 @@ def headline(machine: Machine, counts: Mapping[str, int], is_paused: bool) -> st
     gpus = f"{machine['gpus']} GPU{'' if machine['gpus'] == 1 else 's'}, {machine['free']} free"
     parts = [f"{counts[word]} {word}" for word in COUNTED if counts.get(word)]
     queue = ", ".join(parts) or "nothing queued"
-    return f"{gpus if machine['gpus'] else 'no GPUs'}; {queue}{'; the queue is paused' if is_paused else ''}"
+    return f"{gpus if machine['gpus'] else 'no GPUs'}; {queue}{f'; {PAUSED}' if is_paused else ''}"
 
 
 def warnings(machine: Machine) -> list[str]:

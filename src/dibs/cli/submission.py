@@ -9,12 +9,16 @@ import os
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dibs import commands, environs, settings
 from dibs.cli import options
 from dibs.cli.options import Args, Kind, Option
 from dibs.errors import UserError
-from dibs.jobs import PRIORITIES
+from dibs.jobs import PRIORITIES, Trouble, When
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 Body = dict[str, object]
 
@@ -57,6 +61,43 @@ def _read_variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _read_selector(text: str) -> str:
+    from dibs import selection
+
+    selection.parse([text])
+    return text
+
+
+def _read_dependency(text: str) -> tuple[tuple[str, When], ...]:
+    """Read `afterok:12:13,afterany:14`."""
+    needs: list[tuple[str, When]] = []
+    for part in text.split(","):
+        kind, *ids = part.split(":")
+        if kind not in SLURM_KINDS or not ids:
+            raise ValueError
+        needs += [(str(options.whole(1).read(job_id)), SLURM_KINDS[kind]) for job_id in ids]
+    return tuple(needs)
+
+
+def _read_begin(text: str) -> datetime:
+    from datetime import datetime
+
+    from dibs.cli import moments
+
+    return moments.parse(text, datetime.now())
+
+
+def _read_troubles(text: str) -> tuple[str, ...]:
+    words = _read_list(text)
+    if not {*words} <= {trouble.value for trouble in Trouble}:
+        raise ValueError
+    return words
+
+
+#: What Slurm calls afterany is an end of any kind, not any one of several jobs.
+SLURM_KINDS = {"afterok": When.DONE, "afterany": When.END}
+
+SELECTOR = Kind("a job such as 12, 3-7, @ or name:vit*", _read_selector)
 GPU_LIST = Kind("GPUs such as 0,2 or GPU-8f4a...", _read_list)
 
 GPUS = Option(
@@ -72,6 +113,24 @@ PRIORITY = Option(
     ("--priority",), "Higher comes first: a number, or low, normal, high, urgent (-10, 0, 10, 100).",
     Kind("a whole number, or low, normal, high or urgent", _read_priority), "N",
 )  # fmt: skip
+AFTER = Option(("-a", "--after"), "Start when these are all done.", SELECTOR, "JOBS", is_repeatable=True)
+AFTER_ANY = Option(("--after-any",), "Start when one of these is done.", SELECTOR, "JOBS", is_repeatable=True)
+AFTER_END = Option(("--after-end",), "Start when these have ended, however.", SELECTOR, "JOBS", is_repeatable=True)
+DEPENDENCY = Option(
+    ("--dependency",), "Slurm's spelling: afterok is --after, afterany is --after-end.",
+    Kind("afterok:12 or afterany:12", _read_dependency), "afterok:12", is_repeatable=True,
+)  # fmt: skip
+BEGIN = Option(
+    ("--begin",), "Not before this moment of your time zone; now+2h and 2026-11-16T08:00 are understood too.",
+    Kind("a moment such as 22:00 or now+2h", _read_begin), "22:00",
+)  # fmt: skip
+RETRIES = Option(("--retries",), "Try again so often when it does not succeed.", options.whole(0, 1000), "N")
+RETRY_ON = Option(
+    ("--retry-on",), "Try again only after these ends. Default fail,lost,oom.",
+    Kind("one or more of fail, lost, oom and timeout, with commas between", _read_troubles), "fail,timeout",
+)  # fmt: skip
+CPUS = Option(("--cpus",), "Count so many CPU cores for it.", options.whole(0, 65536), "N")
+MEM = Option(("--mem",), "Count so much memory for it.", options.SIZE, "32G")
 TIME = Option(("-t", "--time"), "End it after this long.", options.DURATION, "2h")
 ENV = Option(
     ("-e", "--env"), "Set a variable in its environment.", Kind("NAME=VALUE", _read_variable), "NAME=VALUE",
@@ -88,7 +147,8 @@ VISIBLE = Option(
 )
 
 OPTIONS: tuple[Option[object], ...] = (
-    GPUS, GPU_IDS, PREFER, GPU_TYPE, NAME, PROJECT, PRIORITY, TIME, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
+    GPUS, GPU_IDS, PREFER, GPU_TYPE, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END, DEPENDENCY,
+    BEGIN, RETRIES, RETRY_ON, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
 )  # fmt: skip
 
 
@@ -143,6 +203,9 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         check_text(f"{name}={value}", f"-e {name}")
     count, gpu_ids = args.get(GPUS), args.get(GPU_IDS)
     check_count(count, gpu_ids, args.get(GPU_TYPE))
+    if args.has(RETRY_ON) and not args.has(RETRIES):
+        raise UserError("--retry-on says when to try again, but not how often.", "Add --retries N.")
+    begin, troubles = args.get(BEGIN), args.get(RETRY_ON)
     exclude = settings.load(os.environ).env_exclude
     body: Body = {
         "cwd": _folder(args.get(CHDIR)),
@@ -155,14 +218,36 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         "gpu_type": args.get(GPU_TYPE) or (count.gpu_type if count else None),
         "time_limit_s": args.get(TIME),
         "tags": list(args.all(TAG)),
+        "after": _needs(args),
+        "begin_at": begin.isoformat() if begin else None,
+        "retry_on": list(troubles) if troubles else None,
     }
-    plain: dict[str, Option[object]] = {"name": NAME, "project": PROJECT, "priority": PRIORITY, "output": OUTPUT}
-    plain |= {"stderr": STDERR, "visible": VISIBLE}
+    texts: dict[str, Option[object]] = {"name": NAME, "project": PROJECT, "output": OUTPUT, "stderr": STDERR}
+    plain = texts | {"priority": PRIORITY, "visible": VISIBLE, "retries": RETRIES, "cpus": CPUS, "mem": MEM}
     body |= {key: args.get(option) for key, option in plain.items() if args.has(option)}
-    for option in (*plain.values(), TAG, GPU_TYPE, GPU_IDS, PREFER):
+    for option in (*texts.values(), TAG, GPU_TYPE, GPU_IDS, PREFER, AFTER, AFTER_ANY, AFTER_END):
         for given in args.all(option):
             check_text(str(given), option.names[-1])
     return body
+
+
+def told_begin(args: Args) -> str:
+    """Return what a receipt adds about `--begin`: the moment as it was understood, in the submitter's time zone."""
+    begin = args.get(BEGIN)
+    if begin is None:
+        return ""
+    from dibs.cli import moments
+
+    return f"; begins {moments.shown(begin)}"
+
+
+def _needs(args: Args) -> list[Body]:
+    """Return the jobs it waits for."""
+    needs = [(word, When.DONE) for word in args.all(AFTER)]
+    needs += [(word, When.ANY) for word in args.all(AFTER_ANY)]
+    needs += [(word, When.END) for word in args.all(AFTER_END)]
+    needs += [need for given in args.all(DEPENDENCY) for need in given]
+    return [{"select": word, "when": when.value} for word, when in needs]
 
 
 def check_count(count: Count | None, gpu_ids: tuple[str, ...] | None, gpu_type: str | None) -> None:

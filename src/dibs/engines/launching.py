@@ -1,6 +1,6 @@
 """The daemon's side of the launcher: asks for runners, hears of them, starts it again when it died.
 
-Requests are sent by the core thread, answers are read by the thread that waits for things.
+All of it happens in the core thread.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import array
 import os
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,12 +31,11 @@ def boot(module: str, *words: str) -> list[str]:
 
 
 class Launching:
-    """One launcher at a time. `watch` hands its socket to the waiting thread: called again after each answer."""
+    """One launcher at a time. `watch` calls back once when its socket has something to tell."""
 
     def __init__(self, log: str, watch: Callable[[int, Callable[[], None]], None]) -> None:
         self.log = log
         self._watch = watch
-        self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._pending: dict[int, Then] = {}
         self._next_tag = 0
@@ -46,19 +44,17 @@ class Launching:
 
     def ask(self, folder: str, start: int, then: Then) -> bool:
         """Ask for a runner; False if there is no launcher that could be asked."""
-        with self._lock:
-            sock = self._socket or self._begin()
-            if sock is None:
-                return False
-            tag = self._next_tag = self._next_tag + 1
-            self._pending[tag] = then
-            try:
-                sock.send(b"\0".join((str(tag).encode(), os.fsencode(folder), str(start).encode())))
-            except OSError:
-                # Dead, or so far behind that its socket is full: this one start goes the slow way.
-                del self._pending[tag]
-                return False
-            return True
+        sock = self._socket or self._begin()
+        if sock is None:
+            return False
+        tag = self._next_tag = self._next_tag + 1
+        try:
+            sock.send(b"\0".join((str(tag).encode(), os.fsencode(folder), str(start).encode())))
+        except OSError:
+            # Dead, or so far behind that its socket is full: this one start goes the slow way.
+            return False
+        self._pending[tag] = then
+        return True
 
     def _begin(self) -> socket.socket | None:
         """Start a launcher unless one just died."""
@@ -78,7 +74,7 @@ class Launching:
         return ours
 
     def _hear(self, sock: socket.socket) -> None:
-        """Pass on every answer that is there; called by the waiting thread, which asks again for the next."""
+        """Pass on every answer that is there, and wait for the next."""
         while True:
             try:
                 tag, fds = _receive(sock)
@@ -88,25 +84,21 @@ class Launching:
             if tag is None:
                 self._gone(sock)
                 return
-            with self._lock:
-                then = self._pending.pop(tag)
-            then(fds)
+            self._pending.pop(tag)(fds)
 
     def _gone(self, sock: socket.socket) -> None:
         """The launcher died: whoever waits for a runner has to look at the files."""
-        with self._lock:
-            lost, self._pending = self._pending, {}
-            self._socket = None
+        lost, self._pending = self._pending, {}
+        self._socket = None
         sock.close()
         for then in lost.values():
             then(None)
 
     def close(self) -> None:
         """Let the launcher go; the runners stay."""
-        with self._lock:
-            if self._socket is not None:
-                self._socket.close()
-                self._socket = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
 def _receive(sock: socket.socket) -> tuple[int | None, int | None]:

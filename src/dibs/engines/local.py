@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import attempts, commands, environs, places, processes, records
+from dibs import attempts, commands, environs, processes, records
 from dibs.devices import Inventory
 from dibs.engines.launching import Launching, Then, boot, spawn
 from dibs.jobs import Job
@@ -32,7 +32,7 @@ class Local:
 
     def folder(self, job: Job) -> str:
         """Return the folder of a job's present attempt in the local state."""
-        return str(places.attempt_folder(self.home, job.id, job.attempt))
+        return f"{self.home}/jobs/{job.id}/{job.attempt}"
 
     def highest_folder(self) -> int:
         """Return the highest id that has a folder; 0 if none has."""
@@ -42,15 +42,15 @@ class Local:
             return 0
         return max((int(name) for name in names if name.isdecimal() and name.isascii()), default=0)
 
-    def files(self, job: Job) -> Path:
-        """Return the folder of a job's logs and checkpoints."""
-        return places.files_folder(self.home, self.settings, job.id)
+    def files(self, job: Job) -> str:
+        """Return the folder of a job's logs and checkpoints, which may be on a network."""
+        return f"{self.settings.files or self.home}/jobs/{job.id}"
 
     def log(self, job: Job, attempt: int | None = None) -> str:
         """Return the path of the output of an attempt, by default the present one."""
         if job.asked.output is not None:
             return self._user_path(job, job.asked.output)
-        return str(self.files(job) / str(attempt or job.attempt) / "log")
+        return f"{self.files(job)}/{attempt or job.attempt}/log"
 
     def stderr(self, job: Job) -> str | None:
         """Return where errors go when not to the log."""
@@ -77,7 +77,7 @@ class Local:
             inventory,
             visible=asked.visible or self.settings.visible,
             port=free_port(),
-            folder=str(self.files(job)),
+            folder=self.files(job),
             own=self._own_names(),
         )
         path = env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
@@ -93,8 +93,8 @@ class Local:
             output_mode=None if asked.output is None else 0o666 & ~asked.umask,
             stderr=None if asked.stderr is None else environs.os_bytes(self.stderr(job) or ""),
             umask=asked.umask,
-            folders=(environs.os_bytes(str(self.files(job) / "checkpoint")),),
-            latest=None if asked.output is not None else environs.os_bytes(str(self.files(job) / "log")),
+            folders=(environs.os_bytes(f"{self.files(job)}/checkpoint"),),
+            latest=None if asked.output is not None else environs.os_bytes(f"{self.files(job)}/log"),
             devices=tuple(job.allocation),
             lease_dir=self.lease_dir,
             note_job=str(job.id),
@@ -131,6 +131,10 @@ class Local:
     def adopt_command(self, running: records.Running | None) -> int | None:
         """Return a pidfd of a command whose runner is gone, or None if it has ended."""
         return processes.open_verified(running.pid, running.starttime) if running is not None else None
+
+    def running(self, job: Job) -> records.Running | None:
+        """Return what the runner of the job's present start noted about its command; None: nothing yet."""
+        return records.read_running(self.folder(job), job.start)
 
     def examine(self, job: Job) -> attempts.Verdict:
         """Say what became of the job's present start, and make it final."""

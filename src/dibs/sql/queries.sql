@@ -56,7 +56,7 @@ SELECT needs, "when", outcome FROM dependencies LEFT JOIN jobs ON jobs.id = need
 UPDATE jobs SET is_ready = :is_ready WHERE id = :id
 
 -- name: due
-SELECT id FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at <= :now ORDER BY id
+SELECT id FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at <= :now ORDER BY begin_at
 
 -- name: next_begin
 SELECT min(begin_at) FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :now
@@ -71,7 +71,7 @@ SELECT at_once, halt_after, bad, active FROM batches WHERE id = :id
 UPDATE batches SET bad = bad + 1 WHERE id = :id RETURNING bad, halt_after
 
 -- name: queued_of_batch
-SELECT id FROM jobs WHERE batch = :batch AND state = 'queued' ORDER BY id
+SELECT id FROM jobs WHERE batch = :batch AND batch <> 0 AND state = 'queued' ORDER BY id
 
 -- name: add_submitted_events
 INSERT INTO events (job, at, kind, detail) SELECT id, submitted_at, 'Submitted', '' FROM jobs
@@ -143,10 +143,6 @@ SELECT value FROM facts WHERE name = :name
 
 -- name: set_fact
 INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value
-
--- name: queued_before
--- How many queued jobs are served before this one.
-SELECT count(*) FROM jobs WHERE state = 'queued' AND (priority > :priority OR (priority = :priority AND id < :id))
 
 -- name: where_all
 1

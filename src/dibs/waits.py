@@ -1,0 +1,76 @@
+"""What one thread waits for: descriptors, timers, and work that other threads hand it.
+
+The core thread hears of its runners itself: a hop through another thread would cost more than all it has to do.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Waits(Generic[T]):
+    """Everything but `post` belongs to the thread that calls `wait`."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._posted: deque[T] = deque()
+        self._lock = threading.Lock()
+        self._then: dict[int, Callable[[], None]] = {}
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+
+    def post(self, work: T) -> None:
+        """Hand over work, from any thread."""
+        with self._lock:
+            self._posted.append(work)
+            is_first = len(self._posted) == 1
+        if is_first:
+            os.eventfd_write(self._bell, 1)
+
+    def watch(self, fd: int, then: Callable[[], None]) -> None:
+        """Call `then` once, when `fd` becomes readable; it is for `then` to close it."""
+        self._then[fd] = then
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def later(self, seconds: float, then: Callable[[], None]) -> None:
+        """Call `then` after so many seconds."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), then))
+
+    def wait(self, *, is_idle: bool = True) -> list[T]:
+        """Sleep, if idle, until something is there; call what was watched for or timed, and return what was posted."""
+        timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        if not is_idle:
+            timeout = 0
+        for fd, _ in self._epoll.poll(timeout):
+            if fd != self._bell:
+                self._epoll.unregister(fd)
+                self._then.pop(fd)()
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            heapq.heappop(self._timers)[2]()
+        return self._take()
+
+    def _take(self) -> list[T]:
+        with self._lock:
+            if not self._posted:
+                return []
+            os.eventfd_read(self._bell)
+            posted = list(self._posted)
+            self._posted.clear()
+        return posted
+
+    def close(self) -> None:
+        """Let go of everything that is still watched."""
+        self._epoll.close()
+        os.close(self._bell)
