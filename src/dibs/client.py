@@ -214,7 +214,9 @@ def _read_answer(sock: socket.socket) -> Any:
             raise ConnectionResetError(errno.ECONNRESET, "no answer")
         code = int(status.split()[1])
         length = 0
-        while (line := stream.readline()) not in (b"\r\n", b""):
+        while (line := stream.readline()) != b"\r\n":
+            if not line:
+                raise ConnectionResetError(errno.ECONNRESET, "half an answer")
             name, _, value = line.partition(b":")
             if name.lower() == b"content-length":
                 length = int(value)

@@ -45,16 +45,10 @@ def follow_up(turn: Turn) -> None:
             refresh(turn, turn.record(job, lifecycle.RetryAsked(turn.now, is_automatic=True), why))
             continue
         if job.asked.batch and job.outcome in BAD and turn.store.count_bad(job.asked.batch):
-            _halt(turn, job)
+            why = f"too many of its batch ended badly, last job {job.id}"
+            turn.store.hold_batch(job.asked.batch, turn.now, why)
         for dependant in turn.store.dependants(job.id):
             refresh(turn, turn.store.job(dependant))
-
-
-def _halt(turn: Turn, cause: Job) -> None:
-    """Hold the rest of a batch after too many of it ended badly."""
-    for job_id in turn.store.queued_of_batch(cause.asked.batch):
-        job = turn.store.job(job_id)
-        turn.record(job, lifecycle.HoldAsked(turn.now), f"too many of its batch ended badly, last job {cause.id}")
 
 
 def refresh(turn: Turn, job: Job) -> None:

@@ -8,6 +8,7 @@ and the runner's pidfd. Runs under `python -I -S`, so only modules that cost not
 from __future__ import annotations
 
 import _socket
+import gc
 import os
 import sys
 
@@ -27,6 +28,9 @@ def main() -> None:
     """Serve the socket whose number is the first argument until it closes."""
     sock = _socket.socket(fileno=int(sys.argv[1]))
     runner.preload()
+    # Runners are small and short: without a collector their pages stay shared with ours.
+    gc.disable()
+    gc.freeze()
     signal.signal(signal.SIGCHLD, _reap)
     for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(signum, signal.SIG_IGN)

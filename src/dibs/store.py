@@ -157,10 +157,6 @@ class Reader:
         found = self._ask("next_begin", {"now": now}).fetchone()[0]
         return None if found is None else int(found)
 
-    def queued_of_batch(self, batch: int) -> list[JobId]:
-        """Return the jobs of a batch that are queued."""
-        return [JobId(row[0]) for row in self._ask("queued_of_batch", {"batch": batch}).fetchall()]
-
     def environ(self, environ_id: int | None) -> bytes:
         """Return a captured environment; empty where none was captured."""
         row = self._ask("environ", {"id": environ_id}).fetchone()
@@ -304,6 +300,11 @@ class Store(Reader):
         """Count a bad end of a batch; tell whether it is the one after which the rest is held."""
         bad, halt_after = self._ask("batch_bad", {"id": batch}).fetchone()
         return bool(bad == halt_after)
+
+    def hold_batch(self, batch: int, at: int, detail: str) -> None:
+        """Record `lifecycle.HoldAsked` for all queued jobs of a batch at once: there may be a hundred thousand."""
+        self._ask("tell_batch_held", {"batch": batch, "at": at, "detail": detail})
+        self._ask("hold_batch", {"batch": batch})
 
     def skip_to(self, job_id: int) -> None:
         """Give no id up to this one: folders of such jobs exist, and their files would speak for others."""

@@ -663,3 +663,15 @@ def test_what_a_crash_left_of_a_copy_is_no_copy_and_no_hindrance(store, path):
 def test_nobody_else_can_read_a_copy(store, path):
     copy = database.backup(path)
     assert [stat.S_IMODE(file.stat().st_mode) for file in (copy, copy.parent)] == [0o600, 0o700]
+
+
+# -- a million jobs -----------------------------------------------------------------------------------------------
+
+EVERY_TURN = ("due", "next_begin", "lines", "head_of_line", "active_devices", "job", "dependants", "outcomes", "counts")
+
+
+@pytest.mark.parametrize("name", EVERY_TURN)
+def test_no_turn_looks_through_all_jobs(store, name):
+    values = dict.fromkeys(("now", "request", "batch", "most", "id"), 1)
+    steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {store.queries[name]}", values)]
+    assert [step for step in steps if step == "SCAN jobs"] == []

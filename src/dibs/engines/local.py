@@ -66,7 +66,8 @@ class Local:
     def prepare(self, job: Job, captured: bytes, inventory: Inventory) -> None:
         """Write all that a runner needs for the job's present start."""
         folder = self.folder(job)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if job.attempt > 1 or job.start > 1 or not _made(f"{self.home}/jobs/{job.id}", folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
         records.write_spec(folder, self._spec(job, captured, inventory))
 
     def _spec(self, job: Job, captured: bytes, inventory: Inventory) -> records.Spec:
@@ -162,6 +163,16 @@ class Local:
             return processes.send(pidfd, signum)
         finally:
             os.close(pidfd)
+
+
+def _made(*folders: str) -> bool:
+    """Make folders that are almost surely new, one in the other, without looking; False if it was not that simple."""
+    try:
+        for folder in folders:
+            os.mkdir(folder, 0o700)
+    except (FileNotFoundError, FileExistsError):
+        return False
+    return True
 
 
 def free_port() -> int:

@@ -70,8 +70,12 @@ SELECT at_once, halt_after, bad, active FROM batches WHERE id = :id
 -- name: batch_bad
 UPDATE batches SET bad = bad + 1 WHERE id = :id RETURNING bad, halt_after
 
--- name: queued_of_batch
-SELECT id FROM jobs WHERE batch = :batch AND batch <> 0 AND state = 'queued' ORDER BY id
+-- name: tell_batch_held
+INSERT INTO events (job, at, kind, detail) SELECT id, :at, 'HoldAsked', :detail FROM jobs
+WHERE batch = :batch AND batch <> 0 AND state = 'queued' ORDER BY id
+
+-- name: hold_batch
+UPDATE jobs SET state = 'held' WHERE batch = :batch AND batch <> 0 AND state = 'queued'
 
 -- name: add_submitted_events
 INSERT INTO events (job, at, kind, detail) SELECT id, submitted_at, 'Submitted', '' FROM jobs
