@@ -77,15 +77,17 @@ PURE = frozenset(
     | {"functools", "itertools", "math", "re", "shlex", "string"}
 )  # fmt: skip
 
-#: What runs in every runner and every foreground door, under `python -I -S`.
+#: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
 LEAN = frozenset(
     {"runner", "launcher", "attempts", "records", "oom", "supervision", "processes"}
     | {"leases", "holders", "locks", "tickets", "matching", "errors"}
+    | {"fast", "captured", "commands"}
 )  # fmt: skip
 
 #: Built in, or loaded by the bare interpreter anyway, or a single small C module.
 CHEAP = frozenset(
-    {"__future__", "_json", "_signal", "_socket", "errno", "fcntl", "os", "select", "stat", "sys", "time", "zlib"}
+    {"__future__", "_json", "_signal", "_socket", "binascii", "errno", "fcntl", "gc", "os", "select", "stat", "sys"}
+    | {"time", "zlib"}
 )  # fmt: skip
 
 #: Everything that is not in the standard library, and the modules that may load it.

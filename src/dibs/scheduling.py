@@ -324,7 +324,7 @@ class _Planning:
         soonest = sorted(wanted, key=lambda device: (back[device], device not in self.free, wanted.index(device)))
         best = soonest[: job.request.gpus]
         at = float(max((back[device] for device in best), default=self.now))
-        pool = self.pool
+        pool = pool_of(View(active=self.active), self.inventory, self.policy)
         for end, _, active in ends:
             if end > at and pool.fits(needs):
                 break
@@ -354,6 +354,11 @@ def check_possible(request: Request, inventory: Inventory, policy: Policy) -> No
         raise Impossible(
             f"asks for {count_gpus(request.gpus)}; this machine has {of_kind}{kind}.",
             f"Submit with -g {of_kind} or less.",
+        )
+    if request.gpus > total - policy.keep_free:
+        left = max(0, total - policy.keep_free)
+        raise Impossible(
+            f"asks for {count_gpus(request.gpus)}; keep_free leaves {left} of {total}.", "It is a setting of your own."
         )
 
 

@@ -238,11 +238,11 @@ def world(
 
 
 def _policy(dice: Random, count: int, is_plain: bool) -> Policy:
-    max_gpus = dice.choice((None, None, max(1, count - 1), max(1, count // 2)))
-    keep_free = dice.choice((0, 0, 0, 1)) if count > 1 else 0
     assumed_s = dice.choice((2, 6, 24)) * HOUR_S
     if is_plain:
-        return Policy(1, None, assumed_s, max_gpus, keep_free)
+        return Policy(assumed_s=assumed_s)
+    max_gpus = dice.choice((None, None, max(1, count - 1), max(1, count // 2)))
+    keep_free = dice.choice((0, 0, 0, 1)) if count > 1 else 0
     return Policy(dice.randint(1, 8), dice.choice((None, 64)), assumed_s, max_gpus, keep_free)
 
 
