@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dibs import dispatch
-from dibs.attempts import crash_point
+from dibs.attempts import Shim, crash_point
 from dibs.devices import DeviceId, Inventory
 from dibs.engines.local import Local
 from dibs.errors import Bug, DibsError, MachineError
@@ -25,7 +25,7 @@ from dibs.jobs import Job, JobId
 from dibs.scheduling import Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
-from dibs.verbs import PAUSED, Effect, LookAgain, Order, StartRunner, Sweep, Turn, Watch
+from dibs.verbs import PAUSED, Effect, Order, StartRunner, Sweep, Turn, Watch, WatchOrphan
 from dibs.waits import Waits
 
 T = TypeVar("T")
@@ -100,6 +100,9 @@ class Core:
         self._is_over = False
         self._is_checking = False
         self._wakes_at = 0
+        self._last_turn_at = 0
+        #: The starts whose process is watched: one watcher is enough.
+        self._watched: set[tuple[JobId, int, int]] = set()
 
     def ask(self, run: Callable[[Turn], T]) -> Future[T]:
         """Run a verb in the next turn; the answer comes after the commit. From any thread."""
@@ -139,17 +142,20 @@ class Core:
             os._exit(Bug.exit_code)
 
     def _turn(self, batch: list[Work]) -> None:
-        turn = Turn(self.store, self.engine, self.inventory(), self.policy, now_ms())
+        turn = Turn(self.store, self.engine, self.inventory(), self.policy, now_ms(), self._last_turn_at)
         try:
             with self.store.batch():
                 answers = [self._do(turn, work) for work in batch]
-                self._do(turn, Work(dispatch.follow_up))
+                followed = self._do(turn, Work(dispatch.follow_up))
+                if isinstance(followed, DibsError):
+                    raise followed
                 placement = self._place(turn)
                 crash_point("core:commit")
         except sqlite3.Error as error:
             self._refused(batch, error)
             return
         crash_point("core:committed")
+        self._last_turn_at = turn.now
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
         if turn.changed:
@@ -163,12 +169,17 @@ class Core:
         try:
             with self.store.step():
                 return work.run(turn)
-        except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
-            if not isinstance(error, sqlite3.IntegrityError):
-                raise
+        except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError) as error:
             turn.undo(mark)
             log.exception("the store refused a row")
             return Bug(f"the store refused a row: {error}")
+        except sqlite3.Error:
+            # The disk: nothing of this turn can be kept.
+            raise
+        except OSError as error:
+            turn.undo(mark)
+            log.exception("the system refused")
+            return MachineError(f"nothing was changed: {error}.")
         except DibsError as error:
             turn.undo(mark)
             return error
@@ -199,7 +210,9 @@ class Core:
         active = self.store.active_devices()
         ours = {device for job in active for device in job.devices}
         needs_devices = any(job.request.gpus for job in heads)
-        outlook = self.standing.look(turn.inventory, ours) if needs_devices else NO_OUTLOOK
+        outlook = self._outlook(turn, ours) if needs_devices else NO_OUTLOOK
+        if outlook is None:
+            return NOTHING_PLACED
         is_paused = bool(self.store.fact(PAUSED))
         view = View(heads, active, outlook.held, outlook.line, outlook.ahead, is_paused)
         plan = dispatch.place(turn, view, self.policy)
@@ -207,12 +220,21 @@ class Core:
         pending += [device for start in plan.starts for device in start.devices]
         return Placement(plan.first, outlook, pending)
 
+    def _outlook(self, turn: Turn, ours: set[DeviceId]) -> Outlook | None:
+        """Look at the machine; None if it cannot be seen, and then nothing is started for a moment."""
+        try:
+            return self.standing.look(turn.inventory, ours)
+        except (OSError, MachineError) as error:
+            log.error("the machine-wide line cannot be read: %s", error)
+            self.waits.later(RETRY_FOR_S, self._wake_soon)
+            return None
+
     def _expect(self, now: int) -> None:
         """Wake when the next job may begin, at most one timer ahead."""
         begin_at = self.store.next_begin(now)
         if begin_at is not None and not now < self._wakes_at <= begin_at:
-            self._wakes_at = begin_at
-            self.waits.later(min((begin_at - now) / 1000, LONGEST_TIMER_S), self.wake)
+            self._wakes_at = min(begin_at, now + int(LONGEST_TIMER_S * 1000))
+            self.waits.later((self._wakes_at - now) / 1000, self._wake_soon)
 
     def _act(self, turn: Turn, effect: Effect) -> None:
         job = effect.job
@@ -222,16 +244,17 @@ class Core:
                     self._start(turn, job)
                 case Order(line=line):
                     self._order(job, line)
-                case Watch(pidfd=pidfd):
-                    self._watch(job, pidfd)
+                case Watch(shim=shim):
+                    self._watch_runner(job, shim)
+                case WatchOrphan(running=running):
+                    # One that ended while a child of it lives on is left to the slow tick.
+                    self._watch(job, self.engine.adopt_command(running))
                 case Sweep():
-                    self._watch(job, self.engine.sweep(job, LEFTOVER_GRACE_S))
-                case LookAgain():
-                    self.waits.later(LOOK_AGAIN_FOR_S, lambda: self._look(job))
+                    self._when_ended(self.engine.sweep(job, LEFTOVER_GRACE_S), lambda: self._look(job))
         except OSError as error:
             # No process, no descriptor, no room: the truth is in the files, so look at them again in a while.
             log.error("job %s: %s", job.id, error)
-            self.waits.later(RETRY_FOR_S, lambda: self._look(job))
+            self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=False))
 
     def _start(self, turn: Turn, job: Job) -> None:
         self.engine.prepare(job, self.store.environ(job.asked.environ_id), turn.inventory)
@@ -272,29 +295,57 @@ class Core:
     def _began(self, job: Job, pidfd: int | None) -> None:
         """A runner was made, or the launcher died and nobody knows: then its files tell."""
         if pidfd is None:
-            self._news.append(Work(lambda turn: dispatch.look(turn, job.id, job.attempt, job.start, runner_died=False)))
+            self._look(job, runner_died=False)
         else:
             self._watch(job, pidfd)
 
     def _order(self, job: Job, line: str) -> None:
         if not self.engine.order(job, line) and line.startswith("stop"):
-            self._watch(job, self.engine.sweep(job, float(line.split()[1])))
+            self._when_ended(self.engine.sweep(job, float(line.split()[1])), lambda: self._look(job))
 
-    def _watch(self, job: Job, pidfd: int) -> None:
+    def _watch_runner(self, job: Job, shim: Shim | None) -> None:
+        pidfd = self.engine.adopt(shim)
+        if pidfd is None:
+            self.waits.later(LOOK_AGAIN_FOR_S, lambda: self._look(job, runner_died=False))
+        else:
+            self._watch(job, pidfd)
+
+    def _watch(self, job: Job, pidfd: int | None) -> None:
+        """Look at a start when its process ends; a second watcher of the same start is not needed."""
+        key = (job.id, job.attempt, job.start)
+        if pidfd is None:
+            return
+        if key in self._watched:
+            os.close(pidfd)
+            return
+
+        def ended() -> None:
+            self._watched.discard(key)
+            self._look(job)
+
+        self._watched.add(key)
+        self._when_ended(pidfd, ended)
+
+    def _when_ended(self, pidfd: int, then: Callable[[], None]) -> None:
         def ended() -> None:
             reap(pidfd)
             os.close(pidfd)
-            self._look(job)
+            then()
 
         self.waits.watch(pidfd, ended)
 
-    def _look(self, job: Job) -> None:
-        self._news.append(Work(lambda turn: self._looked(turn, job)))
+    def _look(self, job: Job, *, runner_died: bool = True) -> None:
+        self._news.append(Work(lambda turn: self._looked(turn, job, runner_died)))
 
-    def _looked(self, turn: Turn, job: Job) -> None:
-        refusal = dispatch.look(turn, job.id, job.attempt, job.start)
+    def _looked(self, turn: Turn, job: Job, runner_died: bool) -> None:
+        try:
+            refusal = dispatch.look(turn, job.id, job.attempt, job.start, runner_died=runner_died)
+        except OSError:
+            # A disk that does not answer now may answer later; nobody else would look again.
+            self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=runner_died))
+            raise
         if refusal is not None and not self._is_seen(refusal.device):
-            self.waits.later(self.standing.shun(DeviceId(refusal.device)), self.wake)
+            self.waits.later(self.standing.shun(DeviceId(refusal.device)), self._wake_soon)
 
     def _is_seen(self, device: str) -> bool:
         return bool(self.standing.look(self.inventory(), ()).held.get(DeviceId(device)))

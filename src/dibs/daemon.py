@@ -13,6 +13,7 @@ import os
 import pwd
 import signal
 import socket
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable
@@ -213,18 +214,21 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
 
 
 async def _tick(daemon: Daemon, database: Path) -> None:
-    """Look at what no event tells of, and keep copies of the database."""
+    """Look at what no event tells of, and keep copies of the database; what fails once is tried at the next tick."""
     backup_in = BACKUP_EVERY_S
     while True:
         await asyncio.sleep(SAFETY_TICK_S)
-        counts = await daemon.ask(lambda reader: reader.counts())
-        if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):
-            await daemon.probe_now()
-            daemon.core.tell(dispatch.recheck)
         backup_in -= SAFETY_TICK_S
-        if backup_in <= 0:
-            backup_in = BACKUP_EVERY_S
-            await daemon.ask(lambda reader: backup(database))
+        try:
+            counts = await daemon.ask(lambda reader: reader.counts())
+            if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):
+                await daemon.probe_now()
+                daemon.core.tell(dispatch.recheck)
+            if backup_in <= 0:
+                backup_in = BACKUP_EVERY_S
+                await daemon.ask(lambda reader: backup(database))
+        except (OSError, sqlite3.Error, DibsError):
+            log.exception("the safety tick")
 
 
 def _open_notify(path: Path) -> socket.socket:

@@ -6,6 +6,7 @@ core thread's transaction and leave starts and orders to be done after the commi
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from dibs import attempts, lifecycle, needs, scheduling
@@ -13,7 +14,9 @@ from dibs.attempts import crash_point
 from dibs.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
 from dibs.scheduling import Plan, Policy, View
-from dibs.verbs import LookAgain, Order, StartRunner, Sweep, Turn, Watch
+from dibs.verbs import Order, StartRunner, Sweep, Turn, Watch, WatchOrphan
+
+log = logging.getLogger("dibs.dispatch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,13 @@ def place(turn: Turn, view: View, policy: Policy) -> Plan:
 
 def follow_up(turn: Turn) -> None:
     """Do what the ends of this turn entail: retries, held batches, jobs that waited for them."""
-    for job_id in [*turn.store.due(turn.now), *turn.unsure]:
+    for job_id in [*turn.store.due(turn.since, turn.now), *turn.unsure]:
         refresh(turn, turn.store.job(job_id))
     while turn.finished:
-        job = turn.finished.pop(0)
+        # As it stands now: somebody may have asked for a retry in the same turn.
+        job = turn.store.job(turn.finished.pop(0).id)
+        if not job.is_finished:
+            continue
         if lifecycle.wants_retry(job):
             why = f"retry {job.retried + 1} of {job.asked.retries} after {job.cause.value if job.cause else job.word}"
             refresh(turn, turn.record(job, lifecycle.RetryAsked(turn.now, is_automatic=True), why))
@@ -73,7 +79,15 @@ def recover(turn: Turn) -> None:
     turn.store.skip_to(turn.engine.highest_folder())
     for job in turn.store.active():
         crash_point("recover:job")
-        settle(turn, job)
+        mark = turn.mark()
+        try:
+            with turn.store.step():
+                settle(turn, job)
+        except OSError as error:
+            # One folder that cannot be read must not keep all others waiting.
+            turn.undo(mark)
+            log.error("job %s: %s", job.id, error)
+            turn.effects.append(Watch(job, None))
 
 
 def recheck(turn: Turn) -> None:
@@ -142,8 +156,7 @@ def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None
 def _settle_living(turn: Turn, job: Job, shim: attempts.Shim | None, running: Running | None) -> None:
     if running is not None:
         job = started(turn, job, running.pid, running.started_at_ns // 1_000_000)
-    pidfd = turn.engine.adopt(shim)
-    turn.effects.append(LookAgain(job) if pidfd is None else Watch(job, pidfd))
+    turn.effects.append(Watch(job, shim))
     if job.state is State.STOPPING:
         # The order may have been recorded and never given: giving it twice does no harm.
         turn.effects.append(Order(job, f"stop {turn.engine.settings.grace}"))
@@ -188,8 +201,7 @@ def _settle_missing(turn: Turn, job: Job, runner_died: bool) -> None:
 def _settle_orphaned(turn: Turn, job: Job, running: Running | None) -> None:
     if job.remark is None or job.state is State.STARTING:
         job = turn.record(job, lifecycle.Orphaned(turn.now))
-    pidfd = turn.engine.adopt_command(running)
-    turn.effects.append(LookAgain(job) if pidfd is None else Watch(job, pidfd))
+    turn.effects.append(WatchOrphan(job, running))
 
 
 def started(turn: Turn, job: Job, pid: int, at: int) -> Job:

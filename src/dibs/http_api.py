@@ -427,6 +427,8 @@ class Sight:
             names = ", ".join(f"job {job_id}" for job_id in verdict.ids[:8])
             more = f" and {len(verdict.ids) - 8} more" if len(verdict.ids) > 8 else ""
             return Reason(f"it waits for {names}{more}")
+        if job.asked.begin_at is None:
+            return Reason("it is just about to join the line")
         return Reason(f"it begins at {codec.moment(job.asked.begin_at)}")
 
 
@@ -526,9 +528,9 @@ def _standing(job: Job) -> str:
     if job.remark:
         return f"it is {job.word}: {job.remark}"
     if job.signal is not None:
-        return f"it {job.word}: killed by signal {job.signal}"
+        return f"it is {job.word}: killed by signal {job.signal}"
     if job.is_finished and job.exit_code:
-        return f"it {job.word} with exit code {job.exit_code}"
+        return f"it is {job.word}: exit code {job.exit_code}"
     where = f" on {', '.join(job.allocation)}" if job.is_active and job.allocation else ""
     return f"it is {job.word}{where}"
 
@@ -704,7 +706,8 @@ def _id(request: web.Request) -> JobId:
 def _seconds(request: web.Request, name: str) -> float:
     text = request.query.get(name, "0")
     try:
-        return min(max(float(text), 0.0), LONGEST_WAIT_S)
+        # Not a number compares with nothing, and would wait for ever.
+        return min(max(float(text), 0.0), LONGEST_WAIT_S) if text.lower() != "nan" else 0.0
     except ValueError:
         raise UserError(f'{name} expected seconds, got "{text}".') from None
 

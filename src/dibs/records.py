@@ -85,6 +85,11 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
+def _words(raw: bytes) -> str:
+    """Return a text for people, which may have been cut in the middle of a character."""
+    return raw.decode("utf-8", "replace")
+
+
 def _octal(raw: bytes) -> int:
     return int(raw, 8)
 
@@ -212,11 +217,11 @@ FINAL_KINDS = ("exited", "signalled", "failed", "nolease")
 
 _RUNNING_KEYS: dict[str, Callable[[bytes], object]] = {"pid": int, "starttime": int, "started_at_ns": int}
 _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
-    "kind": _text,
+    "kind": _words,
     "code": int,
     "signal": int,
-    "why": _text,
-    "device": _text,
+    "why": _words,
+    "device": _words,
     "holder": int,
     "started_at_ns": int,
     "ended_at_ns": int,
@@ -226,8 +231,8 @@ _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
     "timed_out": _flag,
     "stopped": _flag,
     "out_of_memory": _flag,
-    "leftovers": _text,
-    "note": _text,
+    "leftovers": _words,
+    "note": _words,
 }
 
 

@@ -148,9 +148,9 @@ class Reader:
         """Return the jobs that wait, or waited, for this one."""
         return [JobId(row[0]) for row in self._ask("dependants", {"id": job_id}).fetchall()]
 
-    def due(self, now: int) -> list[JobId]:
-        """Return the jobs whose time has come."""
-        return [JobId(row[0]) for row in self._ask("due", {"now": now}).fetchall()]
+    def due(self, since: int, now: int) -> list[JobId]:
+        """Return the jobs whose time has come in between."""
+        return [JobId(row[0]) for row in self._ask("due", {"since": since, "now": now}).fetchall()]
 
     def next_begin(self, now: int) -> int | None:
         """Return the moment at which the next job may begin; None if none waits for its time."""

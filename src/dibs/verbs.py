@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dibs import commands, environs, lifecycle, scheduling, selection
+from dibs.attempts import Shim
 from dibs.devices import Inventory
 from dibs.engines.local import Local
 from dibs.errors import MachineError, NotFound, UserError
 from dibs.jobs import After, Asked, Cause, Job, JobId, Outcome, Request, State, When, default_name
+from dibs.records import Running
 from dibs.scheduling import Policy
 from dibs.store import Store
 
@@ -40,17 +42,19 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Be told when this process ends; then look at the job again."""
+    """Look at the job again when its runner ends."""
 
     job: Job
-    pidfd: int
+    #: None: somebody is deciding about the start right now; look again in a moment.
+    shim: Shim | None
 
 
 @dataclass(frozen=True, slots=True)
-class LookAgain:
-    """Look at the job again in a moment: somebody is deciding about it right now."""
+class WatchOrphan:
+    """Look at the job again when its command ends; its runner is gone."""
 
     job: Job
+    running: Running | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class Sweep:
     job: Job
 
 
-Effect = StartRunner | Order | Watch | LookAgain | Sweep
+Effect = StartRunner | Order | Watch | WatchOrphan | Sweep
 
 
 @dataclass(slots=True)
@@ -72,6 +76,8 @@ class Turn:
     inventory: Inventory
     policy: Policy
     now: int
+    #: When the turn before this one was; what became due until then was seen to.
+    since: int = 0
     effects: list[Effect] = field(default_factory=list)
     changed: set[JobId] = field(default_factory=set)
     #: Jobs that ended in this turn; `dispatch.follow_up` sees to what follows.
@@ -275,13 +281,16 @@ def _retry(turn: Turn, job: Job) -> Job:
     return again
 
 
-def _revive(turn: Turn, need: JobId) -> None:
-    for dependant in turn.store.dependants(need):
-        job = turn.store.job(dependant)
-        if job.cause is Cause.DEPENDENCY:
-            turn.record(job, lifecycle.NeedRetried(turn.now, need))
-            turn.unsure.append(job.id)
-            _revive(turn, job.id)
+def _revive(turn: Turn, first: JobId) -> None:
+    needs = [first]
+    while needs:
+        need = needs.pop()
+        for dependant in turn.store.dependants(need):
+            job = turn.store.job(dependant)
+            if job.cause is Cause.DEPENDENCY:
+                turn.record(job, lifecycle.NeedRetried(turn.now, need))
+                turn.unsure.append(job.id)
+                needs.append(job.id)
 
 
 def hold(turn: Turn, chosen: selection.Selection) -> Acted:

@@ -672,6 +672,6 @@ EVERY_TURN = ("due", "next_begin", "lines", "head_of_line", "active_devices", "j
 
 @pytest.mark.parametrize("name", EVERY_TURN)
 def test_no_turn_looks_through_all_jobs(store, name):
-    values = dict.fromkeys(("now", "request", "batch", "most", "id"), 1)
+    values = dict.fromkeys(("since", "now", "request", "batch", "most", "id"), 1)
     steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {store.queries[name]}", values)]
     assert [step for step in steps if step == "SCAN jobs"] == []

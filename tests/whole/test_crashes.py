@@ -259,3 +259,22 @@ def test_a_full_start_failure_is_named_after_three_tries(bench: Bench) -> None:
     job = bench.until(bench.add("true", gpus=1))
     assert (job["state"], job["cause"]) == ("failed", "start")
     assert "3 times" in job["remark"]
+
+
+def test_an_orphan_is_watched_once_however_often_it_is_looked_at(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    job = bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done", gpus=1)
+    bench.until(job, "started")
+    shim = attempts.read_started(str(bench.home / "jobs" / str(job) / "1"), 1)
+    assert isinstance(shim, attempts.Shim)
+    os.kill(shim.pid, 9)
+    wait_for(lambda: bench.job(job)["remark"])
+    descriptors = Path(f"/proc/{bench.pid()}/fd")
+    before = len(list(descriptors.iterdir()))
+    for _ in range(20):
+        # A cancel of an orphan looks at it, as the slow tick does.
+        bench.cancel(job, grace_s=600)
+    assert len(list(descriptors.iterdir())) <= before + 25
+    gate.touch()
+    assert bench.until(job)["state"] == "lost"
+    wait_for(lambda: len(list(descriptors.iterdir())), lambda count: count <= before)

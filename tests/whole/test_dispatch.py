@@ -179,3 +179,28 @@ def test_a_fresh_database_does_not_give_the_ids_of_older_folders(bench: Bench) -
         path.unlink()
     again = bench.until(bench.add("true", gpus=0))
     assert (again["id"], again["state"]) == (2, "done")
+
+
+def test_a_retry_revives_a_chain_of_any_length(bench: Bench) -> None:
+    flag = bench.folder / "flag"
+    first = bench.add(f"while [ ! -e {flag} ]; do sleep 0.01; done; test $(cat {flag}) = good", gpus=0)
+    chain = [first]
+    for _ in range(1200):
+        chain.append(bench.add("true", gpus=0, after=after(chain[-1])))
+    flag.write_text("bad")
+    wait_for(lambda: bench.client.get("/v1/queue")["counts"]["cancelled"], lambda count: count == 1200)
+    flag.write_text("good")
+    bench.client.post("/v1/queue", {"paused": True})
+    bench.retry(first)
+    assert bench.client.get("/v1/queue")["counts"]["queued"] == 1201
+
+
+def test_dependants_are_seen_to_when_a_retry_comes_with_the_end(bench: Bench) -> None:
+    """Both in one turn: the end that would be followed up is no longer the state of the job."""
+    job = bench.add("exit 1", gpus=0, retries=3)
+    dependant = bench.add("true", gpus=0, after=after(job, "end"))
+    for _ in range(200):
+        bench.retry(job)
+        if bench.job(dependant)["state"] == "done":
+            break
+    assert bench.until(dependant)["state"] == "done"

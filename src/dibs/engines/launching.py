@@ -62,12 +62,14 @@ class Launching:
         if now < self._may_start_at:
             return None
         self._may_start_at = now + PAUSE_S
-        if self._pid:
-            # The dead one before it; not waited for, in case it is still dying.
-            os.waitpid(self._pid, os.WNOHANG)
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
-            self._pid = spawn(boot("launcher", "3"), self.log, [(os.POSIX_SPAWN_DUP2, its.fileno(), 3)])
+        try:
+            with its:
+                self._pid = spawn(boot("launcher", "3"), self.log, [(os.POSIX_SPAWN_DUP2, its.fileno(), 3)])
+        except OSError:
+            # No process to be had: each start then tries for itself, and says so if it cannot either.
+            ours.close()
+            return None
         ours.setblocking(False)
         self._socket = ours
         self._watch(ours.fileno(), lambda: self._hear(ours))
@@ -77,22 +79,33 @@ class Launching:
         """Pass on every answer that is there, and wait for the next."""
         while True:
             try:
-                tag, fds = _receive(sock)
+                tag, pidfd = _receive(sock)
             except BlockingIOError:
                 self._watch(sock.fileno(), lambda: self._hear(sock))
                 return
             if tag is None:
                 self._gone(sock)
                 return
-            self._pending.pop(tag)(fds)
+            self._pending.pop(tag)(pidfd)
 
     def _gone(self, sock: socket.socket) -> None:
         """The launcher died: whoever waits for a runner has to look at the files."""
         lost, self._pending = self._pending, {}
         self._socket = None
         sock.close()
+        self._collect(self._pid)
         for then in lost.values():
             then(None)
+
+    def _collect(self, pid: int) -> None:
+        """Collect a launcher once it is quite dead; it closed its socket, so that is a matter of moments."""
+        pidfd = os.pidfd_open(pid)
+
+        def ended() -> None:
+            os.waitpid(pid, os.WNOHANG)
+            os.close(pidfd)
+
+        self._watch(pidfd, ended)
 
     def close(self) -> None:
         """Let the launcher go; the runners stay."""

@@ -161,6 +161,7 @@ END;
 CREATE TRIGGER jobs_leave_line AFTER UPDATE OF state, is_ready, request, batch ON jobs
 WHEN OLD.state = 'queued' AND OLD.is_ready BEGIN
     UPDATE lines SET queued = queued - 1 WHERE request = OLD.request AND batch = OLD.batch;
+    DELETE FROM lines WHERE request = OLD.request AND batch = OLD.batch AND queued = 0;
 END;
 CREATE TRIGGER jobs_rejoin_line AFTER UPDATE OF state, is_ready, request, batch ON jobs
 WHEN NEW.state = 'queued' AND NEW.is_ready BEGIN
@@ -169,6 +170,7 @@ WHEN NEW.state = 'queued' AND NEW.is_ready BEGIN
 END;
 CREATE TRIGGER jobs_drop_line AFTER DELETE ON jobs WHEN OLD.state = 'queued' AND OLD.is_ready BEGIN
     UPDATE lines SET queued = queued - 1 WHERE request = OLD.request AND batch = OLD.batch;
+    DELETE FROM lines WHERE request = OLD.request AND batch = OLD.batch AND queued = 0;
 END;
 
 CREATE TRIGGER batch_begins AFTER UPDATE OF state ON jobs

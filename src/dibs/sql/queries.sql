@@ -56,7 +56,8 @@ SELECT needs, "when", outcome FROM dependencies LEFT JOIN jobs ON jobs.id = need
 UPDATE jobs SET is_ready = :is_ready WHERE id = :id
 
 -- name: due
-SELECT id FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at <= :now ORDER BY begin_at
+SELECT id FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :since AND begin_at <= :now
+ORDER BY begin_at
 
 -- name: next_begin
 SELECT min(begin_at) FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :now
