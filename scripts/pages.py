@@ -21,7 +21,7 @@ def lifecycle_page() -> str:
 
 Drawn from the table in `lifecycle` by `scripts/draw-lifecycle`; do not edit.
 A job that is `finished` shows its outcome instead: `done`, `failed`, `cancelled`, `timeout` or `lost`.
-The verbs that hold, pause and resume jobs are not there yet; the table has their place.
+The verbs that pause and resume single jobs are not there yet; the table has their place.
 
 ```mermaid
 {lifecycle.diagram()}

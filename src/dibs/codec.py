@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from dibs import captured
 from dibs.devices import Device, Inventory, indices
 from dibs.jobs import Job
 
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
 MASK = "***"
-
-
-def pack_environ(environ: Mapping[bytes, bytes]) -> bytes:
-    """Return an environment as NUL-separated bytes, sorted, so that equal ones are equal bytes."""
-    return captured.pack(environ)
 
 
 def unpack_environ(blob: bytes) -> dict[bytes, bytes]:

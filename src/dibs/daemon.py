@@ -13,7 +13,6 @@ import os
 import pwd
 import signal
 import socket
-import sqlite3
 import sys
 import threading
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from typing import NoReturn, TypeVar
 
 from dibs import dispatch, leases, places, probe, settings, store
 from dibs.core import Core, Work, now_ms
-from dibs.database import backup
+from dibs.database import DatabaseError, backup
 from dibs.devices import Inventory
 from dibs.engines.launching import Launching
 from dibs.engines.local import Local
@@ -227,7 +226,7 @@ async def _tick(daemon: Daemon, database: Path) -> None:
             if backup_in <= 0:
                 backup_in = BACKUP_EVERY_S
                 await daemon.ask(lambda reader: backup(database))
-        except (OSError, sqlite3.Error, DibsError):
+        except (OSError, DatabaseError, DibsError):
             log.exception("the safety tick")
 
 

@@ -20,6 +20,9 @@ MIGRATIONS = ("001_schema.sql",)
 #: Automatic copies kept beside the database.
 BACKUPS_KEPT = 3
 
+#: Whatever SQLite raises, for those who need not know that it is SQLite.
+DatabaseError = sqlite3.Error
+
 PRAGMAS = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;

@@ -570,14 +570,7 @@ def _mark(reader: Reader, words: list[str]) -> str:
     """Name the jobs that are unfinished now by ranges of ids; a selection needs no mark."""
     if words:
         return ""
-    ids = reader.select_ids(selection.parse(["unfinished"]), now_ms())
-    ranges: list[list[int]] = []
-    for job_id in ids:
-        if ranges and ranges[-1][1] == job_id - 1:
-            ranges[-1][1] = job_id
-        else:
-            ranges.append([job_id, job_id])
-    return ",".join(f"{first}-{last}" for first, last in ranges)
+    return selection.ranges(reader.select_ids(selection.parse(["unfinished"]), now_ms()))
 
 
 def _marked(mark: str) -> selection.Selection:

@@ -6,7 +6,7 @@ Parsing only; `store` turns the value into a query. Several words are a union, `
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dibs import units
@@ -87,6 +87,17 @@ def _plain_ids(atoms: tuple[Atom, ...]) -> tuple[tuple[int, int], ...]:
             return ranges
         case _:
             return ()
+
+
+def ranges(ids: Iterable[int]) -> str:
+    """Return the word that means exactly these ids, in runs: `1-5000,7`."""
+    runs: list[list[int]] = []
+    for job_id in sorted(set(ids)):
+        if runs and runs[-1][1] == job_id - 1:
+            runs[-1][1] = job_id
+        else:
+            runs.append([job_id, job_id])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _parts(word: str) -> list[str]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import codec, lifecycle
+from dibs import captured, codec, lifecycle
 from dibs.devices import Device, DeviceId, Process
 from dibs.jobs import After, Cause, JobId, Outcome, State, When
 
@@ -34,14 +34,14 @@ def to_json(job, **more):
 
 @given(ENVIRONS)
 def test_an_environment_comes_back_as_it_was_whatever_bytes_are_in_it(environ):
-    assert codec.unpack_environ(codec.pack_environ(environ)) == environ
+    assert codec.unpack_environ(captured.pack(environ)) == environ
 
 
 @given(ENVIRONS, st.randoms(use_true_random=False))
 def test_equal_environments_are_equal_bytes(environ, random):
     pairs = list(environ.items())
     random.shuffle(pairs)
-    assert codec.pack_environ(dict(pairs)) == codec.pack_environ(environ)
+    assert captured.pack(dict(pairs)) == captured.pack(environ)
 
 
 @given(st.binary(max_size=30))

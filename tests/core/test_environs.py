@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import codec, environs, lifecycle
+from dibs import captured, codec, environs, lifecycle
 from dibs.errors import UserError
 
 NAMES = st.from_regex(rb"[A-Z_]{1,12}", fullmatch=True)
 
 
-def captured(environ, exclude=()):
+def kept(environ, exclude=()):
     return codec.unpack_environ(environs.capture(environ, exclude))
 
 
@@ -20,7 +20,7 @@ def seen(*gpus, visible="uuid", environ=None, **asked):
     job = build.lived(build.job(7, gpus=len(gpus), **asked), lifecycle.Placed(1, build.ids(*gpus)))
     env = environs.for_job(
         job,
-        codec.pack_environ(environ or {}),
+        captured.pack(environ or {}),
         build.inventory(4),
         visible=visible,
         port=4567,
@@ -35,7 +35,7 @@ def seen(*gpus, visible="uuid", environ=None, **asked):
 
 def test_the_submitters_environment_is_kept_as_it_is():
     environ = {b"PATH": b"/bin", b"LANG": b"C", b"RAW": b"\xff\xfe", b"EMPTY": b""}
-    assert captured(environ) == environ
+    assert kept(environ) == environ
 
 
 @pytest.mark.parametrize(
@@ -46,22 +46,22 @@ def test_the_submitters_environment_is_kept_as_it_is():
     ],
 )
 def test_what_dibs_sets_itself_is_not_captured(name):
-    assert captured({name: b"0", b"LANG": b"C"}) == {b"LANG": b"C"}
+    assert kept({name: b"0", b"LANG": b"C"}) == {b"LANG": b"C"}
 
 
 def test_names_excluded_in_the_settings_are_not_captured():
     environ = {b"AWS_KEY": b"1", b"AWS": b"2", b"SSH_AUTH_SOCK": b"3", b"aws_key": b"4"}
-    assert captured(environ, ["AWS_*", "SSH_AUTH_SOCK"]) == {b"AWS": b"2", b"aws_key": b"4"}
+    assert kept(environ, ["AWS_*", "SSH_AUTH_SOCK"]) == {b"AWS": b"2", b"aws_key": b"4"}
 
 
 def test_a_name_in_other_bytes_can_be_excluded_too():
-    assert captured({b"X\xff": b"1"}, ["X*"]) == {}
+    assert kept({b"X\xff": b"1"}, ["X*"]) == {}
 
 
 @given(st.dictionaries(NAMES, st.just(b"1"), max_size=8))
 def test_nothing_else_is_lost(environ):
     own = [name for name in environ if name.startswith(b"DIBS_") or name.decode() in environs.DEVICE_NAMES]
-    assert set(environ) - set(captured(environ)) == set(own)
+    assert set(environ) - set(kept(environ)) == set(own)
 
 
 @pytest.mark.parametrize("name", [*environs.DEVICE_NAMES, "DIBS_PORT", "", "A=B", "A\0B"])

@@ -208,14 +208,7 @@ def select(words: Sequence[str]) -> list[tuple[str, str]]:
 
 def compact(words: Sequence[str]) -> list[str]:
     """Return selectors that mean the same with runs of ids as ranges: a shell may have put thousands in a row."""
-    ids = sorted({int(word) for word in words if is_id(word)})
-    ranges: list[list[int]] = []
-    for job_id in ids:
-        if ranges and ranges[-1][1] == job_id - 1:
-            ranges[-1][1] = job_id
-        else:
-            ranges.append([job_id, job_id])
-    joined = ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in ranges)
+    joined = selection.ranges(int(word) for word in words if is_id(word))
     return [word for word in words if not is_id(word)] + ([joined] if joined else [])
 
 

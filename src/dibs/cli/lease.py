@@ -71,7 +71,7 @@ def _argv(words: Sequence[str], given: dict[str, str], shell: str) -> tuple[str,
 
 
 def _inventory(values: settings.Settings) -> Inventory:
-    inventory = probe.Probe(values).read()
+    inventory = probe.read(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
     return inventory

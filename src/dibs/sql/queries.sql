@@ -1,7 +1,7 @@
 -- Every query of the store, by name. `:name` is a value; {columns} and {where} are filled from this file alone.
 
 -- name: columns
--- What `store.job_of` reads, in its order.
+-- What `rows.job_of` reads, in its order.
 jobs.id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env, umask,
 output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch,
 (SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
@@ -45,7 +45,7 @@ VALUES (:id, :command, :argv, :cwd, :request, :name, :project, :priority, :env, 
 INSERT OR IGNORE INTO dependencies (job, needs, "when") VALUES (:job, :needs, :when)
 
 -- name: dependants
--- Unfinished jobs that wait for this one, and those that were cancelled because of it.
+-- All jobs that wait, or waited, for this one.
 SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job
 
 -- name: outcomes
@@ -64,9 +64,6 @@ SELECT min(begin_at) FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin
 
 -- name: add_batch
 INSERT INTO batches (at_once, halt_after) VALUES (:at_once, :halt_after)
-
--- name: batch
-SELECT at_once, halt_after, bad, active FROM batches WHERE id = :id
 
 -- name: batch_bad
 UPDATE batches SET bad = bad + 1 WHERE id = :id RETURNING bad, halt_after
