@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from dibs.database import DatabaseError, backup
 from dibs.devices import Inventory
 from dibs.engines.launching import Launching
 from dibs.engines.local import Local
-from dibs.errors import Conflict, DibsError
+from dibs.errors import Conflict, DibsError, MachineError
 from dibs.jobs import JobId
 from dibs.scheduling import Policy
 from dibs.standing import Standing
@@ -98,6 +98,8 @@ class Daemon:
         self.events = events
         self.probe = watcher
         self.stopping = asyncio.Event()
+        #: Opens the socket once more, should somebody have deleted its file.
+        self.reopen: Callable[[], Awaitable[None]] | None = None
         self._database = database
         self._local = threading.local()
         self._opened: list[store.Reader] = []
@@ -149,7 +151,10 @@ class Locked:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             pid = os.pread(self.fd, 64, 0).decode(errors="replace").strip() or "?"
-            raise Conflict(f"a daemon runs already (pid {pid}, socket {places.socket_path(home)}).") from None
+            raise Conflict(
+                f"a daemon runs already (pid {pid}, socket {places.socket_path(home)}).",
+                "If its socket is gone: dibs daemon restart.",
+            ) from None
         os.ftruncate(self.fd, 0)
         os.pwrite(self.fd, f"{os.getpid()}\n".encode(), 0)
 
@@ -162,6 +167,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     events = Events(loop)
     user = user_name()
     place = leases.Folder(str(values.lease_dir)) if values.lease_dir else leases.folder()
+    if not os.access(place.path, os.W_OK | os.X_OK):
+        raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
     database = places.database(home)
     waits: Waits[Work] = Waits()
     launching = Launching(str(home / "runners.log"), waits.watch)
@@ -219,6 +226,9 @@ async def _tick(daemon: Daemon, database: Path) -> None:
         await asyncio.sleep(SAFETY_TICK_S)
         backup_in -= SAFETY_TICK_S
         try:
+            if daemon.reopen is not None and not daemon.identity.socket.exists():
+                log.warning("%s was deleted; it is opened again", daemon.identity.socket)
+                await daemon.reopen()
             counts = await daemon.ask(lambda reader: reader.counts())
             if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):
                 await daemon.probe_now()

@@ -15,6 +15,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -124,16 +125,20 @@ async def serving(daemon: Daemon) -> AsyncIterator[None]:
     app.add_routes(ROUTES)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0, max_line_size=LONGEST_LINE)
     await runner.setup()
-    path = daemon.identity.socket
-    path.unlink(missing_ok=True)
-    site = web.UnixSite(runner, path)
     try:
-        await site.start()
-        path.chmod(0o600)
+        await _listen(runner, daemon.identity.socket)
+        daemon.reopen = lambda: _listen(runner, daemon.identity.socket)
         yield
     finally:
-        path.unlink(missing_ok=True)
+        daemon.identity.socket.unlink(missing_ok=True)
         await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, path: Path) -> None:
+    """Open the socket anew; a file of that name, dead or alive, goes: the daemon's lock says whose it is."""
+    path.unlink(missing_ok=True)
+    await web.UnixSite(runner, path).start()
+    path.chmod(0o600)
 
 
 @web.middleware
@@ -655,6 +660,8 @@ async def get_gpus(request: web.Request) -> web.Response:
 
 
 def _held(found: tuple[holders.Holder, ...], fault: str | None) -> dict[str, Any]:
+    # One of whom nothing is known any more has just gone.
+    found = tuple(holder for holder in found if holder.pid is not None or holder.uid is not None)
     state = "unhealthy" if fault else "leased" if found else "free"
     return {
         "state": state,

@@ -123,8 +123,10 @@ def make_private(path: Path) -> None:
     _mkdir(path, 0o700)
     _check_unplanted(path)
     try:
-        _check_folder(path, os.stat(path))
-        if os.stat(path).st_mode & 0o077:
+        found = os.stat(path)
+        _check_folder(path, found)
+        if found.st_mode & 0o077:
+            _check_unused(path, found)
             os.chmod(path, 0o700)
         is_open = os.stat(path).st_mode & 0o077
     except OSError as error:
@@ -132,6 +134,13 @@ def make_private(path: Path) -> None:
     if is_open:
         # vfat and some mounts take a chmod and do nothing.
         raise errors.UserError(f"expected {path} to become private (0700), its disk keeps no permissions.", ELSEWHERE)
+
+
+def _check_unused(path: Path, found: os.stat_result) -> None:
+    """Refuse to close a folder that others may enter unless it is empty or already holds our files."""
+    names = os.listdir(path)
+    if found.st_mode & stat.S_ISVTX or (names and not {"dibs.db", "start.lock", "daemon.lock"} & set(names)):
+        raise errors.UserError(f"{path} is open to others and not a folder of dibs; it was left alone.", ELSEWHERE)
 
 
 def hold(home: Path) -> int:

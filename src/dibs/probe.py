@@ -144,7 +144,7 @@ class Probe:
         """Return the devices now, or as last seen with the `problem` that keeps us from seeing them now."""
         match self._choice:
             case Pretend(count, memory_bytes):
-                self.latest = Inventory(devices.pretend(count, memory_bytes))
+                self.latest = restrict(Inventory(devices.pretend(count, memory_bytes)), (), self._label, self._visible)
             case Nothing():
                 self.latest = Inventory(restriction=self._label)
             case Real(words):

@@ -195,7 +195,7 @@ WRONG = [
     (["add", "./missing.sh"], 2, '"./missing.sh" is not a program here'),
     (["add", "A=1", "-g", "2", "true"], 2, "options stand before the command"),
     (["add", "-e", "PATH=/nowhere", "true"], 2, '"true" is not a program here'),
-    (["add", "echo", "x" * 200_000], 2, "--script"),
+    (["add", "echo", "x" * 200_000], 2, "script file"),
     (["add", "echo", os.fsdecode(b"\xff")], 2, "the command: expected UTF-8 text, got other bytes."),
     (["add", "-n", os.fsdecode(b"\xff"), "true"], 2, "--name: expected UTF-8 text"),
     (["add", "-e", os.fsdecode(b"A=\xff"), "true"], 2, "-e A: expected UTF-8 text"),

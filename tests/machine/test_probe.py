@@ -487,7 +487,7 @@ def test_a_restriction_names_the_file_it_comes_from():
     ],
 )
 def test_pretend_gpus_need_no_driver_and_no_child(text, count, size):
-    found = probe.Probe(Settings(devices=text), "0", command=("/nothing",)).read()
+    found = probe.Probe(Settings(devices=text), command=("/nothing",)).read()
     assert found == Inventory(devices.pretend(count, size))
 
 
@@ -511,3 +511,9 @@ def test_none_leaves_the_gpus_alone():
 
 def test_nothing_is_known_before_the_first_answer():
     assert probe.Probe(Settings()).latest == Inventory(is_known=False)
+
+
+def test_visible_devices_restrict_pretend_gpus_too():
+    found = probe.Probe(Settings(devices="fake:4"), "3,1", command=("/nothing",)).read()
+    assert [device.index for device in found.devices] == [1, 3]
+    assert "CUDA_VISIBLE_DEVICES=3,1" in (found.restriction or "")

@@ -144,3 +144,35 @@ def test_what_a_job_leaves_running_is_ended_and_named(bench: Bench) -> None:
     (named,) = [event["detail"] for event in bench.events(job) if event["kind"] == "Leftovers"]
     assert "sleep" in named
     wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
+
+
+def test_a_deleted_socket_is_found_and_mended(bench: Bench) -> None:
+    bench.start()
+    job = bench.add("sleep 300", gpus=1)
+    bench.until(job, "started")
+    (bench.home / "dibs.sock").unlink()
+    told = bench.cli("daemon", "status")
+    assert told.returncode == 5
+    assert "its socket is gone: dibs daemon restart" in told.stdout
+    assert bench.cli("daemon", "restart").returncode == 0
+    assert bench.job(job)["state"] == "running"
+
+
+def test_an_open_folder_of_somebody_else_is_not_taken(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "theirs").touch()
+    shared.chmod(0o777)
+    bench = Bench(tmp_path, DIBS_HOME=str(shared))
+    told = bench.cli("status")
+    assert told.returncode == 2
+    assert "it was left alone" in told.stderr
+    assert shared.stat().st_mode & 0o777 == 0o777
+
+
+def test_an_explicit_start_is_restricted_by_the_visible_devices(bench: Bench) -> None:
+    assert bench.cli("daemon", "start", environ={"CUDA_VISIBLE_DEVICES": "1,3"}).returncode == 0
+    answer = bench.client.get("/v1/jobs")["machine"]
+    assert answer["gpus"] == 2
+    assert "CUDA_VISIBLE_DEVICES" in answer["restriction"]
+    assert bench.until(bench.add("true", gpus=2))["gpu_ids"] == ["FAKE-1", "FAKE-3"]

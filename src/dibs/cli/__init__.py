@@ -7,6 +7,7 @@ command also says TAKES_COMMAND: options end at the first word of that command.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -69,6 +70,9 @@ class Verb(Protocol):
 
 def main() -> int:
     """Run the command line of this process."""
+    # The script that calls us lets Ctrl-C just end it; from here on it is ours to answer.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _open_missing_streams()
     try:
         return execute(sys.argv[1:])

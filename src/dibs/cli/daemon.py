@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from typing import TypedDict
@@ -58,6 +59,15 @@ def identity(queue: Client) -> Identity | None:
     return answer
 
 
+def deaf(queue: Client) -> int | None:
+    """Return the pid of a daemon that runs without a socket, because somebody deleted it; None if there is none."""
+    from dibs import locks
+
+    path = places.daemon_lock(queue.home)
+    holders = locks.flocked().get(locks.key_of(str(path)) or "", [])
+    return holders[0] if holders else None
+
+
 def start(queue: Client, args: Args) -> int:
     """Start a daemon that sees what this shell restricts it to."""
     running = identity(queue)
@@ -81,11 +91,15 @@ def start(queue: Client, args: Args) -> int:
 def stop(queue: Client, args: Args) -> int:
     """End the daemon and wait until it is gone; jobs run on."""
     running = identity(queue)
-    if running is None:
+    pid = running["pid"] if running else deaf(queue)
+    if pid is None:
         print("not running")
         return 0
-    queue.post("/v1/daemon/stop", {})
-    _wait_until_gone(queue, running["pid"])
+    if running is None:
+        os.kill(pid, signal.SIGTERM)
+    else:
+        queue.post("/v1/daemon/stop", {})
+    _wait_until_gone(queue, pid)
     print("stopped; running jobs go on")
     return 0
 
@@ -114,6 +128,8 @@ def status(queue: Client, args: Args) -> int:
     running = identity(queue)
     if args.has(options.JSON):
         screen.print_json(running or {"running": False, "socket": str(queue.socket_path)})
+    elif running is None and (pid := deaf(queue)) is not None:
+        print(f"running (pid {pid}), but its socket is gone: dibs daemon restart")
     elif running is None:
         print("not running; it starts with the first command that needs it")
     else:

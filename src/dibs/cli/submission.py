@@ -309,5 +309,5 @@ def check_text(text: str, what: str) -> None:
     if size > commands.LONGEST_BYTES:
         raise UserError(
             f"{what}: one text may have {commands.LONGEST_BYTES:,} bytes, this one has {size:,}.",
-            "Keep it in a file: dibs add --script FILE.",
+            "Keep it in a script file and queue that.",
         )
