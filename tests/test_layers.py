@@ -59,12 +59,14 @@ LAYERS = {
     "launcher": MACHINE_ROOM,
     "engines": MACHINE_ROOM,
     # the two ways anything changes, and the thread that does it
+    "reasons": APPLICATION,
     "verbs": APPLICATION,
     "dispatch": APPLICATION,
     "core": APPLICATION,
     # translation only
     "daemon": DOORS,
     "http_api": DOORS,
+    "submissions": DOORS,
     "client": DOORS,
     "fast": DOORS,
     "cli": DOORS,
@@ -93,7 +95,7 @@ CHEAP = frozenset(
 #: Everything that is not in the standard library, and the modules that may load it.
 THIRD_PARTY = {
     "aiohttp": {"http_api"},
-    "msgspec": {"http_api"},
+    "msgspec": {"http_api", "submissions"},
     "pynvml": {"probe"},
     "rich": {"cli"},
 }

@@ -6,7 +6,6 @@ Every request passes `guard` before routing: only the owner of the daemon gets i
 from __future__ import annotations
 
 import asyncio
-import binascii
 import contextlib
 import json
 import logging
@@ -14,20 +13,20 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from dibs import codec, holders, needs, scheduling, selection, standing, tickets, verbs
+from dibs import codec, holders, reasons, scheduling, selection, submissions, tickets, verbs
 from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import Inventory
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, UserError
-from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Job, JobId, State, Trouble, When
-from dibs.scheduling import Policy, Reason, View, Waiting
+from dibs.jobs import Job, JobId
+from dibs.reasons import Sight
+from dibs.scheduling import Reason, View
 from dibs.store import Reader
 from dibs.version import __version__
 
@@ -47,71 +46,7 @@ GATHER_S = 0.05
 UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
 
 DAEMON: web.AppKey[Daemon] = web.AppKey("daemon", Daemon)
-S = TypeVar("S")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-Word = Annotated[str, msgspec.Meta(max_length=4096)]
-Name = Annotated[str, msgspec.Meta(max_length=1000)]
-
-
-class NeedIn(msgspec.Struct, forbid_unknown_fields=True):
-    """Jobs that another waits for: a selector, and `done`, `any` or `end`."""
-
-    select: Word
-    when: str = "done"
-
-
-class JobIn(msgspec.Struct, forbid_unknown_fields=True):
-    """One job to be queued."""
-
-    command: str | None = None
-    argv: list[str] | None = None
-    cwd: Word | None = None
-    #: Base64 of a packed environment.
-    environ: str | None = None
-    env: dict[str, str] = {}
-    umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)] = 0o077
-    name: Name = ""
-    project: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "default"
-    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] = 0
-    gpus: Annotated[int, msgspec.Meta(ge=0, le=4096)] | None = None
-    gpu_ids: list[Word] | None = None
-    prefer: list[Word] | None = None
-    gpu_type: Name | None = None
-    time_limit_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] | None = None
-    cpus: Annotated[int, msgspec.Meta(ge=0, le=65536)] = 0
-    mem: Annotated[int, msgspec.Meta(ge=0, lt=2**60)] = 0
-    after: list[NeedIn] = []
-    #: ISO 8601.
-    begin_at: str | None = None
-    retries: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
-    retry_on: list[str] | None = None
-    output: Word | None = None
-    stderr: Word | None = None
-    tags: list[Name] = []
-    visible: str | None = None
-
-
-class ActionIn(msgspec.Struct, forbid_unknown_fields=True):
-    """One verb for many jobs."""
-
-    verb: str
-    select: list[str]
-    grace_s: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
-    done: bool = False
-
-
-class QueueIn(msgspec.Struct, forbid_unknown_fields=True):
-    """How the queue as a whole should be."""
-
-    paused: bool
-
-
-class OneActionIn(msgspec.Struct, forbid_unknown_fields=True):
-    """What a verb on one job may say."""
-
-    grace_s: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
-    done: bool = False
 
 
 # -- serving ----------------------------------------------------------------------------------------------------
@@ -205,13 +140,13 @@ async def post_jobs(request: web.Request) -> web.Response:
     """Queue one job, or many with common defaults: all of them or none."""
     daemon = request.app[DAEMON]
     body = await _body(request)
-    rules = _rules(body)
-    wishes = _wishes(body)
+    rules = submissions.rules(body)
+    wishes = submissions.wishes(body)
     submitted = await daemon.do(lambda turn: verbs.submit(turn, wishes, rules))
     is_plain = request.headers.get("Accept") == "text/plain"
     if is_plain and "Dibs-Receipt" not in request.headers:
         return _plain(submitted, "")
-    receipt = await daemon.ask(lambda reader: _receipt(daemon, reader, submitted.ids))
+    receipt = await daemon.ask(lambda reader: reasons.receipt(daemon.core, reader, submitted.ids))
     if is_plain:
         return _plain(submitted, receipt)
     return _json({"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt}, 201)
@@ -236,134 +171,6 @@ async def _body(request: web.Request) -> Any:
         raise UserError(f"expected JSON: {error}.") from None
 
 
-def _rules(body: Any) -> verbs.Rules:
-    """Return the rules for the whole submission."""
-    told = body if isinstance(body, dict) and "jobs" in body else {}
-    values = {name: told.get(name) for name in ("at_once", "halt_after")}
-    for name, value in values.items():
-        if value is not None and (type(value) is not int or not 1 <= value < 2**31):
-            raise UserError(f"{name} expected a whole number from 1 up, got {json.dumps(value)}.")
-    return verbs.Rules(**values)
-
-
-def _wishes(body: Any) -> list[verbs.Wish]:
-    """Return what is wished for: one job, a list of jobs, or jobs with defaults for all of them."""
-    if not isinstance(body, dict) or "jobs" not in body:
-        return [_wish(_convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
-    if set(body) - {"jobs", "defaults", "at_once", "halt_after"} or not isinstance(body["jobs"], list):
-        raise UserError('expected {"defaults": {...}, "jobs": [...], "at_once": N, "halt_after": N}.')
-    defaults = body.get("defaults", {})
-    if not isinstance(defaults, dict) or not all(isinstance(job, dict) for job in body["jobs"]):
-        raise UserError("expected every job, and the defaults, to be an object.")
-    if body["jobs"] and not {"command", "argv"} & set(defaults) and all(_is_plain(job) for job in body["jobs"]):
-        return _alike(_wish(_convert({**defaults, "command": "-"}, JobIn)), body["jobs"])
-    return [_wish(_convert({**defaults, **job}, JobIn)) for job in body["jobs"]]
-
-
-def _is_plain(job: dict[str, Any]) -> bool:
-    return len(job) == 1 and isinstance(job.get("command"), str)
-
-
-def _alike(model: verbs.Wish, jobs: list[dict[str, Any]]) -> list[verbs.Wish]:
-    """Return jobs that differ in nothing but their command: what is common to a hundred thousand is read once."""
-    wishes = [replace(model, asked=replace(model.asked, command=job["command"])) for job in jobs]
-    for wish in wishes:
-        verbs.check_command(wish.asked)
-    return wishes
-
-
-def _convert(value: Any, kind: type[S]) -> S:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise UserError(f"{error}.") from None
-
-
-def _wish(job: JobIn) -> verbs.Wish:
-    if (job.command is None) == (job.argv is None):
-        raise UserError("expected either `command` or `argv`.")
-    if job.visible not in (None, "uuid", "index"):
-        raise UserError(f'--visible expected uuid or index, got "{job.visible}".')
-    asked = Asked(
-        command=job.command if job.command is not None else _joined(job.argv or []),
-        argv=None if job.argv is None else tuple(job.argv),
-        cwd=job.cwd or os.path.expanduser("~"),
-        name=job.name,
-        project=job.project,
-        priority=job.priority,
-        env=tuple(job.env.items()),
-        umask=job.umask,
-        output=job.output,
-        stderr=job.stderr,
-        tags=tuple(dict.fromkeys(job.tags)),
-        visible=job.visible,
-        begin_at=None if job.begin_at is None else _begin(job.begin_at),
-        retries=job.retries,
-        retry_on=tuple(_trouble(word) for word in job.retry_on) if job.retry_on else RETRIED_BY_DEFAULT,
-    )
-    wish = verbs.Wish(
-        asked,
-        job.gpus,
-        tuple(job.gpu_ids or ()),
-        tuple(job.prefer or ()),
-        job.gpu_type,
-        job.cpus,
-        job.mem,
-        job.time_limit_s,
-        tuple((need.select, _when(need.when)) for need in job.after),
-        _environ(job.environ),
-    )
-    verbs.check_wish(wish)
-    return wish
-
-
-def _when(word: str) -> When:
-    try:
-        return When(word)
-    except ValueError:
-        raise UserError(f'after expected done, any or end, got "{word}".') from None
-
-
-def _trouble(word: str) -> Trouble:
-    try:
-        return Trouble(word)
-    except ValueError:
-        raise UserError(f'--retry-on expected fail, oom, lost or timeout, got "{word}".') from None
-
-
-def _begin(text: str) -> int:
-    try:
-        return codec.parse_moment(text)
-    except ValueError:
-        raise UserError(f'begin_at expected a moment such as 2026-11-15T22:00:00Z, got "{text}".') from None
-
-
-def _joined(argv: list[str]) -> str:
-    import shlex
-
-    return shlex.join(argv)
-
-
-def _environ(text: str | None) -> bytes | None:
-    if text is None:
-        return None
-    try:
-        return binascii.a2b_base64(text, strict_mode=True)
-    except binascii.Error as error:
-        raise UserError(f"environ expected base64: {error}.") from None
-
-
-def _receipt(daemon: Daemon, reader: Reader, ids: list[JobId]) -> str:
-    if len(ids) > 1:
-        return f"{len(ids)} jobs queued: {ids[0]}-{ids[-1]}"
-    job = reader.job(ids[0])
-    what = scheduling.count_gpus(job.asked.request.gpus) if job.asked.request.gpus else "no GPU"
-    if not job.is_waiting:
-        return f"{job.id} queued: {what}, starts now"
-    reason = _reason(daemon, reader, job)
-    return f"{job.id} queued: {what}, waits: {reason.text}"
-
-
 # -- jobs out ---------------------------------------------------------------------------------------------------
 
 
@@ -378,7 +185,7 @@ async def get_jobs(request: web.Request) -> web.Response:
             jobs = verbs.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
         else:
             jobs = reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)
-        sight = Sight.of(daemon, reader)
+        sight = Sight.of(daemon.core, reader)
         return {
             "jobs": [_shown(daemon, sight, job) for job in jobs],
             "queue": {"paused": sight.view.is_paused},
@@ -387,58 +194,6 @@ async def get_jobs(request: web.Request) -> web.Response:
         }
 
     return _json(await daemon.ask(answer))
-
-
-class Sight:
-    """What is needed to say why jobs wait, read once for many of them."""
-
-    def __init__(self, view: View, policy: Policy, inventory: Inventory, reader: Reader) -> None:
-        self.reader = reader
-        self.view = view
-        self._plan: scheduling.Plan | None = None
-        self.policy = policy
-        self.inventory = inventory
-
-    @classmethod
-    def of(cls, daemon: Daemon, reader: Reader) -> Sight:
-        """Look at queue, leases and line as the scheduler does, with names."""
-        inventory = daemon.inventory
-        policy = daemon.core.policy
-        active = reader.active_devices()
-        ours = {device for job in active for device in job.devices}
-        held = standing.people(daemon.core.standing.place, inventory, ours)
-        line, ahead = daemon.core.standing.claims()
-        heads = reader.head(len(inventory.devices) + policy.cpu_slots)
-        is_paused = bool(reader.fact(verbs.PAUSED))
-        return cls(View(heads, active, held, line, ahead, is_paused), policy, inventory, reader)
-
-    def reason(self, job: Job) -> Reason:
-        """Say why a waiting job waits."""
-        if job.state is State.HELD:
-            return Reason("it is held", f"`dibs unhold {job.id}` lets it go on.")
-        if not job.is_ready:
-            return self._not_ready(job)
-        alike = next((head for head in self.view.waiting if head.id == job.id), None)
-        batch_room = next((head.room for head in self.view.waiting if head.batch == job.asked.batch), None)
-        waiting = alike or Waiting(job.id, job.asked.request, job.asked.priority, job.asked.batch, batch_room)
-        now = now_ms()
-        if self._plan is None:
-            self._plan = scheduling.plan(self.view, self.inventory, self.policy, now)
-        return scheduling.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
-
-    def _not_ready(self, job: Job) -> Reason:
-        verdict = needs.judge(self.reader.outcomes(job.id))
-        if isinstance(verdict, needs.Open):
-            names = ", ".join(f"job {job_id}" for job_id in verdict.ids[:8])
-            more = f" and {len(verdict.ids) - 8} more" if len(verdict.ids) > 8 else ""
-            return Reason(f"it waits for {names}{more}")
-        if job.asked.begin_at is None:
-            return Reason("it is just about to join the line")
-        return Reason(f"it begins at {codec.moment(job.asked.begin_at)}")
-
-
-def _reason(daemon: Daemon, reader: Reader, job: Job) -> Reason:
-    return Sight.of(daemon, reader).reason(job)
 
 
 def _shown(daemon: Daemon, sight: Sight, job: Job) -> dict[str, Any]:
@@ -500,7 +255,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
         }
         for past in reader.attempts(job.id)
     ]
-    shown = _shown(daemon, Sight.of(daemon, reader), job)
+    shown = _shown(daemon, Sight.of(daemon.core, reader), job)
     return shown | {"attempts": attempts, "env": codec.mask_environ(job.asked.env)}
 
 
@@ -522,22 +277,10 @@ async def get_why(request: web.Request) -> web.Response:
 
     def answer(reader: Reader) -> dict[str, Any]:
         job = reader.job(job_id)
-        reason = _reason(daemon, reader, job) if job.is_waiting else Reason(_standing(job))
+        reason = Sight.of(daemon.core, reader).reason(job) if job.is_waiting else Reason(reasons.describe(job))
         return {"id": job.id, "state": job.word, "reason": reason.text, "hint": reason.hint}
 
     return _json(await daemon.ask(answer))
-
-
-def _standing(job: Job) -> str:
-    """Say how a job stands that is not waiting."""
-    if job.remark:
-        return f"it is {job.word}: {job.remark}"
-    if job.signal is not None:
-        return f"it is {job.word}: killed by signal {job.signal}"
-    if job.is_finished and job.exit_code:
-        return f"it is {job.word}: exit code {job.exit_code}"
-    where = f" on {', '.join(job.allocation)}" if job.is_active and job.allocation else ""
-    return f"it is {job.word}{where}"
 
 
 async def get_wait(request: web.Request) -> web.Response:
@@ -593,7 +336,7 @@ def _summary(tally: dict[str, int]) -> dict[str, Any]:
 
 async def post_actions(request: web.Request) -> web.Response:
     """Do one verb to many jobs."""
-    action = _convert(await _body(request), ActionIn)
+    action = submissions.convert(await _body(request), submissions.ActionIn)
     if not action.select:
         raise UserError("expected at least one selector.")
     return await _do(request, action.verb, selection.parse(action.select), action.grace_s, action.done)
@@ -601,7 +344,11 @@ async def post_actions(request: web.Request) -> web.Response:
 
 async def post_verb(request: web.Request) -> web.Response:
     """Do one verb to one job."""
-    action = _convert(await _body(request), OneActionIn) if request.can_read_body else OneActionIn()
+    action = (
+        submissions.convert(await _body(request), submissions.OneActionIn)
+        if request.can_read_body
+        else submissions.OneActionIn()
+    )
     job_id = _id(request)
     chosen = ((selection.Ids(((job_id, job_id),)),),)
     return await _do(request, request.match_info["verb"], chosen, action.grace_s, action.done)
@@ -638,7 +385,7 @@ async def get_queue(request: web.Request) -> web.Response:
 
 async def post_queue(request: web.Request) -> web.Response:
     """Pause or resume the queue: `{"paused": true}`."""
-    change = _convert(await _body(request), QueueIn)
+    change = submissions.convert(await _body(request), submissions.QueueIn)
     await request.app[DAEMON].do(verbs.pause_queue if change.paused else verbs.resume_queue)
     return await get_queue(request)
 

@@ -33,11 +33,11 @@ class Waits(Generic[T]):
 
     def post(self, work: T) -> None:
         """Hand over work, from any thread."""
+        # The bell is rung under the lock: whoever finds work finds it rung, and can silence it.
         with self._lock:
             self._posted.append(work)
-            is_first = len(self._posted) == 1
-        if is_first:
-            os.eventfd_write(self._bell, 1)
+            if len(self._posted) == 1:
+                os.eventfd_write(self._bell, 1)
 
     def watch(self, fd: int, then: Callable[[], None]) -> None:
         """Call `then` once, when `fd` becomes readable; it is for `then` to close it."""

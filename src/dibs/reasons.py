@@ -1,0 +1,84 @@
+"""Why jobs wait and how they stand, in words for people: what `why`, `status` and a receipt say.
+
+Looks at queue, leases and line as the scheduler does, but with names, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dibs import codec, needs, scheduling, standing, verbs
+from dibs.core import Core, now_ms
+from dibs.devices import Inventory
+from dibs.jobs import Job, JobId, State
+from dibs.scheduling import Policy, Reason, View, Waiting
+from dibs.store import Reader
+
+
+class Sight:
+    """What is needed to say why jobs wait, read once for many of them."""
+
+    def __init__(self, view: View, policy: Policy, inventory: Inventory, reader: Reader) -> None:
+        self.reader = reader
+        self.view = view
+        self._plan: scheduling.Plan | None = None
+        self.policy = policy
+        self.inventory = inventory
+
+    @classmethod
+    def of(cls, core: Core, reader: Reader) -> Sight:
+        """Look once; many jobs may then be asked about."""
+        inventory, policy = core.inventory(), core.policy
+        active = reader.active_devices()
+        ours = {device for job in active for device in job.devices}
+        held = standing.people(core.standing.place, inventory, ours)
+        line, ahead = core.standing.claims()
+        heads = reader.head(len(inventory.devices) + policy.cpu_slots)
+        is_paused = bool(reader.fact(verbs.PAUSED))
+        return cls(View(heads, active, held, line, ahead, is_paused), policy, inventory, reader)
+
+    def reason(self, job: Job) -> Reason:
+        """Say why a waiting job waits."""
+        if job.state is State.HELD:
+            return Reason("it is held", f"`dibs unhold {job.id}` lets it go on.")
+        if not job.is_ready:
+            return self._not_ready(job)
+        alike = next((head for head in self.view.waiting if head.id == job.id), None)
+        batch_room = next((head.room for head in self.view.waiting if head.batch == job.asked.batch), None)
+        waiting = alike or Waiting(job.id, job.asked.request, job.asked.priority, job.asked.batch, batch_room)
+        now = now_ms()
+        if self._plan is None:
+            self._plan = scheduling.plan(self.view, self.inventory, self.policy, now)
+        return scheduling.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
+
+    def _not_ready(self, job: Job) -> Reason:
+        verdict = needs.judge(self.reader.outcomes(job.id))
+        if isinstance(verdict, needs.Open):
+            names = ", ".join(f"job {job_id}" for job_id in verdict.ids[:8])
+            more = f" and {len(verdict.ids) - 8} more" if len(verdict.ids) > 8 else ""
+            return Reason(f"it waits for {names}{more}")
+        if job.asked.begin_at is None:
+            return Reason("it is just about to join the line")
+        return Reason(f"it begins at {codec.moment(job.asked.begin_at)}")
+
+
+def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:
+    """Say in a line what became of a submission."""
+    if len(ids) > 1:
+        return f"{len(ids)} jobs queued: {ids[0]}-{ids[-1]}"
+    job = reader.job(ids[0])
+    what = scheduling.count_gpus(job.asked.request.gpus) if job.asked.request.gpus else "no GPU"
+    if not job.is_waiting:
+        return f"{job.id} queued: {what}, starts now"
+    reason = Sight.of(core, reader).reason(job)
+    return f"{job.id} queued: {what}, waits: {reason.text}"
+
+
+def describe(job: Job) -> str:
+    """Say how a job stands that is not waiting."""
+    if job.remark:
+        return f"it is {job.word}: {job.remark}"
+    if job.signal is not None:
+        return f"it is {job.word}: killed by signal {job.signal}"
+    if job.is_finished and job.exit_code:
+        return f"it is {job.word}: exit code {job.exit_code}"
+    where = f" on {', '.join(job.allocation)}" if job.is_active and job.allocation else ""
+    return f"it is {job.word}{where}"
