@@ -17,6 +17,9 @@ from dibs.devices import DeviceId, Inventory
 from dibs.errors import Impossible, UserError
 from dibs.jobs import JobId, Request
 
+#: What helps a job that waits behind another one.
+PASSING = "A higher --priority would pass it; so would a --time that ends before it can start."
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -217,6 +220,14 @@ def expected_end(job: Active, policy: Policy, now: int) -> float:
     return began + span * (1 + max(0, now - began) // span)
 
 
+def outlasts(request: Request, reserved: Reservation, policy: Policy, now: int) -> bool:
+    """Tell whether a job that started now might still run at a reserved time."""
+    if request.limit_s is None:
+        # Expected to take as long as all others without a limit: nobody is passed on the strength of that.
+        return now + policy.assumed_s * 1000 >= reserved.at
+    return now + request.limit_s * 1000 > reserved.at
+
+
 def plan(view: View, inventory: Inventory, policy: Policy, now: int) -> Plan:
     """Decide what starts now. Nothing starts while the queue is paused."""
     if view.is_paused:
@@ -305,11 +316,7 @@ class _Planning:
                 self.reserved[kind] = replace(reserved, spare=reserved.spare.less(needs))
 
     def _outlasts(self, job: Waiting, reserved: Reservation) -> bool:
-        """Tell whether a job that started now might still run at the reserved time."""
-        if job.request.limit_s is None:
-            # Expected to take as long as all others without a limit: nobody is passed on the strength of that.
-            return self.now + self.policy.assumed_s * 1000 >= reserved.at
-        return self.now + job.request.limit_s * 1000 > reserved.at
+        return outlasts(job.request, reserved, self.policy, self.now)
 
     def _reserve(self, job: Waiting) -> Reservation:
         """Find the earliest moment at which a job that does not fit now could start, and with which devices.
@@ -393,8 +400,9 @@ def explain(
     decided = decided or plan(view, inventory, policy, now)
     if any(start.id == job.id for start in decided.starts):
         return Reason("it is about to start")
-    if job.room is not None and job.room <= 0:
-        return Reason("as many of its batch are under way as may be at once (-j)")
+    if job.room is not None and (reason := _explain_room(job, job.room, view, decided)):
+        return reason
+    view = _once_started(view, decided)
     pool, needs = pool_of(view, inventory, policy), needs_of(job.request)
     if needs.cpus > pool.cpus:
         return _explain_cpus(job, pool, policy)
@@ -403,11 +411,32 @@ def explain(
         return Reason(f"needs {units.format_size(needs.mem)} of memory; {left} are left by running jobs")
     if needs.gpus > pool.gpus:
         return _explain_etiquette(job, view, policy)
-    earlier = [other for other in decided.waits if other.id != job.id and _before(other, job)]
-    # What starts now is as good as taken, and puts us behind everybody in the line.
+    earlier = [other for other in decided.waits if _before(other, job)]
+    for kept in decided.reserved:
+        is_earlier = any(kept.id == other.id for other in earlier)
+        if is_earlier and outlasts(job.request, kept, policy, now) and not kept.spare.fits(needs):
+            return Reason(f"what it needs is kept for job {kept.id}, which is ahead", PASSING)
+    return _explain_devices(job, view, inventory, earlier)
+
+
+def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason | None:
+    """Say why a job waits for its batch; None if it does not."""
+    mates = {other.id for other in view.waiting if other.batch == job.batch and _before(other, job)}
+    room -= sum(start.id in mates for start in decided.starts)
+    if room <= 0:
+        return Reason("as many of its batch are under way as may be at once (-j)")
+    kept = [reserved.id for reserved in decided.reserved if reserved.id in mates]
+    if room <= len(kept):
+        return Reason(f"its place in the batch (-j) is kept for job {kept[0]}, which is ahead")
+    return None
+
+
+def _once_started(view: View, decided: Plan) -> View:
+    """Return the view once a plan is made true: its starts use what they need, and put us behind the whole line."""
+    requests = {job.id: job.request for job in view.waiting}
+    new = [Active(s.id, s.devices, requests[s.id].cpus, requests[s.id].mem) for s in decided.starts]
     ahead = len(view.line) if any(start.devices for start in decided.starts) else view.ahead
-    active = [*view.active, *(Active(start.id, start.devices) for start in decided.starts)]
-    return _explain_devices(job, replace(view, active=active, ahead=ahead), inventory, earlier)
+    return replace(view, active=[*view.active, *new], ahead=ahead)
 
 
 def _explain_cpus(job: Waiting, pool: Pool, policy: Policy) -> Reason:
@@ -441,7 +470,7 @@ def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Se
     if collector is not None:
         return Reason(
             f"{text}; job {collector.id} is ahead and waits for them (it needs {count_gpus(collector.request.gpus)})",
-            "A higher --priority would pass it; so would a --time that ends before it can start.",
+            PASSING,
         )
     people = dict.fromkeys(claim.user for claim in view.line[: view.ahead] if claim.devices.intersection(free))
     if people:
@@ -449,7 +478,8 @@ def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Se
     rival = next((other for other, devices in rivals.items() if devices.intersection(wanted)), None)
     if rival is not None:
         return Reason(f"{text}; behind job {rival.id}")
-    return Reason(text, f"It would start now with -g {len(free)}." if free and not job.request.gpu_ids else "")
+    is_less = 0 < len(free) < job.request.gpus and not job.request.gpu_ids
+    return Reason(text, f"It would start now with -g {len(free)}." if is_less else "")
 
 
 def _before(other: Waiting, job: Waiting) -> bool:
