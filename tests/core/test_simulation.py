@@ -1,6 +1,6 @@
 """What holds on simulated days, and for small queues against the rule written down a second time.
 
-A world is its kind and its seed, and both are in the name of the test: `pytest -k "kept-17"` lives through it again.
+A world is its kind and its seed, and both are in the name of the test: `pytest -k "kept-7"` lives through it again.
 `DIBS_PROVE=1` makes it thousands of days.
 """
 
