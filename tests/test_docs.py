@@ -24,7 +24,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "compat").glob
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.suffix == "")
 
 #: Names with a dot in `walk.md` that are files.
-FILES = {"run.lock", "tree.lock"}
+FILES = {"started.S"}
 
 NAME = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

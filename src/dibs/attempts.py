@@ -1,12 +1,10 @@
 """The files of one attempt: how runner and daemon tell each other what is asked and what became of it.
 
-    spec.S      what to run; written by the daemon before start S
-    started.S   the commit point of start S, made by link(): a runner's claim, or the tombstone of a start given up
-    status.S    room for two records: running, and how it ended
+    started.S   the commit point of start S, made by link(): a runner's claim with room for its records, or the
+                tombstone of a start given up; locked for as long as its runner is at work on it
     orders.S    lines from the daemon to the runner, only ever appended
-    run.lock    locked while a runner lives, or while somebody decides about a dead one
-    tree.lock   locked while the runner or anything of the command that kept its descriptors lives
 
+The folder itself is locked while the runner or anything of the command that kept its descriptors lives.
 `examine` is the one place that says what these files mean together. What to do about it is not decided here.
 """
 
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 else:
     from dibs.records import record
 
-RUN_LOCK = "run.lock"
-TREE_LOCK = "tree.lock"
 TOMBSTONE = "tombstone"
 
 _ARMED = "DIBS_CRASH" in os.environ or "DIBS_DELAY" in os.environ
@@ -65,40 +61,68 @@ class Shim:
     boot: str
 
 
-def link_started(folder: str, start: int, text: str) -> bool:
-    """Decide start `start` by linking its `started` file; False if it was decided before.
+def claim(folder: str, start: int, text: str) -> int | None:
+    """Decide that a start begins, for the runner that asks; None if it was decided before.
+
+    Returns the open file, locked, with room for all its records: a full disk is a start that never was, not a lost job.
+    """
+    return _decide(folder, start, text, records.SIZE)
+
+
+def bury(folder: str, start: int) -> bool:
+    """Decide that a start never begins; False if it was decided before."""
+    fd = _decide(folder, start, TOMBSTONE, 0)
+    if fd is not None:
+        os.close(fd)
+    return fd is not None
+
+
+def _decide(folder: str, start: int, text: str, room: int) -> int | None:
+    """Link the `started` file of a start, complete and locked at the moment it appears.
 
     The folder is synced before anything is done on the strength of the link: a power cut that forgot it would
     let the job run twice.
     """
-    temporary = os.path.join(folder, f".started.{start}.{os.getpid()}.{os.urandom(4).hex()}")
-    # The content need not be synced: a claim that lost its text in a power cut is still a claim.
-    records.write_new(temporary, text.encode() + b"\n")
-    crash_point("started:written")
+    temporary = f"{folder}/.started.{start}.{os.getpid()}.{os.urandom(4).hex()}"
+    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        os.link(temporary, os.path.join(folder, f"started.{start}"))
-    except FileExistsError:
-        return False
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if room:
+            os.posix_fallocate(fd, 0, room)
+        # The content need not be synced: a claim that lost its text in a power cut is still a claim.
+        os.pwrite(fd, text.encode() + b"\n", 0)
+        crash_point("started:written")
+        os.link(temporary, f"{folder}/started.{start}")
+    except BaseException as error:
+        os.close(fd)
+        if isinstance(error, FileExistsError):
+            return None
+        raise
     finally:
         crash_point("started:linked")
         os.unlink(temporary)
     _fsync_folder(folder)
-    return True
+    return fd
 
 
 def _fsync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = open_folder(folder)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
 
 
+def open_folder(folder: str) -> int:
+    """Return a descriptor of the folder, which is not inherited by itself."""
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def read_started(folder: str, start: int) -> Shim | Tombstone | None:
     """Return how this start was decided, or None if it is open."""
     try:
-        with open(os.path.join(folder, f"started.{start}"), "rb") as file:
-            words = file.read(256).decode("ascii", "replace").split()
+        with open(f"{folder}/started.{start}", "rb", buffering=0) as file:
+            words = file.read(256).partition(b"\n")[0].decode("ascii", "replace").split()
     except (FileNotFoundError, NotADirectoryError):
         return None
     if words == [TOMBSTONE]:
@@ -113,7 +137,7 @@ def read_started(folder: str, start: int) -> Shim | Tombstone | None:
 def give_up(folder: str, start: int) -> bool:
     """Bury a start before it began; False if a runner claimed it first, which then needs an order."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    return link_started(folder, start, TOMBSTONE) or isinstance(read_started(folder, start), Tombstone)
+    return bury(folder, start) or isinstance(read_started(folder, start), Tombstone)
 
 
 # -- orders -----------------------------------------------------------------------------------------------------
@@ -158,29 +182,40 @@ class Orders:
 # -- locks ------------------------------------------------------------------------------------------------------
 
 
-def try_lock(folder: str, name: str) -> int | None:
-    """Return the descriptor of a lock that is now ours, or None if it is held; it is never inherited by itself."""
-    fd = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    return fd
+def lock_tree(folder: str) -> int | None:
+    """Return a descriptor whose copies show that something of the attempt lives; None if something else of it does."""
+    fd = open_folder(folder)
+    return fd if _locks(fd, fcntl.LOCK_EX) else None
 
 
-def unlock(fd: int) -> None:
-    """Give a lock back. Said aloud, for a fork in another thread may hold a copy until its exec."""
+def has_tree(folder: str) -> bool:
+    """Tell whether the runner, or anything of the command that kept its descriptors, lives."""
+    return not _is_free(open_folder(folder))
+
+
+def has_runner(folder: str, start: int) -> bool:
+    """Tell whether the runner that claimed this start is at work on it."""
+    return not _is_free(os.open(f"{folder}/started.{start}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+
+
+def _is_free(fd: int) -> bool:
+    """Look whether nobody holds the lock, beside others who look, and close the descriptor."""
+    if not _locks(fd, fcntl.LOCK_SH):
+        return False
+    # Said aloud, for a fork in another thread may hold a copy until its exec.
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
+    return True
 
 
-def is_locked(folder: str, name: str) -> bool:
-    """Tell whether a lock is held, by taking it for a moment."""
-    fd = try_lock(folder, name)
-    if fd is not None:
-        unlock(fd)
-    return fd is None
+def _locks(fd: int, how: int) -> bool:
+    """Lock, or close the descriptor."""
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return False
+    return True
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------
@@ -188,9 +223,9 @@ def is_locked(folder: str, name: str) -> bool:
 
 @record
 class Alive:
-    """Its runner lives. Without a shim the runner is about to decide, or somebody else is: look again soon."""
+    """Its runner lives and is at work on this start."""
 
-    shim: Shim | None
+    shim: Shim
     running: records.Running | None
 
 
@@ -243,38 +278,26 @@ if TYPE_CHECKING:
 def examine(folder: str, start: int) -> Verdict:
     """Say what became of a start, and make it final: whatever did not begin until now will not begin any more."""
     crash_point("examine:begin")
-    if isinstance(read_started(folder, start), Tombstone):
-        return NeverStarted()
-    try:
-        lock = try_lock(folder, RUN_LOCK)
-    except (FileNotFoundError, NotADirectoryError):
-        return Missing()
-    if lock is None:
-        return _examine_living(folder, start)
-    try:
-        crash_point("examine:locked")
-        return _examine_dead(folder, start)
-    finally:
-        crash_point("examine:decided")
-        unlock(lock)
-
-
-def _examine_living(folder: str, start: int) -> Alive | NeverStarted:
     started = read_started(folder, start)
-    if isinstance(started, Tombstone):
+    if started is None:
+        # The tombstone before the answer: a runner still on its way must find it and leave.
+        try:
+            if bury(folder, start):
+                return NeverStarted()
+        except (FileNotFoundError, NotADirectoryError):
+            return Missing()
+        started = read_started(folder, start)
+    crash_point("examine:decided")
+    if started is None or isinstance(started, Tombstone):
         return NeverStarted()
-    return Alive(started, records.read_running(folder, start))
+    if has_runner(folder, start):
+        return Alive(started, records.read_running(folder, start))
+    return _examine_dead(folder, start)
 
 
-def _examine_dead(folder: str, start: int) -> Ended | NoLease | NeverStarted | Orphaned | Lost:
-    """Decide while run.lock is ours, so that no runner can begin in between."""
+def _examine_dead(folder: str, start: int) -> Ended | NoLease | Orphaned | Lost:
     final = records.read_final(folder, start)
     if final is not None:
         return NoLease(final) if final.kind == "nolease" else Ended(final)
-    # The tombstone before the answer: a runner still on its way must find it and leave.
-    if read_started(folder, start) is None and link_started(folder, start, TOMBSTONE):
-        return NeverStarted()
-    if isinstance(read_started(folder, start), Tombstone):
-        return NeverStarted()
     running = records.read_running(folder, start)
-    return Orphaned(running) if is_locked(folder, TREE_LOCK) else Lost(running)
+    return Orphaned(running) if has_tree(folder) else Lost(running)

@@ -257,11 +257,16 @@ class Core:
             self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=False))
 
     def _start(self, turn: Turn, job: Job) -> None:
-        self.engine.prepare(job, self.store.environ(job.asked.environ_id), turn.inventory)
-        crash_point("core:prepared")
-        self.engine.start(job, lambda pidfd: self._began(job, pidfd))
+        key = (job.id, job.attempt, job.start)
+        captured = self.store.environ(job.asked.environ_id)
+        self.engine.start(job, captured, turn.inventory, lambda: self._ended(job))
+        self._watched.add(key)
         self._check_starting_later()
         crash_point("core:spawned")
+
+    def _ended(self, job: Job) -> None:
+        self._watched.discard((job.id, job.attempt, job.start))
+        self._look(job)
 
     def _check_starting_later(self) -> None:
         """See to it that a start is known to run even if its datagram was lost among many."""
@@ -292,13 +297,6 @@ class Core:
         self._news += self._unhurried
         self._unhurried.clear()
 
-    def _began(self, job: Job, pidfd: int | None) -> None:
-        """A runner was made, or the launcher died and nobody knows: then its files tell."""
-        if pidfd is None:
-            self._look(job, runner_died=False)
-        else:
-            self._watch(job, pidfd)
-
     def _order(self, job: Job, line: str) -> None:
         if not self.engine.order(job, line) and line.startswith("stop"):
             self._when_ended(self.engine.sweep(job, float(line.split()[1])), lambda: self._look(job))
@@ -319,12 +317,8 @@ class Core:
             os.close(pidfd)
             return
 
-        def ended() -> None:
-            self._watched.discard(key)
-            self._look(job)
-
         self._watched.add(key)
-        self._when_ended(pidfd, ended)
+        self._when_ended(pidfd, lambda: self._ended(job))
 
     def _when_ended(self, pidfd: int, then: Callable[[], None]) -> None:
         def ended() -> None:

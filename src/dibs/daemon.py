@@ -25,7 +25,7 @@ from dibs import dispatch, leases, places, probe, settings, store
 from dibs.core import Core, Work, now_ms
 from dibs.database import DatabaseError, backup
 from dibs.devices import Inventory
-from dibs.engines.launching import Launching
+from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.jobs import JobId
@@ -171,8 +171,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
     database = places.database(home)
     waits: Waits[Work] = Waits()
-    launching = Launching(str(home / "runners.log"), waits.watch)
-    engine = Local(home, values, place.path, places.notify_path(home), launching)
+    runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
+    engine = Local(home, values, place.path, places.notify_path(home), runners)
     watcher = probe.Probe(values, visible)
     standing = Standing(place, user, values.collect_for, waits.watch)
     core = Core(
@@ -210,7 +210,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         # The core first finishes what it has begun; runners are nobody's to stop.
         core.stop()
         await loop.run_in_executor(None, thread.join)
-        launching.close()
+        runners.close()
         daemon.close()
         core.store.close()
         waits.close()

@@ -1,8 +1,8 @@
 """The process that forks runners: a warm, small interpreter, so that a start costs a fork and not an interpreter.
 
 A child of the daemon in its own session. It holds no lease, decides nothing, and leaves when the daemon's socket
-closes; the runners it made go on. One request is one packet: tag, folder and start. One answer is one packet: the tag,
-and the runner's pidfd. Runs under `python -I -S`, so only modules that cost nothing are imported.
+closes; the runners it made go on. One request is one packet with the socket that the new runner shall serve. Runs under
+`python -I -S`, so only modules that cost nothing are imported.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-#: Bytes of a request; a folder's path is much shorter.
-LARGEST = 8192
-
 
 def main() -> None:
     """Serve the socket whose number is the first argument until it closes."""
@@ -34,18 +31,21 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, _reap)
     for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(signum, signal.SIG_IGN)
-    while request := sock.recv(LARGEST):
-        tag, folder, start = request.split(b"\0")
+    while (served := _receive(sock)) is not None:
         attempts.crash_point("launcher:asked")
-        # Until its pidfd is open a runner must not be collected, or the pid could be a stranger's.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        pid = os.fork()
-        if pid == 0:
-            _run(os.fsdecode(folder), int(start))
+        if os.fork() == 0:
+            _run(served)
         attempts.crash_point("launcher:forked")
-        pidfd = os.pidfd_open(pid)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        _answer(sock, tag, pidfd)
+        os.close(served)
+
+
+def _receive(sock: _socket.socket) -> int | None:
+    """Return the socket of the next runner, None when the daemon is gone."""
+    try:
+        _, ancillary, _, _ = sock.recvmsg(16, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        return None
+    return int.from_bytes(ancillary[0][2], sys.byteorder) if ancillary else None
 
 
 def _reap(signum: int, frame: object) -> None:
@@ -57,23 +57,13 @@ def _reap(signum: int, frame: object) -> None:
         return
 
 
-def _run(folder: str, start: int) -> None:
+def _run(served: int) -> None:
     """Be a runner, and end without the rest of this program."""
     code = 1
     try:
-        runner.become_runner()
-        runner.run(folder, start)
+        runner.serve(served)
         code = 0
     except BaseException:  # noqa: BLE001 - must not go up into the launcher's loop; the files say how far it came
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
-
-
-def _answer(sock: _socket.socket, tag: bytes, pidfd: int) -> None:
-    try:
-        sock.sendmsg([tag], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, pidfd.to_bytes(4, sys.byteorder))])
-    except OSError:
-        # The daemon is gone; the next look at the socket says so.
-        pass
-    os.close(pidfd)

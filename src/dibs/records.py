@@ -1,4 +1,4 @@
-"""What is written into the files of an attempt: the spec of a start, and the records of its run.
+"""What daemon and runner write for each other: the spec of a start, and the records of its run.
 
 Values and their bytes, readable by any older or newer version. When they are written is the affair of `attempts`
 and `runner`. Runs under `python -I -S`, so only modules that cost nothing are imported.
@@ -39,12 +39,13 @@ else:
 SPEC_HEAD = b"dibs-spec 1"
 STATUS_HEAD = b"dibs-status 1"
 
-#: Bytes of a status file, all of them allocated before the command starts: a full disk cannot swallow the result.
-STATUS_SIZE = 4096
-#: The running record has the first sector, the final one the rest, so that neither write can tear the other.
-FINAL_AT = 512
+#: Bytes of a claimed `started` file, all of them allocated before the claim: a full disk cannot swallow the result.
+SIZE = 4096
+#: The claim has the first sector, the running record the second, the final one the rest: no write can tear another.
+RUNNING_AT = 512
+FINAL_AT = 1024
 #: Bytes kept of a free text in a final record; all texts together must fit.
-TEXT_MAX = 800
+TEXT_MAX = 600
 
 
 @record
@@ -54,6 +55,8 @@ class Spec:
     job: int
     attempt: int
     start: int
+    #: Of this attempt, in the local state; made if it is not there.
+    folder: str
     argv: tuple[bytes, ...]
     #: `K=V` each.
     env: tuple[bytes, ...]
@@ -109,6 +112,7 @@ SPEC_KEYS: dict[bytes, tuple[str, Callable[[bytes], object]]] = {
     b"output_mode": ("output_mode", _octal),
     b"stderr": ("stderr", bytes),
     b"latest": ("latest", bytes),
+    b"attempt_folder": ("folder", _text),
     b"folder": ("folders", bytes),
     b"lease_dir": ("lease_dir", _text),
     b"note_job": ("note_job", _text),
@@ -131,26 +135,24 @@ def _bytes(value: object) -> bytes:
     return str(int(value) if isinstance(value, bool) else value).encode("utf-8", "surrogateescape")
 
 
-def write_spec(folder: str, spec: Spec) -> None:
-    """Write the spec of a start so that a runner sees all of it or nothing."""
+def pack(spec: Spec) -> bytes:
+    """Return a spec as bytes."""
     items = [SPEC_HEAD]
     for key, (name, reading) in SPEC_KEYS.items():
         value = getattr(spec, name)
         for one in value if name in SPEC_LISTS else [] if value is None else [value]:
             items.append(key + b"=" + (b"%o" % one if reading is _octal else _bytes(one)))
-    if any(b"\0" in item for item in items):
+    packed = b"\0".join(items)
+    if packed.count(b"\0") != len(items) - 1:
         raise ValueError("a command, variable or path contains a NUL byte")
-    target = os.path.join(folder, f"spec.{spec.start}")
-    write_new(target + ".new", b"\0".join(items) + b"\0")
-    os.rename(target + ".new", target)
+    return packed
 
 
-def read_spec(folder: str, start: int) -> Spec:
-    """Return the spec of a start; unknown keys are ignored, so an old runner understands a newer daemon."""
-    with open(os.path.join(folder, f"spec.{start}"), "rb") as file:
-        head, *items = file.read().split(b"\0")
+def unpack(packed: bytes) -> Spec:
+    """Return the spec in these bytes; unknown keys are ignored, so an old runner understands a newer daemon."""
+    head, *items = packed.split(b"\0")
     if head != SPEC_HEAD:
-        raise ValueError(f"spec.{start} begins with {head[:40]!r}, expected {SPEC_HEAD!r}")
+        raise ValueError(f"a spec begins with {head[:40]!r}, expected {SPEC_HEAD!r}")
     values: dict[str, object] = {}
     lists: dict[str, list[object]] = {name: [] for name in SPEC_LISTS}
     for item in items:
@@ -163,16 +165,6 @@ def read_spec(folder: str, start: int) -> Spec:
         else:
             values[name] = reading(raw)
     return Spec(**values, **{name: tuple(found) for name, found in lists.items()})  # type: ignore[arg-type]
-
-
-def write_new(path: str, content: bytes) -> None:
-    """Write a whole private file."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        while content:
-            content = content[os.write(fd, content) :]
-    finally:
-        os.close(fd)
 
 
 @record
@@ -236,36 +228,26 @@ _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
 }
 
 
-def prepare_status(folder: str, start: int) -> int:
-    """Return the open status file of a start, with all its room allocated on the disk."""
-    path = os.path.join(folder, f"status.{start}")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    # Not synced by itself: the sync of the folder at the commit point covers it, and after a power cut an empty or
-    # missing status says what is true, that nobody knows.
-    os.posix_fallocate(fd, 0, STATUS_SIZE)
-    return fd
-
-
-def write_running(status: int, running: Running) -> None:
+def write_running(started: int, running: Running) -> None:
     """Note that the command runs. Not synced: after a power cut nobody asks for its pid."""
-    os.pwrite(status, _record(running, _RUNNING_KEYS).ljust(FINAL_AT, b"\0"), 0)
+    os.pwrite(started, _record(running, _RUNNING_KEYS), RUNNING_AT)
 
 
-def write_final(status: int, final: Final) -> None:
+def write_final(started: int, final: Final) -> None:
     """Write how it ended, in place, and sync it."""
-    os.pwrite(status, _record(final, _FINAL_KEYS).ljust(STATUS_SIZE - FINAL_AT, b"\0"), FINAL_AT)
-    os.fdatasync(status)
+    os.pwrite(started, _record(final, _FINAL_KEYS), FINAL_AT)
+    os.fdatasync(started)
 
 
 def read_running(folder: str, start: int) -> Running | None:
     """Return the running record, or None if none was written whole."""
-    values = _read_record(folder, start, 0, FINAL_AT, _RUNNING_KEYS)
+    values = _read_record(folder, start, RUNNING_AT, FINAL_AT, _RUNNING_KEYS)
     return Running(**values) if values and len(values) == len(_RUNNING_KEYS) else None  # type: ignore[arg-type]
 
 
 def read_final(folder: str, start: int) -> Final | None:
     """Return how it ended, or None if that was not written whole."""
-    values = _read_record(folder, start, FINAL_AT, STATUS_SIZE, _FINAL_KEYS)
+    values = _read_record(folder, start, FINAL_AT, SIZE, _FINAL_KEYS)
     return Final(**values) if values and values.get("kind") in FINAL_KINDS else None  # type: ignore[arg-type]
 
 
@@ -286,8 +268,8 @@ def _read_record(
     folder: str, start: int, begin: int, end: int, keys: dict[str, Callable[[bytes], object]]
 ) -> dict[str, object] | None:
     try:
-        with open(os.path.join(folder, f"status.{start}"), "rb") as file:
-            record = file.read(STATUS_SIZE)[begin:end].partition(b"\n")[0]
+        with open(f"{folder}/started.{start}", "rb", buffering=0) as file:
+            record = file.read(SIZE)[begin:end].partition(b"\n")[0]
     except (FileNotFoundError, NotADirectoryError):
         return None
     body, crc = record[:-8], record[-8:]

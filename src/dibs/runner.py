@@ -2,6 +2,7 @@
 
 `run` is the start protocol, and the order of its steps is its meaning: each may be the last one before a crash.
 What a parent does while the command lives is `supervision`. The daemon is never needed; it only leaves orders.
+When all is over and the daemon still there, it may give the same process the next start: that spares a fork.
 Runs under `python -I -S`, so only modules that cost nothing are imported.
 """
 
@@ -32,6 +33,8 @@ OFTEN_IGNORED = tuple(
     for name in ("HUP", "INT", "QUIT", "PIPE", "TERM", "USR1", "USR2", "CHLD", "TSTP", "TTIN", "TTOU", "XFSZ")
 )
 
+#: What a runner tells the daemon when a start is over and everything of it closed.
+OVER = b"over"
 #: Lowest descriptor that a command inherits from us besides 0, 1 and 2; programs that count on 3 and up find them free.
 FIRST_FD = 100
 #: Seconds between tries to tell something to a socket whose queue is full.
@@ -53,12 +56,11 @@ class CannotStart(Exception):
 
 
 def main() -> None:
-    """Run one start: `ATTEMPT_DIR START`. Or end what a dead runner left: `sweep ATTEMPT_DIR GRACE_S MARKER...`."""
+    """Serve the socket of a number: `3`. Or end what a dead runner left: `sweep ATTEMPT_DIR GRACE_S MARKER...`."""
     if sys.argv[1] == "sweep":
         sweep(sys.argv[2], float(sys.argv[3]), [os.fsencode(word) for word in sys.argv[4:]])
     else:
-        become_runner()
-        run(os.path.abspath(sys.argv[1]), int(sys.argv[2]))
+        serve(int(sys.argv[1]))
 
 
 def preload() -> None:
@@ -69,7 +71,22 @@ def preload() -> None:
     from dibs import leases as leases
 
 
-def become_runner() -> None:
+def serve(fd: int) -> None:
+    """Carry out the starts that arrive at a socket, one after the other, until the daemon closes it."""
+    become_runner(fd)
+    sock = _socket.socket(fileno=fd)
+    while (spec := _receive(sock)) is not None:
+        run(spec)
+        attempts.crash_point("runner:over")
+        if _has_children():
+            return
+        try:
+            sock.send(OVER)
+        except OSError:
+            return
+
+
+def become_runner(keep: int) -> None:
     """Leave the caller's session, signals and descriptors behind; the first thing in a new process, forked or not."""
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     for signum in supervision.WAKE:
@@ -79,46 +96,96 @@ def become_runner() -> None:
         os.setsid()
     except PermissionError:
         pass  # it leads a session or group already
-    _close_strangers()
+    _close_strangers(keep)
+    processes.become_subreaper()
 
 
-def _close_strangers() -> None:
+def _close_strangers(keep: int) -> None:
     """Close what the caller left open by mistake; a command must not keep a daemon's socket alive."""
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2:
+        if int(name) > 2 and int(name) != keep:
             try:
                 os.close(int(name))
             except OSError:
                 continue  # the descriptor of this very listing
+    os.set_inheritable(keep, False)
 
 
-def run(folder: str, start: int) -> None:
-    """Carry out one start, unless somebody else did or decided against it."""
+def _receive(sock: _socket.socket) -> records.Spec | None:
+    """Return the spec that comes next, in a file of memory; None when the daemon is gone or has no more."""
+    try:
+        _, ancillary, _, _ = sock.recvmsg(16, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        return None
+    if not ancillary:
+        return None
+    fd = int.from_bytes(ancillary[0][2], sys.byteorder)
+    try:
+        return records.unpack(os.pread(fd, os.fstat(fd).st_size, 0))
+    finally:
+        os.close(fd)
+
+
+def _has_children() -> bool:
+    """Tell whether something of the last start is still ours: then nothing else may be mixed with it."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def run(spec: records.Spec) -> None:
+    """Carry out one start, unless somebody else did or decided against it; nothing of it stays open."""
     attempts.crash_point("runner:begin")
-    spec = records.read_spec(folder, start)
-    status = _claim(folder, start)
-    if status is None:
+    _forget_signals()
+    _make_folder(spec.folder)
+    started = attempts.claim(
+        spec.folder, spec.start, f"shim {os.getpid()} {processes.identity(os.getpid())} {processes.boot_id()}"
+    )
+    if started is None:
         return
     attempts.crash_point("runner:claimed")
-    begun = _start_command(folder, spec)
-    final = begun if isinstance(begun, records.Final) else _follow(folder, spec, status, begun)
-    attempts.crash_point("runner:over")
-    records.write_final(status, final)
+    # Closed last of all: who finds it unlocked finds everything else settled.
+    open_fds = [started]
+    begun = _start_command(spec, open_fds)
+    final = begun if isinstance(begun, records.Final) else _follow(spec, started, begun)
+    attempts.crash_point("runner:ended")
+    records.write_final(started, final)
     attempts.crash_point("runner:recorded")
+    for fd in reversed(open_fds):
+        os.close(fd)
 
 
-def _follow(folder: str, spec: records.Spec, status: int, pid: int) -> records.Final:
+def _forget_signals() -> None:
+    """Drop what was meant for the start before; orders for this one cannot have come, and are read anyway."""
+    while signal.sigtimedwait(supervision.WAKE, 0) is not None:
+        pass
+
+
+def _make_folder(path: str) -> None:
+    """Make a folder that is almost surely new, and what is missing above it."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileNotFoundError:
+        _make_folder(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+
+
+def _follow(spec: records.Spec, started: int, pid: int) -> records.Final:
     """Write down that the command runs, and return how it ended. It has begun: nothing here may fail the job."""
     started_at_ns = time.time_ns()
     attempts.crash_point("runner:spawned")
     try:
-        records.write_running(status, records.Running(pid, processes.identity(pid) or 0, started_at_ns))
+        records.write_running(started, records.Running(pid, processes.identity(pid) or 0, started_at_ns))
     except OSError:
         sys.excepthook(*sys.exc_info())
     attempts.crash_point("runner:running")
     _tell(spec, "running", str(pid), str(started_at_ns))
     killed_before = oom.kills()
-    orders = attempts.Orders(folder, spec.start)
+    orders = attempts.Orders(spec.folder, spec.start)
     final = supervision.supervise(spec, pid, orders.new, lambda what, names: _tell(spec, what, names))
     final.started_at_ns = started_at_ns
     if final.kind == "signalled" or final.code:
@@ -127,41 +194,16 @@ def _follow(folder: str, spec: records.Spec, status: int, pid: int) -> records.F
     return final
 
 
-def _claim(folder: str, start: int) -> int | None:
-    """Return the open status file once this start is ours; None means: leave.
-
-    Room for the result comes before the claim, so that a full disk is a start that never was, not a lost job.
-    """
-    if _lock_run(folder, start) is None:
-        return None
-    attempts.crash_point("runner:locked")
-    status = records.prepare_status(folder, start)
-    attempts.crash_point("runner:prepared")
-    claim = f"shim {os.getpid()} {processes.identity(os.getpid())} {processes.boot_id()}"
-    return status if attempts.link_started(folder, start, claim) else None
-
-
-def _lock_run(folder: str, start: int) -> int | None:
-    """Hold run.lock until this process ends. Busy for longer than a look takes: another runner lives."""
-    give_up_at = time.monotonic() + LOOK_S
-    while attempts.read_started(folder, start) is None:
-        lock = attempts.try_lock(folder, attempts.RUN_LOCK)
-        if lock is not None or time.monotonic() > give_up_at:
-            return lock
-        time.sleep(0.002)
-    return None
-
-
-def _start_command(folder: str, spec: records.Spec) -> int | records.Final:
+def _start_command(spec: records.Spec, open_fds: list[int]) -> int | records.Final:
     """Return the pid of the command, or why there is none; whatever goes wrong here becomes the result."""
     try:
-        processes.become_subreaper()
-        attempts.crash_point("runner:adopting")
-        tree = _lock_tree(folder)
+        tree = _lock_tree(spec.folder)
+        open_fds.append(tree)
         attempts.crash_point("runner:tree")
         held = _take_leases(spec)
         if isinstance(held, records.Final):
             return held
+        open_fds += held
         attempts.crash_point("runner:leased")
         return _spawn(spec, [*held, tree])
     except CannotStart as error:
@@ -176,9 +218,9 @@ def _failed(code: int, why: str) -> records.Final:
 
 
 def _lock_tree(folder: str) -> int:
-    """Return tree.lock, which the command inherits: as long as anything of it has it, something lives."""
+    """Return the tree's lock, which the command inherits: as long as anything of it has it, something lives."""
     give_up_at = time.monotonic() + LOOK_S
-    while (lock := attempts.try_lock(folder, attempts.TREE_LOCK)) is None:
+    while (lock := attempts.lock_tree(folder)) is None:
         if time.monotonic() > give_up_at:
             raise BlockingIOError(errno.EAGAIN, "something of an earlier start of this attempt still runs")
         time.sleep(0.002)
@@ -193,12 +235,15 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
 
     place = leases.Folder(spec.lease_dir) if spec.lease_dir else leases.folder()
     note = leases.Note(spec.note_job)
+    taken: list[leases.Lease] = []
     try:
-        taken = leases.take(place, spec.devices, note) if spec.devices else []
+        taken += leases.take(place, spec.devices, note) if spec.devices else []
         for share in spec.shares:
             device, mib, capacity_mib, slots = share.split()
             taken.append(leases.take_shared(place, device, int(mib), int(capacity_mib), int(slots), note))
     except leases.Refused as refused:
+        for lease in taken:
+            lease.close()
         holder = refused.holder.pid if refused.holder else None
         ended_at_ns = time.time_ns()
         return records.Final(
@@ -213,20 +258,22 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
 def _spawn(spec: records.Spec, inherited: list[int]) -> int:
     """Start the command in its own session with the given descriptors on numbers from 100 up."""
     mask = os.umask(spec.umask)
+    outputs: list[int] = []
     try:
-        os.chdir(spec.cwd)
-    except OSError as error:
-        raise CannotStart(126, spec.cwd, error) from error
-    _furnish(spec)
-    output = _open_output(spec.output, spec.output_mode)
-    errors = output if spec.stderr is None else _open_output(spec.stderr, spec.output_mode)
-    attempts.crash_point("runner:opened")
-    first = max(FIRST_FD, *(fd + 1 for fd in inherited))
-    copies = [(output, 1), (errors, 2), *((fd, first + place) for place, fd in enumerate(inherited))]
-    actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
-    pid = _execute(spec, [(os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0), *actions])
-    _let_go({output, errors}, mask)
-    return pid
+        try:
+            os.chdir(spec.cwd)
+        except OSError as error:
+            raise CannotStart(126, spec.cwd, error) from error
+        _furnish(spec)
+        for path in (spec.output, spec.stderr):
+            outputs.append(outputs[0] if path is None else _open_output(path, spec.output_mode))
+        attempts.crash_point("runner:opened")
+        first = max(FIRST_FD, *(fd + 1 for fd in inherited))
+        copies = [*zip(outputs, (1, 2), strict=True), *((fd, first + place) for place, fd in enumerate(inherited))]
+        actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
+        return _execute(spec, [(os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0), *actions])
+    finally:
+        _let_go(set(outputs), mask)
 
 
 def _let_go(fds: set[int], mask: int) -> None:
@@ -245,7 +292,7 @@ def _furnish(spec: records.Spec) -> None:
     """Make the folders the job expects, and the link to its newest output. Here, for they may be on a slow network."""
     try:
         for folder in spec.folders:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            _make_folder(os.fsdecode(folder))
         if spec.latest is not None:
             _point(spec.latest, os.path.relpath(spec.output, os.path.dirname(spec.latest)))
     except OSError as error:
@@ -338,7 +385,7 @@ def _tell(spec: records.Spec, what: str, *more: str) -> None:
 
 
 def sweep(folder: str, grace_s: float, markers: list[bytes]) -> None:
-    """End everything that bears all markers in its environment: TERM, KILL after the grace, until tree.lock is free.
+    """End everything that bears all markers in its environment: TERM, KILL after the grace, until the tree is gone.
 
     Nobody hands us orphans here, so what respawns may hide from one look; it takes several in a row to be sure.
     """
@@ -349,7 +396,7 @@ def sweep(folder: str, grace_s: float, markers: list[bytes]) -> None:
     while empty_looks < EMPTY_LOOKS:
         is_killing = time.monotonic() >= kill_at
         seen = _sweep_once(markers, told, is_killing)
-        is_empty = not seen and not attempts.is_locked(folder, attempts.TREE_LOCK)
+        is_empty = not seen and not attempts.has_tree(folder)
         empty_looks = empty_looks + 1 if is_empty else 0
         if not (seen and is_killing):
             time.sleep(min(pause_s, max(kill_at - time.monotonic(), SWEEP_PAUSE_S[0])))

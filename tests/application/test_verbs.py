@@ -1,13 +1,14 @@
 """What a user asks: the queue before and after, and what is left to be done."""
 
 import contextlib
+import os
 
 import pytest
 
 import build
 from dibs import attempts, lifecycle, selection, verbs
 from dibs.devices import Inventory
-from dibs.engines.launching import Launching
+from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Impossible, NotFound, UserError
 from dibs.jobs import JobId, Outcome, State
@@ -28,8 +29,8 @@ class Desk:
 
     def __init__(self, folder, inventory):
         self.store = Store.open(folder / "dibs.db")
-        launching = Launching(str(folder / "launcher.log"), nothing_is_started)
-        self.engine = Local(folder, Settings(grace=30.0), str(folder), folder / "notify.sock", launching)
+        runners = Runners(str(folder / "launcher.log"), nothing_is_started, nothing_is_started)
+        self.engine = Local(folder, Settings(grace=30.0), str(folder), folder / "notify.sock", runners)
         self.inventory = inventory
         self.turn = self._new_turn()
 
@@ -261,14 +262,15 @@ def test_a_job_whose_runner_has_not_begun_is_buried_and_never_runs(desk):
     cancelled = desk.store.job(1)
     assert cancelled.outcome is Outcome.CANCELLED
     assert desk.turn.effects == []
-    assert attempts.link_started(desk.engine.folder(cancelled), cancelled.start, "shim 1 1 x") is False
+    assert attempts.claim(desk.engine.folder(cancelled), cancelled.start, "shim 1 1 x") is None
 
 
 def test_a_job_whose_runner_was_faster_is_told_to_stop(desk):
     desk.job(PLACED)
     starting = desk.store.job(1)
-    desk.engine.prepare(starting, b"", desk.inventory)
-    assert attempts.link_started(desk.engine.folder(starting), starting.start, "shim 1 1 x")
+    folder = desk.engine.folder(starting)
+    os.makedirs(folder)
+    assert attempts.claim(folder, starting.start, "shim 1 1 x") is not None
     desk.do(verbs.cancel, "1")
     assert desk.turn.effects == [verbs.Order(desk.store.job(1), "stop 30.0")]
 

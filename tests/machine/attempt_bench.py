@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,6 +44,14 @@ def crash_points(*modules: str) -> list[str]:
     return sorted(set(re.findall(r'crash_point\("([^"]+)"\)', text)))
 
 
+def give(sock: socket.socket, packed: bytes) -> None:
+    """Send a spec as the daemon does."""
+    spec = os.memfd_create("spec")
+    os.write(spec, packed)
+    socket.send_fds(sock, [b"run"], [spec])
+    os.close(spec)
+
+
 class Bench:
     """One attempt in a folder of its own, everything in it marked, everything of it gone in the end."""
 
@@ -49,19 +59,21 @@ class Bench:
         self.tmp = tmp_path
         self.folder = str(tmp_path / "attempt")
         os.mkdir(self.folder, 0o700)
+        self.specs: dict[int, bytes] = {}
         self.marker = f"DIBS_BENCH={tmp_path}".encode()
         self.started: list[subprocess.Popen[bytes]] = []
 
     # -- specs and runners
 
     def spec(self, command: str | tuple[bytes, ...], start: int = 1, **more: object) -> records.Spec:
-        """Write a spec: text is a shell script, a tuple is argv."""
+        """Prepare a spec: text is a shell script, a tuple is argv."""
         argv = (b"/bin/sh", b"-c", command.encode()) if isinstance(command, str) else command
         path = os.environ["PATH"].encode()
         values = {
             "job": 12,
             "attempt": 1,
             "start": start,
+            "folder": self.folder,
             "argv": argv,
             "env": (b"PATH=" + path, b"HOME=/", self.marker),
             "cwd": os.fsencode(self.tmp),
@@ -69,14 +81,42 @@ class Bench:
             **more,
         }
         spec = records.Spec(**values)  # type: ignore[arg-type]
-        records.write_spec(self.folder, spec)
+        self.specs[start] = records.pack(spec)
         return spec
 
     def begin(self, start: int = 1, **environment: str) -> subprocess.Popen[bytes]:
-        """Start a runner as the daemon does, and do not wait."""
-        return self.launch(RUNNER, self.folder, str(start), **environment)
+        """Start a runner for one start only, as a daemon that dies right after, and do not wait."""
+        with self.served(start) as its:
+            return self.launch(RUNNER, str(its.fileno()), its=its, **environment)
 
-    def launch(self, program: str, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+    def served(self, *starts: int) -> socket.socket:
+        """Return the socket of a runner, in which its starts wait already."""
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            for start in starts or (1,):
+                give(ours, self.specs[start])
+        return its
+
+    @contextlib.contextmanager
+    def runner(self) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+        """Have a runner that waits for starts, and its socket."""
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            with its:
+                process = self.launch(RUNNER, str(its.fileno()), its=its)
+            ours.settimeout(DEADLINE_S)
+            yield process, ours
+        assert self.finish(process) == 0
+
+    def run_from(self, shell: str) -> None:
+        """Run one start to its end from a piece of shell, in which "$@" is the runner."""
+        with self.served() as its:
+            runner = [sys.executable, "-I", "-S", "-c", RUNNER, str(its.fileno())]
+            subprocess.run(["sh", "-c", shell, "sh", *runner], check=True, pass_fds=[its.fileno()])
+
+    def launch(
+        self, program: str, *words: str, its: socket.socket | None = None, **environment: str
+    ) -> subprocess.Popen[bytes]:
         """Start a program in `python -I -S` as the daemon does, and do not wait."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
         with open(self.tmp / "runner.stderr", "ab") as complaints:
@@ -87,6 +127,7 @@ class Bench:
                 stdout=subprocess.DEVNULL,
                 stderr=complaints,
                 start_new_session=True,
+                pass_fds=[its.fileno()] if its else [],
             )
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.started.append(process)

@@ -20,7 +20,7 @@ from dibs import attempts, records
 RUNNER_POINTS = [p for p in crash_points("runner", "supervision", "attempts") if not p.startswith("examine:")]
 EXAMINE_POINTS = crash_points("attempts")
 #: A runner that is slow somewhere before its claim, at it, or after it.
-DELAYS = ["", "runner:begin:30", "runner:locked:30", "started:written:30", "started:linked:30", "runner:spawned:30"]
+DELAYS = ["", "runner:begin:30", "started:written:30", "started:linked:30", "runner:spawned:30"]
 #: All pairs of deaths, each with another delay, and no death of the runner at all with each delay.
 PAIRS = [
     (runner, examiner, DELAYS[(row + column) % len(DELAYS)])
@@ -150,12 +150,12 @@ def test_many_who_give_up_and_one_who_starts_agree(bench: Bench) -> None:
 def test_a_start_without_a_runner_never_started_and_never_will(folder: str) -> None:
     assert attempts.examine(folder, 1) == attempts.NeverStarted()
     assert attempts.read_started(folder, 1) == attempts.Tombstone()
-    assert not attempts.link_started(folder, 1, "shim 1 2 boot")
+    assert attempts.claim(folder, 1, "shim 1 2 boot") is None
 
 
 def test_each_start_is_decided_by_itself(folder: str) -> None:
     assert attempts.give_up(folder, 1)
-    assert attempts.link_started(folder, 2, "shim 1 2 boot")
+    os.close(claim(folder, 2))
     assert attempts.examine(folder, 1) == attempts.NeverStarted()
     assert attempts.examine(folder, 2) == attempts.Lost(None)
 
@@ -174,25 +174,38 @@ def test_a_missing_folder_is_no_verdict(folder: str) -> None:
     assert attempts.examine(f"{folder}/gone", 1) == attempts.Missing()
 
 
+def claim(folder: str, start: int = 1, text: str = "shim 12 34 boot") -> int:
+    """Claim a start as a runner does, and return the descriptor that keeps it locked."""
+    fd = attempts.claim(folder, start, text)
+    assert fd is not None
+    return fd
+
+
 def test_a_held_lock_means_alive(folder: str) -> None:
-    lock = attempts.try_lock(folder, attempts.RUN_LOCK)
-    assert lock is not None
-    assert attempts.examine(folder, 1) == attempts.Alive(None, None)
-    attempts.link_started(folder, 1, "shim 12 34 boot")
+    fd = claim(folder)
     assert attempts.examine(folder, 1) == attempts.Alive(attempts.Shim(12, 34, "boot"), None)
-    attempts.unlock(lock)
+    os.close(fd)
     assert attempts.examine(folder, 1) == attempts.Lost(None)
 
 
+def test_many_may_look_at_once(folder: str) -> None:
+    os.close(claim(folder))
+    with ThreadPoolExecutor(4) as lookers:
+        verdicts = list(lookers.map(attempts.examine, [folder] * 200, [1] * 200))
+    assert verdicts == [attempts.Lost(None)] * 200
+
+
 def test_examining_leaves_no_lock_behind(folder: str) -> None:
+    os.close(claim(folder))
     attempts.examine(folder, 1)
-    assert not attempts.is_locked(folder, attempts.RUN_LOCK)
-    assert not attempts.is_locked(folder, attempts.TREE_LOCK)
+    assert not attempts.has_runner(folder, 1)
+    assert not attempts.has_tree(folder)
 
 
 def test_no_temporary_file_stays(folder: str) -> None:
-    attempts.link_started(folder, 1, "shim 1 2 boot")
-    attempts.link_started(folder, 1, "tombstone")
+    os.close(claim(folder))
+    assert not attempts.bury(folder, 1)
+    assert attempts.claim(folder, 1, "shim 1 2 boot") is None
     assert sorted(os.listdir(folder)) == ["started.1"]
 
 
@@ -203,7 +216,7 @@ def test_all_files_are_private(bench: Bench) -> None:
     bench.finish(bench.begin())
     os.umask(before)
     modes = {entry.name: entry.stat().st_mode & 0o077 for entry in os.scandir(bench.folder)}
-    assert set(modes) == {"spec.1", "started.1", "status.1", "orders.1", "run.lock", "tree.lock"}
+    assert set(modes) == {"started.1", "orders.1"}
     assert not any(modes.values())
 
 
@@ -211,8 +224,8 @@ def test_all_files_are_private(bench: Bench) -> None:
 
 
 def build_spec(**more: object) -> records.Spec:
-    values = {"job": 1, "attempt": 1, "start": 1, "argv": (b"true",), "env": (), "cwd": b"/", "output": b"/log"}
-    return records.Spec(**{**values, **more})  # type: ignore[arg-type]
+    values = {"job": 1, "attempt": 1, "start": 1, "folder": "/x", "argv": (b"true",), "env": ()}
+    return records.Spec(**{**values, "cwd": b"/", "output": b"/log", **more})  # type: ignore[arg-type]
 
 
 #: Any bytes but NUL, which no argument, variable or path can contain.
@@ -221,7 +234,6 @@ text = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)
 seconds = st.floats(0, 1e9)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     argv=st.lists(raw).map(tuple),
     env=st.lists(raw).map(tuple),
@@ -231,33 +243,28 @@ seconds = st.floats(0, 1e9)
     mode=st.none() | st.integers(0, 0o7777),
     wait_tree=st.booleans(),
 )
-def test_a_spec_is_read_as_it_was_written(folder, argv, env, devices, paths, numbers, mode, wait_tree) -> None:  # type: ignore[no-untyped-def]
+def test_a_spec_is_read_as_it_was_written(argv, env, devices, paths, numbers, mode, wait_tree) -> None:  # type: ignore[no-untyped-def]
     cwd, output, stderr, notify = paths
     grace_s, leftover_grace_s, time_limit_s = numbers
     more = {"argv": argv, "env": env, "devices": devices, "cwd": cwd, "output": output, "stderr": stderr}
     more |= {"notify": notify, "grace_s": grace_s, "leftover_grace_s": leftover_grace_s, "wait_tree": wait_tree}
     spec = build_spec(**more, time_limit_s=time_limit_s, output_mode=mode, umask=mode or 0, start=3, note_job="ä")
-    records.write_spec(folder, spec)
-    assert records.read_spec(folder, 3) == spec
+    assert records.unpack(records.pack(spec)) == spec
 
 
-def test_unknown_keys_of_a_spec_are_ignored(folder: str) -> None:
-    records.write_spec(folder, build_spec())
-    with open(f"{folder}/spec.1", "ab") as file:
-        file.write(b"colour=green\0argv\0=\0\0")
-    assert records.read_spec(folder, 1) == build_spec(argv=(b"true", b""))
+def test_unknown_keys_of_a_spec_are_ignored() -> None:
+    packed = records.pack(build_spec()) + b"\0colour=green\0argv\0=\0\0"
+    assert records.unpack(packed) == build_spec(argv=(b"true", b""))
 
 
-def test_a_nul_byte_in_a_spec_is_refused(folder: str) -> None:
+def test_a_nul_byte_in_a_spec_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
-        records.write_spec(folder, build_spec(argv=(b"a\0b",)))
-    assert os.listdir(folder) == []
+        records.pack(build_spec(argv=(b"a\0b",)))
 
 
-def test_a_spec_without_what_is_needed_is_refused(folder: str) -> None:
-    Path(folder, "spec.1").write_bytes(b"dibs-spec 1\0job=1\0")
+def test_a_spec_without_what_is_needed_is_refused() -> None:
     with pytest.raises(TypeError, match="Spec needs attempt, start"):
-        records.read_spec(folder, 1)
+        records.unpack(b"dibs-spec 1\0job=1\0")
 
 
 whole = st.integers(0, 2**63)
@@ -280,31 +287,34 @@ def test_a_final_record_is_read_as_it_was_written(folder, kind, numbers, times, 
         **dict(zip(("why", "device", "leftovers", "note"), texts, strict=True)),
         **dict(zip(("timed_out", "stopped"), flags, strict=True)),
     )
-    status = records.prepare_status(folder, 1)
+    Path(folder, "started.1").unlink(missing_ok=True)
+    status = claim(folder)
     running = records.Running(1, 2, 3)
     records.write_running(status, running)
     records.write_final(status, final)
     os.close(status)
     assert records.read_final(folder, 1) == final
     assert records.read_running(folder, 1) == running
-    assert os.path.getsize(f"{folder}/status.1") == records.STATUS_SIZE
+    assert os.path.getsize(f"{folder}/started.1") == records.SIZE
 
 
 def test_long_texts_are_cut_so_that_the_record_fits(folder: str) -> None:
-    status = records.prepare_status(folder, 1)
+    Path(folder, "started.1").unlink(missing_ok=True)
+    status = claim(folder)
     longest = "ä" * 5000
     records.write_final(status, records.Final("failed", why=longest, device=longest, leftovers=longest, note=longest))
     os.close(status)
     final = records.read_final(folder, 1)
     assert final is not None
     assert final.why.startswith("äää")
-    assert os.path.getsize(f"{folder}/status.1") == records.STATUS_SIZE
+    assert os.path.getsize(f"{folder}/started.1") == records.SIZE
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(flip=st.integers(0, records.STATUS_SIZE * 8 - 1))
+@given(flip=st.integers(0, records.SIZE * 8 - 1))
 def test_one_flipped_bit_never_makes_another_result(folder: str, flip: int) -> None:
-    status = records.prepare_status(folder, 1)
+    Path(folder, "started.1").unlink(missing_ok=True)
+    status = claim(folder)
     written = records.Final("exited", code=3, why="x")
     records.write_final(status, written)
     byte, bit = divmod(flip, 8)
@@ -315,31 +325,31 @@ def test_one_flipped_bit_never_makes_another_result(folder: str, flip: int) -> N
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(length=st.integers(0, records.STATUS_SIZE))
+@given(length=st.integers(0, records.SIZE))
 def test_a_torn_record_is_no_record(folder: str, length: int) -> None:
-    status = records.prepare_status(folder, 1)
+    Path(folder, "started.1").unlink(missing_ok=True)
+    status = claim(folder)
     written = records.Final("exited", code=3)
     records.write_final(status, written)
     os.ftruncate(status, length)
     os.close(status)
     assert records.read_final(folder, 1) in (written, None)
-    assert attempts.examine(folder, 1) in (attempts.Ended(written), attempts.NeverStarted())
-    os.unlink(f"{folder}/status.1")
+    assert attempts.examine(folder, 1) in (attempts.Ended(written), attempts.Lost(None))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(status=st.binary(max_size=700), started=st.none() | st.binary(max_size=60), orders=st.binary(max_size=60))
-def test_garbage_is_never_a_result(folder: str, status: bytes, started: bytes | None, orders: bytes) -> None:
-    for name in ("status.1", "started.1", "orders.1"):
+@given(decision=st.none() | st.binary(max_size=60), status=st.binary(max_size=700), orders=st.binary(max_size=60))
+def test_garbage_is_never_a_result(folder: str, decision: bytes | None, status: bytes, orders: bytes) -> None:
+    for name in ("started.1", "orders.1"):
         Path(folder, name).unlink(missing_ok=True)
-    Path(folder, "status.1").write_bytes(b"\0" * (records.FINAL_AT - len(status) // 2) + status)
     Path(folder, "orders.1").write_bytes(orders)
-    if started is not None:
-        Path(folder, "started.1").write_bytes(started)
+    if decision is not None:
+        at = records.FINAL_AT - len(status) // 2
+        Path(folder, "started.1").write_bytes(decision.ljust(at, b"\0") + status)
     attempts.Orders(folder, 1).new()
     verdict = attempts.examine(folder, 1)
     # A file is there and not a tombstone: somebody may have begun, so it must not begin again.
-    is_open = started is None or started.split() == [b"tombstone"]
+    is_open = decision is None or decision.partition(b"\n")[0].split() == [b"tombstone"]
     assert verdict == (attempts.NeverStarted() if is_open else attempts.Lost(None))
 
 

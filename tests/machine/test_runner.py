@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from attempt_bench import ROOT, RUNNER, Bench, until
-from dibs import attempts, leases, processes, records
+from attempt_bench import ROOT, RUNNER, Bench, give, until
+from dibs import attempts, leases, processes, records, runner
 
 
 @pytest.fixture
@@ -188,20 +188,20 @@ def test_only_the_lock_of_the_tree_is_inherited(bench: Bench) -> None:
         "    except OSError: pass"
     )
     bench.run(python(code))
-    assert bench.read() == f"100 {bench.folder}/tree.lock\n"
+    assert bench.read() == f"100 {bench.folder}\n"
 
 
 def test_a_stray_descriptor_of_the_caller_does_not_reach_the_command(bench: Bench) -> None:
-    bench.spec("ls /proc/self/fd/7 2>/dev/null; exit 0")
-    shell = 'exec 7</dev/null; "$@"'
-    subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-I", "-S", "-c", RUNNER, bench.folder, "1"], check=True)
+    bench.spec("ls /proc/self/fd/9 2>/dev/null; exit 0")
+    shell = 'exec 9</dev/null; "$@"'
+    bench.run_from(shell)
     assert bench.read() == ""
 
 
 def test_a_runner_started_without_stdin_stdout_stderr_still_works(bench: Bench) -> None:
     bench.spec("echo out; echo err >&2; exit 5")
     shell = 'exec 0<&- 1>&- 2>&-; exec "$@"'
-    subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-I", "-S", "-c", RUNNER, bench.folder, "1"], check=True)
+    bench.run_from(shell)
     verdict = bench.examine()
     assert isinstance(verdict, attempts.Ended)
     assert (verdict.final.kind, verdict.final.code, bench.read()) == ("exited", 5, "out\nerr\n")
@@ -210,7 +210,7 @@ def test_a_runner_started_without_stdin_stdout_stderr_still_works(bench: Bench) 
 def test_a_caller_that_ignores_the_end_of_children_does_not_take_the_result(bench: Bench) -> None:
     bench.spec("exit 5")
     shell = 'trap "" CHLD; exec "$@"'
-    subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-I", "-S", "-c", RUNNER, bench.folder, "1"], check=True)
+    bench.run_from(shell)
     assert bench.examine().final.code == 5  # type: ignore[attr-defined]
 
 
@@ -435,8 +435,10 @@ def test_what_will_not_die_is_told_and_waited_for(bench: Bench) -> None:
         ears.settimeout(30)
         ears.bind(path)
         bench.spec(python(code), notify=path)
-        words = ["setpriv", "--bounding-set", "-kill", sys.executable, "-I", "-S", "-c", RUNNER, bench.folder, "1"]
-        bench.started.append(runner := subprocess.Popen(words))
+        with bench.served() as its:
+            words = [sys.executable, "-I", "-S", "-c", RUNNER, str(its.fileno())]
+            words = ["setpriv", "--bounding-set", "-kill", *words]
+            bench.started.append(runner := subprocess.Popen(words, pass_fds=[its.fileno()]))
         bench.wait_for("up")
         running = ears.recv(1000).split()[4].decode()
         bench.order("stop 0")
@@ -586,16 +588,16 @@ def test_what_is_forked_during_a_pause_is_caught_too(bench: Bench) -> None:
 
 def test_two_runners_for_one_start_run_it_once(bench: Bench) -> None:
     bench.spec("echo ran; sleep 0.3; exit 2")
-    for runner in [bench.begin() for _ in range(4)]:
-        assert bench.finish(runner) == 0
+    for process in [bench.begin() for _ in range(4)]:
+        assert bench.finish(process) == 0
     assert bench.read() == "ran\n"
     assert bench.examine().final.code == 2  # type: ignore[attr-defined]
 
 
 def test_a_late_runner_finds_the_tombstone_and_leaves(bench: Bench) -> None:
     bench.spec("echo ran")
-    runner = bench.begin(DIBS_DELAY="runner:prepared:300")
-    until(lambda: attempts.is_locked(bench.folder, attempts.RUN_LOCK), "a runner with its lock")
+    runner = bench.begin(DIBS_DELAY="started:written:300")
+    until(lambda: os.listdir(bench.folder), "a runner about to claim")
     assert attempts.give_up(bench.folder, 1)
     assert bench.finish(runner) == 0
     assert isinstance(bench.examine(), attempts.NeverStarted)
@@ -612,8 +614,8 @@ def test_a_start_that_a_runner_claimed_cannot_be_given_up(bench: Bench) -> None:
 def test_a_late_runner_of_an_earlier_start_does_not_disturb_the_next(bench: Bench) -> None:
     bench.spec("echo first", start=1)
     bench.spec("echo second", start=2)
-    late = bench.begin(1, DIBS_DELAY="runner:locked:200")
-    until(lambda: attempts.is_locked(bench.folder, attempts.RUN_LOCK), "a runner with its lock")
+    late = bench.begin(1, DIBS_DELAY="started:written:200")
+    until(lambda: os.listdir(bench.folder), "a runner about to claim")
     assert attempts.give_up(bench.folder, 1)
     bench.finish(bench.begin(2))
     bench.finish(late)
@@ -635,7 +637,7 @@ def test_a_start_never_runs_beside_what_an_earlier_one_left(bench: Bench) -> Non
 
 
 def test_a_spec_that_cannot_be_read_is_a_start_that_never_was(bench: Bench) -> None:
-    (Path(bench.folder) / "spec.1").write_bytes(b"dibs-spec 99\0job=1\0")
+    bench.specs[1] = b"dibs-spec 99\0job=1"
     assert bench.finish(bench.begin()) == 1
     assert isinstance(bench.examine(), attempts.NeverStarted)
 
@@ -652,10 +654,10 @@ def test_a_command_without_its_runner_is_orphaned_and_then_lost(bench: Bench) ->
     assert isinstance(bench.examine(), attempts.Alive)
     runner.kill()
     bench.finish(runner)
-    assert attempts.is_locked(bench.folder, attempts.TREE_LOCK)
+    assert attempts.has_tree(bench.folder)
     assert bench.examine() == attempts.Orphaned(running)
     (bench.tmp / "fifo").write_text("go\n")
-    until(lambda: not attempts.is_locked(bench.folder, attempts.TREE_LOCK), "the end of the command")
+    until(lambda: not attempts.has_tree(bench.folder), "the end of the command")
     assert bench.examine() == attempts.Lost(running)
 
 
@@ -667,7 +669,7 @@ def test_a_sweep_ends_what_a_dead_runner_left(bench: Bench) -> None:
     bench.finish(runner)
     assert bench.finish(bench.launch(RUNNER, "sweep", bench.folder, "0.2", bench.marker.decode())) == 0
     assert bench.is_over()
-    assert not attempts.is_locked(bench.folder, attempts.TREE_LOCK)
+    assert not attempts.has_tree(bench.folder)
     assert isinstance(bench.examine(), attempts.Lost)
 
 
@@ -693,15 +695,12 @@ def test_a_sweep_gives_a_grace_and_leaves_strangers_alone(bench: Bench) -> None:
 )
 def test_the_result_is_recorded_on_a_full_disk(bench: Bench) -> None:
     """The command fills the disk on which its own attempt lives; its exit code is still known afterwards."""
-    script = """
-        mount -t tmpfs -o size=300k none "$1/attempt" && cp "$1/spec.1" "$1/attempt/" || exit 99
-        "$2" -I -S -c "$3" "$1/attempt" 1
-        cp "$1/attempt/status.1" "$1/attempt/started.1" "$1"
-    """
     bench.spec("cat /dev/zero > attempt/filler; echo x >> attempt/filler && exit 1; exit 7")
-    shutil.copy(f"{bench.folder}/spec.1", bench.tmp)
-    words = ["unshare", "-m", "sh", "-c", script, "sh", str(bench.tmp), sys.executable, RUNNER]
-    subprocess.run(words, check=True)
+    bench.run_from(f"""exec unshare -m sh -c '
+        mount -t tmpfs -o size=300k none {bench.folder} || exit 99
+        "$@"
+        cp {bench.folder}/started.1 {bench.tmp}' sh "$@"
+    """)
     assert "No space left on device" in bench.read()
     final = records.read_final(str(bench.tmp), 1)
     assert final is not None
@@ -712,18 +711,62 @@ def test_the_result_is_recorded_on_a_full_disk(bench: Bench) -> None:
     os.geteuid() != 0 or not shutil.which("unshare"), reason="LEFT OUT: a full disk needs root and unshare"
 )
 def test_a_disk_too_full_to_begin_is_a_start_that_never_was(bench: Bench) -> None:
-    script = """
-        mount -t tmpfs -o size=64k none "$1/attempt" && cp "$1/spec.1" "$1/attempt/" || exit 99
-        cat /dev/zero > "$1/attempt/filler" 2>/dev/null
-        "$2" -I -S -c "$3" "$1/attempt" 1 2>/dev/null && exit 98
-        ls "$1/attempt" > "$1/seen"
-    """
     bench.spec("echo ran")
-    shutil.copy(f"{bench.folder}/spec.1", bench.tmp)
-    words = ["unshare", "-m", "sh", "-c", script, "sh", str(bench.tmp), sys.executable, RUNNER]
-    subprocess.run(words, check=True)
-    assert "started.1" not in bench.read("seen")
+    bench.run_from(f"""exec unshare -m sh -c '
+        mount -t tmpfs -o size=64k none {bench.folder} || exit 99
+        cat /dev/zero > {bench.folder}/filler 2>/dev/null
+        "$@" 2>/dev/null && exit 98
+        ls -a {bench.folder} > {bench.tmp}/seen' sh "$@"
+    """)
+    assert "started" not in bench.read("seen")
     assert bench.read() == ""
+
+
+# -- one start after the other
+
+
+def test_one_runner_carries_out_many_starts_and_keeps_nothing_of_them(bench: Bench) -> None:
+    leased = {"devices": ("FAKE-0",), "lease_dir": str(bench.tmp)}
+    bench.spec("umask; exit 3", 1, umask=0o020, **leased)
+    bench.spec("umask; kill -9 $$", 2, umask=0o040, **leased)
+    bench.spec((b"no-such-program",), 3, **leased)
+    bench.spec("umask; exit 6", 4, umask=0, cwd=b"/", **leased)
+    seen = []
+    with bench.runner() as (process, ours):
+        for start in range(1, 5):
+            give(ours, bench.specs[start])
+            assert ours.recv(16) == runner.OVER
+            seen.append((len(os.listdir(f"/proc/{process.pid}/fd")), os.readlink(f"/proc/{process.pid}/cwd")))
+            leases.take(leases.Folder(str(bench.tmp)), ["FAKE-0"], leases.Note())[0].close()
+    finals = [bench.examine(start).final for start in range(1, 5)]  # type: ignore[attr-defined]
+    assert [(final.code, final.signal) for final in finals] == [(3, 0), (0, 9), (127, 0), (6, 0)]
+    assert bench.read().split() == ["0020", "0040", "0000"]
+    assert len(set(seen)) == 1
+
+
+def test_a_runner_says_when_a_start_is_over_and_everything_of_it_closed(bench: Bench) -> None:
+    bench.spec("exit 3", devices=("FAKE-0",), lease_dir=str(bench.tmp))
+    with bench.runner() as (_, ours):
+        give(ours, bench.specs[1])
+        assert ours.recv(16) == runner.OVER
+        assert bench.examine().final.code == 3  # type: ignore[attr-defined]
+        assert not attempts.has_tree(bench.folder)
+        leases.take(leases.Folder(str(bench.tmp)), ["FAKE-0"], leases.Note())[0].close()
+
+
+def test_a_stop_that_came_too_late_does_not_hit_the_next_start(bench: Bench) -> None:
+    """The daemon may signal a runner that is just through; it gives it nothing new before."""
+    bench.spec("exit 3", 1)
+    bench.spec("exit 4", 2)
+    with bench.runner() as (process, ours):
+        give(ours, bench.specs[1])
+        assert ours.recv(16) == runner.OVER
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGUSR1)
+        give(ours, bench.specs[2])
+        assert ours.recv(16) == runner.OVER
+    final = bench.examine(2).final  # type: ignore[attr-defined]
+    assert (final.kind, final.code, final.stopped) == ("exited", 4, False)
 
 
 def test_a_runner_loads_nothing_dear() -> None:

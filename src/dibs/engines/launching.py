@@ -1,27 +1,29 @@
-"""The daemon's side of the launcher: asks for runners, hears of them, starts it again when it died.
+"""The daemon's runners: idle ones are used again, new ones are forked by the launcher, or started fresh without one.
 
+Each runner has a socket of its own to the daemon, on which it gets one start after the other and says when one is over.
 All of it happens in the core thread.
 """
 
 from __future__ import annotations
 
-import array
 import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from dibs import places
+from dibs import places, runner
 
 #: Puts only our own package in reach of the bare interpreter, at the end, and uses its cached byte code.
 BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from dibs import {module}; {module}.main()"
 #: Seconds between two launchers: one that dies at once must not be started in a loop.
 PAUSE_S = 1.0
+#: Seconds that a runner without work is kept for the next start.
+IDLE_S = 5.0
 
-#: What to do with the pidfd of a runner; None: the launcher died before it told of one.
-Then = Callable[[int | None], None]
+#: The number of the socket in the processes we start.
+ITS_FD = 3
 
 
 def boot(module: str, *words: str) -> list[str]:
@@ -30,102 +32,149 @@ def boot(module: str, *words: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", BOOT.format(module=module), root, *words]
 
 
-class Launching:
-    """One launcher at a time. `watch` calls back once when its socket has something to tell."""
+class Runners:
+    """`watch` calls back once when a descriptor has something to tell, `later` after so many seconds."""
 
-    def __init__(self, log: str, watch: Callable[[int, Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        log: str,
+        watch: Callable[[int, Callable[[], None]], None],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
         self.log = log
         self._watch = watch
-        self._socket: socket.socket | None = None
-        self._pending: dict[int, Then] = {}
-        self._next_tag = 0
-        self._may_start_at = 0.0
-        self._pid = 0
+        self._later = later
+        self._launcher: socket.socket | None = None
+        self._may_launch_at = 0.0
+        #: Runners without work, the longest idle first, and since when.
+        self._idle: list[tuple[float, socket.socket]] = []
 
-    def ask(self, folder: str, start: int, then: Then) -> bool:
-        """Ask for a runner; False if there is no launcher that could be asked."""
-        sock = self._socket or self._begin()
+    def start(self, packed: bytes, then: Callable[[], None]) -> None:
+        """Have a runner carry out a start; `then` is called when it is over, or when the runner died."""
+        sock = self._give(packed)
+        self._watch(sock.fileno(), lambda: self._heard(sock, then))
+
+    def _give(self, packed: bytes) -> socket.socket:
+        """Hand a spec to an idle runner or to a new one, and return its socket."""
+        spec = os.memfd_create("dibs-spec", os.MFD_CLOEXEC)
+        try:
+            _write(spec, packed)
+            while self._idle:
+                _, sock = self._idle.pop()
+                try:
+                    socket.send_fds(sock, [b"run"], [spec])
+                    return sock
+                except OSError:
+                    # It died while idle.
+                    sock.close()
+            return self._make(spec)
+        finally:
+            os.close(spec)
+
+    def _make(self, spec: int) -> socket.socket:
+        """Make a runner that finds its first spec waiting."""
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            try:
+                ours.setblocking(False)
+                socket.send_fds(ours, [b"run"], [spec])
+                if not self._fork(its.fileno()):
+                    pid = spawn(boot("runner", str(ITS_FD)), self.log, its.fileno())
+                    self._collect(pid)
+            except BaseException:
+                ours.close()
+                raise
+        return ours
+
+    def _heard(self, sock: socket.socket, then: Callable[[], None]) -> None:
+        """A runner is through with its start, or gone; what became of the start is in its files."""
+        try:
+            is_over = sock.recv(16) == runner.OVER
+        except OSError:
+            is_over = False
+        if is_over:
+            if not self._idle:
+                self._later(IDLE_S, self._trim)
+            self._idle.append((time.monotonic(), sock))
+        else:
+            sock.close()
+        then()
+
+    def _trim(self) -> None:
+        """Let runners go that have been without work for long."""
+        now = time.monotonic()
+        while self._idle and self._idle[0][0] <= now - IDLE_S:
+            self._idle.pop(0)[1].close()
+        if self._idle:
+            self._later(self._idle[0][0] + IDLE_S - now, self._trim)
+
+    # -- the launcher
+
+    def _fork(self, its: int) -> bool:
+        """Ask the launcher for a runner; False if there is none that could be asked."""
+        sock = self._launcher or self._launch()
         if sock is None:
             return False
-        tag = self._next_tag = self._next_tag + 1
         try:
-            sock.send(b"\0".join((str(tag).encode(), os.fsencode(folder), str(start).encode())))
+            socket.send_fds(sock, [b"fork"], [its])
         except OSError:
-            # Dead, or so far behind that its socket is full: this one start goes the slow way.
+            # Dead, or so far behind that its socket is full: this one runner comes the slow way.
             return False
-        self._pending[tag] = then
         return True
 
-    def _begin(self) -> socket.socket | None:
+    def _launch(self) -> socket.socket | None:
         """Start a launcher unless one just died."""
         now = time.monotonic()
-        if now < self._may_start_at:
+        if now < self._may_launch_at:
             return None
-        self._may_start_at = now + PAUSE_S
+        self._may_launch_at = now + PAUSE_S
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with its:
-                self._pid = spawn(boot("launcher", "3"), self.log, [(os.POSIX_SPAWN_DUP2, its.fileno(), 3)])
+                pid = spawn(boot("launcher", str(ITS_FD)), self.log, its.fileno())
         except OSError:
             # No process to be had: each start then tries for itself, and says so if it cannot either.
             ours.close()
             return None
         ours.setblocking(False)
-        self._socket = ours
-        self._watch(ours.fileno(), lambda: self._hear(ours))
+        self._launcher = ours
+        self._collect(pid, self._launcher_died)
         return ours
 
-    def _hear(self, sock: socket.socket) -> None:
-        """Pass on every answer that is there, and wait for the next."""
-        while True:
-            try:
-                tag, pidfd = _receive(sock)
-            except BlockingIOError:
-                self._watch(sock.fileno(), lambda: self._hear(sock))
-                return
-            if tag is None:
-                self._gone(sock)
-                return
-            self._pending.pop(tag)(pidfd)
+    def _launcher_died(self) -> None:
+        """Nothing is lost: a runner it did not make closes its socket, and whoever waits for it looks at the files."""
+        if self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
 
-    def _gone(self, sock: socket.socket) -> None:
-        """The launcher died: whoever waits for a runner has to look at the files."""
-        lost, self._pending = self._pending, {}
-        self._socket = None
-        sock.close()
-        self._collect(self._pid)
-        for then in lost.values():
-            then(None)
-
-    def _collect(self, pid: int) -> None:
-        """Collect a launcher once it is quite dead; it closed its socket, so that is a matter of moments."""
+    def _collect(self, pid: int, then: Callable[[], None] | None = None) -> None:
+        """Collect a child of ours when it ends, so that it does not stay a zombie."""
         pidfd = os.pidfd_open(pid)
 
         def ended() -> None:
             os.waitpid(pid, os.WNOHANG)
             os.close(pidfd)
+            if then is not None:
+                then()
 
         self._watch(pidfd, ended)
 
     def close(self) -> None:
-        """Let the launcher go; the runners stay."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        """Let the launcher and the idle runners go; those at work stay."""
+        self._launcher_died()
+        for _, sock in self._idle:
+            sock.close()
+        self._idle.clear()
 
 
-def _receive(sock: socket.socket) -> tuple[int | None, int | None]:
-    """Return tag and pidfd of an answer; None as tag when the other side is gone."""
-    try:
-        data, ancillary, _, _ = sock.recvmsg(64, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
-    except ConnectionError:
-        return None, None
-    fds = array.array("i", b"".join(body for _, _, body in ancillary))
-    return (int(data), fds[0] if fds else None) if data else (None, None)
+def _write(fd: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(fd, content) :]
 
 
-def spawn(command: list[str], log: str, actions: Sequence[tuple[int, int, int]] = ()) -> int:
-    """Start a lean process in its own session, its errors in `log`; return its pid."""
+def spawn(command: list[str], log: str, its: int | None = None) -> int:
+    """Start a lean process in its own session, its errors in `log`, perhaps with a socket; return its pid."""
+    actions: list[tuple[int, int, int]] = [] if its is None else [(os.POSIX_SPAWN_DUP2, its, ITS_FD)]
     return os.posix_spawn(
         command[0],
         command,

@@ -1,4 +1,4 @@
-"""This machine as an engine: writes what a runner needs, starts it, finds it again, gives it orders.
+"""This machine as an engine: tells a runner what to start, finds it again, gives it orders.
 
 Decides nothing about jobs: `dispatch` asks `examine` what became of a start and says what follows. No lease is ever
 held here, so nothing this process starts can keep one by accident.
@@ -10,12 +10,13 @@ import contextlib
 import os
 import signal
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from dibs import attempts, commands, environs, processes, records
 from dibs.devices import Inventory
-from dibs.engines.launching import Launching, Then, boot, spawn
+from dibs.engines.launching import Runners, boot, spawn
 from dibs.jobs import Job
 from dibs.settings import Settings
 
@@ -28,7 +29,7 @@ class Local:
     settings: Settings
     lease_dir: str
     notify: Path
-    launching: Launching
+    runners: Runners
 
     def folder(self, job: Job) -> str:
         """Return the folder of a job's present attempt in the local state."""
@@ -63,12 +64,9 @@ class Local:
             template = template.replace(name, value.replace("/", "_"))
         return os.path.join(job.asked.cwd, os.path.expanduser(template))
 
-    def prepare(self, job: Job, captured: bytes, inventory: Inventory) -> None:
-        """Write all that a runner needs for the job's present start."""
-        folder = self.folder(job)
-        if job.attempt > 1 or job.start > 1 or not _made(f"{self.home}/jobs/{job.id}", folder):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-        records.write_spec(folder, self._spec(job, captured, inventory))
+    def start(self, job: Job, captured: bytes, inventory: Inventory, then: Callable[[], None]) -> None:
+        """Have a runner carry out the job's present start; `then` is called when it is over, or its runner died."""
+        self.runners.start(records.pack(self._spec(job, captured, inventory)), then)
 
     def _spec(self, job: Job, captured: bytes, inventory: Inventory) -> records.Spec:
         asked = job.asked
@@ -87,6 +85,7 @@ class Local:
             job=job.id,
             attempt=job.attempt,
             start=job.start,
+            folder=self.folder(job),
             argv=tuple(environs.os_bytes(word) for word in argv),
             env=tuple(name + b"=" + value for name, value in env.items()),
             cwd=environs.os_bytes(asked.cwd),
@@ -111,19 +110,13 @@ class Local:
             own.append(("DIBS_LEASE_DIR", self.lease_dir))
         return own
 
-    def start(self, job: Job, then: Then) -> None:
-        """Start the runner of the job's present start and hand over its pidfd: forked, or fresh without a launcher."""
-        folder = self.folder(job)
-        if not self.launching.ask(folder, job.start, then):
-            then(self._spawn(folder, str(job.start)))
-
     def sweep(self, job: Job, grace_s: float) -> int:
         """Start a process that ends what is left of an attempt whose runner is gone; return its pidfd."""
         markers = (f"DIBS_JOB_DIR={self.files(job)}", f"DIBS_ATTEMPT={job.attempt}")
         return self._spawn("sweep", self.folder(job), str(grace_s), *markers)
 
     def _spawn(self, *words: str) -> int:
-        return os.pidfd_open(spawn(boot("runner", *words), self.launching.log))
+        return os.pidfd_open(spawn(boot("runner", *words), self.runners.log))
 
     def adopt(self, shim: attempts.Shim | None) -> int | None:
         """Return a pidfd of a living runner, or None if it is gone or not yet known."""
@@ -156,23 +149,16 @@ class Local:
             # No room for an order: a bare TERM means stop, with the default grace.
             signum = signal.SIGTERM
         started = attempts.read_started(self.folder(job), job.start)
-        pidfd = self.adopt(started) if isinstance(started, attempts.Shim) else None
+        # A runner that is through with this start may be at the next one, which is no affair of ours.
+        if not isinstance(started, attempts.Shim) or not attempts.has_runner(self.folder(job), job.start):
+            return False
+        pidfd = self.adopt(started)
         if pidfd is None:
             return False
         try:
             return processes.send(pidfd, signum)
         finally:
             os.close(pidfd)
-
-
-def _made(*folders: str) -> bool:
-    """Make folders that are almost surely new, one in the other, without looking; False if it was not that simple."""
-    try:
-        for folder in folders:
-            os.mkdir(folder, 0o700)
-    except (FileNotFoundError, FileExistsError):
-        return False
-    return True
 
 
 def free_port() -> int:
