@@ -38,4 +38,4 @@ def is_found(program: str, path: str, cwd: str) -> bool:
     """Tell whether a program can be started by that name in that folder."""
     folders = [""] if "/" in program else path.split(":")
     candidates = (os.path.join(cwd, folder, program) for folder in folders)
-    return any(os.path.isfile(candidate) and os.access(candidate, os.X_OK) for candidate in candidates)
+    return any(os.access(candidate, os.X_OK) and os.path.isfile(candidate) for candidate in candidates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from dibs.devices import DeviceId
@@ -19,7 +20,7 @@ def job_of(row: Sequence[Any]) -> Job:
         command=command,
         argv=None if argv is None else tuple(json.loads(argv)),
         cwd=cwd,
-        request=request_of((gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s)),
+        request=_request(gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s),
         name=name,
         project=project,
         priority=priority,
@@ -33,7 +34,7 @@ def job_of(row: Sequence[Any]) -> Job:
         after=() if after is None else tuple(_after(part) for part in after.split(",")),
         begin_at=begin_at,
         retries=retries,
-        retry_on=tuple(Trouble(word) for word in retry_on.split(",") if word),
+        retry_on=_troubles(retry_on),
         batch=batch,
     )
     return Job(
@@ -43,6 +44,11 @@ def job_of(row: Sequence[Any]) -> Job:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=64)
+def _troubles(text: str) -> tuple[Trouble, ...]:
+    return tuple(Trouble(word) for word in text.split(",") if word)
+
+
 def _after(text: str) -> After:
     job_id, _, when = text.partition(":")
     return After(JobId(int(job_id)), When(when))
@@ -50,7 +56,12 @@ def _after(text: str) -> After:
 
 def request_of(row: Sequence[Any]) -> Request:
     """Return the request in a row."""
-    gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s = row
+    return _request(*row)
+
+
+# A queue has few different requests and many jobs: the same text is read again and again.
+@lru_cache(maxsize=1024)
+def _request(gpus: int, gpu_ids: str, prefer: str, gpu_type: str, cpus: int, mem: int, limit_s: float) -> Request:
     return Request(gpus, devices_of(gpu_ids), devices_of(prefer), gpu_type or None, cpus, mem, limit_s or None)
 
 
@@ -116,6 +127,7 @@ def moved_row(before: Job, job: Job) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=1024)
 def devices_of(text: str) -> tuple[DeviceId, ...]:
     """Return the devices in a column."""
     return () if text == "[]" else tuple(DeviceId(word) for word in json.loads(text))
