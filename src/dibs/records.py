@@ -234,9 +234,8 @@ def write_running(started: int, running: Running) -> None:
 
 
 def write_final(started: int, final: Final) -> None:
-    """Write how it ended, in place, and sync it."""
+    """Write how it ended, in place."""
     os.pwrite(started, _record(final, _FINAL_KEYS), FINAL_AT)
-    os.fdatasync(started)
 
 
 def read_running(folder: str, start: int) -> Running | None:

@@ -78,11 +78,8 @@ def serve(fd: int) -> None:
     while (spec := _receive(sock)) is not None:
         run(spec)
         attempts.crash_point("runner:over")
-        if _has_children():
-            return
-        try:
-            sock.send(OVER)
-        except OSError:
+        if _has_children() or not _tell_over(sock):
+            attempts.sync(spec.folder, spec.start)
             return
 
 
@@ -124,6 +121,15 @@ def _receive(sock: _socket.socket) -> records.Spec | None:
         return records.unpack(os.pread(fd, os.fstat(fd).st_size, 0))
     finally:
         os.close(fd)
+
+
+def _tell_over(sock: _socket.socket) -> bool:
+    """Tell the daemon that a start is over, whose next commit makes the result durable; False if it is gone."""
+    try:
+        sock.send(OVER)
+    except OSError:
+        return False
+    return True
 
 
 def _has_children() -> bool:

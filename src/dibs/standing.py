@@ -44,6 +44,8 @@ class Standing:
         self._ticket: tickets.OwnTicket | None = None
         #: Our ticket stands for devices that our runners are about to take.
         self._is_granting = False
+        #: Nobody else stood in the line when we last looked.
+        self._is_alone = False
         self._shunned: dict[DeviceId, float] = {}
 
     def look(self, inventory: Inventory, ours: Collection[DeviceId]) -> Outlook:
@@ -56,7 +58,8 @@ class Standing:
         now = time.monotonic()
         self._shunned = {device: until for device, until in self._shunned.items() if until > now}
         held |= {device: Foreign("somebody") for device in self._shunned if device not in ours}
-        if not self._others():
+        self._is_alone = not self._others()
+        if self._is_alone:
             return Outlook(held)
         others, before = tickets.around(self.place, self._ticket)
         claims, ahead = self._collecting(others, before)
@@ -87,15 +90,16 @@ class Standing:
 
         `pending` are devices we gave to runners that do not hold them yet: until they do, a ticket that we have keeps
         our place for them, or somebody who is woken by its end would find the devices free. After that our next ticket
-        is a new one, behind everybody.
+        is a new one, behind everybody; where there is nobody, the old one will do, and spares the files.
         """
         if pending and self._ticket is not None:
             self._is_granting = True
-            self._ticket.update(len(pending), sorted(pending))
+            self._ticket.cover(sorted(pending))
             return
         if self._is_granting:
             self._is_granting = False
-            self.leave()
+            if not self._is_alone:
+                self.leave()
         wanted = eligible(inventory, first.request) if first else ()
         if first is None or len(wanted) < first.request.gpus:
             self.leave()

@@ -73,6 +73,11 @@ class OwnTicket:
         if (count, wanted) != (self.ticket.count, self.ticket.devices):
             self._replace(count, wanted, self.ticket.since_ns)
 
+    def cover(self, devices: Sequence[str]) -> None:
+        """See to it that the ticket keeps a place for all of these."""
+        if len(devices) > self.ticket.count or not set(devices) <= set(self.ticket.devices):
+            self._replace(len(devices), tuple(devices), self.ticket.since_ns)
+
     def renew(self) -> None:
         """Go to the back of the line."""
         self._replace(self.ticket.count, self.ticket.devices, locks.boot_ns())
