@@ -101,6 +101,8 @@ class Core:
         self._is_checking = False
         self._wakes_at = 0
         self._last_turn_at = 0
+        #: The environment that was needed last, by its id.
+        self._captured: tuple[int | None, bytes] = None, b""
         #: The starts whose process is watched: one watcher is enough.
         self._watched: set[tuple[JobId, int, int]] = set()
 
@@ -258,11 +260,16 @@ class Core:
 
     def _start(self, turn: Turn, job: Job) -> None:
         key = (job.id, job.attempt, job.start)
-        captured = self.store.environ(job.asked.environ_id)
-        self.engine.start(job, captured, turn.inventory, lambda: self._ended(job))
+        self.engine.start(job, self._environ(job.asked.environ_id), turn.inventory, lambda: self._ended(job))
         self._watched.add(key)
         self._check_starting_later()
         crash_point("core:spawned")
+
+    def _environ(self, environ_id: int | None) -> bytes:
+        """Return a captured environment; jobs that start one after the other mostly have the same."""
+        if self._captured[0] != environ_id:
+            self._captured = environ_id, self.store.environ(environ_id)
+        return self._captured[1]
 
     def _ended(self, job: Job) -> None:
         self._watched.discard((job.id, job.attempt, job.start))

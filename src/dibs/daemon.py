@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gc
 import logging
 import os
 import pwd
@@ -268,6 +269,8 @@ def main() -> NoReturn:
     os.umask(0o077)
     os.chdir("/")
     tell = _teller(sys.argv[1:])
+    # What is loaded now stays for days: the collector need not look at it again and again.
+    gc.freeze()
     try:
         visible = os.environ.pop("CUDA_VISIBLE_DEVICES", None)
         home = places.home(os.environ).path

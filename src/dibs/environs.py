@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from dibs import captured, codec
 from dibs.captured import DEVICE_NAMES as DEVICE_NAMES
@@ -50,7 +51,7 @@ def for_job(
 
     `kept` is what was captured, `folder` the job's, `own` what leads back to this daemon.
     """
-    env = codec.unpack_environ(kept)
+    env = _unpacked(kept).copy()
     env.update({os_bytes(name): os_bytes(value) for name, value in job.asked.env})
     numbers = ",".join(str(index) for index in indices(inventory, job.allocation))
     forced = {
@@ -74,6 +75,11 @@ def for_job(
     for name, value in polite.items():
         env.setdefault(os_bytes(name), os_bytes(value))
     return env
+
+
+@lru_cache(maxsize=8)
+def _unpacked(kept: bytes) -> dict[bytes, bytes]:
+    return codec.unpack_environ(kept)
 
 
 def os_bytes(text: str) -> bytes:
