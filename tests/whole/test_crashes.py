@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import re
+import select
 import subprocess
 import sys
 import threading
@@ -221,6 +222,37 @@ def test_a_job_whose_runner_was_killed_keeps_its_gpu_and_is_then_lost(bench: Ben
     lost = bench.until(job)
     assert (lost["state"], lost["cause"], lost["exit_code"]) == ("lost", "lost", None)
     wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
+
+
+def runner_of(bench: Bench, job: int) -> int:
+    shim = attempts.read_started(str(bench.home / "jobs" / str(job) / "1"), 1)
+    assert isinstance(shim, attempts.Shim)
+    return shim.pid
+
+
+def test_a_runner_is_used_again_and_its_death_between_two_jobs_costs_nothing(bench: Bench) -> None:
+    first, second = (bench.until(bench.add("true", gpus=1)) for _ in range(2))
+    warm = runner_of(bench, first["id"])
+    assert runner_of(bench, second["id"]) == warm
+    os.kill(warm, 9)
+    third = bench.until(bench.add("true", gpus=1))
+    assert (third["state"], third["attempt"]) == ("done", 1)
+    assert runner_of(bench, third["id"]) != warm
+
+
+def test_idle_runners_leave_with_the_daemon_and_busy_ones_when_they_are_through(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    busy = bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done; exit 5", gpus=1)
+    idle = bench.until(bench.add("true", gpus=1))
+    bench.until(busy, "started")
+    pidfds = [os.pidfd_open(runner_of(bench, job)) for job in (busy, idle["id"])]
+    bench.kill()
+    assert select.select([pidfds[1]], [], [], 30)[0]
+    assert not select.select([pidfds[0]], [], [], 0)[0]
+    gate.touch()
+    assert select.select([pidfds[0]], [], [], 30)[0]
+    bench.start()
+    assert bench.until(busy)["exit_code"] == 5
 
 
 def test_cancel_ends_a_job_whose_runner_is_gone(bench: Bench) -> None:
