@@ -25,8 +25,9 @@ from dibs.daemon import Daemon
 from dibs.devices import Inventory
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, UserError
 from dibs.jobs import Job, JobId
+from dibs.obstacles import Reason
 from dibs.reasons import Sight
-from dibs.scheduling import Reason, View
+from dibs.scheduling import View
 from dibs.store import Reader
 from dibs.version import __version__
 

@@ -5,11 +5,12 @@ Looks at queue, leases and line as the scheduler does, but with names, and chang
 
 from __future__ import annotations
 
-from dibs import codec, needs, scheduling, standing, verbs
+from dibs import codec, needs, obstacles, scheduling, standing, verbs
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
 from dibs.jobs import Job, JobId, State
-from dibs.scheduling import Policy, Reason, View, Waiting
+from dibs.obstacles import Reason
+from dibs.scheduling import Policy, View, Waiting
 from dibs.store import Reader
 
 
@@ -30,7 +31,7 @@ class Sight:
         active = reader.active_devices()
         ours = {device for job in active for device in job.devices}
         held = standing.people(core.standing.place, inventory, ours)
-        line, ahead = core.standing.claims()
+        line, ahead = core.standing.collectors()
         heads = reader.head(len(inventory.devices) + policy.cpu_slots)
         is_paused = bool(reader.fact(verbs.PAUSED))
         return cls(View(heads, active, held, line, ahead, is_paused), policy, inventory, reader)
@@ -47,7 +48,7 @@ class Sight:
         now = now_ms()
         if self._plan is None:
             self._plan = scheduling.plan(self.view, self.inventory, self.policy, now)
-        return scheduling.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
+        return obstacles.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
 
     def _not_ready(self, job: Job) -> Reason:
         verdict = needs.judge(self.reader.outcomes(job.id))

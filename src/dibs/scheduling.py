@@ -12,13 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import devices, matching, units
+from dibs import devices, matching, pools, units
 from dibs.devices import DeviceId, Inventory
 from dibs.errors import Impossible, UserError
 from dibs.jobs import JobId, Request
-
-#: What helps a job that waits behind another one.
-PASSING = "A higher --priority would pass it; so would a --time that ends before it can start."
+from dibs.pools import Demand, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,8 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """A device that somebody else's lease holds."""
+class Occupant:
+    """Somebody else who holds a device."""
 
     user: str
     pid: int | None = None
@@ -56,8 +54,8 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Another door's ticket, when it is its turn to collect."""
+class Collector:
+    """Another door in the machine-wide line, when it is its turn to collect devices."""
 
     user: str
     count: int
@@ -71,9 +69,9 @@ class View:
     waiting: Sequence[Waiting] = ()
     active: Sequence[Active] = ()
     #: Devices held by leases that are not of our active jobs.
-    held: Mapping[DeviceId, Foreign] = field(default_factory=dict)
+    held: Mapping[DeviceId, Occupant] = field(default_factory=dict)
     #: Other doors' tickets in serving order, and how many of them stand before ours.
-    line: Sequence[Claim] = ()
+    line: Sequence[Collector] = ()
     ahead: int = 0
     is_paused: bool = False
 
@@ -98,14 +96,6 @@ class Start:
 
     id: JobId
     devices: tuple[DeviceId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a job waits, in words, and what would help."""
-
-    text: str
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,46 +134,9 @@ def free_devices(view: View, inventory: Inventory) -> set[DeviceId]:
     return {device for device in inventory.usable() if device not in taken and device not in view.held}
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a job takes of everything that is counted: devices are also counted, for etiquette."""
-
-    cpus: int
-    mem: int
-    gpus: int
-
-
-def needs_of(request: Request) -> Needs:
-    """Return what a request takes. A job without devices uses a CPU slot even if it does not say so."""
-    return Needs(request.cpus or (0 if request.gpus else 1), request.mem, request.gpus)
-
-
-def used_by(job: Active) -> Needs:
+def used_by(job: Active) -> Demand:
     """Return what an active job uses."""
-    return Needs(job.cpus or (0 if job.devices else 1), job.mem, len(job.devices))
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """What is left of everything that is counted. Infinite where nothing is."""
-
-    cpus: float
-    mem: float
-    #: Devices that etiquette still allows us.
-    gpus: float
-
-    def fits(self, needs: Needs) -> bool:
-        """Tell whether there is enough left; of what is not needed there is always enough."""
-        pairs = ((needs.cpus, self.cpus), (needs.mem, self.mem), (needs.gpus, self.gpus))
-        return all(needed <= left for needed, left in pairs if needed)
-
-    def less(self, needs: Needs) -> Pool:
-        """Return what is left after `needs` were taken."""
-        return Pool(self.cpus - needs.cpus, self.mem - needs.mem, self.gpus - needs.gpus)
-
-    def more(self, needs: Needs) -> Pool:
-        """Return what is left after `needs` came back."""
-        return Pool(self.cpus + needs.cpus, self.mem + needs.mem, self.gpus + needs.gpus)
+    return Demand(job.cpus or (0 if job.devices else 1), job.mem, len(job.devices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +152,12 @@ class Reservation:
 def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
     """Return what is left now."""
     used = [used_by(job) for job in view.active]
-    mine = sum(needs.gpus for needs in used)
+    mine = sum(demand.gpus for demand in used)
     most = math.inf if policy.max_gpus is None else policy.max_gpus - mine
     spare = len(free_devices(view, inventory)) - policy.keep_free if policy.keep_free else math.inf
     return Pool(
-        policy.cpu_slots - sum(needs.cpus for needs in used),
-        math.inf if policy.mem_total is None else policy.mem_total - sum(needs.mem for needs in used),
+        policy.cpu_slots - sum(demand.cpus for demand in used),
+        math.inf if policy.mem_total is None else policy.mem_total - sum(demand.mem for demand in used),
         min(most, spare),
     )
 
@@ -244,7 +197,7 @@ class _Planning:
         self.pool = pool_of(view, inventory, policy)
         self.whole = pool_of(View(), inventory, policy)
         self.active = list(view.active)
-        self.line = [(claim.count, claim.devices) for claim in view.line]
+        self.line = [(other.count, other.devices) for other in view.line]
         self.ahead = self.line[: view.ahead]
         self.room = {job.batch: job.room for job in view.waiting if job.room is not None}
         #: One for jobs with devices and one for jobs without: neither kind may starve behind the other.
@@ -281,15 +234,15 @@ class _Planning:
     def _is_possible(self, job: Waiting) -> bool:
         """Tell whether a job could start if nothing else ran."""
         is_enough = len(eligible(self.inventory, job.request)) >= job.request.gpus
-        return is_enough and self.whole.fits(needs_of(job.request))
+        return is_enough and self.whole.fits(pools.demand_of(job.request))
 
     def _choose(self, job: Waiting) -> tuple[DeviceId, ...] | None:
         """Return the devices on which a job can start now without pushing a reservation back; None if it cannot."""
-        needs = needs_of(job.request)
-        if not self.pool.fits(needs):
+        demand = pools.demand_of(job.request)
+        if not self.pool.fits(demand):
             return None
         in_the_way = [reserved for reserved in self.reserved.values() if self._outlasts(job, reserved)]
-        if not all(reserved.spare.fits(needs) for reserved in in_the_way):
+        if not all(reserved.spare.fits(demand) for reserved in in_the_way):
             return None
         if job.request.gpus == 0:
             return ()
@@ -301,10 +254,10 @@ class _Planning:
         return None if chosen is None else tuple(DeviceId(device) for device in chosen)
 
     def _start(self, job: Waiting, chosen: tuple[DeviceId, ...]) -> None:
-        needs = needs_of(job.request)
-        self.pool = self.pool.less(needs)
+        demand = pools.demand_of(job.request)
+        self.pool = self.pool.less(demand)
         self.free.difference_update(chosen)
-        self.active.append(Active(job.id, chosen, needs.cpus, needs.mem, job.request.limit_s))
+        self.active.append(Active(job.id, chosen, demand.cpus, demand.mem, job.request.limit_s))
         room = self.room.get(job.batch)
         if room is not None:
             self.room[job.batch] = room - 1
@@ -313,7 +266,7 @@ class _Planning:
             self.ahead = self.line
         for kind, reserved in self.reserved.items():
             if self._outlasts(job, reserved):
-                self.reserved[kind] = replace(reserved, spare=reserved.spare.less(needs))
+                self.reserved[kind] = replace(reserved, spare=reserved.spare.less(demand))
 
     def _outlasts(self, job: Waiting, reserved: Reservation) -> bool:
         return outlasts(job.request, reserved, self.policy, self.now)
@@ -324,7 +277,7 @@ class _Planning:
         A device that somebody else holds may come back at any moment: it counts as coming back right after the free
         ones, which are then kept for this job, as its ticket does towards other people.
         """
-        needs, wanted = needs_of(job.request), eligible(self.inventory, job.request)
+        demand, wanted = pools.demand_of(job.request), eligible(self.inventory, job.request)
         ends = sorted((expected_end(active, self.policy, self.now), active.id, active) for active in self.active)
         back: dict[DeviceId, float] = dict.fromkeys(wanted, self.now)
         back |= {device: end for end, _, active in ends for device in active.devices if device in back}
@@ -333,11 +286,11 @@ class _Planning:
         at = float(max((back[device] for device in best), default=self.now))
         pool = pool_of(View(active=self.active), self.inventory, self.policy)
         for end, _, active in ends:
-            if end > at and pool.fits(needs):
+            if end > at and pool.fits(demand):
                 break
             at = max(at, end)
             pool = pool.more(used_by(active))
-        return Reservation(job.id, at, frozenset(best), pool.less(needs))
+        return Reservation(job.id, at, frozenset(best), pool.less(demand))
 
 
 def check_possible(request: Request, inventory: Inventory, policy: Policy) -> None:
@@ -389,114 +342,6 @@ def resolve(request_words: Sequence[str], option: str, inventory: Inventory) -> 
         return devices.find_all(inventory, request_words)
     except devices.UnknownDevice as error:
         raise UserError(f"{option} expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
-
-
-def explain(
-    job: Waiting, view: View, inventory: Inventory, policy: Policy, now: int, decided: Plan | None = None
-) -> Reason:
-    """Say why one queued job is not running, and what would help; `decided` is the plan for `view` if there is one."""
-    if view.is_paused:
-        return Reason("the queue is paused", "`dibs resume` lets it go on.")
-    decided = decided or plan(view, inventory, policy, now)
-    if any(start.id == job.id for start in decided.starts):
-        return Reason("it is about to start")
-    if job.room is not None and (reason := _explain_room(job, job.room, view, decided)):
-        return reason
-    view = _once_started(view, decided)
-    pool, needs = pool_of(view, inventory, policy), needs_of(job.request)
-    if needs.cpus > pool.cpus:
-        return _explain_cpus(job, pool, policy)
-    if needs.mem > pool.mem:
-        left = f"{units.format_size(int(max(pool.mem, 0)))} of {units.format_size(policy.mem_total or 0)}"
-        return Reason(f"needs {units.format_size(needs.mem)} of memory; {left} are left by running jobs")
-    if needs.gpus > pool.gpus:
-        return _explain_etiquette(job, view, policy)
-    earlier = [other for other in decided.waits if _before(other, job)]
-    for kept in decided.reserved:
-        is_earlier = any(kept.id == other.id for other in earlier)
-        if is_earlier and outlasts(job.request, kept, policy, now) and not kept.spare.fits(needs):
-            return Reason(f"what it needs is kept for job {kept.id}, which is ahead", PASSING)
-    return _explain_devices(job, view, inventory, earlier)
-
-
-def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason | None:
-    """Say why a job waits for its batch; None if it does not."""
-    mates = {other.id for other in view.waiting if other.batch == job.batch and _before(other, job)}
-    room -= sum(start.id in mates for start in decided.starts)
-    if room <= 0:
-        return Reason("as many of its batch are under way as may be at once (-j)")
-    kept = [reserved.id for reserved in decided.reserved if reserved.id in mates]
-    if room <= len(kept):
-        return Reason(f"its place in the batch (-j) is kept for job {kept[0]}, which is ahead")
-    return None
-
-
-def _once_started(view: View, decided: Plan) -> View:
-    """Return the view once a plan is made true: its starts use what they need, and put us behind the whole line."""
-    requests = {job.id: job.request for job in view.waiting}
-    new = [Active(s.id, s.devices, requests[s.id].cpus, requests[s.id].mem) for s in decided.starts]
-    ahead = len(view.line) if any(start.devices for start in decided.starts) else view.ahead
-    return replace(view, active=[*view.active, *new], ahead=ahead)
-
-
-def _explain_cpus(job: Waiting, pool: Pool, policy: Policy) -> Reason:
-    hint = "The setting cpu_slots allows more."
-    if job.request.cpus:
-        left = f"{int(max(pool.cpus, 0))} of {policy.cpu_slots}"
-        return Reason(f"needs {job.request.cpus} CPUs; {left} are left by running jobs", hint)
-    return Reason(f"all {policy.cpu_slots} CPU slots are in use", hint)
-
-
-def _explain_etiquette(job: Waiting, view: View, policy: Policy) -> Reason:
-    mine = sum(len(active.devices) for active in view.active)
-    if policy.max_gpus is not None and mine + job.request.gpus > policy.max_gpus:
-        return Reason(f"your jobs use {mine} of the {policy.max_gpus} GPUs that max_gpus allows")
-    return Reason(f"the setting keep_free leaves {count_gpus(policy.keep_free)} free for others")
-
-
-def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Sequence[Waiting]) -> Reason:
-    wanted = eligible(inventory, job.request)
-    if len(wanted) < job.request.gpus:
-        out = [f"GPU {d.index}: {d.fault}" for d in inventory.devices if d.fault]
-        why = f" ({'; '.join(out)})" if out else f" ({inventory.problem})" if inventory.problem else ""
-        need = count_gpus(job.request.gpus)
-        return Reason(f"needs {need}; only {len(wanted)} of the right kind can be used now{why}")
-    free = [d for d in wanted if d in free_devices(view, inventory)]
-    busy = [_holder_of(d, view, inventory) for d in wanted if d not in free]
-    need = f"needs {count_gpus(job.request.gpus)}"
-    text = f"{need}; {len(free)} of {len(wanted)} free" + (f", {', '.join(busy[:8])}" if busy else "")
-    rivals = {other: set(eligible(inventory, other.request)) for other in earlier if other.request.gpus}
-    collector = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
-    if collector is not None:
-        return Reason(
-            f"{text}; job {collector.id} is ahead and waits for them (it needs {count_gpus(collector.request.gpus)})",
-            PASSING,
-        )
-    people = dict.fromkeys(claim.user for claim in view.line[: view.ahead] if claim.devices.intersection(free))
-    if people:
-        return Reason(f"{text}; {', '.join(people)} is next in the machine-wide line")
-    rival = next((other for other, devices in rivals.items() if devices.intersection(wanted)), None)
-    if rival is not None:
-        return Reason(f"{text}; behind job {rival.id}")
-    is_less = 0 < len(free) < job.request.gpus and not job.request.gpu_ids
-    return Reason(text, f"It would start now with -g {len(free)}." if is_less else "")
-
-
-def _before(other: Waiting, job: Waiting) -> bool:
-    return (-other.priority, other.id) < (-job.priority, job.id)
-
-
-def _holder_of(device: DeviceId, view: View, inventory: Inventory) -> str:
-    index = inventory.index_of(device)
-    mine = next((job.id for job in view.active if device in job.devices), None)
-    if mine is not None:
-        return f"GPU {index}: job {mine}"
-    holder = view.held.get(device)
-    if holder is None:
-        return f"GPU {index}: not usable"
-    numbered = f"job {holder.job}" if holder.job and holder.job.isdigit() else holder.job
-    what = numbered or (f"pid {holder.pid}" if holder.pid else "lease")
-    return f"GPU {index}: {holder.user}'s {what}"
 
 
 def count_gpus(count: int) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dibs import holders, locks, tickets
 from dibs.devices import DeviceId, Inventory
-from dibs.scheduling import Claim, Foreign, Waiting, eligible
+from dibs.scheduling import Collector, Occupant, Waiting, eligible
 
 #: Seconds for which a device is left alone after a runner was refused it though nobody is seen to hold it.
 SHUN_FOR_S = 1.0
@@ -23,8 +23,8 @@ SHUN_FOR_S = 1.0
 class Outlook:
     """The machine as it is outside our own queue."""
 
-    held: Mapping[DeviceId, Foreign]
-    line: tuple[Claim, ...] = ()
+    held: Mapping[DeviceId, Occupant]
+    line: tuple[Collector, ...] = ()
     ahead: int = 0
     #: The names of all tickets but ours.
     tickets: frozenset[str] = frozenset()
@@ -54,31 +54,31 @@ class Standing:
         # Only what shows a socket. A lease from another network namespace shows none; then a runner is refused,
         # and the device is shunned: that is rare enough not to read the lock table in every turn.
         seen = {socket.device for socket in holders.sockets(self.place, elsewhere)} if elsewhere else set()
-        held = {DeviceId(device): Foreign("somebody") for device in seen}
+        held = {DeviceId(device): Occupant("somebody") for device in seen}
         now = time.monotonic()
         self._shunned = {device: until for device, until in self._shunned.items() if until > now}
-        held |= {device: Foreign("somebody") for device in self._shunned if device not in ours}
+        held |= {device: Occupant("somebody") for device in self._shunned if device not in ours}
         self._is_alone = not self._others()
         if self._is_alone:
             return Outlook(held)
         others, before = tickets.around(self.place, self._ticket)
-        claims, ahead = self._collecting(others, before)
-        return Outlook(held, claims, ahead, frozenset(ticket.name for ticket in others))
+        collectors, ahead = self._collecting(others, before)
+        return Outlook(held, collectors, ahead, frozenset(ticket.name for ticket in others))
 
     def _others(self) -> set[str]:
         """Return the names of all tickets but ours that somebody listens for."""
         own = self._ticket.ticket.name if self._ticket else None
         return {name for name in locks.bound(self.place, "ticket") if name != own}
 
-    def claims(self) -> tuple[tuple[Claim, ...], int]:
+    def collectors(self) -> tuple[tuple[Collector, ...], int]:
         """Return the others' tickets whose turn it is to collect, and how many of them stand before ours."""
         return self._collecting(*tickets.around(self.place, self._ticket))
 
-    def _collecting(self, others: list[tickets.Ticket], before: int) -> tuple[tuple[Claim, ...], int]:
+    def _collecting(self, others: list[tickets.Ticket], before: int) -> tuple[tuple[Collector, ...], int]:
         now_ns = locks.boot_ns()
         collecting = [ticket.is_collecting(now_ns, self.collect_for_s) for ticket in others]
-        claims = tuple(claim_of(ticket) for ticket, counts in zip(others, collecting, strict=True) if counts)
-        return claims, sum(collecting[:before])
+        collectors = tuple(collector_of(ticket) for ticket, counts in zip(others, collecting, strict=True) if counts)
+        return collectors, sum(collecting[:before])
 
     def shun(self, device: DeviceId) -> float:
         """Leave a device alone for a moment; return for how many seconds."""
@@ -145,16 +145,16 @@ class Standing:
         wake()
 
 
-def claim_of(ticket: tickets.Ticket) -> Claim:
+def collector_of(ticket: tickets.Ticket) -> Collector:
     """Return a ticket as the plan sees it."""
-    return Claim(ticket.user or str(ticket.uid), ticket.count, frozenset(ticket.devices))
+    return Collector(ticket.user or str(ticket.uid), ticket.count, frozenset(ticket.devices))
 
 
-def people(place: locks.Folder, inventory: Inventory, ours: Collection[DeviceId]) -> dict[DeviceId, Foreign]:
+def people(place: locks.Folder, inventory: Inventory, ours: Collection[DeviceId]) -> dict[DeviceId, Occupant]:
     """Return who holds the devices that our own active jobs do not, by name."""
     others = [device for device in inventory.ids if device not in ours]
     return {
-        DeviceId(device): Foreign(who[0].user or "somebody", who[0].pid, who[0].job or None)
+        DeviceId(device): Occupant(who[0].user or "somebody", who[0].pid, who[0].job or None)
         for device, who in holders.survey(place, others).items()
         if who
     }

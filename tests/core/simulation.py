@@ -16,7 +16,7 @@ import build
 from dibs import matching, scheduling
 from dibs.devices import DeviceId, Inventory
 from dibs.jobs import JobId, Request
-from dibs.scheduling import Active, Claim, Foreign, Plan, Policy, View, Waiting
+from dibs.scheduling import Active, Collector, Occupant, Plan, Policy, View, Waiting
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
 
@@ -50,7 +50,7 @@ class Visit:
 
     comes_at: int
     stays_s: int
-    claim: Claim
+    collector: Collector
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +166,13 @@ class _Days:
         ours = {device for job in self.active.values() for device in job.devices}
         for visit in list(self.line):
             place = self.line.index(visit)
-            before = [(other.claim.count, other.claim.devices) for other in self.line[:place]]
+            before = [(other.collector.count, other.collector.devices) for other in self.line[:place]]
             if self.ticket is not None and self.ahead <= place:
                 before.insert(self.ahead, self.ticket)
             free = {device for device in inventory.usable() if device not in ours and device not in self.held}
-            chosen = matching.choose(visit.claim.count, sorted(visit.claim.devices), free, before)
+            chosen = matching.choose(visit.collector.count, sorted(visit.collector.devices), free, before)
             if chosen is not None:
-                self.held |= {DeviceId(d): (now + visit.stays_s * SECOND, visit.claim.user) for d in chosen}
+                self.held |= {DeviceId(d): (now + visit.stays_s * SECOND, visit.collector.user) for d in chosen}
                 self.line.remove(visit)
                 self.ahead -= place < self.ahead
 
@@ -180,8 +180,8 @@ class _Days:
         view = View(
             [self._waiting(job) for job in self.queue.values()],
             list(self.active.values()),
-            {device: Foreign(user) for device, (_, user) in self.held.items()},
-            [visit.claim for visit in self.line],
+            {device: Occupant(user) for device, (_, user) in self.held.items()},
+            [visit.collector for visit in self.line],
             self.ahead,
         )
         plan = self.decide(view, inventory, self.world.policy, now)
@@ -310,8 +310,8 @@ def _others(dice: Random, inventory: Inventory, end_at: int) -> tuple[tuple[Visi
     visits = []
     for number in range(dice.randint(1, 30)):
         devices = dice.sample(inventory.ids, dice.randint(1, len(inventory.ids)))
-        claim = Claim(f"user{number}", dice.randint(1, len(devices)), frozenset(devices))
-        visits.append(Visit(dice.randint(0, end_at), dice.randint(60, 6 * HOUR_S), claim))
+        collector = Collector(f"user{number}", dice.randint(1, len(devices)), frozenset(devices))
+        visits.append(Visit(dice.randint(0, end_at), dice.randint(60, 6 * HOUR_S), collector))
     faults = []
     for _ in range(dice.randint(0, 6)):
         from_at = dice.randint(0, end_at)

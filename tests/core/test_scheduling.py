@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import devices, scheduling
+from dibs import devices, obstacles, scheduling
 from dibs.devices import DeviceId
 from dibs.errors import Impossible, UserError
 from dibs.jobs import JobId, Request
-from dibs.scheduling import Active, Claim, Foreign, Plan, Policy, Reason, View, Waiting
+from dibs.obstacles import Reason
+from dibs.scheduling import Active, Collector, Occupant, Plan, Policy, View, Waiting
 
 TYPES = ("NVIDIA A100", "Tesla T4")
 
@@ -67,10 +68,11 @@ def world(dice, *, is_paused=False):
     )
     active = [Active(JobId(100 + n), build.ids(n)) for n, use in enumerate(uses) if use == "a"]
     active += [Active(JobId(200 + n)) for n in range(dice.number(0, 2))]
-    held = {build.ids(n)[0]: Foreign("bob", 7) for n, use in enumerate(uses) if use == "h"}
+    held = {build.ids(n)[0]: Occupant("bob", 7) for n, use in enumerate(uses) if use == "h"}
     queue = [Waiting(JobId(n), request(dice, inventory), dice.number(-1, 1)) for n in range(dice.number(0, 5))]
     line = [
-        Claim("bob", dice.number(1, 3), frozenset(dice.some(inventory.ids, high=3))) for _ in range(dice.number(0, 2))
+        Collector("bob", dice.number(1, 3), frozenset(dice.some(inventory.ids, high=3)))
+        for _ in range(dice.number(0, 2))
     ]
     view = View(queue, active, held, line, dice.number(0, len(line)), is_paused)
     return World(view, inventory, Policy(dice.number(0, 3)))
@@ -172,14 +174,14 @@ def test_later_jobs_take_nothing_from_the_first_that_waits(world):
 
 @given(WORLDS)
 def test_the_tickets_ahead_of_ours_lose_nothing(world):
-    ahead = [(claim.count, claim.devices) for claim in world.view.line[: world.view.ahead]]
+    ahead = [(other.count, other.devices) for other in world.view.line[: world.view.ahead]]
     left = world.free - {device for start in world.plan.starts for device in start.devices}
     assert build.most_held(ahead, left) == build.most_held(ahead, world.free)
 
 
 @given(WORLDS)
 def test_after_one_start_every_ticket_is_ahead_of_us(world):
-    line = [(claim.count, claim.devices) for claim in world.view.line]
+    line = [(other.count, other.devices) for other in world.view.line]
     served = [set(start.devices) for start in world.plan.starts if start.devices]
     after_first, after_all = world.free.difference(*served[:1]), world.free.difference(*served)
     assert build.most_held(line, after_all) == build.most_held(line, after_first)
@@ -222,21 +224,21 @@ def test_while_the_queue_is_paused_everybody_waits_and_no_ticket_is_held(world):
 def test_every_waiting_job_has_a_reason_in_words(world, is_paused):
     view = dataclasses.replace(world.view, is_paused=is_paused)
     for job in view.waiting:
-        assert scheduling.explain(job, view, world.inventory, world.policy, build.NOW).text
+        assert obstacles.explain(job, view, world.inventory, world.policy, build.NOW).text
 
 
 @given(WORLDS)
 def test_a_job_is_said_to_start_exactly_when_it_does(world):
     started = {start.id for start in world.plan.starts}
     for job in world.view.waiting:
-        reason = scheduling.explain(job, world.view, world.inventory, world.policy, build.NOW)
+        reason = obstacles.explain(job, world.view, world.inventory, world.policy, build.NOW)
         assert (reason.text == "it is about to start") is (job.id in started)
 
 
 @given(WORLDS)
 def test_the_hint_that_fewer_gpus_would_start_now_is_true(world):
     for job in world.plan.waits:
-        reason = scheduling.explain(job, world.view, world.inventory, world.policy, build.NOW)
+        reason = obstacles.explain(job, world.view, world.inventory, world.policy, build.NOW)
         if reason.hint.startswith("It would start now with -g "):
             fewer = dataclasses.replace(job.request, gpus=int(reason.hint.split()[-1].rstrip(".")))
             queue = [
@@ -290,17 +292,17 @@ def test_a_job_without_devices_passes_one_that_waits_for_devices():
 
 
 def test_a_device_that_a_ticket_ahead_collects_is_left_for_it():
-    view = View([build.waiting()], line=[Claim("bob", 2, frozenset(build.ids(0, 1)))], ahead=1)
+    view = View([build.waiting()], line=[Collector("bob", 2, frozenset(build.ids(0, 1)))], ahead=1)
     assert starts(view, build.inventory(3)) == {1: build.ids(2)}
 
 
 def test_a_ticket_behind_ours_keeps_nothing_from_our_first_job():
-    view = View([build.waiting()], line=[Claim("bob", 2, frozenset(build.ids(0, 1)))], ahead=0)
+    view = View([build.waiting()], line=[Collector("bob", 2, frozenset(build.ids(0, 1)))], ahead=0)
     assert starts(view, build.inventory(2)) == {1: build.ids(0)}
 
 
 def test_our_second_job_stands_behind_the_ticket_that_our_first_one_passed():
-    line = [Claim("bob", 1, frozenset(build.ids(0, 1)))]
+    line = [Collector("bob", 1, frozenset(build.ids(0, 1)))]
     view = View([build.waiting(1), build.waiting(2)], line=line, ahead=0)
     assert waits(view, build.inventory(2)) == [2]
 
@@ -420,14 +422,14 @@ MINE = build.waiting(10, gpus=2)
         ),
         pytest.param(
             MINE,
-            View([MINE], held=dict(zip(build.ids(0, 1), [Foreign("bob", 7, "12"), Foreign("eve", 8)], strict=True))),
+            View([MINE], held=dict(zip(build.ids(0, 1), [Occupant("bob", 7, "12"), Occupant("eve", 8)], strict=True))),
             build.inventory(2),
             Reason("needs 2 GPUs; 0 of 2 free, GPU 0: bob's job 12, GPU 1: eve's pid 8"),
             id="other people have them",
         ),
         pytest.param(
             MINE,
-            View([MINE], held={DeviceId("FAKE-0"): Foreign("bob")}),
+            View([MINE], held={DeviceId("FAKE-0"): Occupant("bob")}),
             build.inventory(2),
             Reason("needs 2 GPUs; 1 of 2 free, GPU 0: bob's lease", "It would start now with -g 1."),
             id="somebody has one, nobody knows with what",
@@ -465,7 +467,7 @@ MINE = build.waiting(10, gpus=2)
         ),
         pytest.param(
             MINE,
-            View([MINE], line=[Claim("bob", 1, frozenset(build.ids(0, 1)))], ahead=1),
+            View([MINE], line=[Collector("bob", 1, frozenset(build.ids(0, 1)))], ahead=1),
             build.inventory(2),
             Reason("needs 2 GPUs; 2 of 2 free; bob is next in the machine-wide line"),
             id="somebody is ahead in the line",
@@ -475,7 +477,7 @@ MINE = build.waiting(10, gpus=2)
             View(
                 [MINE],
                 [Active(JobId(3), build.ids(1))],
-                line=[Claim("bob", 1, frozenset(build.ids(0, 1)))],
+                line=[Collector("bob", 1, frozenset(build.ids(0, 1)))],
                 ahead=0,
             ),
             build.inventory(2),
@@ -485,4 +487,4 @@ MINE = build.waiting(10, gpus=2)
     ],
 )
 def test_a_waiting_job_says_what_it_waits_for(job, view, inventory, reason):
-    assert scheduling.explain(job, view, inventory, Policy(cpu_slots=2), build.NOW) == reason
+    assert obstacles.explain(job, view, inventory, Policy(cpu_slots=2), build.NOW) == reason

@@ -13,10 +13,11 @@ import pytest
 import simulation
 
 import build
-from dibs import scheduling
+from dibs import obstacles, scheduling
 from dibs.errors import Impossible
 from dibs.jobs import JobId, Request
-from dibs.scheduling import Active, Claim, Foreign, Plan, Policy, Reason, View, Waiting
+from dibs.obstacles import Reason
+from dibs.scheduling import Active, Collector, Occupant, Plan, Policy, View, Waiting
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
 SEEDS = range(500 if PROVING else 12)
@@ -316,7 +317,7 @@ def reasons(days):
     """Give every fifth step with the reason of each job that waits after it."""
     for step in days.steps[::5]:
         for job in step.plan.waits:
-            yield step, job, scheduling.explain(job, step.view, step.inventory, step.policy, step.now, step.plan)
+            yield step, job, obstacles.explain(job, step.view, step.inventory, step.policy, step.now, step.plan)
 
 
 def test_a_job_without_devices_is_not_said_to_wait_for_some(days):
@@ -337,14 +338,14 @@ def test_a_job_behind_a_reservation_says_for_whom_what_it_needs_is_kept():
     running = Active(JobId(9), build.ids(0), cpus=2, limit_s=3600, started_at=build.NOW)
     queue = [build.waiting(1, cpus=4), build.waiting(2, gpus=0, cpus=2)]
     view, policy = View(queue, [running]), Policy(4)
-    reason = scheduling.explain(queue[1], view, build.inventory(1), policy, build.NOW)
-    assert reason == Reason("what it needs is kept for job 1, which is ahead", scheduling.PASSING)
+    reason = obstacles.explain(queue[1], view, build.inventory(1), policy, build.NOW)
+    assert reason == Reason("what it needs is kept for job 1, which is ahead", obstacles.PASSING)
 
 
 def test_a_job_whose_place_in_the_batch_is_kept_says_for_whom():
     long = Active(JobId(9), build.ids(0), limit_s=3600, started_at=build.NOW)
     queue = [Waiting(JobId(n), Request(gpus, limit_s=60), batch=1, room=1) for n, gpus in ((1, 2), (2, 1))]
-    reason = scheduling.explain(queue[1], View(queue, [long]), build.inventory(2), Policy(), build.NOW)
+    reason = obstacles.explain(queue[1], View(queue, [long]), build.inventory(2), Policy(), build.NOW)
     assert reason == Reason("its place in the batch (-j) is kept for job 1, which is ahead")
 
 
@@ -368,10 +369,10 @@ def small_case(seed):
     in_use = [build.ids(n) for n, use in enumerate(uses) if use == "a"]
     # One job with several devices, or several jobs; and perhaps one without.
     users = dice.choice([in_use, [sum(in_use, ())] if in_use else []]) + [()] * dice.randint(0, 1)
-    held = {build.ids(n)[0]: Foreign("bob") for n, use in enumerate(uses) if use == "h"}
+    held = {build.ids(n)[0]: Occupant("bob") for n, use in enumerate(uses) if use == "h"}
     room = {1: dice.randint(0, 2)}
     line = [
-        Claim("eve", dice.randint(1, 2), frozenset(dice.sample(inventory.ids, dice.randint(1, len(uses)))))
+        Collector("eve", dice.randint(1, 2), frozenset(dice.sample(inventory.ids, dice.randint(1, len(uses)))))
         for _ in range(dice.choice((0, 0, 1, 2)))
     ]
     view = View(
@@ -508,7 +509,7 @@ class Rule:
             return []
         taken = {device for kept in in_the_way for device in kept.devices}
         mine = [device for device in self.wanted(request) if device in free and device not in taken]
-        line = [(claim.count, claim.devices) for claim in self.ahead] if request.gpus else []
+        line = [(other.count, other.devices) for other in self.ahead] if request.gpus else []
         loses_nothing = build.most_held(line, free)
         return [
             way

@@ -1,0 +1,131 @@
+"""Obstacles: why one queued job is not running, in the words of a colleague, and what would help.
+
+Pure, and from the same values and the same plan as the scheduler; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dibs import pools, scheduling, units
+from dibs.devices import DeviceId, Inventory
+from dibs.pools import Pool
+from dibs.scheduling import Active, Plan, Policy, View, Waiting
+
+#: What helps a job that waits behind another one.
+PASSING = "A higher --priority would pass it; so would a --time that ends before it can start."
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job waits, in words, and what would help."""
+
+    text: str
+    hint: str = ""
+
+
+def explain(
+    job: Waiting, view: View, inventory: Inventory, policy: Policy, now: int, decided: Plan | None = None
+) -> Reason:
+    """Say why one queued job is not running, and what would help; `decided` is the plan for `view` if there is one."""
+    if view.is_paused:
+        return Reason("the queue is paused", "`dibs resume` lets it go on.")
+    decided = decided or scheduling.plan(view, inventory, policy, now)
+    if any(start.id == job.id for start in decided.starts):
+        return Reason("it is about to start")
+    if job.room is not None and (reason := _explain_room(job, job.room, view, decided)):
+        return reason
+    view = _once_started(view, decided)
+    pool, demand = scheduling.pool_of(view, inventory, policy), pools.demand_of(job.request)
+    if demand.cpus > pool.cpus:
+        return _explain_cpus(job, pool, policy)
+    if demand.mem > pool.mem:
+        left = f"{units.format_size(int(max(pool.mem, 0)))} of {units.format_size(policy.mem_total or 0)}"
+        return Reason(f"needs {units.format_size(demand.mem)} of memory; {left} are left by running jobs")
+    if demand.gpus > pool.gpus:
+        return _explain_etiquette(job, view, policy)
+    earlier = [other for other in decided.waits if _before(other, job)]
+    for kept in decided.reserved:
+        is_earlier = any(kept.id == other.id for other in earlier)
+        if is_earlier and scheduling.outlasts(job.request, kept, policy, now) and not kept.spare.fits(demand):
+            return Reason(f"what it needs is kept for job {kept.id}, which is ahead", PASSING)
+    return _explain_devices(job, view, inventory, earlier)
+
+
+def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason | None:
+    """Say why a job waits for its batch; None if it does not."""
+    mates = {other.id for other in view.waiting if other.batch == job.batch and _before(other, job)}
+    room -= sum(start.id in mates for start in decided.starts)
+    if room <= 0:
+        return Reason("as many of its batch are under way as may be at once (-j)")
+    kept = [reserved.id for reserved in decided.reserved if reserved.id in mates]
+    if room <= len(kept):
+        return Reason(f"its place in the batch (-j) is kept for job {kept[0]}, which is ahead")
+    return None
+
+
+def _once_started(view: View, decided: Plan) -> View:
+    """Return the view once a plan is made true: its starts use what they need, and put us behind the whole line."""
+    requests = {job.id: job.request for job in view.waiting}
+    new = [Active(s.id, s.devices, requests[s.id].cpus, requests[s.id].mem) for s in decided.starts]
+    ahead = len(view.line) if any(start.devices for start in decided.starts) else view.ahead
+    return replace(view, active=[*view.active, *new], ahead=ahead)
+
+
+def _explain_cpus(job: Waiting, pool: Pool, policy: Policy) -> Reason:
+    hint = "The setting cpu_slots allows more."
+    if job.request.cpus:
+        left = f"{int(max(pool.cpus, 0))} of {policy.cpu_slots}"
+        return Reason(f"needs {job.request.cpus} CPUs; {left} are left by running jobs", hint)
+    return Reason(f"all {policy.cpu_slots} CPU slots are in use", hint)
+
+
+def _explain_etiquette(job: Waiting, view: View, policy: Policy) -> Reason:
+    mine = sum(len(active.devices) for active in view.active)
+    if policy.max_gpus is not None and mine + job.request.gpus > policy.max_gpus:
+        return Reason(f"your jobs use {mine} of the {policy.max_gpus} GPUs that max_gpus allows")
+    return Reason(f"the setting keep_free leaves {scheduling.count_gpus(policy.keep_free)} free for others")
+
+
+def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Sequence[Waiting]) -> Reason:
+    wanted = scheduling.eligible(inventory, job.request)
+    if len(wanted) < job.request.gpus:
+        out = [f"GPU {d.index}: {d.fault}" for d in inventory.devices if d.fault]
+        why = f" ({'; '.join(out)})" if out else f" ({inventory.problem})" if inventory.problem else ""
+        need = scheduling.count_gpus(job.request.gpus)
+        return Reason(f"needs {need}; only {len(wanted)} of the right kind can be used now{why}")
+    free = [d for d in wanted if d in scheduling.free_devices(view, inventory)]
+    busy = [_holder_of(d, view, inventory) for d in wanted if d not in free]
+    need = f"needs {scheduling.count_gpus(job.request.gpus)}"
+    text = f"{need}; {len(free)} of {len(wanted)} free" + (f", {', '.join(busy[:8])}" if busy else "")
+    rivals = {other: set(scheduling.eligible(inventory, other.request)) for other in earlier if other.request.gpus}
+    larger = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
+    if larger is not None:
+        its = scheduling.count_gpus(larger.request.gpus)
+        return Reason(f"{text}; job {larger.id} is ahead and waits for them (it needs {its})", PASSING)
+    people = dict.fromkeys(other.user for other in view.line[: view.ahead] if other.devices.intersection(free))
+    if people:
+        return Reason(f"{text}; {', '.join(people)} is next in the machine-wide line")
+    rival = next((other for other, devices in rivals.items() if devices.intersection(wanted)), None)
+    if rival is not None:
+        return Reason(f"{text}; behind job {rival.id}")
+    is_less = 0 < len(free) < job.request.gpus and not job.request.gpu_ids
+    return Reason(text, f"It would start now with -g {len(free)}." if is_less else "")
+
+
+def _before(other: Waiting, job: Waiting) -> bool:
+    return (-other.priority, other.id) < (-job.priority, job.id)
+
+
+def _holder_of(device: DeviceId, view: View, inventory: Inventory) -> str:
+    index = inventory.index_of(device)
+    mine = next((job.id for job in view.active if device in job.devices), None)
+    if mine is not None:
+        return f"GPU {index}: job {mine}"
+    holder = view.held.get(device)
+    if holder is None:
+        return f"GPU {index}: not usable"
+    numbered = f"job {holder.job}" if holder.job and holder.job.isdigit() else holder.job
+    what = numbered or (f"pid {holder.pid}" if holder.pid else "lease")
+    return f"GPU {index}: {holder.user}'s {what}"

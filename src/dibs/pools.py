@@ -1,0 +1,47 @@
+"""What is counted: CPUs, memory, and for etiquette devices. What a job takes of it, and what is left.
+
+Which devices they are is `matching`'s business; who gets them is `scheduling`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dibs.jobs import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a job takes of everything that is counted: devices are also counted, for etiquette."""
+
+    cpus: int
+    mem: int
+    gpus: int
+
+
+def demand_of(request: Request) -> Demand:
+    """Return what a request takes. A job without devices uses a CPU slot even if it does not say so."""
+    return Demand(request.cpus or (0 if request.gpus else 1), request.mem, request.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What is left of everything that is counted. Infinite where nothing is."""
+
+    cpus: float
+    mem: float
+    #: Devices that etiquette still allows us.
+    gpus: float
+
+    def fits(self, demand: Demand) -> bool:
+        """Tell whether there is enough left; of what is not needed there is always enough."""
+        pairs = ((demand.cpus, self.cpus), (demand.mem, self.mem), (demand.gpus, self.gpus))
+        return all(needed <= left for needed, left in pairs if needed)
+
+    def less(self, demand: Demand) -> Pool:
+        """Return what is left after `demand` was taken."""
+        return Pool(self.cpus - demand.cpus, self.mem - demand.mem, self.gpus - demand.gpus)
+
+    def more(self, demand: Demand) -> Pool:
+        """Return what is left after `demand` came back."""
+        return Pool(self.cpus + demand.cpus, self.mem + demand.mem, self.gpus + demand.gpus)
