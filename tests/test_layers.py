@@ -33,6 +33,8 @@ LAYERS = {
     "pools": CORE,
     "scheduling": CORE,
     "obstacles": CORE,
+    "durations": CORE,
+    "forecasts": CORE,
     "selection": CORE,
     "codec": CORE,
     "captured": CORE,

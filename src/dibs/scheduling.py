@@ -42,6 +42,7 @@ class Active:
     limit_s: float | None = None
     #: Wall-clock milliseconds; None: it is about to start.
     started_at: int | None = None
+    batch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,8 @@ class Reader:
     def active_devices(self) -> list[Active]:
         """Return who uses what, as the plan sees it."""
         return [
-            Active(JobId(job_id), rows.devices_of(allocation), cpus, mem, limit_s or None, started_at)
-            for job_id, allocation, cpus, mem, limit_s, started_at in self._ask("active_devices")
+            Active(JobId(job_id), rows.devices_of(allocation), cpus, mem, limit_s or None, started_at, batch)
+            for job_id, allocation, cpus, mem, limit_s, started_at, batch in self._ask("active_devices")
         ]
 
     def head(self, most: int) -> list[Waiting]:

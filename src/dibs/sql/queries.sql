@@ -101,7 +101,8 @@ SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
 
 -- name: active_devices
-SELECT jobs.id, allocation, cpus, mem, limit_s, started_at FROM jobs JOIN requests ON requests.id = jobs.request
+SELECT jobs.id, allocation, cpus, mem, limit_s, started_at, batch
+FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
 
 -- name: lines

@@ -1,0 +1,294 @@
+"""When will it start? The scheduler's own plan, made again and again at the moments to come.
+
+Pure. Two simulations: one in which every job takes the least it may and other people are gone, one in which every job
+takes the most and other people stay. What lies between is the range; what the second never reaches is unknown. Every
+job is taken to end well and nobody to submit anything. Work is bounded: beyond the bounds the answer is unknown too.
+
+The range is no promise. Where jobs start strictly in order the start lies in it whenever every job keeps to its span;
+backfill has anomalies: a job that ends sooner may let a third one in, and that one may be in the way later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dibs import needs, scheduling
+from dibs.devices import Inventory
+from dibs.durations import Span
+from dibs.jobs import JobId, Outcome, Request
+from dibs.scheduling import Active, Plan, Policy, View, Waiting
+
+Planner = Callable[[View, Inventory, Policy, int], Plan]
+#: Jobs that ask for the same and were submitted together stand in one line.
+Line = tuple[Request, int]
+
+#: Plans in one simulation, and jobs given to all of them together. A plan takes up to 20 µs a job.
+MOST_PLANS = 400
+MOST_LOOKS = 20_000
+
+UNKNOWN_SPAN = Span(why="cannot be foreseen")
+LIMIT_HELPS = "A time limit (-t) would help."
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A queued job that is in no line yet: it waits for other jobs, or for its time."""
+
+    job: Waiting
+    #: Wall-clock milliseconds.
+    begin_at: int | None = None
+    outcomes: needs.Outcomes = ()
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """All that is known of what is to come. Where only the beginning of something is known, that is said too."""
+
+    #: As the scheduler sees it, but of each line more jobs than one plan needs.
+    view: View
+    #: How many jobs of each line the scheduler looks at in one plan.
+    window: int
+    #: How long each job may take or, when it runs, may still take.
+    spans: Mapping[JobId, Span]
+    coming: Sequence[Coming] = ()
+    #: Lines that go on after what `view` tells.
+    cut_lines: Collection[Line] = ()
+    #: Jobs for which more wait than `coming` tells.
+    cut_needs: Collection[JobId] = ()
+    #: From this moment on more may begin than `coming` tells.
+    known_until: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When a job starts, in wall-clock milliseconds: if all take the least, and if all take the most."""
+
+    if_short: int | None = None
+    if_long: int | None = None
+    #: Why there is no range, and what would help.
+    unknown: str = ""
+    hint: str = ""
+
+    @property
+    def range(self) -> tuple[int, int] | None:
+        """Return the earliest and the latest expected start; None: unknown."""
+        if self.if_short is None or self.if_long is None:
+            return None
+        # With backfill the longer day may be the earlier one.
+        return min(self.if_short, self.if_long), max(self.if_short, self.if_long)
+
+
+#: The answer for a job of which the prospect does not tell.
+TOO_FAR = Forecast(unknown="more jobs are ahead of it than are looked at")
+
+
+def foresee(
+    wanted: Collection[JobId],
+    prospect: Prospect,
+    inventory: Inventory,
+    policy: Policy,
+    now: int,
+    decide: Planner = scheduling.plan,
+) -> dict[JobId, Forecast]:
+    """Return when each of some waiting jobs is expected to start."""
+    if prospect.view.is_paused:
+        return dict.fromkeys(wanted, Forecast(unknown="the queue is paused"))
+    known = {job.id for job in prospect.view.waiting} | {each.job.id for each in prospect.coming}
+    looked_for = known.intersection(wanted)
+    short, long = (_Days(prospect, inventory, policy, now, is_long=is_long) for is_long in (False, True))
+    for days in (short, long) if looked_for else ():
+        days.live(decide, lambda days=days: looked_for <= days.started.keys())  # type: ignore[misc]
+    return {job_id: _forecast(job_id, short, long) if job_id in known else TOO_FAR for job_id in wanted}
+
+
+def next_starts(
+    most: int,
+    prospect: Prospect,
+    inventory: Inventory,
+    policy: Policy,
+    now: int,
+    decide: Planner = scheduling.plan,
+) -> dict[JobId, Forecast]:
+    """Return the `most` jobs that would start first if all took the least, and when each is expected to."""
+    if prospect.view.is_paused:
+        return {}
+    short = _Days(prospect, inventory, policy, now, is_long=False)
+    short.live(decide, lambda: len(short.started) >= most)
+    return foresee(list(short.started)[:most], prospect, inventory, policy, now, decide)
+
+
+def _forecast(job_id: JobId, short: _Days, long: _Days) -> Forecast:
+    if_short, if_long = short.started.get(job_id), long.started.get(job_id)
+    if if_short is None:
+        return Forecast(None, if_long, *short.obstacle(job_id))
+    if if_long is None:
+        return Forecast(if_short, None, *long.obstacle(job_id))
+    return Forecast(if_short, if_long)
+
+
+@dataclass
+class _Line:
+    """The jobs of one line, in serving order."""
+
+    jobs: list[Waiting] = field(default_factory=list)
+    is_cut: bool = False
+
+
+class _Days:
+    """The days to come, as they would be."""
+
+    def __init__(self, prospect: Prospect, inventory: Inventory, policy: Policy, now: int, *, is_long: bool) -> None:
+        self.prospect, self.inventory, self.policy, self.now = prospect, inventory, policy, now
+        self.is_long = is_long
+        view = prospect.view
+        self.held = view.held if is_long else {}
+        self.others = tuple(view.line) if is_long else ()
+        self.ahead = min(view.ahead, len(self.others))
+        self.lines: dict[Line, _Line] = {line: _Line(is_cut=True) for line in prospect.cut_lines}
+        self.room: dict[int, int] = {}
+        self.active = {job.id: job for job in view.active}
+        self.ends: dict[JobId, float] = {job.id: now + self._takes_ms(job.id) for job in view.active}
+        self.coming = list(prospect.coming)
+        self.done: set[JobId] = set()
+        #: When each job started, in that order.
+        self.started: dict[JobId, int] = {}
+        #: Why nothing more can be said, where the bounds and not the world are the reason.
+        self.is_beyond = False
+        for job in view.waiting:
+            self._join(job)
+        for line in self.lines.values():
+            line.jobs = scheduling.order(line.jobs)
+
+    def _takes_ms(self, job_id: JobId) -> float:
+        span = self.prospect.spans.get(job_id, UNKNOWN_SPAN)
+        seconds = span.most_s if self.is_long else span.least_s
+        return math.inf if seconds is None else round(seconds * 1000)
+
+    def _join(self, job: Waiting) -> _Line:
+        line = self.lines.setdefault((job.request, job.batch), _Line())
+        line.jobs.append(job)
+        if job.room is not None and job.batch not in self.room:
+            self.room[job.batch] = job.room - self._under_way(job.batch)
+        return line
+
+    def _under_way(self, batch: int) -> int:
+        """Return how many more of a batch are under way than there were when this began."""
+        begun = {job.id for job in self.prospect.view.active if job.batch == batch}
+        running = {job.id for job in self.active.values() if job.batch == batch}
+        return len(running) - len(begun)
+
+    def live(self, decide: Planner, is_enough: Callable[[], bool]) -> None:
+        """Go from moment to moment until enough is known, nothing more happens, or the bounds are reached."""
+        looks = 0
+        for _ in range(MOST_PLANS):
+            self._let_in()
+            if self._is_blind():
+                break
+            heads = [self._with_room(job) for line in self.lines.values() for job in line.jobs[: self.prospect.window]]
+            looks += len(heads)
+            self._place(decide(self._view(heads), self.inventory, self.policy, self.now), heads)
+            if is_enough():
+                return
+            if looks > MOST_LOOKS:
+                break
+            if not self._pass_time():
+                return
+        self.is_beyond = True
+
+    def _let_in(self) -> None:
+        """Let those join their lines whose time has come and whose needs are met, if all that ends ends well."""
+        for each in [each for each in self.coming if self._is_due(each) and isinstance(self._judge(each), needs.Met)]:
+            self.coming.remove(each)
+            line = self._join(each.job)
+            line.jobs = scheduling.order(line.jobs)
+
+    def _is_due(self, each: Coming) -> bool:
+        return each.begin_at is None or each.begin_at <= self.now
+
+    def _judge(self, each: Coming) -> needs.Met | needs.Open | needs.Hopeless:
+        outcomes = [(need, when, Outcome.DONE if need in self.done else end) for need, when, end in each.outcomes]
+        return needs.judge(outcomes)
+
+    def _is_blind(self) -> bool:
+        """Tell whether jobs that we know nothing of might start now."""
+        is_short = any(line.is_cut and len(line.jobs) < self.prospect.window for line in self.lines.values())
+        return is_short or self.now >= self.prospect.known_until or not self.done.isdisjoint(self.prospect.cut_needs)
+
+    def _with_room(self, job: Waiting) -> Waiting:
+        room = self.room.get(job.batch)
+        return job if job.room == room else replace(job, room=room)
+
+    def _view(self, heads: Sequence[Waiting]) -> View:
+        return View(heads, list(self.active.values()), self.held, self.others, self.ahead)
+
+    def _place(self, plan: Plan, heads: Iterable[Waiting]) -> None:
+        starts = {start.id: start.devices for start in plan.starts}
+        for job in [job for job in heads if job.id in starts]:
+            request = job.request
+            self.active[job.id] = Active(
+                job.id, starts[job.id], request.cpus, request.mem, request.limit_s, self.now, job.batch
+            )
+            self.ends[job.id] = self.now + self._takes_ms(job.id)
+            if job.batch in self.room:
+                self.room[job.batch] -= 1
+            self.started[job.id] = self.now
+        for line in self.lines.values():
+            # Those that start are among the first of their line.
+            first = line.jobs[: self.prospect.window]
+            line.jobs[: self.prospect.window] = [job for job in first if job.id not in starts]
+        if plan.first is None or any(starts.values()):
+            # Our next ticket stands behind everybody's.
+            self.ahead = len(self.others)
+
+    def _pass_time(self) -> bool:
+        """Go to the next moment at which something ends or may begin; tell whether there is one."""
+        begins = (each.begin_at for each in self.coming if each.begin_at is not None and each.begin_at > self.now)
+        soonest = min((*self.ends.values(), *begins), default=math.inf)
+        if soonest == math.inf:
+            return False
+        self.now = max(self.now, int(soonest))
+        for job_id in [job_id for job_id, end in self.ends.items() if end <= self.now]:
+            job = self.active.pop(job_id)
+            del self.ends[job_id]
+            self.done.add(job_id)
+            if job.batch in self.room:
+                self.room[job.batch] += 1
+        return True
+
+    # -- why nothing is known --
+
+    def obstacle(self, job_id: JobId) -> tuple[str, str]:
+        """Say why a job did not start on these days, and what would help."""
+        if self.is_beyond:
+            count = len(self.started)
+            return (f"more than {count} jobs start before it" if count else TOO_FAR.unknown), ""
+        for each in sorted(self.coming, key=lambda each: -each.job.id):
+            # A job waits only for older ones, so that one look at each is enough to find the end of the chain.
+            if each.job.id == job_id and isinstance(verdict := self._judge(each), needs.Open):
+                job_id = verdict.ids[0]
+        if job_id in self.active:
+            return self._endless(job_id)
+        job = next((job for line in self.lines.values() for job in line.jobs if job.id == job_id), None)
+        if job is None:
+            return f"job {job_id}, for which it waits, cannot be foreseen", f"`dibs why {job_id}` says more."
+        return self._in_the_way(job)
+
+    def _in_the_way(self, job: Waiting) -> tuple[str, str]:
+        """Say what keeps a job that is in its line from starting for ever."""
+        wanted = scheduling.eligible(self.inventory, job.request)
+        endless = [each for each in self.active.values() if self.ends[each.id] == math.inf]
+        endless.sort(key=lambda each: not set(wanted).intersection(each.devices))
+        people = [other.user for device, other in self.held.items() if device in wanted]
+        if endless and (not people or set(wanted).intersection(endless[0].devices)):
+            return self._endless(endless[0].id)
+        if people:
+            return f"nobody knows how long {people[0]} keeps what it needs", ""
+        if self.others:
+            return f"nobody knows how long {self.others[0].user} takes, who waits for GPUs too", ""
+        return "nobody knows when what it needs can be used", "`dibs gpus` shows how the GPUs are."
+
+    def _endless(self, job_id: JobId) -> tuple[str, str]:
+        span = self.prospect.spans.get(job_id, UNKNOWN_SPAN)
+        return f"job {job_id} {span.why or UNKNOWN_SPAN.why}", LIMIT_HELPS if "time limit" in span.why else ""
