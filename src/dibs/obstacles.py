@@ -16,6 +16,9 @@ from dibs.scheduling import Active, Plan, Policy, View, Waiting
 #: What helps a job that waits behind another one.
 PASSING = "A higher --priority would pass it; so would a --time that ends before it can start."
 
+#: What helps a job that stands behind other people.
+THEIR_TURN = "Whoever was served least recently comes first; your turn is after theirs."
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -42,7 +45,8 @@ def explain(
         return _explain_cpus(job, pool, policy)
     if demand.mem > pool.mem:
         left = f"{units.format_size(int(max(pool.mem, 0)))} of {units.format_size(policy.mem_total or 0)}"
-        return Reason(f"needs {units.format_size(demand.mem)} of memory; {left} are left by running jobs")
+        text = f"needs {units.format_size(demand.mem)} of memory; {left} are left by running jobs"
+        return Reason(text, "Less --mem may fit sooner.")
     if demand.gpus > pool.gpus:
         return _explain_etiquette(job, view, policy)
     earlier = [other for other in decided.waits if _before(other, job)]
@@ -58,10 +62,11 @@ def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason 
     mates = {other.id for other in view.waiting if other.batch == job.batch and _before(other, job)}
     room -= sum(start.id in mates for start in decided.starts)
     if room <= 0:
-        return Reason("as many of its batch are under way as may be at once (-j)")
+        return Reason("as many of its batch are under way as may be at once (-j)", "A higher -j would let more run.")
     kept = [reserved.id for reserved in decided.reserved if reserved.id in mates]
     if room <= len(kept):
-        return Reason(f"its place in the batch (-j) is kept for job {kept[0]}, which is ahead")
+        hint = "A higher -j would let both run; a higher --priority would pass it."
+        return Reason(f"its place in the batch (-j) is kept for job {kept[0]}, which is ahead", hint)
     return None
 
 
@@ -77,25 +82,26 @@ def _explain_cpus(job: Waiting, pool: Pool, policy: Policy) -> Reason:
     hint = "The setting cpu_slots allows more."
     if job.request.cpus:
         left = f"{int(max(pool.cpus, 0))} of {policy.cpu_slots}"
-        return Reason(f"needs {job.request.cpus} CPUs; {left} are left by running jobs", hint)
+        text = f"needs {job.request.cpus} CPUs; {left} are left by running jobs"
+        return Reason(text, f"Fewer --cpus may fit sooner. {hint}")
     return Reason(f"all {policy.cpu_slots} CPU slots are in use", hint)
 
 
 def _explain_etiquette(job: Waiting, view: View, policy: Policy) -> Reason:
     mine = sum(len(active.devices) for active in view.active)
     if policy.max_gpus is not None and mine + job.request.gpus > policy.max_gpus:
-        return Reason(f"your jobs use {mine} of the {policy.max_gpus} GPUs that max_gpus allows")
-    return Reason(f"the setting keep_free leaves {scheduling.count_gpus(policy.keep_free)} free for others")
+        text = f"your jobs use {mine} of the {policy.max_gpus} GPUs that max_gpus allows"
+        return Reason(text, "It starts when enough of them have ended. The setting max_gpus allows more.")
+    text = f"the setting keep_free leaves {scheduling.count_gpus(policy.keep_free)} free for others"
+    return Reason(text, "It starts when more are free. A lower keep_free lets it start sooner.")
 
 
 def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Sequence[Waiting]) -> Reason:
     wanted = scheduling.eligible(inventory, job.request)
     if len(wanted) < job.request.gpus:
-        out = [f"GPU {d.index}: {d.fault}" for d in inventory.devices if d.fault]
-        why = f" ({'; '.join(out)})" if out else f" ({inventory.problem})" if inventory.problem else ""
-        need = scheduling.count_gpus(job.request.gpus)
-        return Reason(f"needs {need}; only {len(wanted)} of the right kind can be used now{why}")
-    free = [d for d in wanted if d in scheduling.free_devices(view, inventory)]
+        return _explain_unusable(job, inventory, len(wanted))
+    all_free = scheduling.free_devices(view, inventory)
+    free = [d for d in wanted if d in all_free]
     busy = [_holder_of(d, view, inventory) for d in wanted if d not in free]
     need = f"needs {scheduling.count_gpus(job.request.gpus)}"
     text = f"{need}; {len(free)} of {len(wanted)} free" + (f", {', '.join(busy[:8])}" if busy else "")
@@ -106,12 +112,36 @@ def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Se
         return Reason(f"{text}; job {larger.id} is ahead and waits for them (it needs {its})", PASSING)
     people = dict.fromkeys(other.user for other in view.line[: view.ahead] if other.devices.intersection(free))
     if people:
-        return Reason(f"{text}; {', '.join(people)} is next in the machine-wide line")
+        return Reason(f"{text}; {', '.join(people)} is next in the machine-wide line", THEIR_TURN)
     rival = next((other for other, devices in rivals.items() if devices.intersection(wanted)), None)
     if rival is not None:
-        return Reason(f"{text}; behind job {rival.id}")
-    is_less = 0 < len(free) < job.request.gpus and not job.request.gpu_ids
-    return Reason(text, f"It would start now with -g {len(free)}." if is_less else "")
+        return Reason(f"{text}; behind job {rival.id}", "A higher --priority would pass it.")
+    return Reason(text, _what_frees(job, view, len(free), len(all_free)))
+
+
+def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
+    out = [f"GPU {d.index}: {d.fault}" for d in inventory.devices if d.fault]
+    why = f" ({'; '.join(out)})" if out else f" ({inventory.problem})" if inventory.problem else ""
+    need = scheduling.count_gpus(job.request.gpus)
+    is_choosy = len(inventory.usable()) >= job.request.gpus
+    hint = f"Without {_choice(job)} it could use the others." if is_choosy else "`dibs gpus` shows how the GPUs are."
+    return Reason(f"needs {need}; only {count} of the right kind can be used now{why}", hint)
+
+
+def _what_frees(job: Waiting, view: View, free: int, all_free: int) -> str:
+    """Say what would help a job in whose way nothing is but those who use the devices."""
+    if 0 < free < job.request.gpus and not job.request.gpu_ids:
+        return f"It would start now with -g {free}."
+    if all_free >= job.request.gpus and _choice(job):
+        return f"Without {_choice(job)} it could use GPUs that are free."
+    if any(active.devices for active in view.active):
+        return "It starts when enough of them have ended; `dibs cancel` ends one sooner."
+    return "`dibs gpus` shows who holds them and since when."
+
+
+def _choice(job: Waiting) -> str:
+    """Return the option by which a job chose among the devices; empty if it did not."""
+    return "--gpu-ids" if job.request.gpu_ids else "--gpu-type" if job.request.gpu_type else ""
 
 
 def _before(other: Waiting, job: Waiting) -> bool:

@@ -1,4 +1,4 @@
-"""What starts now, on which devices, and why the others wait."""
+"""What starts now, and on which devices."""
 
 import dataclasses
 
@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import devices, obstacles, scheduling
-from dibs.devices import DeviceId
+from dibs import devices, scheduling
 from dibs.errors import Impossible, UserError
 from dibs.jobs import JobId, Request
-from dibs.obstacles import Reason
 from dibs.scheduling import Active, Collector, Occupant, Plan, Policy, View, Waiting
 
 TYPES = ("NVIDIA A100", "Tesla T4")
@@ -220,36 +218,6 @@ def test_while_the_queue_is_paused_everybody_waits_and_no_ticket_is_held(world):
     assert world.plan == Plan((), tuple(scheduling.order(world.view.waiting)), None)
 
 
-@given(WORLDS, st.booleans())
-def test_every_waiting_job_has_a_reason_in_words(world, is_paused):
-    view = dataclasses.replace(world.view, is_paused=is_paused)
-    for job in view.waiting:
-        assert obstacles.explain(job, view, world.inventory, world.policy, build.NOW).text
-
-
-@given(WORLDS)
-def test_a_job_is_said_to_start_exactly_when_it_does(world):
-    started = {start.id for start in world.plan.starts}
-    for job in world.view.waiting:
-        reason = obstacles.explain(job, world.view, world.inventory, world.policy, build.NOW)
-        assert (reason.text == "it is about to start") is (job.id in started)
-
-
-@given(WORLDS)
-def test_the_hint_that_fewer_gpus_would_start_now_is_true(world):
-    for job in world.plan.waits:
-        reason = obstacles.explain(job, world.view, world.inventory, world.policy, build.NOW)
-        if reason.hint.startswith("It would start now with -g "):
-            fewer = dataclasses.replace(job.request, gpus=int(reason.hint.split()[-1].rstrip(".")))
-            queue = [
-                dataclasses.replace(other, request=fewer) if other is job else other for other in world.view.waiting
-            ]
-            edited = dataclasses.replace(world.view, waiting=queue)
-            assert job.id in {
-                start.id for start in scheduling.plan(edited, world.inventory, world.policy, build.NOW).starts
-            }
-
-
 # -- the order ----------------------------------------------------------------------------------------------------
 
 
@@ -344,147 +312,3 @@ def test_a_request_that_may_be_satisfied_one_day_is_let_in(request_, inventory):
 def test_a_device_that_is_not_there_is_refused_by_the_name_of_the_option():
     with pytest.raises(UserError, match='--gpu-ids expected an index or UUID of a GPU: there is no GPU "7"'):
         scheduling.resolve(["0", "7"], "--gpu-ids", build.inventory(2))
-
-
-# -- why a job waits ----------------------------------------------------------------------------------------------
-
-MINE = build.waiting(10, gpus=2)
-
-
-@pytest.mark.parametrize(
-    ("job", "view", "inventory", "reason"),
-    [
-        pytest.param(
-            MINE,
-            View([MINE], is_paused=True),
-            build.inventory(2),
-            Reason("the queue is paused", "`dibs resume` lets it go on."),
-            id="the queue is paused",
-        ),
-        pytest.param(
-            MINE, View([MINE]), build.inventory(2), Reason("it is about to start"), id="nothing is in its way"
-        ),
-        pytest.param(
-            build.waiting(10, gpus=0),
-            View([build.waiting(10, gpus=0)], [Active(JobId(1)), Active(JobId(2))]),
-            build.inventory(2),
-            Reason("all 2 CPU slots are in use", "The setting cpu_slots allows more."),
-            id="no CPU slot",
-        ),
-        pytest.param(
-            MINE,
-            View([MINE]),
-            build.inventory(2, faulty=[1]),
-            Reason("needs 2 GPUs; only 1 of the right kind can be used now (GPU 1: reset required)"),
-            id="a device is unwell",
-        ),
-        pytest.param(
-            MINE,
-            View([MINE]),
-            devices.Inventory(problem="nvidia-smi exited 9"),
-            Reason("needs 2 GPUs; only 0 of the right kind can be used now (nvidia-smi exited 9)"),
-            id="the devices cannot be read",
-        ),
-        pytest.param(
-            MINE,
-            View([MINE], [Active(JobId(3), build.ids(1))]),
-            build.inventory(2),
-            Reason("needs 2 GPUs; 1 of 2 free, GPU 1: job 3", "It would start now with -g 1."),
-            id="a job of ours has one",
-        ),
-        pytest.param(
-            MINE,
-            View([MINE], [Active(JobId(3), build.ids(*range(10)))]),
-            build.inventory(10),
-            Reason("needs 2 GPUs; 0 of 10 free, " + ", ".join(f"GPU {n}: job 3" for n in range(8))),
-            id="only the first eight of many are listed",
-        ),
-        pytest.param(
-            MINE,
-            View([MINE, build.waiting(11), build.waiting(5, priority=-1)], [Active(JobId(3), build.ids(0, 1))]),
-            build.inventory(2),
-            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 3, GPU 1: job 3"),
-            id="jobs behind are not to blame",
-        ),
-        pytest.param(
-            MINE,
-            View([MINE], [Active(JobId(3), build.ids(0, 1))]),
-            build.inventory(2),
-            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 3, GPU 1: job 3"),
-            id="a job of ours has all",
-        ),
-        pytest.param(
-            build.waiting(10, gpu_ids=build.ids(0, 1)),
-            View([build.waiting(10, gpu_ids=build.ids(0, 1))], [Active(JobId(3), build.ids(1))]),
-            build.inventory(3),
-            Reason("needs 2 GPUs; 1 of 2 free, GPU 1: job 3"),
-            id="it named a device that is in use",
-        ),
-        pytest.param(
-            MINE,
-            View([MINE], held=dict(zip(build.ids(0, 1), [Occupant("bob", 7, "12"), Occupant("eve", 8)], strict=True))),
-            build.inventory(2),
-            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: bob's job 12, GPU 1: eve's pid 8"),
-            id="other people have them",
-        ),
-        pytest.param(
-            MINE,
-            View([MINE], held={DeviceId("FAKE-0"): Occupant("bob")}),
-            build.inventory(2),
-            Reason("needs 2 GPUs; 1 of 2 free, GPU 0: bob's lease", "It would start now with -g 1."),
-            id="somebody has one, nobody knows with what",
-        ),
-        pytest.param(
-            MINE,
-            View([build.waiting(4, gpus=4), MINE], [Active(JobId(3), build.ids(0))]),
-            build.inventory(4),
-            Reason(
-                "needs 2 GPUs; 3 of 4 free, GPU 0: job 3; job 4 is ahead and waits for them (it needs 4 GPUs)",
-                "A higher --priority would pass it; so would a --time that ends before it can start.",
-            ),
-            id="a larger job collects",
-        ),
-        pytest.param(
-            MINE,
-            View([build.waiting(4), MINE], [Active(JobId(3), build.ids(0, 1))]),
-            build.inventory(2),
-            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 3, GPU 1: job 3; behind job 4"),
-            id="behind another job",
-        ),
-        pytest.param(
-            MINE,
-            View([build.waiting(4, gpus=2), MINE]),
-            build.inventory(2),
-            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 4, GPU 1: job 4"),
-            id="an earlier job takes them just now",
-        ),
-        pytest.param(
-            MINE,
-            View([build.waiting(4, gpu_ids=build.ids(0)), MINE], [Active(JobId(3), build.ids(0, 1))]),
-            build.inventory(3),
-            Reason("needs 2 GPUs; 1 of 3 free, GPU 0: job 3, GPU 1: job 3; behind job 4"),
-            id="the job ahead waits for others than the free ones",
-        ),
-        pytest.param(
-            MINE,
-            View([MINE], line=[Collector("bob", 1, frozenset(build.ids(0, 1)))], ahead=1),
-            build.inventory(2),
-            Reason("needs 2 GPUs; 2 of 2 free; bob is next in the machine-wide line"),
-            id="somebody is ahead in the line",
-        ),
-        pytest.param(
-            MINE,
-            View(
-                [MINE],
-                [Active(JobId(3), build.ids(1))],
-                line=[Collector("bob", 1, frozenset(build.ids(0, 1)))],
-                ahead=0,
-            ),
-            build.inventory(2),
-            Reason("needs 2 GPUs; 1 of 2 free, GPU 1: job 3", "It would start now with -g 1."),
-            id="somebody behind in the line is not to blame",
-        ),
-    ],
-)
-def test_a_waiting_job_says_what_it_waits_for(job, view, inventory, reason):
-    assert obstacles.explain(job, view, inventory, Policy(cpu_slots=2), build.NOW) == reason

@@ -346,7 +346,10 @@ def test_a_job_whose_place_in_the_batch_is_kept_says_for_whom():
     long = Active(JobId(9), build.ids(0), limit_s=3600, started_at=build.NOW)
     queue = [Waiting(JobId(n), Request(gpus, limit_s=60), batch=1, room=1) for n, gpus in ((1, 2), (2, 1))]
     reason = obstacles.explain(queue[1], View(queue, [long]), build.inventory(2), Policy(), build.NOW)
-    assert reason == Reason("its place in the batch (-j) is kept for job 1, which is ahead")
+    assert reason == Reason(
+        "its place in the batch (-j) is kept for job 1, which is ahead",
+        "A higher -j would let both run; a higher --priority would pass it.",
+    )
 
 
 # -- the rule, written down a second time -------------------------------------------------------------------------
