@@ -64,6 +64,7 @@ LAYERS = {
     "engines": MACHINE_ROOM,
     # the two ways anything changes, and the thread that does it
     "reasons": APPLICATION,
+    "prospects": APPLICATION,
     "verbs": APPLICATION,
     "dispatch": APPLICATION,
     "core": APPLICATION,

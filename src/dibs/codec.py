@@ -44,6 +44,11 @@ def parse_moment(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
+def range_to_json(ends: tuple[int, int] | None) -> dict[str, str | None] | None:
+    """Return an expected start as every door shows it; null where it is unknown."""
+    return None if ends is None else {"earliest": moment(ends[0]), "latest": moment(ends[1])}
+
+
 def job_to_json(
     job: Job, inventory: Inventory, *, user: str, log: str, stderr: str | None, reason: str | None
 ) -> dict[str, Any]:

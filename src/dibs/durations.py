@@ -17,6 +17,8 @@ LEAST_ENDS = 3
 #: What is typical: the times of the middle four fifths.
 LOW, HIGH = 0.1, 0.9
 
+LIMIT_HELPS = "A time limit (-t) would help."
+
 _NUMBERS = re.compile(r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+")
 
 
@@ -29,6 +31,8 @@ class Span:
     most_s: float | None = None
     #: Goes on after "job 7 ...".
     why: str = ""
+    #: What would help to know.
+    hint: str = ""
 
 
 def likeness(asked: Asked) -> str:
@@ -50,7 +54,9 @@ def span(limit_s: float | None, ends_s: Sequence[float], ran_s: float = 0.0) -> 
     if len(ends_s) >= LEAST_ENDS and longer:
         least_s, most_s = (_percentile(longer, part) - ran_s for part in (LOW, HIGH))
         return Span(least_s, most_s) if left_s is None else Span(min(least_s, left_s), min(most_s, left_s))
-    return Span(0.0, left_s, "" if left_s is not None else f"has no time limit and {_too_little(ends_s)}")
+    if left_s is not None:
+        return Span(0.0, left_s)
+    return Span(0.0, None, f"has no time limit and {_too_little(ends_s)}", LIMIT_HELPS)
 
 
 def _too_little(ends_s: Sequence[float]) -> str:

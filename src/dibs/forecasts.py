@@ -29,7 +29,6 @@ MOST_PLANS = 400
 MOST_LOOKS = 20_000
 
 UNKNOWN_SPAN = Span(why="cannot be foreseen")
-LIMIT_HELPS = "A time limit (-t) would help."
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,4 +290,4 @@ class _Days:
 
     def _endless(self, job_id: JobId) -> tuple[str, str]:
         span = self.prospect.spans.get(job_id, UNKNOWN_SPAN)
-        return f"job {job_id} {span.why or UNKNOWN_SPAN.why}", LIMIT_HELPS if "time limit" in span.why else ""
+        return f"job {job_id} {span.why or UNKNOWN_SPAN.why}", span.hint

@@ -24,6 +24,7 @@ from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import Inventory
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, UserError
+from dibs.forecasts import Forecast
 from dibs.jobs import Job, JobId
 from dibs.obstacles import Reason
 from dibs.reasons import Sight
@@ -45,6 +46,8 @@ NEWS_EVERY_S = 0.2
 GATHER_S = 0.05
 #: Rows of the overview: all that one looks at; `select=all` gives everything.
 UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
+#: Starts to come that are told at once.
+MOST_STARTS = 100
 
 DAEMON: web.AppKey[Daemon] = web.AppKey("daemon", Daemon)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -256,8 +259,10 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
         }
         for past in reader.attempts(job.id)
     ]
-    shown = _shown(daemon, Sight.of(daemon.core, reader), job)
-    return shown | {"attempts": attempts, "env": codec.mask_environ(job.asked.env)}
+    sight = Sight.of(daemon.core, reader)
+    expected = codec.range_to_json(sight.expected(job).range) if job.is_waiting else None
+    more = {"attempts": attempts, "env": codec.mask_environ(job.asked.env), "expected_start": expected}
+    return _shown(daemon, sight, job) | more
 
 
 async def get_events(request: web.Request) -> web.Response:
@@ -278,10 +283,23 @@ async def get_why(request: web.Request) -> web.Response:
 
     def answer(reader: Reader) -> dict[str, Any]:
         job = reader.job(job_id)
-        reason = Sight.of(daemon.core, reader).reason(job) if job.is_waiting else Reason(reasons.describe(job))
-        return {"id": job.id, "state": job.word, "reason": reason.text, "hint": reason.hint}
+        if not job.is_waiting:
+            return _why(job, Reason(reasons.describe(job)), Forecast())
+        sight = Sight.of(daemon.core, reader)
+        return _why(job, sight.reason(job), sight.expected(job))
 
     return _json(await daemon.ask(answer))
+
+
+def _why(job: Job, reason: Reason, forecast: Forecast) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "state": job.word,
+        "reason": reason.text,
+        "hint": reason.hint,
+        "expected_start": codec.range_to_json(forecast.range),
+        "unknown": {"why": forecast.unknown, "hint": forecast.hint} if forecast.unknown else None,
+    }
 
 
 async def get_wait(request: web.Request) -> web.Response:
@@ -384,6 +402,20 @@ async def get_queue(request: web.Request) -> web.Response:
     )
 
 
+async def get_starts(request: web.Request) -> web.Response:
+    """Return the jobs that start next, at most `most`, and when each is expected to."""
+    daemon = request.app[DAEMON]
+    most = min(max(0, _whole_number(request, "most", 5)), MOST_STARTS)
+
+    def answer(reader: Reader) -> list[dict[str, Any]]:
+        found = Sight.of(daemon.core, reader).next_starts(most)
+        return [
+            {"id": job_id, "expected_start": codec.range_to_json(forecast.range)} for job_id, forecast in found.items()
+        ]
+
+    return _json({"starts": await daemon.ask(answer)})
+
+
 async def post_queue(request: web.Request) -> web.Response:
     """Pause or resume the queue: `{"paused": true}`."""
     change = submissions.convert(await _body(request), submissions.QueueIn)
@@ -479,6 +511,7 @@ ROUTES = [
     web.post(r"/v1/jobs/{id:\d{1,18}}/{verb:[a-z]+}", post_verb),
     web.get("/v1/queue", get_queue),
     web.post("/v1/queue", post_queue),
+    web.get("/v1/queue/starts", get_starts),
     web.get("/v1/gpus", get_gpus),
     web.get("/v1/daemon", get_daemon),
     web.post("/v1/daemon/stop", post_stop),

@@ -5,10 +5,11 @@ Looks at queue, leases and line as the scheduler does, but with names, and chang
 
 from __future__ import annotations
 
-from dibs import codec, needs, obstacles, scheduling, standing, verbs
+from dibs import codec, forecasts, needs, obstacles, prospects, scheduling, standing, verbs
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
-from dibs.jobs import Job, JobId, State
+from dibs.forecasts import Forecast
+from dibs.jobs import Asked, Job, JobId, State
 from dibs.obstacles import Reason
 from dibs.scheduling import Policy, View, Waiting
 from dibs.store import Reader
@@ -17,8 +18,9 @@ from dibs.store import Reader
 class Sight:
     """What is needed to say why jobs wait, read once for many of them."""
 
-    def __init__(self, view: View, policy: Policy, inventory: Inventory, reader: Reader) -> None:
+    def __init__(self, view: View, policy: Policy, inventory: Inventory, reader: Reader, grace_s: float) -> None:
         self.reader = reader
+        self.grace_s = grace_s
         self.view = view
         self._plan: scheduling.Plan | None = None
         self.policy = policy
@@ -34,7 +36,8 @@ class Sight:
         line, ahead = core.standing.collectors()
         heads = reader.head(len(inventory.devices) + policy.cpu_slots)
         is_paused = bool(reader.fact(verbs.PAUSED))
-        return cls(View(heads, active, held, line, ahead, is_paused), policy, inventory, reader)
+        view = View(heads, active, held, line, ahead, is_paused)
+        return cls(view, policy, inventory, reader, core.engine.settings.grace)
 
     def reason(self, job: Job) -> Reason:
         """Say why a waiting job waits."""
@@ -50,15 +53,38 @@ class Sight:
             self._plan = scheduling.plan(self.view, self.inventory, self.policy, now)
         return obstacles.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
 
+    def if_submitted(self, asked: Asked) -> Forecast:
+        """Say when a job would be expected to start if it were submitted now."""
+        return self.expected(Job(JobId(self.reader.last_id() + 1), asked, now_ms()))
+
+    def expected(self, job: Job) -> Forecast:
+        """Say when a waiting job is expected to start, or why nobody knows."""
+        now = now_ms()
+        if job.state is State.HELD:
+            return Forecast(unknown="it is held")
+        if any(active.id == job.id for active in self.view.active):
+            return Forecast(now, now)
+        prospect = self._prospect(now, job)
+        return forecasts.foresee([job.id], prospect, self.inventory, self.policy, now)[job.id]
+
+    def next_starts(self, most: int) -> dict[JobId, Forecast]:
+        """Return the jobs that start next, at most so many, and when."""
+        now = now_ms()
+        return forecasts.next_starts(most, self._prospect(now), self.inventory, self.policy, now)
+
+    def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
+        window = len(self.inventory.devices) + self.policy.cpu_slots
+        return prospects.gather(self.reader, self.view, window, self.grace_s, now, job)
+
     def _not_ready(self, job: Job) -> Reason:
         verdict = needs.judge(self.reader.outcomes(job.id))
         if isinstance(verdict, needs.Open):
             names = ", ".join(f"job {job_id}" for job_id in verdict.ids[:8])
             more = f" and {len(verdict.ids) - 8} more" if len(verdict.ids) > 8 else ""
-            return Reason(f"it waits for {names}{more}")
+            return Reason(f"it waits for {names}{more}", f"`dibs why {verdict.ids[0]}` says how that one stands.")
         if job.asked.begin_at is None:
             return Reason("it is just about to join the line")
-        return Reason(f"it begins at {codec.moment(job.asked.begin_at)}")
+        return Reason(f"it begins at {codec.moment(job.asked.begin_at)}", "That is what --begin asked for.")
 
 
 def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:

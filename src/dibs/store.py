@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dibs import database, lifecycle, rows, selection
+from dibs import database, durations, lifecycle, rows, selection
 from dibs.devices import DeviceId
 from dibs.errors import Bug, NotFound, UserError
 from dibs.jobs import Asked, Cause, Job, JobId, Outcome, Request, When
@@ -147,6 +147,24 @@ class Reader:
     def dependants(self, job_id: JobId) -> list[JobId]:
         """Return the jobs that wait, or waited, for this one."""
         return [JobId(row[0]) for row in self._ask("dependants", {"id": job_id}).fetchall()]
+
+    def first_dependants(self, job_id: JobId, most: int) -> list[JobId]:
+        """Return the oldest of the jobs that wait, or waited, for this one."""
+        return [JobId(row[0]) for row in self._ask("first_dependants", {"id": job_id, "most": most}).fetchall()]
+
+    def to_begin(self, now: int, most: int) -> list[tuple[JobId, int]]:
+        """Return the jobs whose time comes next, and when."""
+        found = self._ask("to_begin", {"now": now, "most": most})
+        return [(JobId(job_id), begin_at) for job_id, begin_at in found.fetchall()]
+
+    def batch_room(self, batch: int) -> int | None:
+        """Return how many more of a batch may be under way; None: any number."""
+        row = self._ask("batch_room", {"id": batch}).fetchone()
+        return None if row is None or row[0] is None else int(row[0])
+
+    def runtimes(self, likeness: str) -> list[float]:
+        """Return how many seconds the latest jobs of a likeness took that ended well."""
+        return [took_ms / 1000 for (took_ms,) in self._ask("runtimes", {"likeness": _digest(likeness)})]
 
     def due(self, since: int, now: int) -> list[JobId]:
         """Return the jobs whose time has come in between."""
@@ -286,6 +304,11 @@ class Store(Reader):
         row = rows.moved_row(job, job)
         keys = ("attempt", "outcome", "cause", "exit_code", "signal", "allocation", "started_at", "finished_at")
         self._ask("add_attempt", {"job": job.id} | {key: row[key] for key in keys})
+        if job.outcome is Outcome.DONE and job.started_at is not None and job.finished_at is not None:
+            # The clock may have been set back meanwhile.
+            took_ms = max(0, job.finished_at - job.started_at)
+            likeness = _digest(durations.likeness(job.asked))
+            self._ask("add_runtime", {"likeness": likeness, "job": job.id, "took_ms": took_ms})
 
     def set_ready(self, job_id: JobId, is_ready: bool) -> None:
         """Let a queued job join the line, or keep it out."""
@@ -315,6 +338,10 @@ class Store(Reader):
     def set_fact(self, name: str, value: str) -> None:
         """Set a fact about the queue as a whole."""
         self._ask("set_fact", {"name": name, "value": value})
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()[:16]
 
 
 def _is_ready(asked: Asked, now: int) -> bool:

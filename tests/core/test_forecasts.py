@@ -189,7 +189,8 @@ def expected(prospect, job_id):
 def prospect(view, spans, **more):
     """Return a prospect in which jobs take minutes: (least, most)."""
     seconds = {
-        JobId(n): Span(60 * least, most and 60 * most, "has no time limit") for n, (least, most) in spans.items()
+        JobId(n): Span(60 * least, most and 60 * most, "has no time limit", "Give it one.")
+        for n, (least, most) in spans.items()
     }
     return Prospect(view, 6, seconds, **more)
 
@@ -213,12 +214,12 @@ def test_a_job_that_nobody_knows_the_end_of_is_no_matter_where_it_is_not_in_the_
     assert expected(prospect(view, {1: (5, 10), 2: (9, None)}), 3) == (5, 10)
 
 
-def test_a_time_limit_is_what_helps():
+def test_what_would_help_to_know_is_said():
     view = View([build.waiting(3)], [running(1, 0, 1)])
     (found,) = forecasts.foresee(
         [JobId(3)], prospect(view, {1: (0, None)}), build.inventory(2), Policy(4), build.NOW
     ).values()
-    assert found.hint == forecasts.LIMIT_HELPS
+    assert found.hint == "Give it one."
 
 
 def test_other_people_may_go_at_once_or_never():

@@ -81,6 +81,24 @@ def test_a_moment_is_told_with_its_day_and_zone(berlin: None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("earliest_s", "latest_s", "expected"),
+    [
+        (-5, 0, "now"),
+        (0, 700, "by 21:41 (within 11m40s)"),
+        (700, 700, "at 21:41 (in 11m40s)"),
+        (45, 7200, "between 21:31:00 and 23:30 (in 45s to 2h00m)"),
+        (7200, 86400, "between 23:30 and Mon 21:30 (in 2h00m to 1d00h)"),
+        (86400, 8 * 86400, "between Mon 21:30 and 2026-11-23 21:30 (in 1d00h to 8d00h)"),
+    ],
+)
+def test_an_expected_start_is_told_by_the_clock_and_from_now(
+    berlin: None, earliest_s: float, latest_s: float, expected: str
+) -> None:
+    now = NOW.astimezone()
+    assert moments.between(now + timedelta(seconds=earliest_s), now + timedelta(seconds=latest_s), now) == expected
+
+
+@pytest.mark.parametrize(
     "text",
     [
         *("yesterday", "22", "2200", "22:60", "25:00", "-1:00", "2:5", "", " ", "1:2:3:4", "\u0662\u0662:00"),

@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,50 @@ def test_why_answers_for_every_state(bench: Bench) -> None:
     told = read_json(bench, "why", "2")
     assert (told["id"], told["state"]) == (2, "queued")
     assert bench.cli("why", "1", "2").stdout.count("\n") == 2
+
+
+def test_why_and_show_tell_when_a_job_is_expected_to_start(bench: Bench) -> None:
+    running = bench.until(bench.add(LONG, gpus=4, time_limit_s=3600), "started")
+    bench.add("true", time_limit_s=60)
+    must_have_ended = datetime.fromisoformat(running["started_at"]) + timedelta(hours=1)
+    expected = read_json(bench, "show", "2")["expected_start"]
+    assert datetime.fromisoformat(expected["latest"]) == must_have_ended
+    assert datetime.fromisoformat(expected["earliest"]) < must_have_ended
+    assert read_json(bench, "show", "1")["expected_start"] is None
+    told = bench.cli("why", "2").stdout
+    assert "Expected to start between " in told
+    assert f" and {expected['latest']}." in told
+    assert f" and {expected['latest']}" in bench.cli("show", "2").stdout
+    starts = bench.client.get("/v1/queue/starts")["starts"]
+    assert [(start["id"], start["expected_start"]["latest"]) for start in starts] == [(2, expected["latest"])]
+
+
+def test_why_tells_what_would_help_to_know_when_a_job_starts(bench: Bench) -> None:
+    bench.until(bench.add(LONG, gpus=4), "started")
+    bench.add("true")
+    unknown = "When it starts is unknown: job 1 has no time limit and nothing like it has finished yet."
+    assert f"{unknown} A time limit (-t) would help.\n" in bench.cli("why", "2").stdout
+    assert "unknown; see dibs why 2" in bench.cli("show", "2").stdout
+    told = read_json(bench, "why", "2")
+    assert (told["expected_start"], told["unknown"]["hint"]) == (None, "A time limit (-t) would help.")
+    bench.cli("hold", "2")
+    assert bench.cli("why", "2").stdout == "job 2: it is held. `dibs unhold 2` lets it go on.\n"
+
+
+def test_jobs_that_ended_well_tell_how_long_those_like_them_take(bench: Bench) -> None:
+    for job_id in bench.add_many([{"command": f"true {n}"} for n in range(3)], gpus=4):
+        bench.until(job_id)
+    bench.until(bench.add(LONG, gpus=4, time_limit_s=3600), "started")
+    bench.add_many([{"command": command} for command in ("true 7", "true 8", "false", "true")], gpus=4)
+    assert [bench.job(job_id)["expected_start"] is None for job_id in (5, 6, 7, 8)] == [False, False, False, True]
+
+
+def test_a_paused_queue_has_no_next_starts(bench: Bench) -> None:
+    bench.start()
+    bench.client.post("/v1/queue", {"paused": True})
+    bench.add("true")
+    assert bench.client.get("/v1/queue/starts") == {"starts": []}
+    assert bench.cli("why", "1").stdout == "job 1: the queue is paused. `dibs resume` lets it go on.\n"
 
 
 # -- log --

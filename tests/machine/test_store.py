@@ -589,6 +589,16 @@ def test_somebody_elses_database_is_refused_and_left_alone(path, statement):
     assert "is not a database of dibs" in refused(path, UserError)
 
 
+def test_the_file_of_an_older_dibs_is_upgraded_and_a_copy_is_kept(path):
+    first = database.read_sql(database.MIGRATIONS[0])
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.executescript(f"{first} PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;")
+    with contextlib.closing(Store.open(path)) as store:
+        assert submit(store) == [1]
+        assert store.runtimes("anything") == []
+    assert copies(path) == ["dibs.db.1"]
+
+
 def test_an_empty_file_becomes_a_database(path):
     path.touch(0o600)
     with contextlib.closing(Store.open(path)) as store:
@@ -668,10 +678,12 @@ def test_nobody_else_can_read_a_copy(store, path):
 # -- a million jobs -----------------------------------------------------------------------------------------------
 
 EVERY_TURN = ("due", "next_begin", "lines", "head_of_line", "active_devices", "job", "dependants", "outcomes", "counts")
+FORECASTS = ("to_begin", "first_dependants", "batch_room", "runtimes", "add_runtime")
 
 
-@pytest.mark.parametrize("name", EVERY_TURN)
-def test_no_turn_looks_through_all_jobs(store, name):
-    values = dict.fromkeys(("since", "now", "request", "batch", "most", "id"), 1)
+@pytest.mark.parametrize("name", EVERY_TURN + FORECASTS)
+def test_no_turn_and_no_forecast_looks_through_all_jobs(store, name):
+    values = dict.fromkeys(("since", "now", "request", "batch", "most", "id", "job", "took_ms", "likeness"), 1)
     steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {store.queries[name]}", values)]
-    assert [step for step in steps if step == "SCAN jobs"] == []
+    assert [step for step in steps if step in ("SCAN jobs", "SCAN dependencies", "SCAN runtimes")] == []
+    assert not [step for step in steps if "TEMP B-TREE" in step and name in FORECASTS]

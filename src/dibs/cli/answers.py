@@ -82,11 +82,38 @@ class Job(TypedDict):
     request: Wanted
 
 
+class Range(TypedDict):
+    """When something is expected."""
+
+    earliest: str
+    latest: str
+
+
 class WholeJob(Job):
     """A job asked for alone."""
 
     attempts: list[Attempt]
     env: dict[str, str]
+    #: None: unknown, or it does not wait.
+    expected_start: Range | None
+
+
+class Unknown(TypedDict):
+    """Why nobody can say when a job starts, and what would help."""
+
+    why: str
+    hint: str
+
+
+class Why(TypedDict):
+    """Why a job waits, or how it stands."""
+
+    id: int
+    state: str
+    reason: str
+    hint: str
+    expected_start: Range | None
+    unknown: Unknown | None
 
 
 class Event(TypedDict):

@@ -1,4 +1,7 @@
-"""Moments as people write them after `--begin`, in the time zone of the one who types, and as they are told back."""
+"""Moments as people write them after `--begin`, in the time zone of the one who types, and as they are told back.
+
+An expected start is a pair of them, and is said here too.
+"""
 
 from __future__ import annotations
 
@@ -57,3 +60,24 @@ def shown(moment: datetime) -> str:
     """Return a moment as people here read it: `Mon 2026-11-16 08:00 CET`."""
     here = moment.astimezone()
     return f"{here:%a %Y-%m-%d %H:%M:%S}".removesuffix(":00") + f" {here:%Z}"
+
+
+def between(earliest: datetime, latest: datetime, now: datetime) -> str:
+    """Say when something is expected to start: `between 14:05 and 15:30 (in 5m00s to 1h30m)`."""
+    soonest_s, longest_s = ((moment - now).total_seconds() for moment in (earliest, latest))
+    if longest_s < 1:
+        return "now"
+    last, away = _near(latest, now), units.format_duration(longest_s)
+    if soonest_s < 1:
+        return f"by {last} (within {away})"
+    if longest_s - soonest_s < 1:
+        return f"at {last} (in {away})"
+    return f"between {_near(earliest, now)} and {last} (in {units.format_duration(soonest_s)} to {away})"
+
+
+def _near(moment: datetime, now: datetime) -> str:
+    """Return a moment to come with no more of the date than is needed to tell which one it is."""
+    here, today = moment.astimezone(), now.astimezone().date()
+    clock = f"{here:%H:%M}" if (moment - now).total_seconds() >= 600 else f"{here:%H:%M:%S}"
+    days = (here.date() - today).days
+    return clock if days == 0 else f"{here:%a} {clock}" if days < 7 else f"{here:%Y-%m-%d} {clock}"

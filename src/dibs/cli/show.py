@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dibs import client, units
 from dibs.cli import answers, logs, moments, options, screen, status
-from dibs.cli.answers import Event, WholeJob
+from dibs.cli.answers import Event, Range, WholeJob
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.options import Args, Option
 from dibs.cli.screen import Column, Screen
@@ -81,6 +81,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("time limit", "" if job["time_limit_s"] is None else units.format_duration(job["time_limit_s"])),
         ("after", _needs(job)),
         ("begins", _begin(view, job["begin_at"])),
+        ("starts", _starts(view, job, now)),
         ("retries", str(job["retries"] or "")),
         ("tags", ", ".join(job["tags"])),
         ("set", " ".join(f"{name}={value}" for name, value in job["env"].items())),
@@ -112,6 +113,19 @@ def _begin(view: Screen, begin_at: str | None) -> str:
     if not begin_at or not view.is_terminal:
         return begin_at or ""
     return moments.shown(datetime.fromisoformat(begin_at))
+
+
+def _starts(view: Screen, job: WholeJob, now: datetime) -> str:
+    if job["expected_start"]:
+        return expected(view, job["expected_start"], now)
+    return f"unknown; see dibs why {job['id']}" if job["state"] in answers.WAITING else ""
+
+
+def expected(view: Screen, ends: Range, now: datetime) -> str:
+    """Return the two moments as they are, or for people by their clock and how far from now."""
+    if not view.is_terminal:
+        return f"between {ends['earliest']} and {ends['latest']}"
+    return moments.between(datetime.fromisoformat(ends["earliest"]), datetime.fromisoformat(ends["latest"]), now)
 
 
 def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:

@@ -1,14 +1,18 @@
-"""`dibs why`: why a job is not running, and what would help."""
+"""`dibs why`: why a job is not running, what would help, and when it may start."""
 
 from __future__ import annotations
 
 import os
+import sys
+from datetime import datetime
 
 from dibs import client
-from dibs.cli import answers, options, screen
+from dibs.cli import answers, options, screen, show
+from dibs.cli.answers import Why
 from dibs.cli.options import Args, Option
+from dibs.cli.screen import Screen
 
-SUMMARY = "Say why a job is not running, or how it stands."
+SUMMARY = "Say why a job waits, what would help, and when it may start."
 USAGE = ("[OPTIONS] SELECTOR...",)
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs why 12", "dibs why @")
@@ -22,11 +26,22 @@ def main(args: Args) -> int:
         ids = [int(word) for word in args.words]
     else:
         ids = [job["id"] for job in answers.overview(queue, args.words)["jobs"]]
-    told = [queue.get(f"/v1/jobs/{job_id}/why") for job_id in dict.fromkeys(ids)]
+    told: list[Why] = [queue.get(f"/v1/jobs/{job_id}/why") for job_id in dict.fromkeys(ids)]
     if args.has(options.JSON):
         screen.print_json(told[0] if len(told) == 1 else told)
         return 0
+    view, now = screen.of(sys.stdout, args), screen.now()
     for each in told:
-        hint = f" {each['hint']}" if each["hint"] else ""
-        print(screen.clean(f"job {each['id']}: {each['reason']}.{hint}"))
+        parts = (f"job {each['id']}: {each['reason']}.", each["hint"], _expected(view, each, now))
+        print(screen.clean(" ".join(part for part in parts if part)))
     return 0
+
+
+def _expected(view: Screen, told: Why, now: datetime) -> str:
+    """Say when a job that waits is expected to start, or why nobody knows."""
+    if told["expected_start"]:
+        return f"Expected to start {show.expected(view, told['expected_start'], now)}."
+    unknown = told["unknown"]
+    if unknown is None or unknown["why"] in told["reason"]:
+        return ""
+    return f"When it starts is unknown: {unknown['why']}. {unknown['hint']}".strip()

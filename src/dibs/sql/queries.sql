@@ -48,6 +48,9 @@ INSERT OR IGNORE INTO dependencies (job, needs, "when") VALUES (:job, :needs, :w
 -- All jobs that wait, or waited, for this one.
 SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job
 
+-- name: first_dependants
+SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job LIMIT :most
+
 -- name: outcomes
 -- What became of the jobs that this one waits for; one that is no longer there counts as unfinished for ever.
 SELECT needs, "when", outcome FROM dependencies LEFT JOIN jobs ON jobs.id = needs WHERE job = :id
@@ -59,11 +62,18 @@ UPDATE jobs SET is_ready = :is_ready WHERE id = :id
 SELECT id FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :since AND begin_at <= :now
 ORDER BY begin_at
 
+-- name: to_begin
+-- The jobs that wait for their time, the next ones first.
+SELECT id, begin_at FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :now ORDER BY begin_at LIMIT :most
+
 -- name: next_begin
 SELECT min(begin_at) FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :now
 
 -- name: add_batch
 INSERT INTO batches (at_once, halt_after) VALUES (:at_once, :halt_after)
+
+-- name: batch_room
+SELECT at_once - active FROM batches WHERE id = :id
 
 -- name: batch_bad
 UPDATE batches SET bad = bad + 1 WHERE id = :id RETURNING bad, halt_after
@@ -92,6 +102,12 @@ INSERT INTO events (job, at, kind, detail) VALUES (:job, :at, :kind, :detail)
 -- name: add_attempt
 INSERT OR REPLACE INTO attempts (job, attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at)
 VALUES (:job, :attempt, :outcome, :cause, :exit_code, :signal, :allocation, :started_at, :finished_at)
+
+-- name: add_runtime
+INSERT OR REPLACE INTO runtimes (likeness, slot, took_ms) VALUES (:likeness, :job % 31, :took_ms)
+
+-- name: runtimes
+SELECT took_ms FROM runtimes WHERE likeness = :likeness
 
 -- name: job
 SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request WHERE jobs.id = :id

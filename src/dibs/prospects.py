@@ -1,0 +1,156 @@
+"""What a forecast needs to know, gathered from the store within bounds: who waits, who will, and how long they take.
+
+Changes nothing, and looks at no more than the beginning of every line; where something goes on, the prospect says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from dibs import durations, needs, scheduling, selection
+from dibs.durations import Span
+from dibs.forecasts import Coming, Line, Prospect
+from dibs.jobs import Job, JobId, State
+from dibs.scheduling import View, Waiting
+from dibs.store import Reader
+
+#: Jobs of all lines together, but of each line what one plan needs, and at most four times as many for that.
+MOST_JOBS = 500
+#: Jobs that wait for their time or for other jobs.
+MOST_COMING = 200
+
+
+def gather(reader: Reader, view: View, window: int, grace_s: float, now: int, asked_for: Job | None = None) -> Prospect:
+    """Return what is to come after `view`, of which each line holds `window` jobs.
+
+    `asked_for` is known too, wherever it stands: one that is not submitted yet, or waits for others.
+    """
+    waiting, cut_lines = _deeper(reader, view, window)
+    known = _Known(reader, {job.id: job for job in reader.active()}, {job.id for job in waiting})
+    if asked_for is not None and _is_ready(asked_for, reader, now):
+        waiting += _joined(asked_for, waiting, cut_lines, reader)
+    elif asked_for is not None:
+        known.add_with_needs(replace(asked_for, is_ready=False))
+    known_until = known.add_beginners(now)
+    known.add_dependants()
+    jobs = [*known.active.values(), *known.coming_jobs, *_jobs(reader, (job.id for job in waiting), now)]
+    spans = _spans([*jobs, asked_for] if asked_for is not None else jobs, reader, grace_s, now)
+    whole = replace(view, waiting=waiting)
+    return Prospect(whole, window, spans, list(known.coming.values()), cut_lines, known.cut_needs, known_until)
+
+
+def _deeper(reader: Reader, view: View, window: int) -> tuple[list[Waiting], set[Line]]:
+    """Return more jobs of each line than `view` has, and the lines that go on even then."""
+    kinds = {(job.request, job.batch) for job in view.waiting}
+    reach = max(window, MOST_JOBS // max(1, len(kinds)))
+    found = scheduling.order(reader.head(reach))
+    count = Counter((job.request, job.batch) for job in found)
+    left_out = found[4 * MOST_JOBS :]
+    cut = {line for line, many in count.items() if many >= reach} | {(job.request, job.batch) for job in left_out}
+    return found[: 4 * MOST_JOBS], cut
+
+
+def _is_ready(job: Job, reader: Reader, now: int) -> bool:
+    """Tell whether a job is in its line, or would be if it were submitted now."""
+    if job.id <= reader.last_id():
+        return job.is_ready
+    return not job.asked.after and (job.asked.begin_at is None or job.asked.begin_at <= now)
+
+
+def _joined(job: Job, waiting: list[Waiting], cut_lines: set[Line], reader: Reader) -> list[Waiting]:
+    """Return a job that is not submitted yet as it would wait; nothing if we cannot see as far, or know of it."""
+    new = _waiting(job, reader)
+    in_line = [other for other in waiting if (other.request, other.batch) == (new.request, new.batch)]
+    is_last = scheduling.order([*in_line, new])[-1] is new
+    is_unseen = (new.request, new.batch) in cut_lines and is_last
+    return [] if is_unseen or any(other.id == new.id for other in waiting) else [new]
+
+
+def _waiting(job: Job, reader: Reader) -> Waiting:
+    asked = job.asked
+    return Waiting(job.id, asked.request, asked.priority, asked.batch, reader.batch_room(asked.batch))
+
+
+def _jobs(reader: Reader, ids: Iterable[JobId], now: int) -> list[Job]:
+    ranges = selection.ranges(ids)
+    return reader.select(selection.parse([ranges]), now) if ranges else []
+
+
+@dataclass
+class _Known:
+    """Jobs of which we know: under way, in a line, or coming."""
+
+    reader: Reader
+    active: dict[JobId, Job]
+    in_line: set[JobId]
+    coming: dict[JobId, Coming] = field(default_factory=dict)
+    coming_jobs: list[Job] = field(default_factory=list)
+    cut_needs: set[JobId] = field(default_factory=set)
+
+    def add(self, job: Job) -> None:
+        """Take note of a job that is in no line yet."""
+        if job.id in self.coming or job.state is not State.QUEUED or job.is_ready:
+            return
+        stored = self.reader.outcomes(job.id)
+        outcomes = stored or [(need.id, need.when, self.reader.job(need.id).outcome) for need in job.asked.after]
+        self.coming[job.id] = Coming(_waiting(job, self.reader), job.asked.begin_at, outcomes)
+        self.coming_jobs.append(job)
+
+    def add_with_needs(self, job: Job) -> None:
+        """Take note of a job and of all that it waits for, and so on."""
+        left = [job]
+        while left and len(self.coming) < MOST_COMING:
+            each = left.pop()
+            self.add(each)
+            verdict = needs.judge(self.coming[each.id].outcomes) if each.id in self.coming else needs.Met()
+            ids = verdict.ids[:MOST_COMING] if isinstance(verdict, needs.Open) else ()
+            left += [self.reader.job(need) for need in ids if not self._is_known(need)]
+
+    def add_beginners(self, now: int) -> float:
+        """Take note of the jobs whose time comes next; return until when these are all."""
+        found = self.reader.to_begin(now, MOST_COMING)
+        for job_id, _ in found:
+            self.add(self.reader.job(job_id))
+        return found[-1][1] if len(found) == MOST_COMING else math.inf
+
+    def add_dependants(self) -> None:
+        """Take note of those that wait for one of which we know, and so on, as long as they are few."""
+        left = [*self.active, *self.in_line, *self.coming]
+        while left:
+            need = left.pop()
+            room = max(0, 2 * MOST_COMING - len(self.coming))
+            found = self.reader.first_dependants(need, room + 1)
+            if len(found) > room:
+                self.cut_needs.add(need)
+            new = [job_id for job_id in found[:room] if not self._is_known(job_id)]
+            for job in map(self.reader.job, new):
+                self.add(job)
+            left += [job_id for job_id in new if job_id in self.coming]
+
+    def _is_known(self, job_id: JobId) -> bool:
+        return job_id in self.active or job_id in self.in_line or job_id in self.coming
+
+
+def _spans(jobs: Iterable[Job], reader: Reader, grace_s: float, now: int) -> dict[JobId, Span]:
+    ends: dict[str, list[float]] = {}
+    spans = {}
+    for job in jobs:
+        likeness = durations.likeness(job.asked)
+        if likeness not in ends:
+            ends[likeness] = reader.runtimes(likeness)
+        spans[job.id] = span_of(job, ends[likeness], grace_s, now)
+    return spans
+
+
+def span_of(job: Job, ends_s: list[float], grace_s: float, now: int) -> Span:
+    """Return how long a job may still take, where those like it took `ends_s`."""
+    limit_s = job.asked.time_limit_s
+    ran_s = 0.0 if job.started_at is None else max(0, now - job.started_at) / 1000
+    if job.state is State.PAUSED:
+        return Span(why="is paused", hint=f"`dibs resume {job.id}` lets it go on.")
+    if job.state is State.STOPPING or (limit_s is not None and ran_s >= limit_s):
+        return Span(0.0, grace_s)
+    return durations.span(limit_s, ends_s, ran_s)

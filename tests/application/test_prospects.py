@@ -1,0 +1,233 @@
+"""What a forecast is told of the queue: the beginning of everything, and where it goes on."""
+
+import contextlib
+import math
+
+import pytest
+
+import build
+from dibs import durations, forecasts, lifecycle, prospects
+from dibs.durations import Span
+from dibs.jobs import After, JobId, When
+from dibs.scheduling import Policy, View
+from dibs.store import Store
+
+NOW = build.NOW
+MINUTE = 60_000
+HOUR_S = 3600.0
+INVENTORY, POLICY, WINDOW = build.inventory(2), Policy(4), 6
+
+
+@pytest.fixture
+def store(tmp_path):
+    with contextlib.closing(Store.open(tmp_path / "dibs.db")) as opened:
+        yield opened
+
+
+def submit(store, *many, at_once=None):
+    with store.batch():
+        batch = store.add_batch(at_once, None) if at_once else 0
+        return store.submit([build.asked(**{"command": "train"} | each, batch=batch) for each in many], NOW)
+
+
+def record(store, job_id, *events):
+    with store.batch():
+        for event in events:
+            store.record(store.job(job_id), event)
+
+
+def start(store, job_id, *indices, ago_ms=0):
+    record(store, job_id, lifecycle.Placed(NOW, build.ids(*indices)), lifecycle.Started(NOW - ago_ms, 77))
+
+
+def finish(store, job_id, took_ms, exit_code=0):
+    start(store, job_id, ago_ms=took_ms)
+    record(store, job_id, lifecycle.Ended(NOW, exit_code=exit_code, started_at=NOW - took_ms))
+
+
+def after(*ids, when=When.DONE):
+    return tuple(After(JobId(job_id), when) for job_id in ids)
+
+
+def gathered(store, job=None):
+    view = View(store.head(WINDOW), store.active_devices())
+    return prospects.gather(store, view, WINDOW, 30.0, NOW, job)
+
+
+def expected(store, job):
+    """Return the range in minutes from now, or why there is none."""
+    (found,) = forecasts.foresee([job.id], gathered(store, job), INVENTORY, POLICY, NOW).values()
+    return (found.range and tuple((at - NOW) / MINUTE for at in found.range)) or found.unknown
+
+
+# -- how long ------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_that_ended_well_tell_how_long_those_like_them_take(store):
+    for job_id in submit(store, *({"command": f"train --lr {n}"} for n in range(5))):
+        finish(store, job_id, 10_000 * job_id)
+    (job_id,) = submit(store, {"command": "train --lr 77"})
+    assert gathered(store).spans == {job_id: Span(14, 46)}
+
+
+@pytest.mark.parametrize("other", [{"command": "test"}, {"gpus": 2}, {"project": "x"}])
+def test_other_jobs_tell_nothing(store, other):
+    for job_id in submit(store, *({"command": "train"},) * 3):
+        finish(store, job_id, 10_000)
+    (job_id,) = submit(store, {"command": "train"} | other)
+    assert gathered(store).spans[job_id].most_s is None
+
+
+def test_jobs_that_ended_badly_tell_nothing(store):
+    for job_id in submit(store, *({},) * 5):
+        finish(store, job_id, 10_000, exit_code=1)
+    (job_id,) = submit(store, {})
+    assert gathered(store).spans[job_id].why == "has no time limit and nothing like it has finished yet"
+
+
+def test_only_the_newest_of_those_alike_are_remembered(store):
+    ids = submit(store, *({},) * 40)
+    for job_id in ids:
+        finish(store, job_id, 1000 * job_id)
+    assert sorted(store.runtimes(durations.likeness(build.asked("train")))) == [float(n) for n in ids[-31:]]
+
+
+def test_a_job_that_runs_has_so_much_less_to_go(store):
+    (job_id,) = submit(store, {"limit_s": HOUR_S})
+    start(store, job_id, 0, ago_ms=20 * MINUTE)
+    assert gathered(store).spans == {job_id: Span(0, HOUR_S - 1200)}
+
+
+@pytest.mark.parametrize(
+    ("state", "ran_ms", "span"),
+    [
+        ([lifecycle.CancelAsked(NOW)], 0, Span(0, 30)),
+        ([], 2 * HOUR_S * 1000, Span(0, 30)),
+    ],
+)
+def test_a_job_that_is_being_ended_takes_no_longer_than_the_grace(store, state, ran_ms, span):
+    (job_id,) = submit(store, {"limit_s": HOUR_S})
+    start(store, job_id, 0, ago_ms=int(ran_ms))
+    record(store, job_id, *state)
+    assert gathered(store).spans == {job_id: span}
+
+
+# -- who -----------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_long_line_the_beginning_is_told_and_that_it_goes_on(store):
+    submit(store, *({},) * 2000)
+    found = gathered(store)
+    assert [job.id for job in found.view.waiting] == list(range(1, prospects.MOST_JOBS + 1))
+    assert set(found.cut_lines) == {(build.asked().request, 0)}
+
+
+def test_a_short_line_is_told_whole(store):
+    submit(store, *({},) * 20)
+    found = gathered(store)
+    assert (len(found.view.waiting), set(found.cut_lines)) == (20, set())
+
+
+def test_of_very_many_kinds_of_requests_not_all_jobs_are_told(store):
+    submit(store, *({"limit_s": 60.0 + n} for n in range(5 * prospects.MOST_JOBS)))
+    found = gathered(store)
+    assert len(found.view.waiting) == 4 * prospects.MOST_JOBS
+    assert len(found.cut_lines) == prospects.MOST_JOBS
+
+
+def test_a_job_far_back_in_a_long_line_is_not_foreseen(store):
+    last = submit(store, *({"limit_s": HOUR_S},) * 2000)[-1]
+    assert expected(store, store.job(last)) == forecasts.TOO_FAR.unknown
+
+
+def test_jobs_that_wait_for_their_time_are_told_the_next_first(store):
+    submit(store, *({"begin_at": NOW + n * MINUTE} for n in range(300, 0, -1)))
+    found = gathered(store)
+    assert [each.begin_at for each in found.coming] == [NOW + n * MINUTE for n in range(1, prospects.MOST_COMING + 1)]
+    assert found.known_until == NOW + prospects.MOST_COMING * MINUTE
+
+
+def test_when_all_that_wait_for_their_time_are_told_nothing_else_comes(store):
+    submit(store, {"begin_at": NOW + MINUTE})
+    assert gathered(store).known_until == math.inf
+
+
+def test_jobs_that_wait_for_others_are_told(store):
+    _first, second, third = submit(store, {}, {"after": after(1)}, {"after": after(1, 2, when=When.END)})
+    assert [each.job.id for each in gathered(store).coming] == [second, third]
+
+
+def test_where_very_many_wait_for_one_job_it_is_told_for_which(store):
+    (need,) = submit(store, {})
+    submit(store, *({"after": after(need)},) * 1000)
+    found = gathered(store)
+    assert (set(found.cut_needs), len(found.coming)) == ({need}, 2 * prospects.MOST_COMING)
+
+
+def test_held_jobs_are_not_told_of(store):
+    one, two = submit(store, {}, {"after": after(1)})
+    for job_id in (one, two):
+        record(store, job_id, lifecycle.HoldAsked(NOW))
+    found = gathered(store)
+    assert (found.view.waiting, found.coming) == ([], [])
+
+
+# -- the whole way -------------------------------------------------------------------------------------------------
+
+
+def test_a_job_behind_others_with_limits_starts_by_the_time_they_must_have_ended(store):
+    first, _second, third = submit(store, {"gpus": 2, "limit_s": HOUR_S}, {"gpus": 2, "limit_s": HOUR_S}, {"gpus": 2})
+    start(store, first, 0, 1)
+    assert expected(store, store.job(third)) == (0, 120)
+
+
+def test_a_job_at_the_end_of_a_chain(store):
+    ids = submit(store, {"limit_s": HOUR_S}, *({"limit_s": HOUR_S, "after": after(n)} for n in (1, 2)))
+    assert expected(store, store.job(ids[-1])) == (0, 120)
+
+
+def test_a_job_that_waits_for_a_held_one_cannot_be_foreseen(store):
+    one, two = submit(store, {}, {"after": after(1)})
+    record(store, one, lifecycle.HoldAsked(NOW))
+    assert expected(store, store.job(two)) == "job 1, for which it waits, cannot be foreseen"
+
+
+def test_a_batch_keeps_to_its_limit(store):
+    ids = submit(store, *({"limit_s": HOUR_S},) * 3, at_once=1)
+    start(store, ids[0], 0)
+    assert expected(store, store.job(ids[2])) == (0, 120)
+
+
+@pytest.mark.parametrize(
+    ("asked", "minutes"),
+    [
+        ({}, (0, 0)),
+        ({"gpus": 2}, (0, 60)),
+        ({"begin_at": NOW + 5 * MINUTE}, (5, 5)),
+        ({"after": after(1)}, (0, 60)),
+        ({"gpus": 2, "after": after(1), "begin_at": NOW + 5 * MINUTE}, (5, 60)),
+    ],
+)
+def test_a_job_that_is_not_submitted_yet_can_be_foreseen(store, asked, minutes):
+    (job_id,) = submit(store, {"limit_s": HOUR_S})
+    start(store, job_id, 0)
+    assert expected(store, build.job(2, command="new", **asked)) == minutes
+
+
+def test_a_job_that_is_not_submitted_yet_stands_behind_a_line_whose_end_is_not_seen(store):
+    submit(store, *({"limit_s": HOUR_S},) * 2000)
+    assert expected(store, build.job(2001, command="train", limit_s=HOUR_S)) == forecasts.TOO_FAR.unknown
+    assert expected(store, build.job(2001, command="train", limit_s=HOUR_S, priority=1)) == (0, 0)
+
+
+def test_gathering_asks_for_no_more_of_a_longer_queue(store):
+    """Counted in statements, and no statement looks through all jobs (see `test_store`)."""
+    counts = []
+    for _ in range(2):
+        submit(store, *({},) * 2000)
+        asked = []
+        store.connection.set_trace_callback(asked.append)
+        gathered(store)
+        store.connection.set_trace_callback(None)
+        counts.append(len(asked))
+    assert counts[0] == counts[1]

@@ -1,0 +1,88 @@
+"""What people are told of one job: why it waits, what would help, and when it may start."""
+
+import contextlib
+
+import pytest
+
+import build
+from dibs import codec, core, lifecycle
+from dibs.forecasts import Forecast
+from dibs.jobs import After, JobId, When
+from dibs.obstacles import Reason
+from dibs.reasons import Sight
+from dibs.scheduling import Policy, View
+from dibs.store import Store
+
+LATER = 4_000_000_000_000
+
+
+@pytest.fixture
+def store(tmp_path):
+    with contextlib.closing(Store.open(tmp_path / "dibs.db")) as opened:
+        yield opened
+
+
+def submit(store, *many):
+    with store.batch():
+        return store.submit([build.asked(**each) for each in many], build.NOW)
+
+
+def sight(store, is_paused=False):
+    view = View(store.head(6), store.active_devices(), is_paused=is_paused)
+    return Sight(view, Policy(4), build.inventory(2), store, 30.0)
+
+
+def after(*ids):
+    return tuple(After(JobId(job_id), When.DONE) for job_id in ids)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"after": after(1)}, Reason("it waits for job 1", "`dibs why 1` says how that one stands.")),
+        (
+            {"after": after(*range(1, 11))},
+            Reason(
+                "it waits for job 1, job 2, job 3, job 4, job 5, job 6, job 7, job 8 and 2 more",
+                "`dibs why 1` says how that one stands.",
+            ),
+        ),
+        (
+            {"begin_at": LATER},
+            Reason(f"it begins at {codec.moment(LATER)}", "That is what --begin asked for."),
+        ),
+    ],
+)
+def test_a_job_that_is_in_no_line_yet_says_what_it_waits_for(store, asked, reason):
+    submit(store, *({},) * 10)
+    (job_id,) = submit(store, asked)
+    assert sight(store).reason(store.job(job_id)) == reason
+
+
+def test_a_held_job_says_who_lets_it_go_and_nobody_knows_when(store):
+    (job_id,) = submit(store, {})
+    with store.batch():
+        store.record(store.job(job_id), lifecycle.HoldAsked(build.NOW))
+    job = store.job(job_id)
+    assert sight(store).reason(job) == Reason("it is held", "`dibs unhold 1` lets it go on.")
+    assert sight(store).expected(job) == Forecast(unknown="it is held")
+
+
+def test_a_job_that_is_not_submitted_yet_would_start_now_or_after_those_before_it(store):
+    submit(store, {"gpus": 2, "limit_s": 3600.0})
+    before = core.now_ms()
+    beside = sight(store).if_submitted(build.asked(gpus=0))
+    behind = sight(store).if_submitted(build.asked(gpus=2))
+    assert before <= beside.if_short == beside.if_long <= core.now_ms()
+    assert behind.if_long - behind.if_short == 3600_000
+
+
+def test_while_the_queue_is_paused_nothing_is_expected(store):
+    (job_id,) = submit(store, {})
+    assert sight(store, is_paused=True).expected(store.job(job_id)).unknown == "the queue is paused"
+    assert sight(store, is_paused=True).next_starts(5) == {}
+
+
+def test_the_next_starts_are_told_up_to_so_many(store):
+    submit(store, *({"limit_s": 60.0},) * 9)
+    assert list(sight(store).next_starts(3)) == [1, 2, 3]
