@@ -39,6 +39,11 @@ LAYERS = {
     "codec": CORE,
     "captured": CORE,
     "environs": CORE,
+    "arrays": CORE,
+    "templates": CORE,
+    "metrics": CORE,
+    "scripts": CORE,
+    "sbatch": CORE,
     # one outside thing each
     "settings": MACHINE_ROOM,
     "places": MACHINE_ROOM,

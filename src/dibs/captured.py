@@ -20,6 +20,11 @@ def is_own(name: str) -> bool:
     return name.startswith("DIBS_") or name in DEVICE_NAMES
 
 
+def chosen(environ: Mapping[str, str]) -> str:
+    """Return what the submitter's shell says about devices, which no job will see; empty if nothing."""
+    return " ".join(f"{name}={environ[name]}" for name in DEVICE_NAMES if name in environ)
+
+
 def pack(environ: Mapping[bytes, bytes]) -> bytes:
     """Return an environment as NUL-separated bytes, sorted, so that equal ones are equal bytes."""
     return b"\0".join(name + b"=" + value for name, value in sorted(environ.items()))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dibs.devices import Device, Inventory, indices
-from dibs.jobs import Job
+from dibs.jobs import Asked, Job, Request, Warn
 
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
@@ -86,18 +86,59 @@ def job_to_json(
         "log": log,
         "stderr": stderr,
         "sweep": None,
-        "index": None,
+        "index": asked.index,
         "params": None,
         "tags": list(asked.tags),
         "engine": "local",
         "engine_ref": None,
         "remark": job.remark,
-        "request": {
-            "gpu_ids": list(asked.request.gpu_ids),
-            "prefer": list(asked.request.prefer),
-            "gpu_type": asked.request.gpu_type,
-        },
+        "retry_on": [trouble.value for trouble in asked.retry_on],
+        "script": asked.script,
+        "warn": warn_to_json(asked.warn),
+        "wait_tree": asked.wait_tree,
+        "metric": dict(asked.metrics),
+        "request": request_to_json(asked.request),
     }
+
+
+def asked_to_json(asked: Asked) -> dict[str, Any]:
+    """Return what would be queued, as a rehearsal shows it; the keys are those of a job."""
+    request = asked.request
+    return {
+        "command": asked.command,
+        "argv": list(asked.argv) if asked.argv is not None else None,
+        "cwd": asked.cwd,
+        "env": mask_environ(asked.env),
+        "name": asked.name,
+        "project": asked.project,
+        "priority": asked.priority,
+        "gpus": request.gpus,
+        "cpus": request.cpus or None,
+        "mem": request.mem or None,
+        "time_limit_s": request.limit_s,
+        "after": [{"id": need.id, "when": need.when.value} for need in asked.after],
+        "begin_at": moment(asked.begin_at),
+        "retries": asked.retries,
+        "retry_on": [trouble.value for trouble in asked.retry_on],
+        "output": asked.output,
+        "stderr": asked.stderr,
+        "index": asked.index,
+        "tags": list(asked.tags),
+        "warn": warn_to_json(asked.warn),
+        "wait_tree": asked.wait_tree,
+        "metric": dict(asked.metrics),
+        "request": request_to_json(request),
+    }
+
+
+def request_to_json(request: Request) -> dict[str, Any]:
+    """Return which devices would do."""
+    return {"gpu_ids": list(request.gpu_ids), "prefer": list(request.prefer), "gpu_type": request.gpu_type}
+
+
+def warn_to_json(warn: Warn | None) -> dict[str, Any] | None:
+    """Return a warning as the outside sees it."""
+    return None if warn is None else {"signal": warn.signal, "before_s": warn.before_s}
 
 
 def device_to_json(device: Device) -> dict[str, Any]:

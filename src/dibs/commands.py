@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 
 #: Anything here may mean something to a shell.
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"'*?[]#~=%{}!^\n\r\t")
+#: What only a shell can do: as the first of several words it would change nothing, also where a program is named so.
+BUILTINS = frozenset(
+    (".", ":", "alias", "bg", "builtin", "cd", "declare", "disown", "eval", "exec", "export", "fg", "local", "popd",
+     "pushd", "readonly", "set", "shift", "shopt", "source", "trap", "typeset", "ulimit", "umask", "unalias", "unset")
+)  # fmt: skip
+#: Programs that, without arguments, wait for somebody to type.
+INTERACTIVE = frozenset(
+    ("bash", "csh", "dash", "fish", "ipython", "ipython3", "julia", "ksh", "pdb", "python", "python3", "R", "sh",
+     "tcsh", "zsh")
+)  # fmt: skip
 #: The kernel's limit on one string of argv (MAX_ARG_STRLEN): longer ones cannot be run at all.
 LONGEST_BYTES = 128 * 1024 - 1
 

@@ -260,7 +260,8 @@ class Core:
 
     def _start(self, turn: Turn, job: Job) -> None:
         key = (job.id, job.attempt, job.start)
-        self.engine.start(job, self._environ(job.asked.environ_id), turn.inventory, lambda: self._ended(job))
+        captured, script = self._environ(job.asked.environ_id), self.store.script(job.asked.script_id)
+        self.engine.start(job, captured, turn.inventory, lambda: self._ended(job), script)
         self._watched.add(key)
         self._check_starting_later()
         crash_point("core:spawned")

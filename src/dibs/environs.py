@@ -68,6 +68,12 @@ def for_job(
         "DIBS_PORT": str(port),
         **dict(own),
     }
+    if job.asked.index is not None:
+        forced["DIBS_INDEX"] = str(job.asked.index)
+    if job.asked.script is not None and job.asked.argv:
+        forced["DIBS_SCRIPT"] = job.asked.argv[0]
+    if job.asked.is_slurm:
+        forced |= _slurm(job)
     polite = {"PYTHONUNBUFFERED": "1"}
     if len(job.allocation) > 1:
         polite |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
@@ -80,6 +86,25 @@ def for_job(
 @lru_cache(maxsize=8)
 def _unpacked(kept: bytes) -> dict[bytes, bytes]:
     return codec.unpack_environ(kept)
+
+
+def _slurm(job: Job) -> dict[str, str]:
+    """Return what scripts for Slurm read about themselves.
+
+    Not the number of tasks: training frameworks take that for a cluster, and wait for other nodes.
+    """
+    seen = {"SLURM_JOB_ID": str(job.id), "SLURM_JOBID": str(job.id), "SLURM_JOB_NAME": job.asked.name}
+    if job.asked.request.cpus:
+        seen["SLURM_CPUS_PER_TASK"] = str(job.asked.request.cpus)
+    if job.asked.index is not None:
+        seen |= {"SLURM_ARRAY_JOB_ID": str(job.array_id), "SLURM_ARRAY_TASK_ID": str(job.asked.index)}
+    return seen
+
+
+def let_import(env: dict[bytes, bytes], folder: str) -> None:
+    """Let a Python script import what lies beside the file it was read from; it runs from a copy elsewhere."""
+    old = env.get(b"PYTHONPATH")
+    env[b"PYTHONPATH"] = os_bytes(folder) + (b":" + old if old else b"")
 
 
 def os_bytes(text: str) -> bytes:

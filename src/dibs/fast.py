@@ -69,7 +69,9 @@ def add(argv: list[str], environ: Mapping[str, str]) -> int | None:
         wish = parse(argv[2:])
         _check_settings(environ)
         body = request(wish, environ)
-        daemon = _connect(socket_path(environ))
+        path = socket_path(environ)
+        _check_devices(os.path.dirname(path), environ)
+        daemon = _connect(path)
     except (NotSimple, OSError, ValueError):
         return None
     # From here on the job may have been accepted: whatever happens is told, and nothing is tried again.
@@ -188,7 +190,7 @@ def request(wish: Wish, environ: Mapping[str, str]) -> str:
     is_string = len(words) == 1 and (commands.needs_shell(words[0]) or len(words[0].split()) > 1)
     path = wish.env.get("PATH") or environ.get("PATH", os.defpath)
     is_sound = all(len(word.encode()) <= commands.LONGEST_BYTES for word in (*words, cwd)) and os.path.isdir(cwd)
-    if not is_sound or not (is_string or commands.is_found(words[0], path, cwd)):
+    if not is_sound or not (is_string or _is_plain(words, path, cwd)):
         raise NotSimple
     kept = {os.fsencode(name): os.fsencode(value) for name, value in environ.items() if not captured.is_own(name)}
     # It can only be read by setting it.
@@ -200,6 +202,26 @@ def request(wish: Wish, environ: Mapping[str, str]) -> str:
         | {"environ": b2a_base64(captured.pack(kept), newline=False).decode()}
         | ({"command": words[0]} if is_string else {"argv": words})
     )
+
+
+def _is_plain(words: list[str], path: str, cwd: str) -> bool:
+    """Tell whether words are a program and nothing that more must be said about: no script, builtin or shell."""
+    first = words[0]
+    is_odd = first in commands.BUILTINS or (len(words) == 1 and (first in commands.INTERACTIVE or "/" in first))
+    return not is_odd and commands.is_found(first, path, cwd)
+
+
+def _check_devices(home: str, environ: Mapping[str, str]) -> None:
+    """Leave what the shell says about devices to those who say that jobs do not see it, unless they did."""
+    chosen = os.fsencode(captured.chosen(environ))
+    if not chosen:
+        return
+    fd = os.open(f"{home}/told.devices", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if os.read(fd, 65536) != chosen:
+            raise NotSimple
+    finally:
+        os.close(fd)
 
 
 def _json(value: object) -> str:

@@ -19,13 +19,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dibs import codec, holders, reasons, scheduling, selection, submissions, tickets, verbs
+from dibs import codec, commands, holders, reasons, scheduling, scripts, selection, submissions, tickets, verbs
 from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import Inventory
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, UserError
 from dibs.forecasts import Forecast
-from dibs.jobs import Job, JobId
+from dibs.jobs import Asked, Job, JobId
 from dibs.obstacles import Reason
 from dibs.reasons import Sight
 from dibs.scheduling import View
@@ -146,6 +146,8 @@ async def post_jobs(request: web.Request) -> web.Response:
     body = await _body(request)
     rules = submissions.rules(body)
     wishes = submissions.wishes(body)
+    if request.query.get("dry_run"):
+        return await _rehearse(daemon, wishes, rules)
     submitted = await daemon.do(lambda turn: verbs.submit(turn, wishes, rules))
     is_plain = request.headers.get("Accept") == "text/plain"
     if is_plain and "Dibs-Receipt" not in request.headers:
@@ -154,6 +156,35 @@ async def post_jobs(request: web.Request) -> web.Response:
     if is_plain:
         return _plain(submitted, receipt)
     return _json({"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt}, 201)
+
+
+async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules) -> web.Response:
+    """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
+    rehearsed = await daemon.do(lambda turn: verbs.rehearse(turn, wishes))
+    shell = daemon.core.engine.settings.shell
+    jobs = [
+        codec.asked_to_json(asked) | {"runs": _runs(wish, asked, shell), "held": wish.is_held}
+        for wish, asked in zip(wishes, rehearsed.asked, strict=True)
+    ]
+    return _json(
+        {
+            "jobs": jobs,
+            "at_once": rules.at_once,
+            "halt_after": rules.halt_after,
+            "notes": rehearsed.notes,
+            # When the first of them is expected to start; null: not known.
+            "expected_start_at": None,
+        }
+    )
+
+
+def _runs(wish: verbs.Wish, asked: Asked, shell: str) -> list[str]:
+    """Return the words that are really run."""
+    if wish.script is not None:
+        return [*scripts.interpreter(wish.script, shell), *(asked.argv or ())]
+    env = codec.unpack_environ(wish.environ or b"")
+    path = dict(asked.env).get("PATH") or env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
+    return list(commands.words(asked.command, asked.argv, shell, path, asked.cwd))
 
 
 def _plain(submitted: verbs.Submitted, receipt: str) -> web.Response:

@@ -110,6 +110,15 @@ RETRIED_BY_DEFAULT = (Trouble.FAIL, Trouble.OOM, Trouble.LOST)
 
 
 @dataclass(frozen=True, slots=True)
+class Warn:
+    """A signal that comes so long before the time limit."""
+
+    #: Its name without SIG.
+    signal: str
+    before_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What the submitter asked for; it does not change while the job runs."""
 
@@ -140,6 +149,23 @@ class Asked:
     retry_on: tuple[Trouble, ...] = RETRIED_BY_DEFAULT
     #: The batch it was submitted with, where that has rules of its own; 0: none.
     batch: int = 0
+    #: Content id of a script's text in the store; then the first of `argv` is the file it was read from.
+    script_id: int | None = None
+    #: Its number in an array or among equal jobs, and how many of them came before it; None: it stands alone.
+    index: int | None = None
+    place: int | None = None
+    #: Whether it sees the variables of Slurm: an array, or a script with `#SBATCH` lines.
+    is_slurm: bool = False
+    warn: Warn | None = None
+    #: Whether it lasts as long as any process of its tree, and not only its command.
+    wait_tree: bool = False
+    #: Names, and regular expressions whose one group finds their numbers in the log.
+    metrics: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def script(self) -> str | None:
+        """Return the name of the script whose text it runs; None: it runs a command."""
+        return self.argv[0].rsplit("/", 1)[-1] if self.script_id is not None and self.argv else None
 
     @property
     def time_limit_s(self) -> float | None:
@@ -176,6 +202,11 @@ class Job:
     finished_at: int | None = None
     #: One sentence on how it stands, where the state does not say it all.
     remark: str | None = None
+
+    @property
+    def array_id(self) -> JobId:
+        """Return the id of the first job of its array; that of a job that stands alone is its own."""
+        return JobId(self.id - (self.asked.place or 0))
 
     @property
     def is_finished(self) -> bool:

@@ -141,6 +141,17 @@ def open_verified(pid: int, starttime: int) -> int | None:
     return None
 
 
+def catches(pid: int, signum: int) -> bool:
+    """Tell whether a process has a handler of its own for a signal."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            text = file.read(16384)
+    except OSError:
+        return False
+    mask = text.partition(b"\nSigCgt:")[2].partition(b"\n")[0].strip()
+    return bool(mask) and bool(int(mask, 16) >> (signum - 1) & 1)
+
+
 def send(pidfd: int, signum: int) -> bool:
     """Send a signal; False if the process is gone or became another user's (sudo)."""
     try:

@@ -80,6 +80,9 @@ class Spec:
     grace_s: float = 30.0
     leftover_grace_s: float = 10.0
     wait_tree: bool = False
+    #: A signal that comes so long before the time limit; 0: none.
+    warn_signal: int = 0
+    warn_s: float = 0.0
     #: Path of a datagram socket that wants to hear of each step; None: nobody does.
     notify: bytes | None = None
 
@@ -120,6 +123,8 @@ SPEC_KEYS: dict[bytes, tuple[str, Callable[[bytes], object]]] = {
     b"grace_s": ("grace_s", float),
     b"leftover_grace_s": ("leftover_grace_s", float),
     b"wait_tree": ("wait_tree", _flag),
+    b"warn_signal": ("warn_signal", int),
+    b"warn_s": ("warn_s", float),
     b"notify": ("notify", bytes),
     b"argv": ("argv", bytes),
     b"env": ("env", bytes),

@@ -8,14 +8,15 @@ from functools import lru_cache
 from typing import Any
 
 from dibs.devices import DeviceId
-from dibs.jobs import After, Asked, Cause, Job, JobId, Outcome, Request, State, Trouble, When
+from dibs.jobs import After, Asked, Cause, Job, JobId, Outcome, Request, State, Trouble, Warn, When
 
 
 def job_of(row: Sequence[Any]) -> Job:
     """Return the job in a row of {columns}."""
     (job_id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env,
-     umask, output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, after, submitted_at, state,
-     outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation, *rest) = row  # fmt: skip
+     umask, output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm,
+     warn, wait_tree, metrics, after, submitted_at, state, outcome, cause, attempt, start, dead_starts, retried,
+     is_ready, allocation, *rest) = row  # fmt: skip
     asked = Asked(
         command=command,
         argv=None if argv is None else tuple(json.loads(argv)),
@@ -36,6 +37,13 @@ def job_of(row: Sequence[Any]) -> Job:
         retries=retries,
         retry_on=_troubles(retry_on),
         batch=batch,
+        script_id=script,
+        index=number,
+        place=place,
+        is_slurm=bool(is_slurm),
+        warn=None if warn is None else _warn(warn),
+        wait_tree=bool(wait_tree),
+        metrics=() if metrics == "[]" else tuple((key, value) for key, value in json.loads(metrics)),
     )
     return Job(
         JobId(job_id), asked, submitted_at, State(state), Outcome(outcome) if outcome else None,
@@ -47,6 +55,11 @@ def job_of(row: Sequence[Any]) -> Job:
 @lru_cache(maxsize=64)
 def _troubles(text: str) -> tuple[Trouble, ...]:
     return tuple(Trouble(word) for word in text.split(",") if word)
+
+
+def _warn(text: str) -> Warn:
+    name, before_s = json.loads(text)
+    return Warn(name, before_s)
 
 
 def _after(text: str) -> After:
@@ -100,6 +113,13 @@ def submitted_row(job_id: int, asked: Asked, request_id: int, now: int, is_ready
         "retries": asked.retries,
         "retry_on": ",".join(trouble.value for trouble in asked.retry_on),
         "batch": asked.batch,
+        "script": asked.script_id,
+        "number": asked.index,
+        "place": asked.place,
+        "is_slurm": asked.is_slurm,
+        "warn": None if asked.warn is None else json.dumps([asked.warn.signal, asked.warn.before_s]),
+        "wait_tree": asked.wait_tree,
+        "metrics": json.dumps(asked.metrics) if asked.metrics else "[]",
         "submitted_at": now,
         "is_ready": is_ready,
     }

@@ -180,6 +180,11 @@ class Reader:
         row = self._ask("environ", {"id": environ_id}).fetchone()
         return bytes(row[0]) if row else b""
 
+    def script(self, script_id: int | None) -> bytes | None:
+        """Return the text of a script; None where there is none."""
+        row = None if script_id is None else self._ask("script", {"id": script_id}).fetchone()
+        return None if row is None else bytes(row[0])
+
     def fact(self, name: str) -> str | None:
         """Return a fact about the queue as a whole; None if it was never set."""
         row = self._ask("fact", {"name": name}).fetchone()
@@ -257,6 +262,12 @@ class Store(Reader):
         digest = hashlib.sha256(blob).digest()
         self._ask("add_environ", {"digest": digest, "body": blob})
         return int(self._ask("find_environ", {"digest": digest}).fetchone()[0])
+
+    def keep_script(self, body: bytes) -> int:
+        """Keep the text of a script, once per content; return its id."""
+        digest = hashlib.sha256(body).digest()
+        self._ask("add_script", {"digest": digest, "body": body})
+        return int(self._ask("find_script", {"digest": digest}).fetchone()[0])
 
     def submit(self, many: Sequence[Asked], now: int) -> list[JobId]:
         """Queue jobs in the order given; return their ids, which follow each other."""

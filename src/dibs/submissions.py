@@ -8,18 +8,48 @@ from __future__ import annotations
 import binascii
 import json
 import os
+import re
+import shlex
+import signal
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from dibs import codec, verbs
+from dibs import arrays, codec, metrics, scripts, verbs
 from dibs.errors import UserError
-from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Trouble, When
+from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Trouble, Warn, When
 
 S = TypeVar("S")
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+#: What may stand beside the jobs of a submission.
+BODY_KEYS = frozenset({"jobs", "defaults", "at_once", "halt_after", "array", "repeat"})
+#: Fields, and the options by which people know them.
+OPTION_OF = {
+    "name": "--name", "project": "--project", "priority": "--priority", "gpus": "--gpus", "gpu_type": "--gpu-type",
+    "gpu_ids[...]": "--gpu-ids", "prefer[...]": "--prefer", "cpus": "--cpus", "mem": "--mem", "time_limit_s": "--time",
+    "retries": "--retries", "output": "--output", "stderr": "--stderr", "tags[...]": "--tag", "cwd": "--chdir",
+    "warn.before_s": "--signal", "after[...].select": "--after",
+}  # fmt: skip
+#: How the wire library speaks, and how we do.
+WIRE_WORDS = (
+    (r"`str` of length <= (\d+)", r"at most \1 characters"),
+    (r"`str` of length >= (\d+)", r"at least \1 characters"),
+    (r"`(?:int|float)` <= ([\d.e+]+)", r"a number up to \1"),
+    (r"`(?:int|float)` < ([\d.e+]+)", r"a number below \1"),
+    (r"`(?:int|float)` >= (-?[\d.e+]+)", r"a number from \1 up"),
+    (r"`(?:int|float)` > (-?[\d.e+]+)", r"a number above \1"),
+    (r"`int`", "a whole number"),
+    (r"`float`", "a number"),
+    (r"`str`", "a text"),
+    (r"`bool`", "true or false"),
+    (r"`null`", "nothing"),
+    (r"`array`", "a list"),
+    (r"`object`", "an object"),
+)
 
 
 class NeedIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -27,6 +57,13 @@ class NeedIn(msgspec.Struct, forbid_unknown_fields=True):
 
     select: Word
     when: str = "done"
+
+
+class WarnIn(msgspec.Struct, forbid_unknown_fields=True):
+    """A signal that comes so long before the time limit."""
+
+    signal: Name
+    before_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] = 60.0
 
 
 class JobIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,6 +95,15 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     stderr: Word | None = None
     tags: list[Name] = []
     visible: str | None = None
+    #: Base64 of a script's text; then `argv` is its path and its arguments.
+    script: str | None = None
+    #: Whether it sees the variables of Slurm.
+    slurm: bool = False
+    hold: bool = False
+    warn: WarnIn | None = None
+    wait_tree: bool = False
+    #: Names, and regular expressions whose one group finds the number.
+    metric: dict[Name, Word] = {}
 
 
 class ActionIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -94,16 +140,49 @@ def rules(body: Any) -> verbs.Rules:
 
 def wishes(body: Any) -> list[verbs.Wish]:
     """Return what is wished for: one job, a list of jobs, or jobs with defaults for all of them."""
+    return _numbered(_wishes(body), body)
+
+
+def _wishes(body: Any) -> list[verbs.Wish]:
     if not isinstance(body, dict) or "jobs" not in body:
         return [_wish(convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
-    if set(body) - {"jobs", "defaults", "at_once", "halt_after"} or not isinstance(body["jobs"], list):
-        raise UserError('expected {"defaults": {...}, "jobs": [...], "at_once": N, "halt_after": N}.')
+    if set(body) - BODY_KEYS or not isinstance(body["jobs"], list):
+        raise UserError(f"expected an object with jobs and any of {', '.join(sorted(BODY_KEYS - {'jobs'}))}.")
     defaults = body.get("defaults", {})
     if not isinstance(defaults, dict) or not all(isinstance(job, dict) for job in body["jobs"]):
         raise UserError("expected every job, and the defaults, to be an object.")
     if body["jobs"] and not {"command", "argv"} & set(defaults) and all(_is_plain(job) for job in body["jobs"]):
         return _alike(_wish(convert({**defaults, "command": "-"}, JobIn)), body["jobs"])
     return [_wish(convert({**defaults, **job}, JobIn)) for job in body["jobs"]]
+
+
+def _numbered(many: list[verbs.Wish], body: Any) -> list[verbs.Wish]:
+    """Return the jobs of an array, or each job so many times; else the jobs as they are."""
+    told = body if isinstance(body, dict) and "jobs" in body else {}
+    text, times = told.get("array"), told.get("repeat")
+    if text is None and times is None:
+        return many
+    if text is not None and (times is not None or len(many) != 1 or not isinstance(text, str)):
+        raise UserError("expected `array` to be a text such as 0-99, with one job, and without `repeat`.")
+    if text is not None:
+        try:
+            array = arrays.parse(text)
+        except UserError as error:
+            raise UserError(f"--array {error.message}", error.hint) from None
+        return [_member(many[0], index, place, env=array.variables) for place, index in enumerate(array.indices)]
+    if type(times) is not int or times < 1 or times * len(many) > verbs.MOST_AT_ONCE:
+        raise UserError(
+            f"--repeat expected a whole number from 1 up, for at most {verbs.MOST_AT_ONCE:,} jobs, "
+            f"got {json.dumps(times)}."
+        )
+    return [_member(wish, index, index) for wish in many for index in range(times)]
+
+
+def _member(wish: verbs.Wish, index: int, place: int, env: dict[str, str] | None = None) -> verbs.Wish:
+    asked = replace(wish.asked, index=index, place=place)
+    if env is not None:
+        asked = replace(asked, is_slurm=True, env=tuple((env | dict(asked.env)).items()))
+    return replace(wish, asked=asked)
 
 
 def _is_plain(job: dict[str, Any]) -> bool:
@@ -123,7 +202,17 @@ def convert(value: Any, kind: type[S]) -> S:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise UserError(f"{error}.") from None
+        raise UserError(_in_our_words(str(error))) from None
+
+
+def _in_our_words(text: str) -> str:
+    """Return what a check of the wire says, naming the option that people typed, and types as people call them."""
+    what, _, path = text.partition(" - at ")
+    name = path.strip("`").removeprefix("$.").removeprefix("$") or "the request"
+    for wire, ours in WIRE_WORDS:
+        what = re.sub(wire, ours, what)
+    first, _, rest = what.partition(" ")
+    return f"{OPTION_OF.get(name, name)}: {first[:1].lower()}{first[1:]} {rest}."
 
 
 def _wish(job: JobIn) -> verbs.Wish:
@@ -132,7 +221,7 @@ def _wish(job: JobIn) -> verbs.Wish:
     if job.visible not in (None, "uuid", "index"):
         raise UserError(f'--visible expected uuid or index, got "{job.visible}".')
     asked = Asked(
-        command=job.command if job.command is not None else _joined(job.argv or []),
+        command=job.command if job.command is not None else _joined(job),
         argv=None if job.argv is None else tuple(job.argv),
         cwd=job.cwd or os.path.expanduser("~"),
         name=job.name,
@@ -147,6 +236,10 @@ def _wish(job: JobIn) -> verbs.Wish:
         begin_at=None if job.begin_at is None else _begin(job.begin_at),
         retries=job.retries,
         retry_on=tuple(_trouble(word) for word in job.retry_on) if job.retry_on else RETRIED_BY_DEFAULT,
+        is_slurm=job.slurm,
+        warn=None if job.warn is None else _warn(job.warn),
+        wait_tree=job.wait_tree,
+        metrics=tuple((name, _metric(name, pattern)) for name, pattern in job.metric.items()),
     )
     wish = verbs.Wish(
         asked,
@@ -158,7 +251,9 @@ def _wish(job: JobIn) -> verbs.Wish:
         job.mem,
         job.time_limit_s,
         tuple((need.select, _when(need.when)) for need in job.after),
-        _environ(job.environ),
+        _decoded(job.environ, "environ"),
+        _script(job),
+        job.hold,
     )
     verbs.check_wish(wish)
     return wish
@@ -185,16 +280,40 @@ def _begin(text: str) -> int:
         raise UserError(f'begin_at expected a moment such as 2026-11-15T22:00:00Z, got "{text}".') from None
 
 
-def _joined(argv: list[str]) -> str:
-    import shlex
+def _joined(job: JobIn) -> str:
+    """Return words as people read them; a script by its name alone."""
+    first, *rest = job.argv or [""]
+    return shlex.join([os.path.basename(first) if job.script is not None else first, *rest]) if job.argv else ""
 
-    return shlex.join(argv)
+
+def _script(job: JobIn) -> bytes | None:
+    body = _decoded(job.script, "script")
+    if body is not None:
+        if not job.argv or not job.argv[0].startswith("/") or not os.path.basename(job.argv[0]):
+            raise UserError("expected `argv` to begin with the absolute path of the script.")
+        scripts.check(body, os.path.basename(job.argv[0]))
+    return body
 
 
-def _environ(text: str | None) -> bytes | None:
+def _warn(warn: WarnIn) -> Warn:
+    name = warn.signal.upper().removeprefix("SIG")
+    if f"SIG{name}" not in signal.Signals.__members__:
+        raise UserError(f'--signal expected a signal such as USR1, got "{warn.signal}".')
+    return Warn(name, warn.before_s)
+
+
+def _metric(name: str, pattern: str) -> str:
+    try:
+        metrics.check(name, pattern)
+    except UserError as error:
+        raise UserError(f"--metric {error.message}", error.hint) from None
+    return pattern
+
+
+def _decoded(text: str | None, name: str) -> bytes | None:
     if text is None:
         return None
     try:
         return binascii.a2b_base64(text, strict_mode=True)
     except binascii.Error as error:
-        raise UserError(f"environ expected base64: {error}.") from None
+        raise UserError(f"{name} expected base64: {error}.") from None

@@ -101,6 +101,7 @@ class Tree:
     __slots__ = (
         "_final",
         "_has_ended",
+        "_is_warned",
         "_kill_at",
         "_killed",
         "_killing_since",
@@ -119,6 +120,7 @@ class Tree:
         self._tell = tell
         self._watch = Stopwatch(now)
         self._limit_s = NEVER if spec.time_limit_s is None else spec.time_limit_s
+        self._is_warned = not spec.warn_signal
         self._final = records.Final("")
         #: Whether the command itself is over; what it left may still run.
         self._has_ended = False
@@ -177,6 +179,7 @@ class Tree:
                 self._stop(_seconds(words[0]) if words else self._spec.grace_s, now)
             elif verb == "limit":
                 self._limit_s = NEVER if words[0] == "none" else _seconds(words[0])
+                self._is_warned = not self._spec.warn_signal
             elif verb == "signal":
                 processes.send_all(self._living(), int(words[0]))
             elif verb == "pause" and not self._is_ending:
@@ -221,14 +224,24 @@ class Tree:
             self._final.timed_out = True
             self._end(self._spec.grace_s, now)
             limit_at = NEVER
+        warn_at = NEVER if self._is_warned else limit_at - self._spec.warn_s
+        if now >= warn_at:
+            self._warn()
+            warn_at = NEVER
         if now >= self._kill_at:
             return self._sweep(now)
-        return min(limit_at, self._kill_at, NEVER if self._is_waited_for else self._settled_at)
+        return min(warn_at, limit_at, self._kill_at, NEVER if self._is_waited_for else self._settled_at)
 
     def _limit_at(self, now: float) -> float:
         if not self._is_waited_for or self._is_ending or self._watch.is_paused:
             return NEVER
         return now + self._limit_s - self._watch.ran_for(now)
+
+    def _warn(self) -> None:
+        """Tell those who listen that the limit is near; a signal that nobody catches would end what it should save."""
+        self._is_warned = True
+        signum = self._spec.warn_signal
+        processes.send_all([proc for proc in self._living() if processes.catches(proc.pid, signum)], signum)
 
     def _end_leftovers(self, now: float) -> None:
         """Ask what the command left running to end, once, and name it unless a stop was asked for anyway."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import commands, environs, lifecycle, scheduling, selection
+from dibs import commands, environs, lifecycle, scheduling, selection, templates, units
 from dibs.attempts import Shim
 from dibs.devices import Inventory
 from dibs.engines.local import Local
@@ -120,6 +120,9 @@ class Wish:
     after: tuple[tuple[str, When], ...] = ()
     #: The captured environment; None: the daemon's own.
     environ: bytes | None = None
+    #: The text of a script, whose file and arguments are the words of the command.
+    script: bytes | None = None
+    is_held: bool = False
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -149,6 +152,14 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """What would be queued, and what the submitter should know."""
+
+    asked: list[Asked]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """A job that a verb did not change, and why."""
 
@@ -166,41 +177,68 @@ class Acted:
 
 def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submitted:
     """Queue all of `wishes`, or none of them."""
+    checked = _check(turn, wishes)
+    # Everything is possible: from here on it is kept.
+    batch = turn.store.add_batch(rules.at_once, rules.halt_after) if rules != NO_RULES else 0
+    environ_ids: dict[bytes | None, int | None] = {None: None}
+    script_ids: dict[bytes | None, int | None] = {None: None}
+    asked = []
+    for wish in wishes:
+        if wish.environ not in environ_ids:
+            environ_ids[wish.environ] = turn.store.keep_environ(wish.environ or b"")
+        if wish.script not in script_ids:
+            script_ids[wish.script] = turn.store.keep_script(wish.script or b"")
+        asked.append(checked.asked(wish, environ_ids[wish.environ], script_ids[wish.script], batch))
+    ids = turn.store.submit(asked, turn.now)
+    turn.changed.update(ids)
+    turn.unsure += [job_id for job_id, one in zip(ids, asked, strict=True) if one.after]
+    for job_id, wish in zip(ids, wishes, strict=True):
+        if wish.is_held:
+            turn.record(turn.store.job(job_id), lifecycle.HoldAsked(turn.now))
+    return Submitted(ids, checked.notes)
+
+
+def rehearse(turn: Turn, wishes: Sequence[Wish]) -> Rehearsed:
+    """Say what would be queued, or why nothing could be; nothing is changed."""
+    checked = _check(turn, wishes)
+    return Rehearsed([checked.asked(wish) for wish in wishes], checked.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What wishes come to on this machine, each distinct part once: there may be a hundred thousand of them."""
+
+    requests: dict[tuple[object, ...], Request] = field(default_factory=dict)
+    needs: dict[tuple[tuple[str, When], ...], tuple[After, ...]] = field(default_factory=lambda: {(): ()})
+    notes: list[str] = field(default_factory=list)
+
+    def asked(self, wish: Wish, environ_id: int | None = None, script_id: int | None = None, batch: int = 0) -> Asked:
+        """Return what a wish asks for, with the ids of what was kept for it."""
+        return replace(
+            wish.asked,
+            request=self.requests[wish.shape],
+            name=wish.asked.name or default_name(wish.asked),
+            after=self.needs[wish.after],
+            environ_id=environ_id,
+            script_id=script_id,
+            batch=batch,
+        )
+
+
+def _check(turn: Turn, wishes: Sequence[Wish]) -> _Checked:
     if not wishes:
         raise UserError("expected at least one job, got none.")
     if len(wishes) > MOST_AT_ONCE:
         raise UserError(
             f"expected at most {MOST_AT_ONCE:,} jobs at once, got {len(wishes):,}.", "Submit them in parts."
         )
-    notes: list[str] = []
-    requests: dict[tuple[object, ...], Request] = {}
-    needs: dict[tuple[tuple[str, When], ...], tuple[After, ...]] = {(): ()}
-    environ_ids: dict[bytes | None, int | None] = {None: None}
+    checked = _Checked()
     for wish in wishes:
-        if wish.shape not in requests:
-            requests[wish.shape] = _request(wish, turn, notes)
-        if wish.after not in needs:
-            needs[wish.after] = _after(turn, wish.after)
-    # Everything is possible: from here on it is kept.
-    batch = turn.store.add_batch(rules.at_once, rules.halt_after) if rules != NO_RULES else 0
-    asked = []
-    for wish in wishes:
-        if wish.environ not in environ_ids:
-            environ_ids[wish.environ] = turn.store.keep_environ(wish.environ or b"")
-        asked.append(
-            replace(
-                wish.asked,
-                request=requests[wish.shape],
-                name=wish.asked.name or default_name(wish.asked),
-                after=needs[wish.after],
-                environ_id=environ_ids[wish.environ],
-                batch=batch,
-            )
-        )
-    ids = turn.store.submit(asked, turn.now)
-    turn.changed.update(ids)
-    turn.unsure += [job_id for job_id, one in zip(ids, asked, strict=True) if one.after]
-    return Submitted(ids, notes)
+        if wish.shape not in checked.requests:
+            checked.requests[wish.shape] = _request(wish, turn, checked.notes)
+        if wish.after not in checked.needs:
+            checked.needs[wish.after] = _after(turn, wish.after)
+    return checked
 
 
 def _after(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ...]:
@@ -353,9 +391,33 @@ def check_wish(wish: Wish) -> None:
         raise UserError(f"--gpus expected a whole number from 0 up, got {wish.gpus}.")
     if wish.time_limit_s is not None and not 0 < wish.time_limit_s < 1e9:
         raise UserError("--time expected a time above 0 such as 90m or 2h.")
+    _check_warn(wish)
+    for option, template in (("--output", asked.output), ("--stderr", asked.stderr)):
+        if template is not None:
+            _check_template(option, template)
     texts = [asked.cwd, asked.name, asked.project, *asked.tags, asked.output or "", asked.stderr or ""]
     for text in (*texts, *(word for pair in asked.env for word in pair)):
         _check_text(text)
+
+
+def _check_warn(wish: Wish) -> None:
+    warn = wish.asked.warn
+    if warn is None:
+        return
+    if wish.time_limit_s is None:
+        raise UserError("--signal warns before the time limit, and there is none.", "Add --time 2h, say.")
+    if warn.before_s >= wish.time_limit_s:
+        raise UserError(
+            f"--signal comes {units.format_duration(warn.before_s)} before the time limit, "
+            f"which is {units.format_duration(wish.time_limit_s)}."
+        )
+
+
+def _check_template(option: str, template: str) -> None:
+    try:
+        templates.check(template)
+    except UserError as error:
+        raise UserError(f"{option} {error.message}", error.hint) from None
 
 
 def check_command(asked: Asked) -> None:
@@ -377,5 +439,6 @@ def _check_text(text: str) -> None:
         raise UserError("a command, name or folder is expected in UTF-8, got other bytes.") from None
     if size > commands.LONGEST_BYTES:
         raise UserError(
-            f"one text may have {commands.LONGEST_BYTES:,} bytes, this one has {size:,}.", "Keep it in a file."
+            f"one text may have {commands.LONGEST_BYTES:,} bytes, this one has {size:,}.",
+            "Keep it in a file and queue that with --script.",
         )

@@ -252,7 +252,7 @@ def test_whatever_it_takes_the_full_command_line_would_have_done_the_same(ear: E
         ("DIBS_LEASE_DIR", "/tmp", True),
         ("DIBS_CPU_SLOTS", "4", True),
         ("WORD", "ü €", True),
-        ("CUDA_VISIBLE_DEVICES", "7", True),
+        ("CUDA_VISIBLE_DEVICES", "7", False),
         ("DIBS_LEASE_DIR", "tmp", False),
         ("DIBS_CPU_SLOTS", "0", False),
         ("DIBS_CPU_SLOTS", "many", False),

@@ -6,30 +6,42 @@ import os
 import sys
 
 from dibs import client
-from dibs.cli import options, screen, submission
+from dibs.cli import hints, options, rehearsing, screen, scripting, submission
 from dibs.cli.options import Args, Option
 from dibs.errors import UserError
 
 SUMMARY = "Queue a command; print its id."
-USAGE = ("[OPTIONS] COMMAND...", '[OPTIONS] "SHELL COMMAND"', "[OPTIONS] -", "[OPTIONS] --file FILE")
+USAGE = (
+    "[OPTIONS] COMMAND...",
+    '[OPTIONS] "SHELL COMMAND"',
+    "[OPTIONS] SCRIPT",
+    "[OPTIONS] --script FILE [--] [ARGUMENTS]",
+    "[OPTIONS] -",
+    "[OPTIONS] --file FILE",
+)
 FILE = Option(("--file",), "One job a line of this file; - is stdin.", options.PATH, "FILE")
-AT_ONCE = Option(("-j", "--jobs"), "Of a batch: at most so many at once.", options.whole(1), "N")
-HALT = Option(("--halt",), "Of a batch: hold the rest after so many failures.", options.whole(1), "N")
-OPTIONS: tuple[Option[object], ...] = (*submission.OPTIONS, FILE, AT_ONCE, HALT, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (*submission.OPTIONS, *submission.BATCH_OPTIONS, FILE, options.JSON)
 TAKES_COMMAND = True
 EXAMPLES = (
     "dibs add python train.py --lr 1e-3",
     "dibs add -g 2 -n big -t 12h python train.py",
     'dibs add "cd runs && ./prepare.sh | tee log"',
     "dibs add --after @ --retries 2 python evaluate.py",
+    "dibs add train.sh",
+    "dibs add --array 0-99%4 --script job.sh",
     "generate-commands | dibs add -j 4 -",
 )
 
 
 def main(args: Args) -> int:
     """Queue what was given and print the ids."""
-    body = body_of(args)
-    answer = client.connect(os.environ).post("/v1/jobs", body)
+    asking = read(args)
+    args = asking.args
+    queue = client.connect(os.environ)
+    if args.has(submission.DRY_RUN):
+        return rehearsing.show(queue, args, asking.body)
+    answer = queue.post("/v1/jobs", asking.body)
+    hints.about_devices(queue.home, os.environ)
     for note in answer["notes"]:
         screen.say(note)
     if args.has(options.JSON):
@@ -42,20 +54,20 @@ def main(args: Args) -> int:
     return 0
 
 
-def body_of(args: Args) -> submission.Body:
-    """Return the request that a command line means."""
+def read(args: Args) -> scripting.Asking:
+    """Return what a command line asks for."""
     file = args.get(FILE)
-    if file is None and args.words != ("-",):
-        for option in (AT_ONCE, HALT):
-            if args.has(option) and args.words:
-                raise UserError(f"{option.names[0]} is for a batch (`dibs add -` or --file), this is one job.")
-        return submission.from_words(args, args.words, "add")
-    return _batch(args, file) | {"at_once": args.get(AT_ONCE), "halt_after": args.get(HALT)}
+    if file is None and (args.words != ("-",) or args.has(submission.SCRIPT)):
+        return scripting.read(args, "add")
+    return scripting.Asking(args, _lines(args, file))
 
 
-def _batch(args: Args, file: str | None) -> submission.Body:
+def _lines(args: Args, file: str | None) -> submission.Body:
     if file is not None and args.words:
         raise UserError(f'--file takes no command, got "{options.shown(" ".join(args.words))}".')
+    for option in (submission.SCRIPT, submission.WRAP, submission.ARRAY):
+        if args.has(option):
+            raise UserError(f"{option.names[0]} is for one command, not for one a line.")
     if file in (None, "-"):
         return submission.from_lines(args, sys.stdin.buffer, "stdin")
     assert file is not None

@@ -82,6 +82,7 @@ def page(name: str) -> str:
 def _option(option: Option[object]) -> list[str]:
     names = ", ".join(option.names) + (f" {option.metavar}" if option.metavar else "")
     text = option.help + (" May be repeated." if option.is_repeatable else "")
+    text += f" Also {', '.join(option.habits)}." if option.habits else ""
     head = f"  {names}" if option.names[0].startswith("-") and len(option.names[0]) == 2 else f"      {names}"
     lines = textwrap.wrap(text, WIDTH - INDENT)
     first = f"{head:{INDENT}}{lines[0]}" if len(head) < INDENT - 1 else None

@@ -27,6 +27,9 @@ def parse(text: str, now: datetime) -> datetime:
         # By the calendar and not 24 hours later: the night may have 23 or 25 of them.
         return (today if today > now else datetime.combine(now + timedelta(days=1), clock)).astimezone()
     moment = _written(word)
+    if moment is None and word[-1:].isalpha() and word[:1].isdigit():
+        # pueue's --delay 2h.
+        return parse(f"now+{word}", now)
     if moment is None:
         raise UserError(f'expected {EXAMPLE}, got "{text}".')
     if moment <= now.astimezone():

@@ -39,7 +39,7 @@ class Option(Generic[T_co]):
     #: What stands for the value in help.
     metavar: str = ""
     is_repeatable: bool = False
-    #: Spellings from other tools: understood, not advertised.
+    #: Spellings from other tools, for those who type them by habit.
     habits: tuple[str, ...] = ()
 
 

@@ -7,13 +7,13 @@ import signal
 import sys
 
 from dibs import client
-from dibs.cli import answers, following, logs, screen, signals, status, submission
+from dibs.cli import answers, following, hints, logs, rehearsing, screen, scripting, signals, status, submission
 from dibs.cli.answers import Job, WholeJob
 from dibs.cli.options import Args, Option
-from dibs.errors import DibsError
+from dibs.errors import DibsError, UserError
 
 SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
-USAGE = ("[OPTIONS] COMMAND...", '[OPTIONS] "SHELL COMMAND"')
+USAGE = ("[OPTIONS] COMMAND...", '[OPTIONS] "SHELL COMMAND"', "[OPTIONS] --script FILE [--] [ARGUMENTS]")
 OPTIONS: tuple[Option[object], ...] = submission.OPTIONS
 TAKES_COMMAND = True
 EXAMPLES = ("dibs run python eval.py", "dibs run -g 2 -t 1h python test.py && echo good")
@@ -33,12 +33,19 @@ class Detached(Exception):
 
 def main(args: Args) -> int:
     """Submit one job and follow it to its end."""
-    body = submission.from_words(args, args.words, "run")
+    asking = scripting.read(args, "run")
+    args, body = asking.args, asking.body
+    for option in submission.BATCH_OPTIONS:
+        if args.has(option):
+            raise UserError(f"run stays with one job, and {option.names[-1]} is for many.", "Queue them with dibs add.")
     queue = client.connect(os.environ)
+    if args.has(submission.DRY_RUN):
+        return rehearsing.show(queue, args, body)
     # A file that is there already is appended to: what it held before is not this job's output.
     old = {name: _size(args, option) for name, option in FILES.items()}
     with signals.Signals(signal.SIGINT, *DETACHING) as coming:
         answer = queue.post("/v1/jobs", body)
+        hints.about_devices(queue.home, os.environ)
         for note in answer["notes"]:
             screen.say(note)
         if args.has(submission.BEGIN) and sys.stderr.isatty():

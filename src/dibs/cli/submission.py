@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dibs import commands, environs, settings
+from dibs import commands, environs, settings, units
 from dibs.cli import options
 from dibs.cli.options import Args, Kind, Option
 from dibs.errors import UserError
@@ -35,10 +35,13 @@ def _read_count(text: str) -> Count:
     if "," in text:
         listed = options.shown(text)
         raise UserError(f'expected a count, got the list "{listed}".', f"Choose GPUs with --gpu-ids {listed}.")
-    number, colon, kind = text.partition(":")
+    # Slurm writes gpu:a100:2 after --gres, and a100:2 after --gpus.
+    number, colon, kind = text.removeprefix("gpu:").partition(":")
+    if colon and kind.isdigit() and not number.isdigit():
+        number, kind = kind, number
     if colon and not kind:
         raise ValueError
-    return Count(options.whole(0).read(number), kind or None)
+    return Count(options.whole(0).read("1" if number == "gpu" else number), kind or None)
 
 
 def _read_list(text: str) -> tuple[str, ...]:
@@ -87,6 +90,58 @@ def _read_begin(text: str) -> datetime:
     return moments.parse(text, datetime.now())
 
 
+def _read_limit(text: str) -> float:
+    seconds = units.parse_duration(text)
+    if not 0 < seconds < LONGEST_LIMIT_S:
+        raise UserError(f'expected a time above 0 and below 30 years such as 90m, 2h or 1d12h, got "{text}".')
+    return seconds
+
+
+def _read_warn(text: str) -> Body:
+    """Read `USR1@2m`; Slurm's `B:` before it says whom it reaches, which is ours to say."""
+    import signal
+
+    word, at, before = text.removeprefix("B:").partition("@")
+    name = word.upper().removeprefix("SIG")
+    if name.isdigit():
+        name = next((known.name.removeprefix("SIG") for known in signal.Signals if known == int(name)), "")
+    if f"SIG{name}" not in signal.Signals.__members__ or name in ("KILL", "STOP"):
+        raise ValueError
+    return {"signal": name, "before_s": _read_limit(before) if at else WARN_S}
+
+
+def _read_metric(text: str) -> tuple[str, str]:
+    from dibs import metrics
+
+    name, equals, pattern = text.partition("=")
+    if not equals:
+        raise ValueError
+    metrics.check(name, pattern)
+    return name, pattern
+
+
+def _read_array(text: str) -> tuple[str, int | None]:
+    """Return the numbers as typed, and how many may be under way at once."""
+    from dibs import arrays
+
+    return text.partition("%")[0], arrays.parse(text).at_once
+
+
+def _read_path(text: str) -> str:
+    """Read a path with placeholders of ours; Slurm's hold in #SBATCH lines."""
+    from dibs import templates
+
+    if not text.strip():
+        raise ValueError
+    if habit := SLURM_NAMES.keys() & {text[at : at + 2] for at, char in enumerate(text) if char == "%"}:
+        name = min(habit)
+        raise UserError(
+            f"expected a path such as {{name}}-{{id}}.log, got Slurm's {name}.", f"Write {SLURM_NAMES[name]}."
+        )
+    templates.check(text)
+    return text
+
+
 def _read_troubles(text: str) -> tuple[str, ...]:
     words = _read_list(text)
     if not {*words} <= {trouble.value for trouble in Trouble}:
@@ -96,19 +151,27 @@ def _read_troubles(text: str) -> tuple[str, ...]:
 
 #: What Slurm calls afterany is an end of any kind, not any one of several jobs.
 SLURM_KINDS = {"afterok": When.DONE, "afterany": When.END}
+#: Placeholders that are typed after -o by habit.
+SLURM_NAMES = {"%j": "{id}", "%A": "{array}", "%a": "{index}", "%x": "{name}"}
+#: Seconds; what the wire takes.
+LONGEST_LIMIT_S = 1e9
+#: Seconds before the limit at which a warning comes when it is not said, as in Slurm.
+WARN_S = 60.0
 
 SELECTOR = Kind("a job such as 12, 3-7, @ or name:vit*", _read_selector)
 GPU_LIST = Kind("GPUs such as 0,2 or GPU-8f4a...", _read_list)
 
 GPUS = Option(
     ("-g", "--gpus"), "How many GPUs; 2:a100 asks for two of that type. Default 1.",
-    Kind("a whole number from 0 up", _read_count), "N",
+    Kind("a whole number from 0 up", _read_count), "N", habits=("-G", "--gres", "--gpus-per-node", "--gpus-per-task"),
 )  # fmt: skip
 GPU_IDS = Option(("--gpu-ids",), "Exactly these GPUs, by index or UUID.", GPU_LIST, "0,2")
 PREFER = Option(("--prefer",), "Take these GPUs first if they are free.", GPU_LIST, "1,3")
 GPU_TYPE = Option(("--gpu-type",), "Only GPUs whose name matches.", options.TEXT, "GLOB")
-NAME = Option(("-n", "--name"), "A name for people.", options.TEXT, "NAME", habits=("-J", "--job-name", "--label"))
-PROJECT = Option(("-P", "--project"), "The project it belongs to.", options.TEXT, "NAME")
+NAME = Option(
+    ("-n", "--name"), "A name for people.", options.TEXT, "NAME", habits=("-J", "--job-name", "-l", "--label")
+)
+PROJECT = Option(("-P", "--project"), "The project it belongs to.", options.TEXT, "NAME", habits=("--group",))
 PRIORITY = Option(
     ("--priority",), "Higher comes first: a number, or low, normal, high, urgent (-10, 0, 10, 100).",
     Kind("a whole number, or low, normal, high or urgent", _read_priority), "N",
@@ -122,38 +185,81 @@ DEPENDENCY = Option(
 )  # fmt: skip
 BEGIN = Option(
     ("--begin",), "Not before this moment of your time zone; now+2h and 2026-11-16T08:00 are understood too.",
-    Kind("a moment such as 22:00 or now+2h", _read_begin), "22:00",
+    Kind("a moment such as 22:00 or now+2h", _read_begin), "22:00", habits=("--delay",),
 )  # fmt: skip
 RETRIES = Option(("--retries",), "Try again so often when it does not succeed.", options.whole(0, 1000), "N")
 RETRY_ON = Option(
     ("--retry-on",), "Try again only after these ends. Default fail,lost,oom.",
     Kind("one or more of fail, lost, oom and timeout, with commas between", _read_troubles), "fail,timeout",
 )  # fmt: skip
-CPUS = Option(("--cpus",), "Count so many CPU cores for it.", options.whole(0, 65536), "N")
+CPUS = Option(
+    ("--cpus",), "Count so many CPU cores for it.", options.whole(0, 65536), "N", habits=("-c", "--cpus-per-task")
+)
 MEM = Option(("--mem",), "Count so much memory for it.", options.SIZE, "32G")
-TIME = Option(("-t", "--time"), "End it after this long.", options.DURATION, "2h")
+TIME = Option(("-t", "--time"), "End it after this long.", Kind(units.TIME_EXAMPLE, _read_limit), "2h")
+SIGNAL = Option(
+    ("--signal",), "Warn its processes that catch this signal so long before the time limit; 60s if not said.",
+    Kind("a signal and a time such as USR1@2m", _read_warn), "USR1@2m",
+)  # fmt: skip
+WAIT_TREE: Option[bool] = Option(
+    ("--wait-tree",), "It lasts until every process it started has ended, and not only its command."
+)
+METRIC = Option(
+    ("--metric",), "A number that it prints: the one group of REGEX finds it in the log.",
+    Kind("NAME=REGEX with one group for the number", _read_metric), "NAME=REGEX", is_repeatable=True,
+)  # fmt: skip
+HOLD: Option[bool] = Option(("--hold",), "Queue it held; `dibs unhold` lets it go.", habits=("-H", "--stashed", "-s"))
 ENV = Option(
     ("-e", "--env"), "Set a variable in its environment.", Kind("NAME=VALUE", _read_variable), "NAME=VALUE",
     is_repeatable=True,
 )  # fmt: skip
-CHDIR = Option(("-C", "--chdir"), "Run it in this folder instead of the present one.", options.PATH, "DIR")
+CHDIR = Option(
+    ("-C", "--chdir"), "Run it in this folder instead of the present one.", options.PATH, "DIR",
+    habits=("-D", "-w", "--workdir", "--working-directory"),
+)  # fmt: skip
+PATH = Kind("a path", _read_path)
 OUTPUT = Option(
-    ("-o", "--output"), "Append its output to this file; {id} and {name} are filled in.", options.PATH, "PATH"
-)
-STDERR = Option(("--stderr",), "Append its stderr to a file of its own.", options.PATH, "PATH")
+    ("-o", "--output"), "Append its output to this file; {id} {name} {project} {index} {attempt} {array} are filled.",
+    PATH, "PATH",
+)  # fmt: skip
+STDERR = Option(("--stderr",), "Append its stderr to a file of its own.", PATH, "PATH", habits=("--error",))
 TAG = Option(("--tag",), "A word to select it by.", options.TEXT, "WORD", is_repeatable=True)
 VISIBLE = Option(
     ("--visible",), "How CUDA_VISIBLE_DEVICES names its GPUs.", options.one_of("uuid", "index"), "uuid|index"
 )
 
-OPTIONS: tuple[Option[object], ...] = (
-    GPUS, GPU_IDS, PREFER, GPU_TYPE, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END, DEPENDENCY,
-    BEGIN, RETRIES, RETRY_ON, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
+SCRIPT = Option(
+    ("--script",), "Queue the text of this file, with its #DIBS and #SBATCH lines; its arguments follow.",
+    options.PATH, "FILE",
 )  # fmt: skip
+WRAP = Option(("--wrap",), "Slurm's spelling of one quoted command.", options.TEXT, "COMMAND")
+DRY_RUN: Option[bool] = Option(
+    ("--dry-run",), "Check everything, show what would be queued, and queue nothing.", habits=("--test-only",)
+)
+
+ARRAY = Option(
+    ("--array",), "One job for each of these numbers, which it finds in DIBS_INDEX and SLURM_ARRAY_TASK_ID; "
+    "%4: at most four at once.", Kind("numbers such as 0-99, 1,3,7, 0-10:2 or 0-99%4", _read_array), "0-99%4",
+)  # fmt: skip
+REPEAT = Option(("--repeat",), "So many equal jobs; DIBS_INDEX counts them from 0.", options.whole(1, 100_000), "N")
+AT_ONCE = Option(("-j", "--jobs"), "Of a batch: at most so many at once.", options.whole(1), "N")
+HALT = Option(("--halt",), "Of a batch: hold the rest after so many failures.", options.whole(1), "N")
+AFTERS: tuple[Option[object], ...] = (AFTER, AFTER_ANY, AFTER_END, DEPENDENCY)
+#: For verbs that queue many jobs.
+BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
+
+#: What may be said on the command line and in the lines of a script.
+JOB_OPTIONS: tuple[Option[object], ...] = (
+    GPUS, GPU_IDS, PREFER, GPU_TYPE, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END, DEPENDENCY,
+    BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
+)  # fmt: skip
+OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
 
 
 def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
     """Return the request that submits one command, given as the words after the options."""
+    if args.has(WRAP):
+        return _from_wrapped(args, words)
     given, words = split_variables(words)
     if not words or not words[0].strip():
         after = f" after {given[-1][0]}={given[-1][1]}" if given else ""
@@ -164,8 +270,36 @@ def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
     for word in words:
         check_text(word, "the command")
     if not is_string:
-        _check_program(words[0], defaults, verb)
-    return {"defaults": defaults, "jobs": [job]}
+        _check_program(words, defaults, verb, is_after=any(args.has(option) for option in AFTERS))
+    return {"defaults": defaults, "jobs": [job]} | batch(args)
+
+
+def _from_wrapped(args: Args, words: Sequence[str]) -> Body:
+    command = args.get(WRAP) or ""
+    if words:
+        raise UserError(f'--wrap has the command already, got "{options.shown(" ".join(words))}" beside it.')
+    check_text(command, "--wrap")
+    return {"defaults": common(args, []), "jobs": [{"command": command}]} | batch(args)
+
+
+def batch(args: Args) -> Body:
+    """Return what is said about the jobs as a whole; that of one job is nothing."""
+    numbers, at_once = args.get(ARRAY) or (None, None)
+    if args.has(ARRAY) and args.has(REPEAT):
+        raise UserError("--array and --repeat both say how many jobs there are.", "Leave one of them out.")
+    if not args.has(ARRAY) and not args.has(REPEAT):
+        for option in (AT_ONCE, HALT):
+            if args.has(option):
+                raise UserError(
+                    f"{option.names[0]} is for a batch (`dibs add -`, --file, --array or --repeat), this is one job."
+                )
+        return {}
+    return {
+        "array": numbers,
+        "repeat": args.get(REPEAT),
+        "at_once": args.get(AT_ONCE) or at_once,
+        "halt_after": args.get(HALT),
+    }
 
 
 def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
@@ -178,7 +312,8 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
             jobs.append({"command": line})
     if not jobs:
         raise UserError(f"expected one command a line, got none from {source}.")
-    return {"defaults": common(args, []), "jobs": jobs}
+    rules: Body = {"repeat": args.get(REPEAT), "at_once": args.get(AT_ONCE), "halt_after": args.get(HALT)}
+    return {"defaults": common(args, []), "jobs": jobs} | rules
 
 
 def split_variables(words: Sequence[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
@@ -221,7 +356,10 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         "after": _needs(args),
         "begin_at": begin.isoformat() if begin else None,
         "retry_on": list(troubles) if troubles else None,
+        "warn": args.get(SIGNAL),
+        "metric": dict(args.all(METRIC)),
     }
+    body |= {key: True for key, option in {"hold": HOLD, "wait_tree": WAIT_TREE}.items() if args.has(option)}
     texts: dict[str, Option[object]] = {"name": NAME, "project": PROJECT, "output": OUTPUT, "stderr": STDERR}
     plain = texts | {"priority": PRIORITY, "visible": VISIBLE, "retries": RETRIES, "cpus": CPUS, "mem": MEM}
     body |= {key: args.get(option) for key, option in plain.items() if args.has(option)}
@@ -278,17 +416,29 @@ def _umask() -> int:
     return mask
 
 
-def _check_program(program: str, defaults: Mapping[str, object], verb: str) -> None:
+def _check_program(words: Sequence[str], defaults: Mapping[str, object], verb: str, is_after: bool) -> None:
+    """Refuse a first word that cannot be started, and say what was most likely meant."""
     env, cwd = defaults["env"], str(defaults["cwd"])
     path = (env.get("PATH") if isinstance(env, dict) else None) or os.environ.get("PATH", os.defpath)
-    if commands.is_found(program, path, cwd):
+    program, shown = words[0], options.shown(words[0])
+    if commands.is_found(program, path, cwd) and program not in commands.BUILTINS:
         return
-    if program.startswith("-"):
-        raise UserError(f'"{options.shown(program)}" is not a program here; options stand before the command.')
-    raise UserError(
-        f'"{options.shown(program)}" is not a program here; quote a command that needs a shell: '
-        f'dibs {verb} "{options.shown(program)} ..."'
-    )
+    if program in commands.BUILTINS:
+        line = options.shown(" ".join(words))
+        why = f'but built into the shell; quote the command: dibs {verb} "{line} && ..."'
+    elif program.startswith("-"):
+        why = "; options stand before the command."
+    elif program.isdigit() and is_after:
+        why = f"; several jobs are named with commas: --after 1,{shown}"
+    elif os.path.isfile(os.path.join(cwd, program)):
+        rest = " -- ARGUMENTS" if len(words) > 1 else ""
+        why = f"but a file; queue its text: dibs {verb} --script {shown}{rest}"
+    else:
+        why = (
+            f"(aliases and functions of a shell are not known here); quote a command that needs a shell: "
+            f'dibs {verb} "{shown} ..."'
+        )
+    raise UserError(f'"{shown}" is not a program here{"" if why.startswith(";") else " "}{why}')
 
 
 def _decoded(raw: bytes, what: str) -> str:
@@ -309,5 +459,5 @@ def check_text(text: str, what: str) -> None:
     if size > commands.LONGEST_BYTES:
         raise UserError(
             f"{what}: one text may have {commands.LONGEST_BYTES:,} bytes, this one has {size:,}.",
-            "Keep it in a script file and queue that.",
+            "Keep it in a script file and queue that with --script.",
         )

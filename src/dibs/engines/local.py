@@ -10,11 +10,11 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import attempts, commands, environs, processes, records
+from dibs import attempts, commands, environs, processes, records, scripts, templates
 from dibs.devices import Inventory
 from dibs.engines.launching import Runners, boot, spawn
 from dibs.jobs import Job
@@ -50,25 +50,36 @@ class Local:
     def log(self, job: Job, attempt: int | None = None) -> str:
         """Return the path of the output of an attempt, by default the present one."""
         if job.asked.output is not None:
-            return self._user_path(job, job.asked.output)
+            return self._user_path(job, job.asked.output, attempt)
         return f"{self.files(job)}/{attempt or job.attempt}/log"
 
     def stderr(self, job: Job) -> str | None:
         """Return where errors go when not to the log."""
         return None if job.asked.stderr is None else self._user_path(job, job.asked.stderr)
 
-    def _user_path(self, job: Job, template: str) -> str:
-        names = {"{id}": str(job.id), "{name}": job.asked.name, "{project}": job.asked.project}
-        for name, value in names.items():
-            # A name is data: it never chooses a folder.
-            template = template.replace(name, value.replace("/", "_"))
-        return os.path.join(job.asked.cwd, os.path.expanduser(template))
+    def _user_path(self, job: Job, template: str, attempt: int | None = None) -> str:
+        values = {
+            "id": job.id,
+            "name": job.asked.name,
+            "project": job.asked.project,
+            "index": job.asked.index or 0,
+            "attempt": attempt or job.attempt,
+            "array": job.array_id,
+        }
+        return os.path.join(job.asked.cwd, templates.fill(os.path.expanduser(template), values))
 
-    def start(self, job: Job, captured: bytes, inventory: Inventory, then: Callable[[], None]) -> None:
+    def start(
+        self,
+        job: Job,
+        captured: bytes,
+        inventory: Inventory,
+        then: Callable[[], None],
+        script: bytes | None = None,
+    ) -> None:
         """Have a runner carry out the job's present start; `then` is called when it is over, or its runner died."""
-        self.runners.start(records.pack(self._spec(job, captured, inventory)), then)
+        self.runners.start(records.pack(self._spec(job, captured, inventory, script)), then)
 
-    def _spec(self, job: Job, captured: bytes, inventory: Inventory) -> records.Spec:
+    def _spec(self, job: Job, captured: bytes, inventory: Inventory, script: bytes | None) -> records.Spec:
         asked = job.asked
         env = environs.for_job(
             job,
@@ -79,8 +90,11 @@ class Local:
             folder=self.files(job),
             own=self._own_names(),
         )
-        path = env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
-        argv = commands.words(asked.command, asked.argv, self.settings.shell, path, asked.cwd)
+        if script is not None and asked.argv is not None:
+            argv = self._script_words(job, script, asked.argv, env)
+        else:
+            path = env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
+            argv = commands.words(asked.command, asked.argv, self.settings.shell, path, asked.cwd)
         return records.Spec(
             job=job.id,
             attempt=job.attempt,
@@ -100,8 +114,28 @@ class Local:
             note_job=str(job.id),
             time_limit_s=asked.time_limit_s,
             grace_s=self.settings.grace,
+            wait_tree=asked.wait_tree,
+            warn_signal=int(signal.Signals[f"SIG{asked.warn.signal}"]) if asked.warn else 0,
+            warn_s=asked.warn.before_s if asked.warn else 0.0,
             notify=os.fsencode(self.notify),
         )
+
+    def _script_words(self, job: Job, script: bytes, argv: Sequence[str], env: dict[bytes, bytes]) -> tuple[str, ...]:
+        """Write the text of a script into the attempt's folder; return the words that run it.
+
+        In a folder of its own: it may have any name. The interpreter is started with it, as the kernel would, so that
+        the file needs no right to be executed, and no disk that allows it.
+        """
+        origin, *args = argv
+        copy = f"{self.folder(job)}/script/{os.path.basename(origin)}"
+        os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
+        fd = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with open(fd, "wb") as file:
+            file.write(script)
+        words = scripts.interpreter(script, self.settings.shell)
+        if scripts.is_python(words):
+            environs.let_import(env, os.path.dirname(origin))
+        return (*words, copy, *args)
 
     def _own_names(self) -> list[tuple[str, str]]:
         """Return what lets `dibs` inside a job find this queue and this lease folder."""

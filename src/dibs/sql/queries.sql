@@ -3,8 +3,8 @@
 -- name: columns
 -- What `rows.job_of` reads, in its order.
 jobs.id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env, umask,
-output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch,
-(SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
+output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree,
+metrics, (SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
 submitted_at, state, outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation,
 pid, exit_code, signal, started_at, finished_at, remark
 
@@ -26,6 +26,15 @@ SELECT id FROM environs WHERE digest = :digest
 -- name: environ
 SELECT body FROM environs WHERE id = :id
 
+-- name: add_script
+INSERT INTO scripts (digest, body) VALUES (:digest, :body) ON CONFLICT DO NOTHING
+
+-- name: find_script
+SELECT id FROM scripts WHERE digest = :digest
+
+-- name: script
+SELECT body FROM scripts WHERE id = :id
+
 -- name: last_id
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'jobs'
 
@@ -37,9 +46,11 @@ INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', :id)
 
 -- name: add_job
 INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, env, umask, output, stderr, tags, visible,
-    environ, begin_at, retries, retry_on, batch, submitted_at, is_ready)
+    environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, submitted_at,
+    is_ready)
 VALUES (:id, :command, :argv, :cwd, :request, :name, :project, :priority, :env, :umask, :output, :stderr, :tags, :visible,
-    :environ, :begin_at, :retries, :retry_on, :batch, :submitted_at, :is_ready)
+    :environ, :begin_at, :retries, :retry_on, :batch, :script, :number, :place, :is_slurm, :warn, :wait_tree, :metrics,
+    :submitted_at, :is_ready)
 
 -- name: add_dependency
 INSERT OR IGNORE INTO dependencies (job, needs, "when") VALUES (:job, :needs, :when)

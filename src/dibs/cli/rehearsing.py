@@ -1,0 +1,73 @@
+"""What `--dry-run` shows: the jobs that would be queued, and how they would run. Nothing is queued."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Any
+
+from dibs import client, units
+from dibs.cli import options, screen
+from dibs.cli.options import Args
+from dibs.cli.submission import Body
+
+#: Commands of a batch that are shown.
+SHOWN = 10
+
+
+def show(queue: client.Client, args: Args, body: Body) -> int:
+    """Let the daemon check a request as if it were meant, and print what it would queue."""
+    answer = queue.post("/v1/jobs?dry_run=yes", body)
+    for note in answer["notes"]:
+        screen.say(note)
+    if args.has(options.JSON):
+        screen.print_json(answer)
+        return 0
+    jobs = answer["jobs"]
+    print(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} would be queued; nothing was.")
+    print(screen.facts(screen.of(sys.stdout, args), [*facts(jobs[0]), *batch_facts(answer)]))
+    for job in jobs[:SHOWN] if len(jobs) > 1 else []:
+        index = "" if job["index"] is None else f"{job['index']}: "
+        print(f"  {screen.clean(index + job['command'])}")
+    if len(jobs) > SHOWN:
+        print(f"  ... and {len(jobs) - SHOWN} more")
+    return 0
+
+
+def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what there is to know about one job; what it does not ask for is left out."""
+    request = job["request"]
+    which = [f"of type {request['gpu_type']}"] if request["gpu_type"] else []
+    which += [f"exactly {', '.join(request['gpu_ids'])}"] if request["gpu_ids"] else []
+    which += [f"preferring {', '.join(request['prefer'])}"] if request["prefer"] else []
+    found = {
+        "command": job["command"],
+        "runs": shlex.join(job["runs"]),
+        "folder": job["cwd"],
+        "name": job["name"],
+        "project": job["project"],
+        "GPUs": ", ".join([str(job["gpus"]), *which]),
+        "sets": " ".join(f"{name}={shlex.quote(value)}" for name, value in job["env"].items()),
+        "CPUs": str(job["cpus"] or ""),
+        "memory": units.format_size(job["mem"]) if job["mem"] else "",
+        "time limit": units.format_duration(job["time_limit_s"]) if job["time_limit_s"] else "",
+        "priority": str(job["priority"] or ""),
+        "after": " ".join(f"{need['id']} ({need['when']})" for need in job["after"]),
+        "begins": job["begin_at"] or "",
+        "retries": str(job["retries"] or ""),
+        "output": job["output"] or "",
+        "stderr": job["stderr"] or "",
+        "tags": " ".join(job["tags"]),
+        "held": "until `dibs unhold`" if job["held"] else "",
+    }
+    return [(name, value) for name, value in found.items() if value]
+
+
+def batch_facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what holds for all jobs, and when the first is expected to start."""
+    found = {
+        "at once": str(answer["at_once"] or ""),
+        "halt after": str(answer["halt_after"] or ""),
+        "expected start": answer["expected_start_at"] or "",
+    }
+    return [(name, value) for name, value in found.items() if value]

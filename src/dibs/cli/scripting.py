@@ -1,0 +1,196 @@
+"""Scripts on the command line: their text is kept, and their `#DIBS` and `#SBATCH` lines are options like any others.
+
+The command line wins over the lines, and `#DIBS` over `#SBATCH`, so that one file serves a cluster and this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from binascii import b2a_base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dibs import commands, sbatch, scripts, settings
+from dibs.cli import options, screen, submission
+from dibs.cli.options import Args, Option
+from dibs.cli.submission import Body
+from dibs.errors import UserError
+
+#: Options of which the one who speaks last means all: what was said before about the same thing no longer counts.
+GROUPS: tuple[tuple[Option[object], ...], ...] = (
+    (submission.GPUS, submission.GPU_IDS),
+    submission.AFTERS,
+    (submission.ARRAY, submission.REPEAT),
+)
+LINE_OPTIONS: tuple[Option[object], ...] = (*submission.JOB_OPTIONS, *submission.BATCH_OPTIONS)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script as it was read: where from, its text, its arguments, and variables that stood before it."""
+
+    path: str
+    body: bytes
+    words: tuple[str, ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return what people call it."""
+        return os.path.basename(self.path)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A whole command line: its options with those of the script's lines, and the request they make."""
+
+    args: Args
+    body: Body
+
+
+def read(args: Args, verb: str) -> Asking:
+    """Return what a command line that names a command or a script asks for."""
+    script = find(args)
+    if script is None:
+        _say_if_interactive(args.words)
+        return Asking(args, submission.from_words(args, args.words, verb))
+    args, is_slurm = with_lines(args, script, verb)
+    return Asking(args, _body(args, script, is_slurm))
+
+
+def find(args: Args) -> Script | None:
+    """Return the script that is meant: by `--script`, or by one word that is a file which says that it is one."""
+    chosen = args.get(submission.SCRIPT)
+    if chosen is not None:
+        script = Script(os.path.abspath("stdin" if chosen == "-" else chosen), _contents(chosen), args.words)
+        scripts.check(script.body, chosen)
+        return script
+    given, words = submission.split_variables(args.words)
+    if len(words) != 1 or args.has(submission.WRAP) or commands.needs_shell(words[0]) or " " in words[0]:
+        return None
+    word = words[0]
+    path = os.environ.get("PATH", os.defpath)
+    # A program by that name is what a shell would take too.
+    if ("/" not in word and commands.is_found(word, path, "/")) or not os.path.isfile(word):
+        return None
+    if not os.access(word, os.R_OK):
+        return None
+    body = _contents(word)
+    if not scripts.is_script(body):
+        return None
+    scripts.check(body, word)
+    return Script(os.path.abspath(word), body, (), tuple(given))
+
+
+def _contents(path: str) -> bytes:
+    """Return what a file holds, or the beginning of one that is too long for a script."""
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read(scripts.LONGEST_BYTES + 1)
+        with open(path, "rb") as file:
+            return file.read(scripts.LONGEST_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"--script cannot read {options.shown(path)}: {error.strerror}.") from None
+
+
+def with_lines(args: Args, script: Script, verb: str) -> tuple[Args, bool]:
+    """Return the options of the command line over those of the script, and whether it has lines for Slurm."""
+    place = sbatch.Place(_user(), socket.gethostname().partition(".")[0])
+    slurm: list[Args] = []
+    ours: list[Args] = []
+    left: list[str] = []
+    for line in scripts.directives(script.body, script.name):
+        where = f"{script.name}, line {line.number}"
+        try:
+            if line.kind == "SBATCH":
+                translated = sbatch.translate(line.words, place)
+                left += translated.left
+                slurm.append(_parse(verb, translated.words))
+            else:
+                ours.append(_parse(verb, line.words))
+        except UserError as error:
+            raise UserError(f"{where}: {error.message}", error.hint) from None
+    whole = layered(_joined(slurm), _joined(ours), args)
+    whole, warning = _without_idle_warning(whole, args)
+    left += warning
+    if left:
+        screen.say(f"{script.name}: not honoured here: {', '.join(left)}")
+    return whole, bool(slurm)
+
+
+def _parse(verb: str, words: Sequence[str]) -> Args:
+    found = options.parse(verb, LINE_OPTIONS, words)
+    if found.words:
+        raise UserError(f'expected options, got "{options.shown(found.words[0])}".')
+    return found
+
+
+def layered(*layers: Args) -> Args:
+    """Return options of several sources as one; later ones win, and what may be repeated adds up."""
+    given: dict[Option[object], tuple[object, ...]] = {}
+    for layer in layers:
+        for group in GROUPS:
+            if any(layer.has(option) for option in group):
+                given = {option: values for option, values in given.items() if option not in group}
+        given |= {option: (*given.get(option, ()), *values) for option, values in layer.given.items()}
+    return Args(layers[-1].words, given)
+
+
+def _joined(lines: Sequence[Args]) -> Args:
+    """Return the lines of one kind as if they were one."""
+    given: dict[Option[object], tuple[object, ...]] = {}
+    for line in lines:
+        given |= {option: (*given.get(option, ()), *values) for option, values in line.given.items()}
+    return Args((), given)
+
+
+def _without_idle_warning(whole: Args, typed: Args) -> tuple[Args, list[str]]:
+    """Drop a warning before a limit that a script leaves to the cluster; one that was typed is an error elsewhere."""
+    if not whole.has(submission.SIGNAL) or whole.has(submission.TIME) or typed.has(submission.SIGNAL):
+        return whole, []
+    given = {option: values for option, values in whole.given.items() if option != submission.SIGNAL}
+    return Args(whole.words, given), ["--signal without --time"]
+
+
+def _user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _body(args: Args, script: Script, is_slurm: bool) -> Body:
+    """Return the request that submits a script."""
+    for word in (script.path, *script.words):
+        submission.check_text(word, "the script")
+    more = [("SLURM_SUBMIT_DIR", os.getcwd())] if is_slurm else []
+    defaults = submission.common(args, [*more, *script.given])
+    _check_interpreter(script, str(defaults["cwd"]))
+    job: Body = {
+        "argv": [script.path, *script.words],
+        "script": b2a_base64(script.body, newline=False).decode(),
+        "slurm": is_slurm,
+    }
+    return {"defaults": defaults | job, "jobs": [{}]} | submission.batch(args)
+
+
+def _check_interpreter(script: Script, cwd: str) -> None:
+    words = scripts.interpreter(script.body, settings.load(os.environ).shell)
+    path = os.environ.get("PATH", os.defpath)
+    wanted = [words[0]]
+    if os.path.basename(words[0]) == "env" and len(words) > 1 and not words[1].startswith("-") and "=" not in words[1]:
+        wanted.append(words[1])
+    for program in wanted:
+        if not commands.is_found(program, path, cwd):
+            raise UserError(
+                f'{script.name} is to be run by "{options.shown(program)}" (its first line), which is no program here.'
+            )
+
+
+def _say_if_interactive(words: Sequence[str]) -> None:
+    if len(words) == 1 and words[0] in commands.INTERACTIVE:
+        screen.say(f"a job has no keyboard: {words[0]} will end at once. To type into it: dibs lease {words[0]}")

@@ -1,0 +1,95 @@
+"""Scripts that are queued with their text: what is one, its `#DIBS` and `#SBATCH` lines, and who runs it.
+
+Pure: reading the file is the affair of the door, writing it for an attempt that of the engine.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dibs.errors import UserError
+
+#: Bytes of a script; Slurm's own limit.
+LONGEST_BYTES = 4 * 1024 * 1024
+KINDS = ("DIBS", "SBATCH")
+LINE = re.compile(rb"#(DIBS|SBATCH)[ \t]+(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One line of options in a script."""
+
+    #: "DIBS" or "SBATCH".
+    kind: str
+    #: Counted from 1.
+    number: int
+    words: tuple[str, ...]
+
+
+def check(body: bytes, name: str) -> None:
+    """Refuse what cannot be a script."""
+    if b"\0" in body:
+        raise UserError(f"{name} is not a script but a program or data.", "Queue it as a command, without --script.")
+    if not body.strip():
+        raise UserError(f"{name} is empty; expected a script.")
+    if len(body) > LONGEST_BYTES:
+        raise UserError(f"{name} has {len(body):,} bytes; a script may have {LONGEST_BYTES:,}.")
+    if b"\r\n" in body:
+        raise UserError(
+            f"{name} has Windows line ends, which no shell understands.", f"Run `sed -i 's/\\r$//' {name}`."
+        )
+
+
+def is_script(body: bytes) -> bool:
+    """Tell whether a file says itself that it is a script: by `#!`, or by lines of options."""
+    return b"\0" not in body and (body.startswith(b"#!") or any(_lines(body)))
+
+
+def directives(body: bytes, name: str) -> list[Directive]:
+    """Return the lines of options; as in Slurm they end at the first line that is neither blank nor a comment."""
+    return [Directive(kind, number, _words(rest, f"{name}, line {number}")) for kind, number, rest in _lines(body)]
+
+
+def _lines(body: bytes) -> list[tuple[str, int, bytes]]:
+    found = []
+    for number, line in enumerate(body.split(b"\n"), 1):
+        bare = line.strip()
+        if bare and not bare.startswith(b"#"):
+            break
+        if match := LINE.match(line):
+            found.append((match[1].decode(), number, match[2]))
+    return found
+
+
+def _words(raw: bytes, where: str) -> tuple[str, ...]:
+    """Split a line as a shell does; a word that begins with # begins a comment."""
+    try:
+        lexer = shlex.shlex(raw.decode(), posix=True)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        words: list[str] = []
+        while (word := lexer.get_token()) is not None and not word.startswith("#"):
+            words.append(word)
+    except UnicodeDecodeError:
+        raise UserError(f"{where}: expected UTF-8 text, got other bytes.") from None
+    except ValueError as error:
+        raise UserError(f"{where}: expected options, got a line with {str(error).lower()}.") from None
+    return tuple(words)
+
+
+def interpreter(body: bytes, shell: str) -> tuple[str, ...]:
+    """Return who runs a script: what its `#!` says, understood as the kernel does, else the shell."""
+    first = body.partition(b"\n")[0]
+    if not first.startswith(b"#!") or not first[2:].strip():
+        return (shell,)
+    # The kernel gives all that follows the program as one word.
+    program, *rest = first[2:].decode("utf-8", "surrogateescape").strip().split(maxsplit=1)
+    return program, *rest
+
+
+def is_python(words: Sequence[str]) -> bool:
+    """Tell whether an interpreter is Python, also one that env finds."""
+    names = (word.rsplit("/", 1)[-1] for part in words for word in part.split())
+    return any(re.fullmatch(r"(python|pypy)[\d.]*", name) for name in names)
