@@ -85,7 +85,7 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     gpu_type: Name | None = None
     time_limit_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] | None = None
     cpus: Annotated[int, msgspec.Meta(ge=0, le=65536)] = 0
-    mem: Annotated[int, msgspec.Meta(ge=0, lt=2**60)] = 0
+    mem: Annotated[int, msgspec.Meta(ge=0, le=2**60)] = 0
     after: list[NeedIn] = []
     #: ISO 8601.
     begin_at: str | None = None
@@ -135,7 +135,20 @@ def rules(body: Any) -> verbs.Rules:
     for name, value in values.items():
         if value is not None and (type(value) is not int or not 1 <= value < 2**31):
             raise UserError(f"{name} expected a whole number from 1 up, got {json.dumps(value)}.")
-    return verbs.Rules(**values)
+    # `0-99%4` says it too, but -j is the plainer word.
+    array = _array(told.get("array"))
+    return verbs.Rules(values["at_once"] or (array.at_once if array else None), values["halt_after"])
+
+
+def _array(text: Any) -> arrays.Array | None:
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise UserError(f"array expected a text such as 0-99, got {json.dumps(text)[:80]}.")
+    try:
+        return arrays.parse(text)
+    except UserError as error:
+        raise UserError(f"--array {error.message}", error.hint) from None
 
 
 def wishes(body: Any) -> list[verbs.Wish]:
@@ -159,16 +172,12 @@ def _wishes(body: Any) -> list[verbs.Wish]:
 def _numbered(many: list[verbs.Wish], body: Any) -> list[verbs.Wish]:
     """Return the jobs of an array, or each job so many times; else the jobs as they are."""
     told = body if isinstance(body, dict) and "jobs" in body else {}
-    text, times = told.get("array"), told.get("repeat")
-    if text is None and times is None:
+    array, times = _array(told.get("array")), told.get("repeat")
+    if array is None and times is None:
         return many
-    if text is not None and (times is not None or len(many) != 1 or not isinstance(text, str)):
-        raise UserError("expected `array` to be a text such as 0-99, with one job, and without `repeat`.")
-    if text is not None:
-        try:
-            array = arrays.parse(text)
-        except UserError as error:
-            raise UserError(f"--array {error.message}", error.hint) from None
+    if array is not None:
+        if times is not None or len(many) != 1:
+            raise UserError("expected `array` with one job, and without `repeat`.")
         return [_member(many[0], index, place, env=array.variables) for place, index in enumerate(array.indices)]
     if type(times) is not int or times < 1 or times * len(many) > verbs.MOST_AT_ONCE:
         raise UserError(
@@ -202,17 +211,18 @@ def convert(value: Any, kind: type[S]) -> S:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise UserError(_in_our_words(str(error))) from None
+        raise UserError(_in_our_words(str(error), value)) from None
 
 
-def _in_our_words(text: str) -> str:
+def _in_our_words(text: str, value: Any) -> str:
     """Return what a check of the wire says, naming the option that people typed, and types as people call them."""
     what, _, path = text.partition(" - at ")
     name = path.strip("`").removeprefix("$.").removeprefix("$") or "the request"
     for wire, ours in WIRE_WORDS:
         what = re.sub(wire, ours, what)
     first, _, rest = what.partition(" ")
-    return f"{OPTION_OF.get(name, name)}: {first[:1].lower()}{first[1:]} {rest}."
+    got = f", got {str(value[name])[:80]}" if isinstance(value, dict) and name in value and "got" not in what else ""
+    return f"{OPTION_OF.get(name, name)}: {first[:1].lower()}{first[1:]} {rest}{got}."
 
 
 def _wish(job: JobIn) -> verbs.Wish:
@@ -289,7 +299,7 @@ def _joined(job: JobIn) -> str:
 def _script(job: JobIn) -> bytes | None:
     body = _decoded(job.script, "script")
     if body is not None:
-        if not job.argv or not job.argv[0].startswith("/") or not os.path.basename(job.argv[0]):
+        if not job.argv or not job.argv[0].startswith("/") or os.path.basename(job.argv[0]) in ("", ".", ".."):
             raise UserError("expected `argv` to begin with the absolute path of the script.")
         scripts.check(body, os.path.basename(job.argv[0]))
     return body

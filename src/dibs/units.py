@@ -22,8 +22,8 @@ SIZE_UNITS = ("B", "K", "M", "G", "T", "P")
 #: A hundred years. More is a slip of the finger, and breaks the arithmetic of dates.
 LONGEST_S = 100 * 365 * 86400
 
-#: What SQLite and JSON readers hold in one whole number.
-LARGEST_BYTES = 2**63 - 1
+#: An exbibyte is more than any machine has, and sums of a few still fit one whole number of SQLite.
+LARGEST_BYTES = 2**60
 
 TIME_EXAMPLE = "a time such as 90m, 2h or 1d12h"
 SIZE_EXAMPLE = "a size such as 18G, 512M or 24GiB"

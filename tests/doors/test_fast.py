@@ -97,6 +97,8 @@ def ear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ear]:
         monkeypatch.delenv(name)
     (tmp_path / "home").mkdir(mode=0o700)
     (tmp_path / "sub").mkdir()
+    (tmp_path / "train.sh").write_text("#!/bin/sh\n#DIBS -g 3\n")
+    (tmp_path / "train.sh").chmod(0o755)
     monkeypatch.setenv("DIBS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
@@ -197,6 +199,14 @@ NOT_SIMPLE = [
     ["true", os.fsdecode(b"\xff")],
     ["-n", os.fsdecode(b"\xff"), "true"],
     ["-e", os.fsdecode(b"A=\xff"), "true"],
+    ["cd", "sub"],
+    ["bash"],
+    ["./sub"],
+    ["/bin/true"],
+    ["train.sh"],
+    ["./train.sh"],
+    ["--script", "train.sh"],
+    ["--array", "0-3", "true"],
 ]
 
 
@@ -217,6 +227,31 @@ def test_what_is_not_simple_is_left_alone(ear: Ear, words: list[str]) -> None:
     assert not ear.heard
 
 
+def test_every_other_option_is_left_alone(ear: Ear) -> None:
+    for option in cli.load("add").OPTIONS:
+        for name in (*option.names, *option.habits):
+            if name not in fast.OPTIONS:
+                assert run_fast("add", name, "1", "true").code is None
+                assert run_fast("add", f"{name}=1", "true").code is None
+    assert not ear.heard
+
+
+def test_what_it_knows_of_options_is_what_the_table_says() -> None:
+    known = {name for option in cli.load("add").OPTIONS for name in (*option.names, *option.habits)}
+    assert fast.OPTIONS.keys() <= known
+
+
+def test_devices_chosen_in_the_shell_are_left_to_those_who_tell(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    assert run_fast("add", "true").code is None
+    first = run_full("add", "true")
+    assert "CUDA_VISIBLE_DEVICES=7 is set here" in first.err
+    assert run_fast("add", "true") == run_full("add", "true")
+    assert ear.heard[1].is_fast
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "8")
+    assert run_fast("add", "true").code is None
+
+
 @pytest.mark.parametrize("argv", [[], ["status"], ["run", "true"], ["--debug", "add", "true"], ["ad", "true"]], ids=str)
 def test_other_verbs_are_left_alone(ear: Ear, argv: list[str]) -> None:
     assert run_fast(*argv).code is None
@@ -225,6 +260,7 @@ def test_other_verbs_are_left_alone(ear: Ear, argv: list[str]) -> None:
 TOKENS = [
     *("-g", "2", "--gpus=1", "-n", "x", "--name=y", "--", "-", "-e", "A=1", "true", "echo hi", "--tag", "-C", "sub"),
     *("--priority", "5", "", "-q", "--json", "--tag=", "-P", "a b", "-g0", "--env", "B=$x", "nope", "=", "--gpus"),
+    *("train.sh", "./train.sh", "bash", "cd", "--array", "0-3", "--hold", "-l", "--repeat=2", "--dry-run"),
 ]
 
 

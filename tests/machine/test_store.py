@@ -579,6 +579,21 @@ def test_the_file_of_a_newer_dibs_is_refused_and_left_alone(store, path):
     assert "was written by a newer dibs (schema 99" in refused(path, UserError)
 
 
+def test_a_job_of_the_first_schema_is_still_there_after_the_upgrade(path):
+    job = (
+        "INSERT INTO jobs (command, cwd, request, name, project, priority, env, umask, tags, submitted_at)"
+        " VALUES ('old', '/', 1, 'old', 'default', 0, '[]', 18, '[]', 0);"
+    )
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(database.read_sql("001_schema.sql"))
+        connection.executescript("INSERT INTO requests VALUES (1, 1, '[]', '[]', '', 0, 0, 0);" + job)
+        connection.executescript(f"PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;")
+    with contextlib.closing(Store.open(path)) as store:
+        old = store.job(JobId(1)).asked
+        assert (old.command, old.script, old.index, old.warn, old.metrics) == ("old", None, None, None, ())
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (len(database.MIGRATIONS),)
+
+
 @pytest.mark.parametrize(
     "statement",
     ["CREATE TABLE t (x)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"],

@@ -120,11 +120,11 @@ def _read_metric(text: str) -> tuple[str, str]:
     return name, pattern
 
 
-def _read_array(text: str) -> tuple[str, int | None]:
-    """Return the numbers as typed, and how many may be under way at once."""
+def _read_array(text: str) -> str:
     from dibs import arrays
 
-    return text.partition("%")[0], arrays.parse(text).at_once
+    arrays.parse(text)
+    return text
 
 
 def _read_path(text: str) -> str:
@@ -284,7 +284,6 @@ def _from_wrapped(args: Args, words: Sequence[str]) -> Body:
 
 def batch(args: Args) -> Body:
     """Return what is said about the jobs as a whole; that of one job is nothing."""
-    numbers, at_once = args.get(ARRAY) or (None, None)
     if args.has(ARRAY) and args.has(REPEAT):
         raise UserError("--array and --repeat both say how many jobs there are.", "Leave one of them out.")
     if not args.has(ARRAY) and not args.has(REPEAT):
@@ -295,15 +294,17 @@ def batch(args: Args) -> Body:
                 )
         return {}
     return {
-        "array": numbers,
+        "array": args.get(ARRAY),
         "repeat": args.get(REPEAT),
-        "at_once": args.get(AT_ONCE) or at_once,
+        "at_once": args.get(AT_ONCE),
         "halt_after": args.get(HALT),
     }
 
 
 def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
     """Return the request that submits one job a line; blank lines and comments are none."""
+    from dibs import templates
+
     jobs: list[Body] = []
     for number, raw in enumerate(lines, 1):
         line = _decoded(raw, f"{source}, line {number}").strip()
@@ -312,6 +313,9 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
             jobs.append({"command": line})
     if not jobs:
         raise UserError(f"expected one command a line, got none from {source}.")
+    for option in (OUTPUT, STDERR):
+        if not args.has(REPEAT) and "index" in templates.used(args.get(option) or ""):
+            raise UserError(f"{option.names[-1]}: {{index}} is for --array and --repeat.", "A line has its {id}.")
     rules: Body = {"repeat": args.get(REPEAT), "at_once": args.get(AT_ONCE), "halt_after": args.get(HALT)}
     return {"defaults": common(args, []), "jobs": jobs} | rules
 
