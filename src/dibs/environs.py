@@ -19,9 +19,13 @@ from dibs.jobs import Job
 def capture(environ: Mapping[bytes, bytes], exclude: Iterable[str] = ()) -> bytes:
     """Return the submitter's environment as it is kept: without what dibs sets itself and what config excludes."""
     patterns = tuple(exclude)
+    # A job that queues another one does not hand on the number that it has itself.
+    has_ours = environ.get(b"DIBS_JOB_ID", b"") == environ.get(b"SLURM_JOB_ID")
 
     def is_kept(raw: bytes) -> bool:
         name = raw.decode(errors="surrogateescape")
+        if has_ours and name.startswith("SLURM_"):
+            return False
         return not captured.is_own(name) and not any(fnmatchcase(name, pattern) for pattern in patterns)
 
     return captured.pack({name: value for name, value in environ.items() if is_kept(name)})

@@ -207,8 +207,17 @@ def request(wish: Wish, environ: Mapping[str, str]) -> str:
 def _is_plain(words: list[str], path: str, cwd: str) -> bool:
     """Tell whether words are a program and nothing that more must be said about: no script, builtin or shell."""
     first = words[0]
-    is_odd = first in commands.BUILTINS or (len(words) == 1 and (first in commands.INTERACTIVE or "/" in first))
-    return not is_odd and commands.is_found(first, path, cwd)
+    if first in commands.BUILTINS or (len(words) == 1 and first in commands.INTERACTIVE):
+        return False
+    return commands.is_found(first, path, cwd) and not ("/" in first and _is_script(first))
+
+
+def _is_script(path: str) -> bool:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 1) == b"#"
+    finally:
+        os.close(fd)
 
 
 def _check_devices(home: str, environ: Mapping[str, str]) -> None:

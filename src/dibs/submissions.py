@@ -36,6 +36,7 @@ OPTION_OF = {
 }  # fmt: skip
 #: How the wire library speaks, and how we do.
 WIRE_WORDS = (
+    (r" \| null`", "`"),
     (r"`str` of length <= (\d+)", r"at most \1 characters"),
     (r"`str` of length >= (\d+)", r"at least \1 characters"),
     (r"`(?:int|float)` <= ([\d.e+]+)", r"a number up to \1"),

@@ -152,6 +152,7 @@ SIMPLE = [
     ["no such program but a string"],
     ["echo|cat"],
     ["/bin/sh", "-c", "true"],
+    ["/bin/true"],
     ["-g", "4096", "true"],
     ["-g", "999999999", "true"],
 ]
@@ -202,7 +203,7 @@ NOT_SIMPLE = [
     ["cd", "sub"],
     ["bash"],
     ["./sub"],
-    ["/bin/true"],
+    ["./train.sh", "x"],
     ["train.sh"],
     ["./train.sh"],
     ["--script", "train.sh"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from bench import Bench, wait_for
 from dibs import processes
+from dibs.errors import UserError
 
 
 def write(bench: Bench, name: str, text: str) -> Path:
@@ -180,6 +182,23 @@ def test_a_file_that_is_no_program_is_offered_as_a_script(bench: Bench) -> None:
     assert "queue its text: dibs run --script ./train.py\n" in refused(bench, "run", "./train.py")
 
 
+def test_a_script_that_runs_as_a_program_is_said_to_lose_its_lines(bench: Bench) -> None:
+    write(bench, "x.sh", SLURM).chmod(0o755)
+    says = "./x.sh runs as a program: its #DIBS and #SBATCH lines count with dibs add --script ./x.sh"
+    (job_id,) = add(bench, "./x.sh", "a", says=says)
+    assert bench.job(job_id)["script"] is None
+
+
+def test_a_job_that_queues_another_does_not_hand_on_its_number(bench: Bench) -> None:
+    bench.start()
+    environ = {"DIBS_JOB_ID": "5", "SLURM_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}
+    (job_id,) = add(bench, "echo ${SLURM_ARRAY_TASK_ID-none}", environ=environ)
+    assert output(bench, job_id) == "none\n"
+    # That of a real cluster is a variable like any other.
+    (job_id,) = add(bench, "echo ${SLURM_ARRAY_TASK_ID-none}", environ=environ | {"DIBS_JOB_ID": "6"})
+    assert output(bench, job_id) == "3\n"
+
+
 def test_run_stays_with_one_script(bench: Bench) -> None:
     write(bench, "x.sh", "#!/bin/sh\necho ran; exit 3\n")
     done = bench.cli("run", "x.sh")
@@ -251,8 +270,29 @@ def test_what_is_no_batch_is_refused(bench: Bench, words: list[str], says: str) 
     ],
 )
 def test_the_wire_refuses_it_too(bench: Bench, more: dict[str, Any], says: str) -> None:
-    with pytest.raises(Exception, match=says):
+    with pytest.raises(UserError, match=says):
         bench.client.post("/v1/jobs", {"jobs": [{"command": "true", "cwd": "/"}], **more})
+    assert bench.client.get("/v1/jobs")["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        ({"command": "x", "script": "dHJ1ZQ=="}, "expected `argv` to begin with the absolute path of the script."),
+        ({"argv": ["x"], "script": "dHJ1ZQ=="}, "expected `argv` to begin with the absolute path"),
+        ({"argv": ["/x/.."], "script": "dHJ1ZQ=="}, "expected `argv` to begin with the absolute path"),
+        ({"argv": ["/x"], "script": "?"}, "script expected base64"),
+        ({"argv": ["/x"], "script": "AA=="}, "x is not a script"),
+        ({"command": "x", "output": "{foo}"}, "--output expected placeholders among"),
+        ({"command": "x", "time_limit_s": 9, "warn": {"signal": "FOO"}}, "--signal expected a signal such as USR1"),
+        ({"command": "x", "metric": {"loss": "("}}, "--metric expected NAME=REGEX"),
+        ({"command": "x", "gpus": "two"}, "--gpus: expected a whole number"),
+        ({"command": "x", "colour": 1}, "the request: object contains unknown field `colour`."),
+    ],
+)
+def test_the_wire_refuses_a_job_that_makes_no_sense(bench: Bench, job: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        bench.client.post("/v1/jobs", {"cwd": "/", **job})
     assert bench.client.get("/v1/jobs")["jobs"] == []
 
 
@@ -402,5 +442,5 @@ def test_devices_chosen_in_the_shell_are_told_once(bench: Bench) -> None:
     add(bench, "true", environ=chosen)
     assert bench.cli("run", "true", environ=chosen).stderr == ""
     assert bench.cli("run", "true", environ=chosen | {"CUDA_VISIBLE_DEVICES": "4"}).stderr != ""
-    assert add(bench, "true", environ=chosen | {"DIBS_JOB_ID": "1"})
+    assert add(bench, "true", environ=chosen | {"DIBS_GPU_INDICES": "3"})
     wait_for(lambda: all(job["state"] == "done" for job in bench.jobs()))

@@ -16,8 +16,8 @@ DEVICES_TOLD = "told.devices"
 def about_devices(home: Path, environ: Mapping[str, str]) -> None:
     """Say that a job does not see what the shell says about devices; once for each thing that it says."""
     chosen = captured.chosen(environ)
-    # Inside a job it is dibs itself who set them.
-    if not chosen or "DIBS_JOB_ID" in environ:
+    # Inside a job or a lease it is dibs itself who set them.
+    if not chosen or "DIBS_GPU_INDICES" in environ:
         return
     told = home / DEVICES_TOLD
     try:

@@ -54,8 +54,9 @@ def read(args: Args, verb: str) -> Asking:
     """Return what a command line that names a command or a script asks for."""
     script = find(args)
     if script is None:
-        _say_if_interactive(args.words)
-        return Asking(args, submission.from_words(args, args.words, verb))
+        body = submission.from_words(args, args.words, verb)
+        _say_what_surprises(args.words, verb)
+        return Asking(args, body)
     args, is_slurm = with_lines(args, script, verb)
     return Asking(args, _body(args, script, is_slurm))
 
@@ -169,7 +170,7 @@ def _body(args: Args, script: Script, is_slurm: bool) -> Body:
         submission.check_text(word, "the script")
     more = [("SLURM_SUBMIT_DIR", os.getcwd())] if is_slurm else []
     defaults = submission.common(args, [*more, *script.given])
-    _check_interpreter(script, str(defaults["cwd"]))
+    _check_interpreter(script, defaults)
     job: Body = {
         "argv": [script.path, *script.words],
         "script": b2a_base64(script.body, newline=False).decode(),
@@ -178,9 +179,9 @@ def _body(args: Args, script: Script, is_slurm: bool) -> Body:
     return {"defaults": defaults | job, "jobs": [{}]} | submission.batch(args)
 
 
-def _check_interpreter(script: Script, cwd: str) -> None:
+def _check_interpreter(script: Script, defaults: Body) -> None:
     words = scripts.interpreter(script.body, settings.load(os.environ).shell)
-    path = os.environ.get("PATH", os.defpath)
+    path, cwd = submission.search_path(defaults), str(defaults["cwd"])
     wanted = [words[0]]
     if os.path.basename(words[0]) == "env" and len(words) > 1 and not words[1].startswith("-") and "=" not in words[1]:
         wanted.append(words[1])
@@ -191,6 +192,12 @@ def _check_interpreter(script: Script, cwd: str) -> None:
             )
 
 
-def _say_if_interactive(words: Sequence[str]) -> None:
+def _say_what_surprises(words: Sequence[str], verb: str) -> None:
+    _, words = submission.split_variables(words)
+    if len(words) > 1 and "/" in words[0] and os.path.isfile(words[0]) and os.access(words[0], os.R_OK):
+        kinds = {line.kind for line in scripts.directives(_contents(words[0]), words[0])}
+        if kinds:
+            names = " and ".join(f"#{kind}" for kind in sorted(kinds))
+            screen.say(f"{words[0]} runs as a program: its {names} lines count with dibs {verb} --script {words[0]}")
     if len(words) == 1 and words[0] in commands.INTERACTIVE:
         screen.say(f"a job has no keyboard: {words[0]} will end at once. To type into it: dibs lease {words[0]}")

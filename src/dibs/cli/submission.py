@@ -293,12 +293,13 @@ def batch(args: Args) -> Body:
                     f"{option.names[0]} is for a batch (`dibs add -`, --file, --array or --repeat), this is one job."
                 )
         return {}
-    return {
-        "array": args.get(ARRAY),
-        "repeat": args.get(REPEAT),
-        "at_once": args.get(AT_ONCE),
-        "halt_after": args.get(HALT),
-    }
+    return rules(args)
+
+
+def rules(args: Args) -> Body:
+    """Return what was said about many jobs as a whole."""
+    known: dict[str, Option[object]] = {"array": ARRAY, "repeat": REPEAT, "at_once": AT_ONCE, "halt_after": HALT}
+    return {key: args.get(option) for key, option in known.items() if args.has(option)}
 
 
 def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
@@ -316,8 +317,7 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
     for option in (OUTPUT, STDERR):
         if not args.has(REPEAT) and "index" in templates.used(args.get(option) or ""):
             raise UserError(f"{option.names[-1]}: {{index}} is for --array and --repeat.", "A line has its {id}.")
-    rules: Body = {"repeat": args.get(REPEAT), "at_once": args.get(AT_ONCE), "halt_after": args.get(HALT)}
-    return {"defaults": common(args, []), "jobs": jobs} | rules
+    return {"defaults": common(args, []), "jobs": jobs} | rules(args)
 
 
 def split_variables(words: Sequence[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
@@ -360,12 +360,12 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         "after": _needs(args),
         "begin_at": begin.isoformat() if begin else None,
         "retry_on": list(troubles) if troubles else None,
-        "warn": args.get(SIGNAL),
-        "metric": dict(args.all(METRIC)),
     }
-    body |= {key: True for key, option in {"hold": HOLD, "wait_tree": WAIT_TREE}.items() if args.has(option)}
+    if args.has(METRIC):
+        body["metric"] = dict(args.all(METRIC))
     texts: dict[str, Option[object]] = {"name": NAME, "project": PROJECT, "output": OUTPUT, "stderr": STDERR}
     plain = texts | {"priority": PRIORITY, "visible": VISIBLE, "retries": RETRIES, "cpus": CPUS, "mem": MEM}
+    plain |= {"warn": SIGNAL, "hold": HOLD, "wait_tree": WAIT_TREE}
     body |= {key: args.get(option) for key, option in plain.items() if args.has(option)}
     for option in (*texts.values(), TAG, GPU_TYPE, GPU_IDS, PREFER, AFTER, AFTER_ANY, AFTER_END):
         for given in args.all(option):
@@ -420,10 +420,15 @@ def _umask() -> int:
     return mask
 
 
+def search_path(defaults: Mapping[str, object]) -> str:
+    """Return where a job looks for programs."""
+    env = defaults["env"]
+    return (env.get("PATH") if isinstance(env, dict) else None) or os.environ.get("PATH", os.defpath)
+
+
 def _check_program(words: Sequence[str], defaults: Mapping[str, object], verb: str, is_after: bool) -> None:
     """Refuse a first word that cannot be started, and say what was most likely meant."""
-    env, cwd = defaults["env"], str(defaults["cwd"])
-    path = (env.get("PATH") if isinstance(env, dict) else None) or os.environ.get("PATH", os.defpath)
+    path, cwd = search_path(defaults), str(defaults["cwd"])
     program, shown = words[0], options.shown(words[0])
     if commands.is_found(program, path, cwd) and program not in commands.BUILTINS:
         return
