@@ -31,6 +31,8 @@ SWEEP_S = 0.02
 #: Seconds of KILL after which what still lives is reported as stuck, and between sweeps from then on.
 STUCK_S = 5.0
 STUCK_SWEEP_S = 1.0
+#: Seconds after which a warning that nobody listened for is tried again.
+WARN_AGAIN_S = 1.0
 #: Longest sleep, in seconds: a day-long timer is split, and one that broke is tried again after a while.
 LONGEST_S = 3600.0
 AFTER_ERROR_S = 1.0
@@ -226,8 +228,7 @@ class Tree:
             limit_at = NEVER
         warn_at = NEVER if self._is_warned else limit_at - self._spec.warn_s
         if now >= warn_at:
-            self._warn()
-            warn_at = NEVER
+            warn_at = NEVER if self._warn() else now + WARN_AGAIN_S
         if now >= self._kill_at:
             return self._sweep(now)
         return min(warn_at, limit_at, self._kill_at, NEVER if self._is_waited_for else self._settled_at)
@@ -237,11 +238,16 @@ class Tree:
             return NEVER
         return now + self._limit_s - self._watch.ran_for(now)
 
-    def _warn(self) -> None:
-        """Tell those who listen that the limit is near; a signal that nobody catches would end what it should save."""
-        self._is_warned = True
+    def _warn(self) -> bool:
+        """Tell those who listen that the limit is near, and whether there were any.
+
+        A signal that nobody catches would end what it should save; a program may still be loading when it is due.
+        """
         signum = self._spec.warn_signal
-        processes.send_all([proc for proc in self._living() if processes.catches(proc.pid, signum)], signum)
+        listening = [proc for proc in self._living() if processes.catches(proc.pid, signum)]
+        processes.send_all(listening, signum)
+        self._is_warned = bool(listening)
+        return self._is_warned
 
     def _end_leftovers(self, now: float) -> None:
         """Ask what the command left running to end, once, and name it unless a stop was asked for anyway."""

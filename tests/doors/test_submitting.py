@@ -321,6 +321,16 @@ def test_metrics_and_warnings_are_kept(bench: Bench) -> None:
     assert (job["metric"], job["warn"]) == ({"loss": "loss: ([0-9.]+)"}, {"signal": "USR1", "before_s": 90})
 
 
+def test_a_warning_reaches_the_program_inside_a_shell(bench: Bench) -> None:
+    """The shell around it, which would die of the signal, does not get it."""
+    program = (
+        "import signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sys.exit('saved'))\nwhile True: signal.pause()"
+    )
+    write(bench, "program.py", program)
+    (job_id,) = add(bench, "-g0", "-t", "1h", "--signal", "USR1@3599.9s", "python3 program.py; echo then $?")
+    assert output(bench, job_id) == "saved\nthen 1\n"
+
+
 def test_output_templates_make_folders_when_the_job_starts(bench: Bench) -> None:
     (job_id,) = add(bench, "--hold", "-n", "a/b", "-o", "out/{{x}}/{project}-{name}-{id:03}-{attempt}", "echo hi")
     assert not (bench.folder / "out").exists()

@@ -74,6 +74,14 @@ def test_a_new_limit_is_warned_of_anew(tmp_path: Path, children: list[subprocess
     assert warnings(catcher) == "2"
 
 
+def test_a_warning_waits_for_somebody_to_listen(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
+    catcher, deaf = children
+    spec = Bench(tmp_path).spec("true", time_limit_s=100.0, warn_signal=int(signal.SIGTERM), warn_s=10.0)
+    tree = supervision.Tree(spec, catcher.pid, 0.0, lambda what, names: None)
+    assert tree.act(90.0) == 90.0 + supervision.WARN_AGAIN_S
+    assert (catcher.poll(), deaf.poll()) == (None, None)
+
+
 def test_without_a_limit_nobody_is_warned(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
     spec = Bench(tmp_path).spec("true", warn_signal=int(signal.SIGUSR1), warn_s=10.0)
     tree = supervision.Tree(spec, children[0].pid, 0.0, lambda what, names: None)

@@ -84,7 +84,7 @@ def _option(option: Option[object]) -> list[str]:
     text = option.help + (" May be repeated." if option.is_repeatable else "")
     text += f" Also {', '.join(option.habits)}." if option.habits else ""
     head = f"  {names}" if option.names[0].startswith("-") and len(option.names[0]) == 2 else f"      {names}"
-    lines = textwrap.wrap(text, WIDTH - INDENT)
+    lines = textwrap.wrap(text, WIDTH - INDENT, break_on_hyphens=False)
     first = f"{head:{INDENT}}{lines[0]}" if len(head) < INDENT - 1 else None
     indented = [" " * INDENT + line for line in (lines[1:] if first else lines)]
     return [first, *indented] if first else [head, *indented]
