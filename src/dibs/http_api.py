@@ -161,6 +161,10 @@ async def post_jobs(request: web.Request) -> web.Response:
 async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules) -> web.Response:
     """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
     rehearsed = await daemon.do(lambda turn: verbs.rehearse(turn, wishes))
+    first = rehearsed.asked[0]
+    forecast = Forecast(unknown="it would be held")
+    if not wishes[0].is_held:
+        forecast = await daemon.ask(lambda reader: Sight.of(daemon.core, reader).if_submitted(first))
     shell = daemon.core.engine.settings.shell
     jobs = [
         codec.asked_to_json(asked) | {"runs": _runs(wish, asked, shell), "held": wish.is_held}
@@ -172,8 +176,8 @@ async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules
             "at_once": rules.at_once,
             "halt_after": rules.halt_after,
             "notes": rehearsed.notes,
-            # When the first of them is expected to start; null: not known.
-            "expected_start_at": None,
+            # Of the first of them.
+            **_expected(forecast),
         }
     )
 
@@ -328,6 +332,13 @@ def _why(job: Job, reason: Reason, forecast: Forecast) -> dict[str, Any]:
         "state": job.word,
         "reason": reason.text,
         "hint": reason.hint,
+        **_expected(forecast),
+    }
+
+
+def _expected(forecast: Forecast) -> dict[str, Any]:
+    """Return when a job is expected to start, or why nobody knows."""
+    return {
         "expected_start": codec.range_to_json(forecast.range),
         "unknown": {"why": forecast.unknown, "hint": forecast.hint} if forecast.unknown else None,
     }

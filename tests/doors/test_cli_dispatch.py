@@ -145,7 +145,7 @@ def test_retries_cores_and_memory_are_sent() -> None:
 
 def test_the_rules_of_a_batch_stand_beside_its_jobs(tmp_path: Any) -> None:
     (tmp_path / "lines").write_text("true\n")
-    body = add.body_of(parse("add", "-j", "2", "--halt", "3", "--file", str(tmp_path / "lines")))
+    body = add.read(parse("add", "-j", "2", "--halt", "3", "--file", str(tmp_path / "lines"))).body
     assert (body["at_once"], body["halt_after"], body["jobs"]) == (2, 3, [{"command": "true"}])
 
 
@@ -176,7 +176,7 @@ WRONG = [
     (["add", "--mem", "lots", "true"], 2, "--mem expected a size"),
     (["add", "--mem", "-1G", "true"], 2, "--mem expected a size"),
     (["add", "-j", "0", "-"], 2, '-j expected a whole number from 1 up, got "0".'),
-    (["add", "-j", "2", "true"], 2, "-j is for a batch (`dibs add -` or --file), this is one job."),
+    (["add", "-j", "2", "true"], 2, "-j is for a batch (`dibs add -`, --file, --array or --repeat), this is one job."),
     (["add", "--halt", "0", "-"], 2, '--halt expected a whole number from 1 up, got "0".'),
     (["add", "--halt", "2", "true"], 2, "--halt is for a batch"),
     (["run", "-j", "2", "true"], 2, "run has no option -j."),

@@ -401,7 +401,9 @@ def test_a_rehearsal_shows_what_would_be_queued_and_changes_nothing(bench: Bench
         ["GPUs", "2"],
         ["sets", "A=1 API_KEY='***'"],
         ["time", "limit  1h00m"],
+        ["starts", facts[-1].split(maxsplit=1)[1]],
     ]
+    assert re.fullmatch(r"starts +between \S+Z and \S+Z", facts[-1])
     assert bench.client.get("/v1/jobs")["jobs"] == []
     assert bench.cli("run", "--dry-run", "true").returncode == 0
     assert add(bench, "true") == [1]
@@ -420,7 +422,14 @@ def test_a_rehearsal_of_many_shows_the_first_of_them(bench: Bench) -> None:
     assert done.stdout.endswith("  9: true\n  ... and 2 more\n")
     shown = json.loads(bench.cli("add", "--dry-run", "--json", "--array", "0-11%3", "true").stdout)
     assert [job["index"] for job in shown["jobs"]] == list(range(12))
-    assert (shown["jobs"][0]["runs"], shown["expected_start_at"]) == (["true"], None)
+    assert shown["jobs"][0]["runs"] == ["true"]
+
+
+def test_a_rehearsal_says_when_nobody_knows_the_start(bench: Bench) -> None:
+    assert "starts   unknown: it would be held" in bench.cli("add", "--dry-run", "--hold", "true").stdout
+    (job_id,) = add(bench, "-g", "4", "sleep", "1000")
+    bench.until(job_id, "started")
+    assert "starts   unknown: " in bench.cli("add", "--dry-run", "true").stdout
 
 
 # -- hints --

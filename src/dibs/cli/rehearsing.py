@@ -8,7 +8,9 @@ from typing import Any
 
 from dibs import client, units
 from dibs.cli import options, screen
+from dibs.cli import show as show_job
 from dibs.cli.options import Args
+from dibs.cli.screen import Screen
 from dibs.cli.submission import Body
 
 #: Commands of a batch that are shown.
@@ -25,7 +27,8 @@ def show(queue: client.Client, args: Args, body: Body) -> int:
         return 0
     jobs = answer["jobs"]
     print(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} would be queued; nothing was.")
-    print(screen.facts(screen.of(sys.stdout, args), [*facts(jobs[0]), *batch_facts(answer)]))
+    view = screen.of(sys.stdout, args)
+    print(screen.facts(view, [*facts(jobs[0]), *batch_facts(answer), ("starts", expected_start(view, answer))]))
     for job in jobs[:SHOWN] if len(jobs) > 1 else []:
         index = "" if job["index"] is None else f"{job['index']}: "
         print(f"  {screen.clean(index + job['command'])}")
@@ -64,10 +67,13 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def batch_facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what holds for all jobs, and when the first is expected to start."""
-    found = {
-        "at once": str(answer["at_once"] or ""),
-        "halt after": str(answer["halt_after"] or ""),
-        "expected start": answer["expected_start_at"] or "",
-    }
+    """Return what holds for all jobs."""
+    found = {"at once": str(answer["at_once"] or ""), "halt after": str(answer["halt_after"] or "")}
     return [(name, value) for name, value in found.items() if value]
+
+
+def expected_start(view: Screen, answer: dict[str, Any]) -> str:
+    """Say when the first job would be expected to start, or why nobody knows."""
+    if answer["expected_start"]:
+        return show_job.expected(view, answer["expected_start"], screen.now())
+    return f"unknown: {answer['unknown']['why']}" if answer["unknown"] else "unknown"
