@@ -5,11 +5,10 @@ Parsing only; `store` turns the value into a query. Several words are a union, `
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dibs import units
+from dibs import spelling, units
 from dibs.errors import UserError
 from dibs.jobs import Outcome, State
 
@@ -144,5 +143,10 @@ def _is_number(text: str) -> bool:
 
 
 def _nearest(word: str) -> str:
-    near = difflib.get_close_matches(word, [*STATE_WORDS, *GROUP_WORDS, "all"], 1)
-    return f"Did you mean {near[0]}?" if near else ""
+    head, colon, tail = word.partition(":")
+    if colon and (field := spelling.nearest(head, [*FIELDS, "since"])):
+        return f"Did you mean {field}:{tail or '...'}?"
+    # What other tools call one before the last.
+    if word.startswith("@") and word.lstrip("@-~").isdigit():
+        return f"Did you mean @~{word.lstrip('@-~')}?"
+    return spelling.did_you_mean(word, [*STATE_WORDS, *GROUP_WORDS, "all"])

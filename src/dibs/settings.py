@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dibs import errors, places, units
+from dibs import errors, places, spelling, units
 
 SITE_CONFIG = Path("/etc/dibs/config.toml")
 
@@ -207,6 +207,28 @@ def load(environ: Mapping[str, str], site: Path = SITE_CONFIG) -> Settings:
     return Settings(**values, sources=sources)  # type: ignore[arg-type]
 
 
+def written(value: object) -> str:
+    """Return a final value as one would write it in the file, without quotes; nothing where it is empty."""
+    match value:
+        case None:
+            return ""
+        case float():
+            return _duration_written(value)
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
+def _duration_written(seconds: float) -> str:
+    parts, left = "", int(seconds)
+    if left != seconds:
+        return f"{seconds:g}s"
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        parts, left = parts + (f"{left // size}{unit}" if left >= size else ""), left % size
+    return parts or "0s"
+
+
 def usable_cores() -> int:
     """Return the number of cores this process may run on, which in a container is fewer than the machine has."""
     return len(os.sched_getaffinity(0))
@@ -233,14 +255,31 @@ def _read_file(path: Path, is_required: bool, environ: Mapping[str, str]) -> dic
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise errors.UserError(f"{path}: expected TOML such as devices = '0,1', got an error: {error}.") from error
+        raise _broken(path, text, str(error)) from error
     known = {setting.name: setting for setting in SETTINGS}
-    for name in table:
+    wheres = {name: f"{path}{_line_of(name, text)}" for name in table}
+    for name, where in wheres.items():
         if name not in known:
-            raise _unknown(path, name, list(known))
+            raise _unknown(where, name, list(known))
         if not known[name].is_in_files:
-            raise errors.UserError(f"{path}: {name} cannot be set in a file.", f"Set {known[name].variable} instead.")
-    return {name: _checked(known[name], value, f"{path}: {name}", environ) for name, value in table.items()}
+            raise errors.UserError(f"{where}: {name} cannot be set in a file.", f"Set {known[name].variable} instead.")
+    return {name: _checked(known[name], value, f"{wheres[name]}: {name}", environ) for name, value in table.items()}
+
+
+def _broken(path: Path, text: str, complaint: str) -> errors.UserError:
+    """Return the error for a file that is no TOML; the parser names the line, or says that it is the last."""
+    what, _, place = complaint.partition(" (at ")
+    words = place.replace(",", " ").split()
+    number = words[1] if words[:1] == ["line"] else str(len(text.splitlines()))
+    return errors.UserError(f"{path}, line {number}: expected TOML such as devices = '0,1', got an error: {what}.")
+
+
+def _line_of(name: str, text: str) -> str:
+    """Return ", line 3" for the line that sets `name`; nothing where it is written in some rare way."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.partition("=")[0].strip(" \t\"'[]") == name:
+            return f", line {number}"
+    return ""
 
 
 def _text_of(path: Path, is_required: bool) -> str | None:
@@ -292,9 +331,6 @@ def _shown(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _unknown(path: Path, name: str, known: list[str]) -> errors.UserError:
-    import difflib
-
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"The settings are: {', '.join(known)}."
-    return errors.UserError(f'{path}: there is no setting "{name}".', hint)
+def _unknown(where: str, name: str, known: list[str]) -> errors.UserError:
+    hint = spelling.did_you_mean(name, known) or f"The settings are: {', '.join(known)}."
+    return errors.UserError(f'{where}: there is no setting "{name}".', hint)

@@ -217,9 +217,9 @@ def test_files_need_not_exist(place):
 )
 def test_a_wrong_line_in_a_file_is_named_with_its_file(place, line, words):
     for file in (place.site, place.user):
-        place.write(file, line)
+        place.write(file, f"# a comment\n{line}")
         message = place.error()
-        assert message.startswith(f"{file}: ")
+        assert message.startswith((f"{file}, line 2: ", f"{file}, line 3: "))
         assert words in message
         file.unlink()
 

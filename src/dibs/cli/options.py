@@ -39,6 +39,8 @@ class Option(Generic[T_co]):
     #: What stands for the value in help.
     metavar: str = ""
     is_repeatable: bool = False
+    #: May stand without its value, which then is None; with one it is `-w2` or `--watch=2`, never the next word.
+    is_bare: bool = False
     #: Spellings from other tools, for those who type them by habit.
     habits: tuple[str, ...] = ()
 
@@ -146,6 +148,8 @@ def _take(
     if option is None or _is_slip(word, known):
         typed = name if word.startswith("--") else word
         raise UserError(f"{verb} has no option {shown(typed)}.", _suggest(verb, known, word))
+    if option.is_bare:
+        return option, name, value
     if option.kind is not None:
         return option, name, _next_value(option, name, known, left) if value is None else value
     if value is not None and word.startswith("--"):
@@ -180,7 +184,7 @@ def _next_value(option: Option[object], name: str, known: dict[str, Option[objec
 
 def _read(option: Option[object], name: str, text: str | None) -> object:
     if option.kind is None or text is None:
-        return True
+        return None if option.is_bare else True
     try:
         return option.kind.read(text)
     except UserError as error:
@@ -195,12 +199,12 @@ def _suggest(verb: str, known: Iterable[str], word: str) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return "Did you mean ...?" if something known looks like `word`, else nothing."""
-    import difflib
+    from dibs import spelling
 
     # -name and --name differ only in dashes, which matter little to what was meant.
     bare = {name.lstrip("-"): name for name in known if len(name) > 2}
-    near = difflib.get_close_matches(word.lstrip("-"), bare, 1)
-    return f"Did you mean {bare[near[0]]}?" if near else ""
+    near = spelling.nearest(word.lstrip("-"), bare)
+    return f"Did you mean {bare[near]}?" if near is not None else ""
 
 
 def shown(text: str) -> str:

@@ -53,6 +53,10 @@ class Local:
             return self._user_path(job, job.asked.output, attempt)
         return f"{self.files(job)}/{attempt or job.attempt}/log"
 
+    def report(self, job: Job) -> str:
+        """Return the file with the numbers that the present attempt reports."""
+        return environs.report_path(job, self.files(job))
+
     def stderr(self, job: Job) -> str | None:
         """Return where errors go when not to the log."""
         return None if job.asked.stderr is None else self._user_path(job, job.asked.stderr)

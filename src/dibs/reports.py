@@ -1,0 +1,88 @@
+"""The numbers that a job reports about itself: one JSON object a line in the file that `$DIBS_REPORT` names.
+
+Anybody may append lines, from any language; what is not a line of ours is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+
+#: Not a number to be reported: each line says when it was written.
+MOMENT = "at"
+#: Bytes at the end of the file in which the last numbers are looked for.
+TAIL_BYTES = 65536
+#: Names that are shown; a report is for people and tables, not for tensors.
+MOST_NAMES = 100
+
+#: The largest float.
+MOST = 1.7976931348623157e308
+
+#: None: the number is not a finite one, which JSON cannot say.
+Numbers = dict[str, float | None]
+
+
+def append(path: str, numbers: Mapping[str, float], at: str) -> None:
+    """Add a line in one write, so that lines of several processes do not mix."""
+    kept = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    line = json.dumps({MOMENT: at, **kept}).encode() + b"\n"
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, line)
+    finally:
+        os.close(fd)
+
+
+def last(path: str) -> Numbers | None:
+    """Return the last number of each name; None if nothing was reported."""
+    try:
+        # Non-blocking: a job may have put a pipe in its place.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        size = os.fstat(fd).st_size
+        tail = os.pread(fd, TAIL_BYTES, max(0, size - TAIL_BYTES))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return latest(tail)
+
+
+def latest(tail: bytes) -> Numbers | None:
+    """Return the last number of each name in some lines, of which the first may be cut."""
+    found: Numbers = {}
+    for line in tail.split(b"\n"):
+        for name, value in _numbers(line).items():
+            found.pop(name, None)
+            found[name] = value
+    kept = list(found.items())[-MOST_NAMES:]
+    return dict(kept) or None
+
+
+def _numbers(line: bytes) -> Numbers:
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    return {name: _finite(value) for name, value in told.items() if name != MOMENT and _is_number(value)}
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _finite(value: float | None) -> float | None:
+    # JSON has whole numbers of any length; no table has.
+    return value if value is not None and abs(value) < MOST and math.isfinite(value) else None
+
+
+def shown(numbers: Mapping[str, float | None]) -> str:
+    """Return numbers as people read them: `loss=0.3 step=10`."""
+    return " ".join(f"{name}={'nan' if value is None else f'{value:.6g}'}" for name, value in numbers.items())

@@ -1,0 +1,45 @@
+"""What was probably meant: the known word that is nearest to a mistyped one, if one is really near."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that a slip or two turned into `word`, or that it begins; None if none is that near."""
+    typed = word.lower()
+    if not typed:
+        return None
+    scored = [(_slips(typed, name.lower()), place, name) for place, name in enumerate(known)]
+    near = [each for each in scored if each[0] <= _allowed(typed, each[2])]
+    if near:
+        return min(near)[2]
+    # Three letters say what was meant if only one word begins with them.
+    longer = [name for _, _, name in scored if len(typed) >= 3 and name.lower().startswith(typed)]
+    return longer[0] if len(longer) == 1 else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return "Did you mean ...?", or nothing where any guess would be far."""
+    near = nearest(word, known)
+    return f"Did you mean {near}?" if near is not None else ""
+
+
+def _allowed(typed: str, name: str) -> int:
+    """Return how many slips still let people recognise a word: none in the shortest, three in long ones."""
+    length = min(len(typed), len(name))
+    return 0 if length < 3 else 1 if length < 5 else 2 if length < 9 else 3
+
+
+def _slips(typed: str, name: str) -> int:
+    """Return how many letters were left out, added, changed, or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(name) + 1))
+    for i, char in enumerate(typed, 1):
+        earlier, before, row = before, row, [i]
+        for j, wanted in enumerate(name, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (char != wanted))
+            if i > 1 and j > 1 and char == name[j - 2] and typed[i - 2] == wanted:
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -1,0 +1,66 @@
+"""Whether jobs outlive a logout: what systemd-logind does to the group of processes that the daemon is in.
+
+Reads files only; asking logind itself could hang, and it is often not there.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+LOGIND_CONFIG = Path("/etc/systemd/logind.conf")
+LINGERING = Path("/var/lib/systemd/linger")
+
+REMEDY = "`dibs daemon install` makes them stay."
+
+
+def logout_kills(pid: int | str = "self", config: Path = LOGIND_CONFIG, lingering: Path = LINGERING) -> str | None:
+    """Return why what this process starts would end with the user's last session; None if it would not."""
+    try:
+        groups = Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return None
+    user = _user()
+    return judge(groups, (lingering / user).exists(), kills_processes(_texts(config), user))
+
+
+def judge(groups: str, lingers: bool, kills: bool) -> str | None:
+    """Decide from the text of /proc/PID/cgroup and the two settings of logind that matter."""
+    parts = {part for line in groups.splitlines() for part in line.rpartition(":")[2].split("/")}
+    if any(part.startswith("user@") for part in parts) and not lingers:
+        return "jobs run below your systemd user manager, which ends with your last session"
+    if kills and any(part.startswith("session-") and part.endswith(".scope") for part in parts):
+        return "KillUserProcesses=yes in logind.conf ends what you started when you log out"
+    return None
+
+
+def kills_processes(texts: list[str], user: str) -> bool:
+    """Return what logind's configuration says about processes that outlive a session; files later in the list win."""
+    values = {"KillUserProcesses": "no", "KillOnlyUsers": "", "KillExcludeUsers": "root"}
+    for line in "\n".join(texts).splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and name.strip() in values:
+            values[name.strip()] = value.strip()
+    only, spared = values["KillOnlyUsers"].split(), values["KillExcludeUsers"].split()
+    is_meant = user in only if only else user not in spared
+    return values["KillUserProcesses"].lower() in ("yes", "true", "on", "1") and is_meant
+
+
+def _texts(config: Path) -> list[str]:
+    extra = sorted(Path(f"{config}.d").glob("*.conf"))
+    return [text for text in (_read(path) for path in (config, *extra)) if text]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

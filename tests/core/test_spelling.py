@@ -1,0 +1,45 @@
+"""What was probably meant: near words are named, far ones are not guessed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dibs import spelling
+
+VERBS = ("status", "add", "run", "show", "cancel", "retry", "completion", "config", "doctor")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("stauts", "status"),
+        ("statu", "status"),
+        ("Status", "status"),
+        ("shwo", "show"),
+        ("cancle", "cancel"),
+        ("compleation", "completion"),
+        ("comp", "completion"),
+        ("ad", None),
+        ("x", None),
+        ("", None),
+        ("con", "config"),
+        ("start", None),
+        ("banana", None),
+        ("rm", None),
+    ],
+)
+def test_only_near_words_are_suggested(typed: str, meant: str | None) -> None:
+    assert spelling.nearest(typed, VERBS) == meant
+
+
+@given(st.text(min_size=4, max_size=12, alphabet="abcdefgh"), st.integers(0, 10))
+def test_one_letter_left_out_is_always_forgiven(word: str, at: int) -> None:
+    at %= len(word)
+    assert spelling.nearest(word[:at] + word[at + 1 :], [word]) == word
+
+
+@given(st.text(max_size=8), st.lists(st.text(max_size=8), max_size=5))
+def test_a_suggestion_is_one_of_the_known_words(word: str, known: list[str]) -> None:
+    assert spelling.nearest(word, known) in (None, *known)

@@ -1,0 +1,45 @@
+"""Numbers that jobs report: appended as lines, read from the end, whatever else is in the file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dibs import reports
+
+
+def test_the_last_number_of_each_name_counts(tmp_path: Path) -> None:
+    path = str(tmp_path / "1" / "report.jsonl")
+    assert reports.last(path) is None
+    reports.append(path, {"loss": 0.5, "step": 1}, "2026-01-01T00:00:00.000Z")
+    reports.append(path, {"loss": 0.25, "acc": float("nan")}, "2026-01-01T00:00:01.000Z")
+    assert reports.last(path) == {"step": 1, "loss": 0.25, "acc": None}
+    assert json.loads(Path(path).read_text().splitlines()[0])["at"] == "2026-01-01T00:00:00.000Z"
+    assert reports.shown(reports.last(path) or {}) == "step=1 loss=0.25 acc=nan"
+    assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_what_is_no_line_of_ours_is_passed_over(tmp_path: Path) -> None:
+    lines = [b"hello", b"[1, 2]"]
+    lines += [b'{"loss": "low", "flag": true, "step": 3}', b"\xff", b"3", b'{"loss": 1e400}', b'{"x"']
+    assert reports.latest(b"\n".join(lines)) == {"step": 3, "loss": None}
+    assert reports.latest(b'{"big": 1' + b"0" * 400 + b"}\n" + b"[" * 60_000) == {"big": None}
+    os.mkfifo(tmp_path / "pipe")
+    assert reports.last(str(tmp_path / "pipe")) is None
+    assert reports.last(str(tmp_path)) is None
+
+
+def test_a_long_report_is_read_from_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "report.jsonl"
+    path.write_text('{"first": 1}\n' + "".join(f'{{"step": {n}}}\n' for n in range(20_000)))
+    assert reports.last(str(path)) == {"step": 19_999}
+
+
+@given(st.binary(max_size=200))
+def test_no_file_is_too_strange_to_be_read(data: bytes) -> None:
+    found = reports.latest(data)
+    assert found is None or all(isinstance(name, str) for name in found)
