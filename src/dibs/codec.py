@@ -92,6 +92,7 @@ def job_to_json(
         "engine": "local",
         "engine_ref": None,
         "remark": job.remark,
+        "batch": asked.batch or None,
         "retry_on": [trouble.value for trouble in asked.retry_on],
         "script": asked.script,
         "warn": warn_to_json(asked.warn),

@@ -109,6 +109,8 @@ def let_import(env: dict[bytes, bytes], folder: str) -> None:
     """Let a Python script import what lies beside the file it was read from; it runs from a copy elsewhere."""
     old = env.get(b"PYTHONPATH")
     env[b"PYTHONPATH"] = os_bytes(folder) + (b":" + old if old else b"")
+
+
 def report_path(job: Job, folder: str) -> str:
     """Return where the present attempt of a job reports its numbers."""
     return f"{folder}/{job.attempt}/report.jsonl"

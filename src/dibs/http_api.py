@@ -13,16 +13,30 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from dibs import codec, commands, holders, reasons, scheduling, scripts, selection, submissions, tickets, verbs
+from dibs import (
+    codec,
+    commands,
+    disk,
+    holders,
+    reasons,
+    reports,
+    scheduling,
+    scripts,
+    selection,
+    submissions,
+    tickets,
+    verbs,
+)
 from dibs.core import now_ms
 from dibs.daemon import Daemon
-from dibs.devices import Inventory
+from dibs.devices import Inventory, indices
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, UserError
 from dibs.forecasts import Forecast
 from dibs.jobs import Asked, Job, JobId
@@ -48,6 +62,8 @@ GATHER_S = 0.05
 UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
 #: Starts to come that are told at once.
 MOST_STARTS = 100
+#: Unfinished and finished jobs that a shell offers.
+WORDS_SHOWN = 100, 50
 
 DAEMON: web.AppKey[Daemon] = web.AppKey("daemon", Daemon)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -149,6 +165,8 @@ async def post_jobs(request: web.Request) -> web.Response:
     if request.query.get("dry_run"):
         return await _rehearse(daemon, wishes, rules)
     submitted = await daemon.do(lambda turn: verbs.submit(turn, wishes, rules))
+    if full := _full(daemon):
+        submitted = replace(submitted, notes=[*submitted.notes, full])
     is_plain = request.headers.get("Accept") == "text/plain"
     if is_plain and "Dibs-Receipt" not in request.headers:
         return _plain(submitted, "")
@@ -229,13 +247,15 @@ async def get_jobs(request: web.Request) -> web.Response:
             "jobs": [_shown(daemon, sight, job) for job in jobs],
             "queue": {"paused": sight.view.is_paused},
             "counts": reader.counts(),
-            "machine": _machine(daemon.inventory, sight.view),
+            "machine": _machine(daemon.inventory, sight.view) | {"disk": _full(daemon)},
+            "daemon": {"version": __version__, "pid": daemon.identity.pid},
         }
 
     return _json(await daemon.ask(answer))
 
 
 def _shown(daemon: Daemon, sight: Sight, job: Job) -> dict[str, Any]:
+    """Return a job as lists show it; reports of those that ended are read only when one job is asked for."""
     reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
     engine = daemon.core.engine
     return codec.job_to_json(
@@ -245,7 +265,7 @@ def _shown(daemon: Daemon, sight: Sight, job: Job) -> dict[str, Any]:
         log=engine.log(job),
         stderr=engine.stderr(job),
         reason=reason,
-    )
+    ) | {"report": reports.last(engine.report(job)) if job.is_active else None}
 
 
 def _machine(inventory: Inventory, view: View) -> dict[str, Any]:
@@ -254,7 +274,37 @@ def _machine(inventory: Inventory, view: View) -> dict[str, Any]:
         "free": len(scheduling.free_devices(view, inventory)),
         "restriction": inventory.restriction,
         "problem": inventory.problem,
+        "devices": _devices(inventory, view),
     }
+
+
+def _full(daemon: Daemon) -> str | None:
+    """Say that the disk of the queue is nearly full; it is a local one, so asking does not hang."""
+    try:
+        return disk.warning(daemon.identity.home, disk.room(daemon.identity.home))
+    except OSError as error:
+        return f"the disk of {daemon.identity.home} does not answer: {error.strerror}"
+
+
+def _devices(inventory: Inventory, view: View) -> list[dict[str, Any]]:
+    """Return every device with who has it, as the scheduler sees it now: without asking the driver."""
+    ours = {device: job.id for job in view.active for device in job.devices}
+    usable = set(inventory.usable())
+    found = []
+    for device in inventory.devices:
+        foreign = view.held.get(device.id)
+        idle = "free" if device.id in usable else "unhealthy" if device.fault is not None else "drained"
+        state = "leased" if device.id in ours or foreign else idle
+        found.append(
+            {
+                "index": device.index,
+                "id": device.id,
+                "state": state,
+                "job": ours.get(device.id),
+                "user": foreign.user if foreign and device.id not in ours else None,
+            }
+        )
+    return found
 
 
 async def get_job(request: web.Request) -> web.Response:
@@ -288,6 +338,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
             "exit_code": past.exit_code,
             "signal": past.signal,
             "gpu_ids": list(past.allocation),
+            "gpu_indices": list(indices(daemon.inventory, past.allocation)),
             "started_at": codec.moment(past.started_at),
             "finished_at": codec.moment(past.finished_at),
             "log": daemon.core.engine.log(job, past.attempt),
@@ -297,7 +348,18 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
     sight = Sight.of(daemon.core, reader)
     expected = codec.range_to_json(sight.expected(job).range) if job.is_waiting else None
     more = {"attempts": attempts, "env": codec.mask_environ(job.asked.env), "expected_start": expected}
-    return _shown(daemon, sight, job) | more
+    return _shown(daemon, sight, job) | more | {"report": reports.last(daemon.core.engine.report(job))}
+
+
+async def get_words(request: web.Request) -> web.Response:
+    """Return jobs and devices in a few words each, for shells that complete what is typed."""
+    daemon = request.app[DAEMON]
+    jobs = await daemon.ask(lambda reader: reader.overview(*WORDS_SHOWN))
+    told = [
+        {"id": j.id, "name": j.asked.name, "state": j.word, "project": j.asked.project, "tags": list(j.asked.tags)}
+        for j in jobs
+    ]
+    return _json({"jobs": told, "gpus": [{"index": d.index, "name": d.name} for d in daemon.inventory.devices]})
 
 
 async def get_events(request: web.Request) -> web.Response:
@@ -555,6 +617,7 @@ ROUTES = [
     web.post("/v1/queue", post_queue),
     web.get("/v1/queue/starts", get_starts),
     web.get("/v1/gpus", get_gpus),
+    web.get("/v1/words", get_words),
     web.get("/v1/daemon", get_daemon),
     web.post("/v1/daemon/stop", post_stop),
 ]

@@ -21,11 +21,13 @@ CTRL_C = "\x03"
 class Terminal:
     """One command on a terminal of so many columns."""
 
-    def __init__(self, bench: Bench, *words: str, columns: int = 80, **environ: str) -> None:
+    def __init__(
+        self, bench: Bench, *words: str, columns: int = 80, program: tuple[str, ...] = (), **environ: str
+    ) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         env = bench.environ | {"TERM": "xterm-256color"} | environ
-        command = [sys.executable, "-c", CONTROLLING, sys.executable, "-m", "dibs", *words]
+        command = [sys.executable, "-c", CONTROLLING, *(program or (sys.executable, "-m", "dibs")), *words]
         self.process = subprocess.Popen(
             command, env=env, stdin=slave, stdout=slave, stderr=slave, cwd=bench.folder, start_new_session=True
         )
@@ -48,6 +50,10 @@ class Terminal:
             if not self._read(deadline):
                 raise AssertionError(f"never saw {text!r}; the screen: {self.screen!r}")
         return self.screen
+
+    def forget(self) -> None:
+        """Clear the screen in the reader's mind: what comes from now on is new."""
+        self._shown.clear()
 
     def end(self) -> tuple[int, str]:
         """Read until the command ends; return its exit code and all that was shown."""

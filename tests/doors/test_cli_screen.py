@@ -175,18 +175,24 @@ def test_a_job_that_was_stopped_never_exits_with_success() -> None:
     assert code("cancelled", None, 15) == 143
 
 
-def test_the_table_fits_a_terminal_of_80_columns_whatever_the_names(bench: Bench) -> None:
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("words", [(), ("status", "all"), ("show", "2"), ("gpus",), ("config",), ("doctor",)], ids=str)
+def test_what_a_terminal_shows_fits_it_whatever_the_names(bench: Bench, columns: int, words: tuple[str, ...]) -> None:
     bench.add("sleep 1000; " + "x" * 500, name="evil\x1b[2J\x1b]0;title\x07\nname" * 3, gpus=4)
     bench.add(["true", "\x1b[31m" * 50], name="漢字" * 30)
-    with Terminal(bench, "status") as person:
+    bench.until(1, "started")
+    with Terminal(bench, *words, columns=columns) as person:
         code, shown = person.end()
     assert code == 0
     lines = shown.replace("\r", "").rstrip("\n").split("\n")
-    assert lines[0] == "4 GPUs, 0 free; 1 running, 1 queued" or "starting" in lines[0]
-    assert len(lines) == 4
     bare = [re.sub("\x1b\\[[0-9;]*m", "", line) for line in lines]
-    assert all(cell_len(line) <= 80 for line in bare)
     assert not any("\x1b" in line or "\x07" in line for line in bare)
+    # A fact of `show` stands whole in its line, to be copied.
+    assert words[:1] == ("show",) or all(cell_len(line) <= columns for line in bare)
+    if not words:
+        assert bare[0] == "4 GPUs, 0 free; 1 running, 1 queued"
+        assert bare[1].startswith("GPU 0-3: job 1 evil")
+        assert "needs 1 GPU" in " ".join(bare)
 
 
 def test_no_colour_on_a_terminal_that_was_told_so(bench: Bench) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from dibs import selection
 from dibs.cli import cleaning, options
@@ -45,6 +45,8 @@ class Attempt(TypedDict):
     started_at: str | None
     finished_at: str | None
     log: str
+    gpu_ids: list[str]
+    gpu_indices: NotRequired[list[int]]
 
 
 class Job(TypedDict):
@@ -78,8 +80,16 @@ class Job(TypedDict):
     finished_at: str | None
     log: str
     tags: list[str]
+    sweep: str | None
     remark: str | None
     request: Wanted
+    # A daemon that is older than this does not say these.
+    batch: NotRequired[int | None]
+    report: NotRequired[dict[str, float | None] | None]
+
+
+#: When each of the jobs that start next is expected to.
+Starts = dict[int, Range]
 
 
 class Range(TypedDict):
@@ -124,6 +134,16 @@ class Event(TypedDict):
     detail: str
 
 
+class Place(TypedDict):
+    """A device and who has it, as the scheduler sees it."""
+
+    index: int
+    id: str
+    state: str
+    job: int | None
+    user: str | None
+
+
 class Machine(TypedDict):
     """The machine in one line."""
 
@@ -131,6 +151,16 @@ class Machine(TypedDict):
     free: int
     restriction: str | None
     problem: str | None
+    # A daemon that is older than this does not say these.
+    devices: NotRequired[list[Place]]
+    disk: NotRequired[str | None]
+
+
+class Answerer(TypedDict):
+    """Which daemon answered."""
+
+    version: str
+    pid: int
 
 
 class Queue(TypedDict):
@@ -146,6 +176,7 @@ class Overview(TypedDict):
     queue: Queue
     counts: dict[str, int]
     machine: Machine
+    daemon: NotRequired[Answerer]
 
 
 class Changed(TypedDict):
@@ -274,6 +305,16 @@ def find_one(queue: Client, verb: str, words: Sequence[str]) -> WholeJob:
 def is_id(word: str) -> bool:
     """Tell whether a selector is the id of a job."""
     return word.isascii() and word.isdigit() and len(word) <= 18
+
+
+def starts(queue: Client, most: int) -> Starts:
+    """Return the jobs that start next and when, where anybody can tell."""
+    # A daemon that does not know the question cannot.
+    try:
+        answer = queue.get("/v1/queue/starts", [("most", str(most))])
+    except NotFound:
+        return {}
+    return {each["id"]: each["expected_start"] for each in answer["starts"] if each["expected_start"]}
 
 
 def is_finished(job: Job) -> bool:

@@ -47,8 +47,10 @@ class Column:
     least: int | None = None
     is_right: bool = False
     is_state: bool = False
-    #: Cut at the end and not in the middle: a sentence says the most important thing first.
+    #: Goes on in the next line and is not cut in the middle: a sentence is read from its beginning.
     is_sentence: bool = False
+    #: Lines that a sentence may take on a terminal before it is cut; 0: as many as it needs.
+    most_lines: int = 0
 
 
 def of(stream: TextIO, args: options.Args, environ: Mapping[str, str] = os.environ) -> Screen:
@@ -77,7 +79,7 @@ def _width(stream: TextIO) -> int:
 
 
 def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table as text that ends without a newline."""
+    """Return a table as text that ends without a newline; an empty row is a blank line on a terminal."""
     cells = [[clean(cell) or NOTHING for cell in row] for row in rows]
     if screen.is_terminal or screen.is_coloured:
         return _drawn(screen, columns, cells)
@@ -85,7 +87,7 @@ def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str
 
 
 def _plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
-    lines = [[column.title for column in columns], *cells]
+    lines = [[column.title for column in columns], *(row for row in cells if row)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
 
     def aligned(line: Sequence[str]) -> str:
@@ -103,7 +105,7 @@ def _drawn(screen: Screen, columns: Sequence[Column], cells: Sequence[Sequence[s
     from rich.table import Table
     from rich.text import Text
 
-    lines = [[column.title for column in columns], *cells]
+    lines = [[column.title for column in columns], *(row for row in cells if row)]
     widths = [max(cell_len(line[n]) for line in lines) for n in range(len(columns))]
     if screen.width is not None:
         widths = fit(widths, columns, screen.width)
@@ -112,21 +114,37 @@ def _drawn(screen: Screen, columns: Sequence[Column], cells: Sequence[Sequence[s
         drawn.add_column(
             Text(column.title),
             width=width,
-            no_wrap=True,
-            overflow="ellipsis",
+            no_wrap=not column.is_sentence,
+            overflow="fold" if column.is_sentence else "ellipsis",
             justify="right" if column.is_right else "left",
         )
     for row in cells:
+        if not row:
+            drawn.add_row()
+            continue
         drawn.add_row(
             *(
                 Text(
-                    cell if column.is_sentence else middle(cell, width),
+                    _wrapped(cell, width, column.most_lines) if column.is_sentence else middle(cell, width),
                     STATE_STYLES.get(cell, "") if column.is_state else "",
                 )
                 for cell, width, column in zip(row, widths, columns, strict=True)
             )
         )
     return _rendered(screen, drawn, sum(widths) + GAP * len(widths))
+
+
+def _wrapped(text: str, width: int, most_lines: int) -> str:
+    """Return a sentence in lines of `width` columns; of one that needs more than it may, the beginning."""
+    from rich.console import Console
+    from rich.text import Text
+
+    lines = [line.plain.rstrip() for line in Text(text).wrap(Console(width=max(width, 1)), max(width, 1))]
+    if most_lines and len(lines) > most_lines:
+        last = Text(lines[most_lines - 1])
+        last.truncate(max(width - 1, 0))
+        lines = [*lines[: most_lines - 1], f"{last.plain.rstrip()}…"]
+    return "\n".join(lines)
 
 
 def _rendered(screen: Screen, what: object, needed: int) -> str:
@@ -168,6 +186,15 @@ def middle(text: str, width: int) -> str:
         return text[:width]
     left = (width - 1) // 2
     return f"{text[:left]}…{text[len(text) - (width - 1 - left) :]}"
+
+
+def wrapped(screen: Screen, text: str, indent: str = "") -> str:
+    """Return a line for people, folded between words where the terminal ends; what follows is indented."""
+    if screen.width is None:
+        return text
+    import textwrap
+
+    return textwrap.fill(text, screen.width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def facts(screen: Screen, pairs: Iterable[tuple[str, str]]) -> str:

@@ -6,14 +6,14 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import client, units
-from dibs.cli import answers, logs, moments, options, screen, status
-from dibs.cli.answers import Event, Range, WholeJob
+from dibs import client, reports, units
+from dibs.cli import answers, logs, moments, options, overview, screen
+from dibs.cli.answers import Attempt, Event, Range, WholeJob
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.options import Args, Option
 from dibs.cli.screen import Column, Screen
 
-SUMMARY = "Show everything about jobs, with events and the end of the log."
+SUMMARY = "Show everything about jobs, with attempts, events and the end of the log."
 USAGE = ("[OPTIONS] SELECTOR...",)
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs show 12", "dibs show @", "dibs show 12 --json | jq .log")
@@ -45,11 +45,12 @@ def _find(queue: client.Client, args: Args) -> list[WholeJob]:
 
 
 def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str:
-    """Return facts, attempts and events of one job."""
+    """Return facts, attempts and events of one job; what its state line says is not said again below."""
     title = screen.paint(view, f"job {job['id']}", "bold")
-    parts = [f"{title}  {screen.state(view, job['state'])}"]
+    why = screen.clean(overview.remark(job)) if job["state"] != "done" else ""
+    parts = [screen.wrapped(view, f"{title}  {screen.state(view, job['state'])}{f': {why}' if why else ''}", "  ")]
     parts.append(screen.facts(view, _facts(view, job, now)))
-    if len(job["attempts"]) > 1:
+    if job["attempts"]:
         parts += ["", screen.paint(view, "attempts", "bold"), _attempts(view, job, now)]
     if events:
         parts += ["", screen.paint(view, "events", "bold"), _events(view, events, now)]
@@ -58,6 +59,7 @@ def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str
 
 def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
     wanted = job["request"]
+    told = overview.remark(job)
     ran_for = ""
     if job["started_at"]:
         until = datetime.fromisoformat(job["finished_at"]) if job["finished_at"] else now
@@ -67,10 +69,10 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("project", job["project"]),
         ("command", job["command"]),
         ("folder", job["cwd"]),
-        ("reason", status.remark(job)),
-        ("remark", job["remark"] or ""),
+        ("remark", job["remark"] if job["remark"] and job["remark"] not in told else ""),
         ("exit code", "" if job["exit_code"] is None else str(job["exit_code"])),
         ("signal", "" if job["signal"] is None else str(job["signal"])),
+        ("reported", reports.shown(job.get("report") or {})),
         ("GPUs", _gpus(job)),
         ("only", ", ".join(wanted["gpu_ids"])),
         ("prefers", ", ".join(wanted["prefer"])),
@@ -129,17 +131,29 @@ def expected(view: Screen, ends: Range, now: datetime) -> str:
 
 
 def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:
-    columns = (Column("ATTEMPT", is_right=True), Column("STATE", is_state=True), Column("CODE"), Column("FINISHED"))
-    rows = [
-        (
-            str(past["attempt"]),
-            past["outcome"],
-            str(answers.exit_code(past, past["outcome"])),
-            screen.moment(view, past["finished_at"], now),
-        )
-        for past in job["attempts"]
-    ]
-    return screen.table(view, columns, rows)
+    """Return the attempts that ended; the facts above are of the present one."""
+    columns = (
+        Column("ATTEMPT", is_right=True),
+        Column("STATE", is_state=True),
+        Column("CODE", is_right=True),
+        Column("GPU"),
+        Column("STARTED", is_right=view.is_terminal),
+        Column("FINISHED", is_right=view.is_terminal),
+        Column("LOG", least=16, is_sentence=True),
+    )
+    return screen.table(view, columns, [_attempt(view, past, now) for past in job["attempts"]])
+
+
+def _attempt(view: Screen, past: Attempt, now: datetime) -> tuple[str, ...]:
+    return (
+        str(past["attempt"]),
+        past["outcome"],
+        str(answers.exit_code(past, past["outcome"])),
+        ",".join(str(gpu) for gpu in past.get("gpu_indices") or past["gpu_ids"]),
+        screen.moment(view, past["started_at"], now),
+        screen.moment(view, past["finished_at"], now),
+        past["log"],
+    )
 
 
 def _events(view: Screen, events: list[Event], now: datetime) -> str:

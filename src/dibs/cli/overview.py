@@ -1,0 +1,258 @@
+"""The picture that `dibs status` paints on a terminal: the machine, what runs, what starts next, what ended lately.
+
+Jobs that were submitted together are folded into one row. Pure: it gets the daemon's answer and the time, returns text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dibs import reports, selection, units
+from dibs.cli import answers, screen
+from dibs.cli.answers import Job, Machine, Overview, Starts
+from dibs.cli.screen import Column, Screen
+
+EMPTY = "No jobs yet. Queue one: dibs add python train.py"
+PAUSED = "the queue is paused: nothing new starts; dibs resume"
+#: In the order in which they are told.
+COUNTED = ("running", "starting", "stopping", "paused", "queued", "held", "failed", "timeout", "lost")
+
+#: Jobs of one submission that are folded into a row; fewer are worth a row each.
+FOLD_FROM = 4
+#: Rows of each part. More do not answer "what is going on" any better.
+ACTIVE_ROWS, NEXT_ROWS, FINISHED_ROWS = 24, 8, 6
+#: Columns from which the command has a column of its own.
+WIDE = 110
+#: Characters of a name: what it is called must not cost what is said about it.
+LONGEST_NAME = 20
+#: Lines of a reason; `dibs why` tells all of it.
+REASON_LINES = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a job, or several that belong together."""
+
+    jobs: tuple[Job, ...]
+
+    @property
+    def first(self) -> Job:
+        """Return the job that stands for the row: the first under way, else the next to start."""
+        return self.jobs[0]
+
+
+def paint(view: Screen, answer: Overview, now: datetime, starts: Starts | None = None) -> str:
+    """Return the whole picture; `starts` says which jobs are expected next, and when."""
+    starts = starts or {}
+    machine = answer["machine"]
+    names = {job["id"]: job["name"] for job in answer["jobs"]}
+    lines = [screen.wrapped(view, screen.clean(headline(answer)), "  ")]
+    if gpus := gpu_line(machine, names):
+        lines.append(screen.wrapped(view, screen.clean(gpus), "    "))
+    lines += [screen.wrapped(view, screen.clean(warning), "  ") for warning in warnings(machine)]
+    if not answer["jobs"]:
+        return "\n".join([*lines, EMPTY])
+    parts = arrange(answer["jobs"], starts)
+    shown = [rows[:most] for rows, most in zip(parts, (ACTIVE_ROWS, NEXT_ROWS, FINISHED_ROWS), strict=True)]
+    lines.append(_table(view, shown, now, starts))
+    waiting = sum(answer["counts"].get(word, 0) for word in answers.WAITING)
+    told = sum(job["state"] in answers.WAITING for rows in shown[:2] for row in rows for job in row.jobs)
+    if waiting > told:
+        lines.append(f"{waiting - told:,} more wait: dibs status unfinished")
+    return "\n".join(lines)
+
+
+def headline(answer: Overview) -> str:
+    """Return the machine and its queue in one line."""
+    machine, counts = answer["machine"], answer["counts"]
+    gpus = [f"{machine['gpus']} GPU{'' if machine['gpus'] == 1 else 's'}, {machine['free']} free"]
+    devices = machine.get("devices", [])
+    for state in ("drained", "unhealthy", "foreign"):
+        if count := sum(device["state"] == state for device in devices):
+            gpus.append(f"{count} {state}")
+    users = [device["user"] for device in devices if device["user"]]
+    gpus += [f"{users.count(user)} held by {user}" for user in dict.fromkeys(users)]
+    parts = [f"{counts[word]:,} {word}" for word in COUNTED if counts.get(word)]
+    queue = ", ".join(parts) or "nothing queued"
+    paused = f"; {PAUSED}" if answer["queue"]["paused"] else ""
+    return f"{', '.join(gpus) if machine['gpus'] else 'no GPUs'}; {queue}{paused}"
+
+
+def gpu_line(machine: Machine, names: dict[int, str]) -> str:
+    """Return who has which GPU, each holder once: `GPU 0,1: job 12 vit · 2: bob · 3-7: free`."""
+    held: dict[str, list[int]] = {}
+    for device in machine.get("devices", []):
+        who = device["state"]
+        if device["job"] is not None:
+            who = f"job {device['job']} {names.get(device['job'], '')}".rstrip()
+        elif device["user"]:
+            who = device["user"]
+        held.setdefault(who, []).append(device["index"])
+    return " · ".join(
+        f"{'' if place else 'GPU '}{selection.ranges(indices)}: {screen.middle(who, 24)}"
+        for place, (who, indices) in enumerate(held.items())
+    )
+
+
+def warnings(machine: Machine) -> list[str]:
+    """Return what hides devices, keeps them from being read, or is about to run out."""
+    restriction = f"restricted: {machine['restriction']}" if machine["restriction"] else ""
+    return [text for text in (restriction, machine["problem"], machine.get("disk")) if text]
+
+
+def arrange(jobs: Sequence[Job], starts: Starts) -> tuple[list[Row], list[Row], list[Row]]:
+    """Return the rows of what is under way, of what starts next, and of what ended, the latest first."""
+    unfinished = [job for job in jobs if not answers.is_finished(job)]
+    finished = sorted(
+        (job for job in jobs if answers.is_finished(job)), key=lambda job: (job["finished_at"] or "", job["id"])
+    )
+    rows = fold(sorted(unfinished, key=lambda job: _turn(job, starts)), lambda job: "")
+    active = [row for row in rows if row.first["state"] not in answers.WAITING]
+    ended = fold(reversed(finished), lambda job: job["state"])
+    return active, [row for row in rows if row not in active], ended
+
+
+def _turn(job: Job, starts: Starts) -> tuple[object, ...]:
+    """Order as jobs are served: under way, then by what is expected, priority and age; what is held comes last."""
+    is_waiting = job["state"] in answers.WAITING
+    # Later than any moment: nobody knows.
+    expected = starts[job["id"]]["earliest"] if is_waiting and job["id"] in starts else "~"
+    return (is_waiting, job["state"] == "held", expected if is_waiting else "", -job["priority"], job["id"])
+
+
+def fold(jobs: Iterable[Job], apart: Callable[[Job], str]) -> list[Row]:
+    """Return rows in the order of the jobs; many of one submission share a row, unless `apart` tells them apart."""
+    groups: dict[object, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((together(job), apart(job)), []).append(job)
+    rows: list[Row] = []
+    for group in groups.values():
+        rows += [Row(tuple(group))] if len(group) >= FOLD_FROM else [Row((job,)) for job in group]
+    return rows
+
+
+def together(job: Job) -> object:
+    """Return what jobs that belong together have in common: a sweep, a batch, or the moment of submission."""
+    if job["sweep"]:
+        return ("sweep", job["project"], job["sweep"])
+    return ("batch", job["batch"]) if job.get("batch") else ("moment", job["submitted_at"])
+
+
+def _table(view: Screen, parts: Sequence[Sequence[Row]], now: datetime, starts: Starts) -> str:
+    is_wide = view.width is None or view.width >= WIDE
+    columns = [
+        Column("ID", least=4, is_right=True),
+        Column("NAME", least=8),
+        Column("STATE", is_state=True),
+        Column("GPU", least=3),
+        Column("TIME", is_right=True),
+        Column("REASON" if is_wide else "REASON, COMMAND", least=24, is_sentence=True, most_lines=REASON_LINES),
+    ]
+    if is_wide:
+        columns.append(Column("COMMAND", least=24))
+    rows: list[tuple[str, ...]] = []
+    told: dict[str, int] = {}
+    for part in parts:
+        rows += [()] if rows and part else []
+        rows += [_cells(row, _note(row, told), _when(row.first, now, starts), is_wide) for row in part]
+    return screen.table(view, columns, rows)
+
+
+def _note(row: Row, told: dict[str, int]) -> str:
+    """Return what is said about a row; the same long reason is said once and then by the job that has it too."""
+    job = row.first
+    if len(row.jobs) > 1:
+        return _tally(row)
+    if not job["reason"]:
+        return remark(job)
+    first = told.setdefault(job["reason"], job["id"])
+    return job["reason"] if first == job["id"] else f"as job {first}"
+
+
+def _cells(row: Row, note: str, when: str, is_wide: bool) -> tuple[str, ...]:
+    job = row.first
+    cells = (
+        screen.middle(selection.ranges(each["id"] for each in row.jobs), 17),
+        screen.middle(_name(row), LONGEST_NAME),
+        job["state"],
+        _gpu(row),
+        when,
+    )
+    if is_wide:
+        return (*cells, note, job["command"])
+    return (*cells, note or job["command"])
+
+
+def _name(row: Row) -> str:
+    names = dict.fromkeys(job["name"] for job in row.jobs)
+    sweep = row.first["sweep"]
+    return sweep if sweep else row.first["name"] if len(names) == 1 else f"{row.first['name']}, ..."
+
+
+def _tally(row: Row) -> str:
+    """Return how many of a folded row are in which state, and what the first that waits is waiting for."""
+    states = [job["state"] for job in row.jobs]
+    counts = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
+    waits = next((job["reason"] for job in row.jobs if job["reason"]), None)
+    return f"{counts}{f'; {waits}' if waits else ''}"
+
+
+def _gpu(row: Row) -> str:
+    """Return where it runs or ran, or how many each waits for."""
+    indices = {index for job in row.jobs for index in job["gpu_indices"]}
+    if len(row.jobs) > 1 and indices:
+        return selection.ranges(indices)
+    return gpu_of(row.first)
+
+
+def gpu_of(job: Job) -> str:
+    """Return where a job runs or ran, or how many GPUs it waits for."""
+    if job["gpu_indices"]:
+        return ",".join(str(index) for index in job["gpu_indices"])
+    return f"x{job['gpus']}" if job["gpus"] and job["state"] in answers.WAITING else ""
+
+
+def _when(job: Job, now: datetime, starts: Starts) -> str:
+    """Return when a job is expected to start, if anybody can tell, else its time."""
+    if job["id"] not in starts or job["state"] not in answers.WAITING:
+        return time_of(job, now)
+    soonest, latest = (
+        units.format_duration(max(0.0, (datetime.fromisoformat(moment) - now).total_seconds()))
+        for moment in (starts[job["id"]]["earliest"], starts[job["id"]]["latest"])
+    )
+    return f"in {latest}" if soonest == latest else f"in <{latest}" if soonest == "0s" else f"in {soonest}-{latest}"
+
+
+def time_of(job: Job, now: datetime) -> str:
+    """Return for how long it runs, since when it waits, or how long ago it ended."""
+    if job["finished_at"]:
+        return f"{units.format_duration(screen.since_s(job['finished_at'], now))} ago"
+    is_waiting = job["state"] in answers.WAITING
+    begun = job["submitted_at"] if is_waiting else job["started_at"] or job["submitted_at"]
+    return units.format_duration(screen.since_s(begun, now))
+
+
+def remark(job: Job) -> str:
+    """Return why it waits, why it did not succeed, or the numbers that it reported last."""
+    if job["reason"]:
+        return job["reason"]
+    if job["state"] in ("failed", "cancelled", "timeout", "lost"):
+        return cause(job)
+    return reports.shown(job.get("report") or {})
+
+
+def cause(job: Job) -> str:
+    """Return why a finished job did not succeed."""
+    if job["cause"] == "timeout" and job["time_limit_s"] is not None:
+        return f"over its limit of {units.format_duration(job['time_limit_s'])}"
+    if job["cause"] == "exit" and job["exit_code"] is not None:
+        return f"exit {job['exit_code']}"
+    if job["signal"] is not None:
+        import signal
+
+        number = job["signal"]
+        known = {int(each): each.name for each in signal.Signals}
+        return f"{job['cause'] or 'signal'} {known.get(number, number)}"
+    return job["remark"] or job["cause"] or ""

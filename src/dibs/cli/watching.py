@@ -1,0 +1,73 @@
+"""Repainting a picture on a terminal until somebody has seen enough, as `watch` does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from dibs.cli import cleaning
+from dibs.errors import DibsError
+
+#: Seconds between two looks.
+USUAL_S = 2.0
+FASTEST_S, SLOWEST_S = 0.1, 86400.0
+
+#: The terminal's second screen, so that what was there before comes back; no cursor jumping about.
+ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[?25h\x1b[?1049l"
+#: Paint over what is there, and clear what is left of each line and of the screen: clearing first would flicker.
+HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+class Ended(Exception):
+    """We were told to leave."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def watch(paint: Callable[[], str], every_s: float) -> int:
+    """Show what `paint` returns again and again; return 0 after Ctrl-C, with the last picture left on the screen."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    # The first look may start a daemon or fail, and is made while errors can still be read.
+    picture, news, code = paint(), "", 0
+    _write(ENTER)
+    try:
+        while True:
+            _write(frame(news + picture, os.get_terminal_size(sys.stdout.fileno()).lines))
+            time.sleep(every_s)
+            try:
+                picture, news = paint(), ""
+            except DibsError as error:
+                # It may pass: the last picture stays, and the reason stands above it.
+                news = f"dibs: {cleaning.clean(error.line())}\n"
+    except KeyboardInterrupt:
+        pass
+    except Ended as ended:
+        code = 128 + ended.number
+    finally:
+        _write(LEAVE)
+    print(news + picture)
+    return code
+
+
+def frame(picture: str, height: int) -> str:
+    """Return what paints a picture over the one before; lines that do not fit are left out and counted."""
+    lines = picture.split("\n")
+    room = max(height - 1, 1)
+    if len(lines) > room:
+        lines = [*lines[: room - 1], f"... {len(lines) - room + 1} more lines"]
+    return HOME + "".join(f"{line}{REST_OF_LINE}\r\n" for line in lines) + REST_OF_SCREEN
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _leave(number: int, stack: FrameType | None) -> None:
+    raise Ended(number)
