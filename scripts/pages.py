@@ -11,8 +11,11 @@ from pathlib import Path
 from dibs import cli, errors, lifecycle
 from dibs import settings as tables
 from dibs.cli import help as helping
+from dibs.cli import options, topics
+from dibs.version import __version__
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 
 
 def lifecycle_page() -> str:
@@ -113,34 +116,101 @@ def errors_page() -> str:
             "",
             "| code | meaning |",
             "|---|---|",
-            "| 0 | It worked; of `wait`: all jobs are done. |",
-            "| 1 | Of `wait`: a job did not succeed. |",
-            "| 124 | Of `wait --timeout`: the time is over. |",
-            "| 130 | Interrupted with Ctrl-C. |",
+            *(f"| {code} | {meaning} |" for code, meaning in topics.OWN_CODES),
             "",
             "`run`, `follow` and `log -f` exit with the code of the job's command, and otherwise as a shell would:",
             "",
             "| code | meaning |",
             "|---|---|",
-            "| 128 + n | Ended by signal n. |",
-            "| 124 | Ended by its time limit. |",
-            "| 125 | Lost, or a failure of dibs. |",
-            "| 126, 127 | The command could not be started, or was not found. |",
-            "| 130 | Cancelled before it started. |",
+            *(f"| {code} | {meaning} |" for code, meaning in topics.JOB_CODES),
             "",
         ]
     )
 
 
-PAGES = {"lifecycle": lifecycle_page, "settings": settings_page, "verbs": verbs_page, "errors": errors_page}
+def topics_page() -> str:
+    """Return the texts of `dibs help TOPIC`."""
+    lines = [
+        "# Topics",
+        "",
+        "Written from `cli.topics` by `scripts/write-docs`; do not edit. `dibs help TOPIC` shows each.",
+    ]
+    for name, topic in topics.TOPICS.items():
+        lines += ["", f"## {name}", "", f"{topic.summary[0].upper()}{topic.summary[1:]}."]
+        for part in topic.parts():
+            rows = [part] if isinstance(part, str) else ["| | |", "|---|---|", *(f"| `{a}` | {b} |" for a, b in part)]
+            lines += ["", *rows]
+    return "\n".join([*lines, ""])
+
+
+def man_page() -> str:
+    """Return dibs(1): every verb with its options and examples, and every topic."""
+    lines = [
+        f'.TH DIBS 1 "" "dibs {__version__}" "User Commands"',
+        ".SH NAME",
+        f"dibs {_roff('-')} call dibs on a GPU: queue commands and share the GPUs of a machine",
+        ".SH SYNOPSIS",
+        ".B dibs",
+        "[\\fIVERB\\fR] [\\fIOPTIONS\\fR] ...",
+        ".SH DESCRIPTION",
+        _roff(helping.ABOUT),
+        "Without a verb it shows the status. Options end at the first word of a command.",
+        ".SH OPTIONS OF ALL VERBS",
+        *(line for option in (*options.COMMON, helping.VERSION) for line in _man_option(option)),
+        ".SH VERBS",
+    ]
+    for name in cli.VERBS:
+        lines += _man_verb(name)
+    for name, topic in topics.TOPICS.items():
+        lines += [f".SH {name.upper().replace('-', ' ')}", _roff(f"{topic.summary[0].upper()}{topic.summary[1:]}.")]
+        for part in topic.parts():
+            rows = [".PP", _roff(part)] if isinstance(part, str) else [row for a, b in part for row in _man_row(a, b)]
+            lines += rows
+    lines += [".SH SEE ALSO", _roff("nvidia-smi(1), systemd(1). dibs help, dibs help TOPIC, dibs VERB --help.")]
+    return "\n".join([*lines, ""])
+
+
+def _man_verb(name: str) -> list[str]:
+    verb = cli.load(name)
+    aliases = [alias for alias, target in cli.ALIASES.items() if target == name]
+    lines = [f".SS dibs {_roff(name)}"]
+    lines += [line for form in verb.USAGE for line in (f".B dibs {_roff(name)}", _roff(form), ".br")]
+    lines += [".PP", _roff(verb.SUMMARY), *(_roff(f"Also: dibs {alias}.") for alias in aliases)]
+    lines += [line for option in verb.OPTIONS for line in _man_option(option)]
+    return [*lines, ".PP", "Examples:", ".PP", ".nf", ".RS", *(_roff(each) for each in verb.EXAMPLES), ".RE", ".fi"]
+
+
+def _man_option(option: options.Option[object]) -> list[str]:
+    return [".TP", f"\\fB{_roff(helping.named(option))}\\fR", _roff(helping.explained(option))]
+
+
+def _man_row(word: str, meaning: str) -> list[str]:
+    return [".TP", f"\\fB{_roff(word)}\\fR", _roff(meaning)]
+
+
+def _roff(text: str) -> str:
+    """Return text as it is for roff: backslashes, dashes that can be copied, and no line that looks like an order."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+PAGES = {
+    "lifecycle": (DOCS / "lifecycle.md", lifecycle_page),
+    "settings": (DOCS / "settings.md", settings_page),
+    "verbs": (DOCS / "verbs.md", verbs_page),
+    "topics": (DOCS / "topics.md", topics_page),
+    "errors": (DOCS / "errors.md", errors_page),
+    "man": (ROOT / "src" / "man" / "dibs.1", man_page),
+}
 
 
 def main(names: list[str]) -> None:
     """Write the pages that are named, or all."""
     for name in names or PAGES:
-        path = DOCS / f"{name}.md"
-        path.write_text(PAGES[name]())
-        print(f"wrote docs/{path.name}")
+        path, page = PAGES[name]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(page())
+        print(f"wrote {path.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

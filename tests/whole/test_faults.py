@@ -56,6 +56,17 @@ def test_a_full_disk_refuses_jobs_and_loses_no_result(bench: Bench, small_disk: 
     assert bench.until(bench.add("true"))["state"] == "done"
 
 
+@needs_root
+def test_a_disk_that_is_nearly_full_is_said_on_submit_and_in_status(bench: Bench, small_disk: Path) -> None:
+    bench.start()
+    done = bench.cli("add", "true")
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert f"dibs: the disk of {small_disk} is nearly full (" in done.stderr
+    assert f"the disk of {small_disk} is nearly full (" in bench.cli("status").stderr
+    assert "nearly full" in bench.client.get("/v1/jobs")["machine"]["disk"]
+    assert "\nwarning  disk      the disk of" in bench.cli("doctor").stdout
+
+
 @pytest.fixture
 def cards(tmp_path: Path) -> world.World:
     """Two pretend cards behind the real binding, in an order that is not that of their ids."""

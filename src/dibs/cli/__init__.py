@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from dibs import spelling
 from dibs.cli import options
 from dibs.errors import DibsError, UserError
 
@@ -34,7 +35,11 @@ VERBS = {
     "resume": "dibs.cli.resume",
     "gpus": "dibs.cli.gpus",
     "lease": "dibs.cli.lease",
+    "report": "dibs.cli.report",
     "daemon": "dibs.cli.daemon",
+    "doctor": "dibs.cli.doctor",
+    "config": "dibs.cli.config",
+    "completion": "dibs.cli.completion",
     "version": "dibs.cli.version",
     "help": "dibs.cli.help",
 }
@@ -42,6 +47,8 @@ ALIASES = {"submit": "add", "enqueue": "unhold"}
 #: What people type in other tools: named in the error, never guessed into.
 HABITS = {
     "ls": "status", "list": "status", "ps": "status", "queue": "status", "squeue": "status", "jobs": "status",
+    "top": "status -w", "watch": "status -w", "check": "doctor", "settings": "config", "set": "config", "man": "help",
+    "metric": "report", "metrics": "report", "completions": "completion",
     "logs": "log", "tail": "log", "output": "log", "cat": "log", "info": "show",
     "sbatch": "add", "srun": "run", "exec": "run", "start": "add",
     "rm": "cancel", "remove": "cancel", "kill": "cancel", "scancel": "cancel", "stop": "cancel",
@@ -148,7 +155,12 @@ def _suggest(name: str) -> str:
         return f"Did you mean {HABITS[name]}?"
     if name.isdigit() or name.startswith("@"):
         return f"Did you mean show {options.shown(name)}?"
-    return options.nearest(name, [*VERBS, *ALIASES]) or "See `dibs help`."
+    from dibs.cli import topics
+
+    if near := options.nearest(name, [*VERBS, *ALIASES]):
+        return near
+    topic = spelling.nearest(name, topics.TOPICS)
+    return f"Did you mean help {topic}?" if topic else "See `dibs help`."
 
 
 def _show_help(name: str) -> int:

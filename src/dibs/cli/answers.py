@@ -88,15 +88,15 @@ class Job(TypedDict):
     report: NotRequired[dict[str, float | None] | None]
 
 
-#: When each of the jobs that start next is expected to.
-Starts = dict[int, Range]
-
-
 class Range(TypedDict):
     """When something is expected."""
 
     earliest: str
     latest: str
+
+
+#: When each of the jobs that start next is expected to.
+Starts = dict[int, Range]
 
 
 class WholeJob(Job):

@@ -1,18 +1,18 @@
-"""`dibs help`: all verbs in one line each, or one verb with its options, from the tables that parse them."""
+"""`dibs help`: all verbs in one line each, one verb with its options, or a topic, from the tables that parse them."""
 
 from __future__ import annotations
 
 import textwrap
 
-from dibs import cli
-from dibs.cli import options
+from dibs import cli, spelling
+from dibs.cli import options, topics
 from dibs.cli.options import Args, Option
 from dibs.errors import UserError
 
-SUMMARY = "Show all verbs, or one with its options."
-USAGE = ("[VERB]",)
+SUMMARY = "Show all verbs, one with its options, or a topic."
+USAGE = ("[VERB|TOPIC]",)
 OPTIONS: tuple[Option[object], ...] = ()
-EXAMPLES = ("dibs help add", "dibs add --help")
+EXAMPLES = ("dibs help add", "dibs add --help", "dibs help selectors")
 
 WIDTH = 80
 #: Columns until the explanation of an option begins.
@@ -23,26 +23,39 @@ SELECTORS = (
     "Jobs are named by selectors: 12, 3-7, 1,4,9-12, @ (the last), @~1, all, a state (queued, failed, ...), "
     "bad, name:vit*, project:x, tag:x, since:24h; several are a union, a+b means both."
 )
+VERSION: Option[bool] = Option(("-V", "--version"), "Show the version.")
 
 
 def main(args: Args) -> int:
     """Show the page that was asked for."""
     if len(args.words) > 1:
-        raise UserError(f'help expected one verb, got "{options.shown(" ".join(args.words))}".')
+        raise UserError(f'help expected one verb or topic, got "{options.shown(" ".join(args.words))}".')
     return show(args.words[0] if args.words else "help")
 
 
 def show(name: str) -> int:
-    """Print the page of a verb; that of `help` is the overview."""
+    """Print the page of a verb, a topic, or of both where they have one name; that of `help` is the overview."""
     name = cli.ALIASES.get(name, name)
-    print(overview() if name == "help" else page(name))
+    if name == "help":
+        pages = [overview()]
+    elif name in cli.VERBS or name in topics.TOPICS:
+        pages = [page(name)] if name in cli.VERBS else []
+        pages += [topic(name)] if name in topics.TOPICS else []
+    else:
+        raise UserError(f'there is no verb or topic "{options.shown(name)}".', _suggest(name))
+    print("\n\n".join(pages))
     return 0
+
+
+def _suggest(name: str) -> str:
+    if name in cli.HABITS:
+        return f"Did you mean {cli.HABITS[name]}?"
+    return spelling.did_you_mean(name, [*cli.VERBS, *cli.ALIASES, *topics.TOPICS]) or "See `dibs help`."
 
 
 def overview() -> str:
     """Return all verbs and what holds for all of them."""
-    width = max(len(name) for name in cli.VERBS) + 2
-    verbs = [f"  {name:{width}}{cli.load(name).SUMMARY}" for name in cli.VERBS]
+    width = max(len(name) for name in (*cli.VERBS, *topics.TOPICS)) + 2
     return "\n".join(
         [
             "Usage: dibs [VERB] [OPTIONS] ...",
@@ -50,7 +63,10 @@ def overview() -> str:
             *textwrap.wrap(ABOUT, WIDTH),
             "",
             "Verbs (without one: status):",
-            *verbs,
+            *(line for name in cli.VERBS for line in _row(name, cli.load(name).SUMMARY, width)),
+            "",
+            "Topics:",
+            *(line for name, each in topics.TOPICS.items() for line in _row(name, each.summary, width)),
             "",
             "Options of all verbs:",
             *(line for option in options.COMMON for line in _option(option)),
@@ -58,12 +74,9 @@ def overview() -> str:
             "",
             *textwrap.wrap(SELECTORS, WIDTH),
             "",
-            "More about a verb: dibs help VERB",
+            "More about a verb or a topic: dibs help NAME",
         ]
     )
-
-
-VERSION: Option[bool] = Option(("-V", "--version"), "Show the version.")
 
 
 def page(name: str) -> str:
@@ -79,12 +92,42 @@ def page(name: str) -> str:
     return "\n".join(lines)
 
 
-def _option(option: Option[object]) -> list[str]:
-    names = ", ".join(option.names) + (f" {option.metavar}" if option.metavar else "")
+def topic(name: str) -> str:
+    """Return the text of a topic."""
+    lines = [f"{name}: {topics.TOPICS[name].summary}"]
+    for part in topics.TOPICS[name].parts():
+        lines.append("")
+        if isinstance(part, str):
+            lines += textwrap.wrap(part, WIDTH, break_on_hyphens=False)
+        else:
+            width = min(max(len(word) for word, _ in part) + 2, INDENT + 8)
+            lines += [line for word, meaning in part for line in _row(word, meaning, width)]
+    return "\n".join(lines)
+
+
+def _row(word: str, meaning: str, width: int) -> list[str]:
+    """Return a word and what it means, folded beside it."""
+    lines = textwrap.wrap(meaning, WIDTH - width - 2, break_on_hyphens=False) or [""]
+    head = [f"  {word:{width}}{lines[0]}"] if len(word) < width else [f"  {word}", " " * (width + 2) + lines[0]]
+    return [*head, *(" " * (width + 2) + line for line in lines[1:])]
+
+
+def named(option: Option[object]) -> str:
+    """Return the names of an option and what follows them, as help and man page show it."""
+    between = "" if option.is_bare else " "
+    return ", ".join(option.names) + (f"{between}{option.metavar}" if option.metavar else "")
+
+
+def explained(option: Option[object]) -> str:
+    """Return what an option does."""
     text = option.help + (" May be repeated." if option.is_repeatable else "")
-    text += f" Also {', '.join(option.habits)}." if option.habits else ""
+    return text + (f" Also {', '.join(option.habits)}." if option.habits else "")
+
+
+def _option(option: Option[object]) -> list[str]:
+    names = named(option)
     head = f"  {names}" if option.names[0].startswith("-") and len(option.names[0]) == 2 else f"      {names}"
-    lines = textwrap.wrap(text, WIDTH - INDENT, break_on_hyphens=False)
+    lines = textwrap.wrap(explained(option), WIDTH - INDENT, break_on_hyphens=False)
     first = f"{head:{INDENT}}{lines[0]}" if len(head) < INDENT - 1 else None
     indented = [" " * INDENT + line for line in (lines[1:] if first else lines)]
     return [first, *indented] if first else [head, *indented]

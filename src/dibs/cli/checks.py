@@ -1,0 +1,335 @@
+"""What `dibs doctor` looks at: one function a subject, each with its own deadline, so that nothing hangs on a disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dibs import client, disk, leases, places, probe, settings, survival, units
+from dibs.cli import daemon
+from dibs.errors import DibsError, UserError
+from dibs.settings import Settings
+from dibs.version import __version__
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+
+#: Seconds. The GPUs get theirs from the probe, and this is more.
+DEADLINE_S = 15.0
+#: Seconds that the driver gets.
+DRIVER_S = 8.0
+#: Seconds in which the files of the jobs are counted, and then "more than" is said.
+COUNT_FOR_S = 3.0
+#: Bytes of the state folder that are worth a thought.
+MUCH_BYTES = 20 * 1024**3
+#: Seconds by which the clock may be behind a file that we wrote.
+CLOCK_S = 120.0
+#: Where `dibs daemon install` and admins put units.
+UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/etc/systemd/user")
+#: Where cron keeps what `crontab` was given; readable by its owner's tools and root alone.
+CRONTAB_S = 3.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor."""
+
+    check: str
+    level: str
+    text: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What the checks are about."""
+
+    environ: Mapping[str, str]
+    home: Path
+    note: str | None
+    values: Settings
+    place: str
+
+    @property
+    def queue(self) -> client.Client:
+        """Return the client of this user's daemon."""
+        return client.Client(self.home, self.environ)
+
+
+def run(environ: Mapping[str, str]) -> list[Finding]:
+    """Return all findings; where even settings or folders cannot be told, those alone."""
+    found = [python()]
+    try:
+        values = settings.load(environ)
+        home = places.home(environ)
+    except UserError as error:
+        return [*found, Finding("settings", PROBLEM, error.message, error.hint or "Mend the file or the variable.")]
+    found.append(_sources(values))
+    place = str(values.lease_dir) if values.lease_dir else leases.folder().path
+    patient = Patient(environ, home.path, home.note, values, place)
+    for name, check in CHECKS.items():
+        found += within(name, lambda check=check: check(patient))  # type: ignore[misc]
+    return found
+
+
+def within(name: str, check: Callable[[], list[Finding]], deadline_s: float = DEADLINE_S) -> list[Finding]:
+    """Return what a check finds; one that hangs, as on a dead network disk, is a finding itself."""
+    found: list[Finding] = []
+    failed: list[Exception] = []
+
+    def work() -> None:
+        try:
+            found.extend(check())
+        except Exception as error:  # noqa: BLE001 - handed over to the thread that asked
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(deadline_s)
+    if thread.is_alive():
+        return [Finding(name, PROBLEM, f"no answer within {deadline_s:g} s", "Is a disk or the driver stuck?")]
+    match failed:
+        case [DibsError() as error]:
+            return [Finding(name, PROBLEM, error.message, error.hint)]
+        case [OSError() as error]:
+            return [Finding(name, PROBLEM, f"{error.filename or name}: {error.strerror or error}", "")]
+        case [error]:
+            raise error
+    return found
+
+
+def python() -> Finding:
+    """Return which Python and which dibs this is."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    return Finding("python", OK, f"dibs {__version__} on Python {version} ({sys.executable})")
+
+
+def _sources(values: Settings) -> Finding:
+    changed = [f"{name} ({source})" for name, source in values.sources.items() if source != "default"]
+    return Finding("settings", OK, f"set: {', '.join(changed)}" if changed else "all at their defaults")
+
+
+def gpus(patient: Patient, driver_s: float = DRIVER_S) -> list[Finding]:
+    """Look at driver and devices through a child that may hang without harm."""
+    seen = probe.Probe(patient.values, first_deadline_s=driver_s).read()
+    if seen.problem:
+        return [Finding("gpus", PROBLEM, seen.problem, "Try nvidia-smi. Jobs without GPUs run meanwhile.")]
+    unwell = [
+        Finding("gpus", WARNING, f"GPU {d.index}: {d.fault}", "Nothing starts there; nvidia-smi -q tells more.")
+        for d in seen.devices
+        if d.fault
+    ]
+    if seen.restriction:
+        unwell.append(Finding("gpus", WARNING, f"restricted: {seen.restriction}", "Unset it to use all GPUs."))
+    if not seen.devices:
+        text = "none found; jobs without GPUs run"
+        return [*unwell, Finding("gpus", WARNING, text, "To try dibs with pretend ones: export DIBS_DEVICES=fake:4")]
+    names = ", ".join(dict.fromkeys(device.name for device in seen.devices))
+    visible = patient.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        text = f"CUDA_VISIBLE_DEVICES={visible} in this shell does not reach jobs: dibs sets it for each"
+        unwell.append(Finding("gpus", OK, text))
+    return [Finding("gpus", OK, f"{len(seen.devices)}: {names}"), *unwell]
+
+
+def state(patient: Patient) -> list[Finding]:
+    """Look at the state folder: its disk, its owner, its room."""
+    home = patient.home
+    kind = places.mount_type(os.path.realpath(home), _read("/proc/self/mountinfo"))
+    found = [Finding("state", OK, patient.note)] if patient.note else []
+    if not home.exists():
+        nearest = next(folder for folder in home.parents if folder.exists())
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            text = f"{home} is not there and cannot be made in {nearest}"
+            return [*found, Finding("state", PROBLEM, text, "Set DIBS_HOME to a folder of yours.")]
+        return [*found, Finding("state", OK, f"{home} ({kind}) will be made by the first command"), *_room(nearest)]
+    about = home.stat()
+    mode = stat.S_IMODE(about.st_mode)
+    if about.st_uid != os.geteuid():
+        text = f"{home} belongs to user {about.st_uid}, not to you"
+        return [*found, Finding("state", PROBLEM, text, places.ELSEWHERE)]
+    if mode & 0o077:
+        found.append(Finding("state", PROBLEM, f"{home} is open to others ({mode:04o})", f"chmod 700 {home}"))
+    if not os.access(home, os.W_OK | os.X_OK):
+        found.append(Finding("state", PROBLEM, f"{home} cannot be written to", f"chmod 700 {home}, or see mount"))
+    return [*(found or [Finding("state", OK, f"{home} ({kind}, {mode:04o})")]), *_room(home)]
+
+
+def _room(folder: Path) -> list[Finding]:
+    left = disk.room(folder)
+    if warning := disk.warning(folder, left):
+        return [Finding("disk", WARNING, warning, "Make room, or move logs elsewhere with the setting files.")]
+    return [Finding("disk", OK, f"{units.format_size(left.free)} of {units.format_size(left.total)} free")]
+
+
+def files(patient: Patient) -> list[Finding]:
+    """Look at the folder for logs, where it is another one."""
+    folder = patient.values.files
+    if folder is None:
+        return []
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        return [Finding("files", PROBLEM, f"{folder} is no folder that you can write to", "Make it, or unset files.")]
+    return [Finding("files", OK, f"logs and checkpoints go to {folder}"), *_room(folder)]
+
+
+def use(patient: Patient) -> list[Finding]:
+    """Say how much the queue keeps on the disk."""
+    if not patient.home.exists():
+        return []
+    until = time.monotonic() + COUNT_FOR_S
+    jobs, is_whole = size_of((patient.values.files or patient.home) / "jobs", until)
+    database = sum(_size(patient.home / name) for name in ("dibs.db", "dibs.db-wal"))
+    copies, _ = size_of(patient.home / "backups", until)
+    own = sum(_size(patient.home / name) for name in ("daemon.log", "runners.log"))
+    parts = ((jobs, "jobs"), (database, "database"), (copies, "copies of it"), (own, "daemon's logs"))
+    text = ", ".join(f"{name} {units.format_size(size)}" for size, name in parts)
+    is_much = jobs + database + copies + own > MUCH_BYTES
+    text = text if is_whole else f"{text} (more: counting was cut short)"
+    return [Finding("use", WARNING if is_much else OK, text, "`dibs clean` forgets finished jobs." if is_much else "")]
+
+
+def size_of(folder: Path, until: float) -> tuple[int, bool]:
+    """Return the bytes below a folder, and whether all were counted before the time was over."""
+    total = 0
+    for top, _, names in os.walk(folder):
+        total += sum(_size(Path(top, name)) for name in names)
+        if time.monotonic() > until:
+            return total, False
+    return total, True
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_blocks * 512
+    except OSError:
+        return 0
+
+
+def lease_folder(patient: Patient) -> list[Finding]:
+    """Look at the folder that all users of the machine share."""
+    place = Path(patient.place)
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        fix = "It must exist and everybody must be able to write to it: chmod 1777."
+        return [Finding("leases", PROBLEM, f"{place} cannot be used", fix)]
+    mode = stat.S_IMODE(place.stat().st_mode)
+    if patient.values.lease_dir is not None:
+        fix = "Unset DIBS_LEASE_DIR: it is for tests."
+        return [Finding("leases", WARNING, f"{place} is not the folder that other users take leases in", fix)]
+    if mode & 0o1777 != 0o1777:
+        fix = f"As root: chmod 1777 {place}"
+        return [Finding("leases", WARNING, f"{place} is not open to all users ({mode:04o})", fix)]
+    return [Finding("leases", OK, f"in {place}, shared by all users")]
+
+
+def service(patient: Patient) -> list[Finding]:
+    """Look whether a daemon answers, and whether it is this version."""
+    queue = patient.queue
+    socket = queue.socket_path
+    running = daemon.identity(queue)
+    if running is None and (pid := daemon.deaf(queue)) is not None:
+        return [Finding("daemon", PROBLEM, f"pid {pid} runs, but its socket {socket} is gone", "dibs daemon restart")]
+    if running is None:
+        return [Finding("daemon", OK, "not running; it starts with the first command that needs it")]
+    text = f"pid {running['pid']}, version {running['version']}, socket {socket}"
+    found = [Finding("daemon", OK, text)]
+    if running["version"] != __version__:
+        text = f"version {running['version']} runs, {__version__} is installed"
+        found = [Finding("daemon", WARNING, text, "`dibs daemon restart`; running jobs go on.")]
+    mode = stat.S_IMODE(socket.stat().st_mode)
+    if mode & 0o177:
+        found.append(Finding("daemon", PROBLEM, f"{socket} is open to others ({mode:04o})", "dibs daemon restart"))
+    return found
+
+
+def logout(patient: Patient) -> list[Finding]:
+    """Say whether jobs go on when the user logs out."""
+    running = daemon.identity(patient.queue)
+    why = survival.logout_kills(running["pid"] if running else "self")
+    if why:
+        return [Finding("logout", WARNING, why, survival.REMEDY)]
+    return [Finding("logout", OK, "jobs go on when you log out")]
+
+
+def reboot(patient: Patient) -> list[Finding]:
+    """Say whether the queue goes on by itself after a reboot."""
+    if how := _installed(patient.environ):
+        return [Finding("reboot", OK, f"the queue goes on by itself ({how})")]
+    text = "after a reboot the queue goes on with the first dibs command"
+    return [Finding("reboot", WARNING, text, "`dibs daemon install` starts it by itself.")]
+
+
+def _installed(environ: Mapping[str, str]) -> str | None:
+    own = Path(environ.get("XDG_CONFIG_HOME") or places.user_home(environ) / ".config") / "systemd" / "user"
+    for folder in (own, *(Path(name) for name in UNIT_FOLDERS)):
+        for unit in sorted(folder.glob("dibs*.service")) if folder.is_dir() else ():
+            return str(unit)
+    return "cron" if "@reboot" in (table := _crontab()) and "dibs" in table else None
+
+
+def _crontab() -> str:
+    import subprocess
+
+    if shutil.which("crontab") is None:
+        return ""
+    try:
+        done = subprocess.run(["crontab", "-l"], capture_output=True, text=True, timeout=CRONTAB_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "\n".join(line for line in done.stdout.splitlines() if not line.lstrip().startswith("#"))
+
+
+def clock(patient: Patient) -> list[Finding]:
+    """Compare the clock with what was written last."""
+    try:
+        behind = patient.home.stat().st_mtime - time.time()
+    except OSError:
+        behind = 0.0
+    if behind > CLOCK_S:
+        text = f"the clock is {units.format_duration(behind)} behind the last change of {patient.home}"
+        return [Finding("clock", WARNING, text, "Set it (timedatectl); times in the queue look odd until then.")]
+    return [Finding("clock", OK, time.strftime("%Y-%m-%d %H:%M:%S %Z"))]
+
+
+def group(patient: Patient) -> list[Finding]:
+    """Look at the limits of the group of processes that a daemon started here would be in."""
+    path = next((line[3:] for line in _read("/proc/self/cgroup").splitlines() if line.startswith("0::")), None)
+    if path is None:
+        return [Finding("cgroup", OK, "version 1 or none; its limits are not looked at")]
+    for folder in (Path(f"/sys/fs/cgroup{path}"), *Path(f"/sys/fs/cgroup{path}").parents):
+        limit = _read(folder / "memory.max").strip()
+        if limit.isdigit():
+            text = f"all your jobs together may use {units.format_size(int(limit))} of memory ({folder})"
+            return [
+                Finding("cgroup", WARNING, text, "Over it the kernel ends one of them; --mem counts what they need.")
+            ]
+        if folder == Path("/sys/fs/cgroup"):
+            break
+    return [Finding("cgroup", OK, "no limit of memory")]
+
+
+def _read(path: str | Path) -> str:
+    try:
+        return Path(path).read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+
+
+#: In the order in which they are told.
+CHECKS: dict[str, Callable[[Patient], list[Finding]]] = {
+    "gpus": gpus,
+    "state": state,
+    "files": files,
+    "use": use,
+    "leases": lease_folder,
+    "daemon": service,
+    "logout": logout,
+    "reboot": reboot,
+    "clock": clock,
+    "cgroup": group,
+}

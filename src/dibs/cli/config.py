@@ -1,0 +1,80 @@
+"""`dibs config`: every setting with its value, where that comes from, and what it means."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dibs import places, settings, spelling
+from dibs.cli import options, screen
+from dibs.cli.options import Args, Option
+from dibs.cli.screen import Column
+from dibs.errors import UserError
+from dibs.settings import Setting, Settings
+
+SUMMARY = "List all settings with value, source and meaning, or print one value."
+USAGE = ("[OPTIONS] [SETTING]",)
+OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+EXAMPLES = ("dibs config", "dibs config grace", "dibs config --json | jq .grace.value")
+
+
+def main(args: Args) -> int:
+    """Show the settings as this shell would hand them to a daemon."""
+    if len(args.words) > 1:
+        raise UserError(f'config expected one setting, got "{options.shown(" ".join(args.words))}".')
+    chosen = [_find(word) for word in args.words] or list(settings.SETTINGS)
+    values = settings.load(os.environ)
+    if args.has(options.JSON):
+        described = {setting.name: _described(setting, values) for setting in chosen}
+        screen.print_json(described[chosen[0].name] if args.words else described)
+    elif args.words:
+        print(screen.clean(written(chosen[0], values)))
+    else:
+        _print_all(args, values)
+    return 0
+
+
+def _find(word: str) -> Setting:
+    known = {setting.name: setting for setting in settings.SETTINGS}
+    # The variable is the other name of a setting.
+    known_by_variable = {setting.variable: setting for setting in settings.SETTINGS}
+    if found := known.get(word) or known_by_variable.get(word):
+        return found
+    hint = spelling.did_you_mean(word, known) or "`dibs config` lists them."
+    raise UserError(f'there is no setting "{options.shown(word)}".', hint)
+
+
+def written(setting: Setting, values: Settings) -> str:
+    """Return the value of a setting as one would write it."""
+    return settings.written(getattr(values, setting.name))
+
+
+def _described(setting: Setting, values: Settings) -> dict[str, object]:
+    return {
+        "value": written(setting, values),
+        "source": values.sources[setting.name],
+        "default": setting.default,
+        "variable": setting.variable,
+        "meaning": setting.meaning,
+    }
+
+
+def _print_all(args: Args, values: Settings) -> None:
+    view = screen.of(sys.stdout, args)
+    columns = (
+        Column("NAME"),
+        Column("VALUE", least=8),
+        Column("SOURCE", least=8),
+        Column("MEANING", least=24, is_sentence=True),
+    )
+    rows = [(s.name, written(s, values), values.sources[s.name], s.meaning) for s in settings.SETTINGS]
+    print(screen.table(view, columns, rows))
+    if view.is_terminal:
+        own = places.config_file(os.environ)
+        files = ", ".join(_file(str(path)) for path in (settings.SITE_CONFIG, own) if path is not None)
+        text = f"files: {files}. A running daemon takes changes with `dibs daemon restart`."
+        print(f"\n{screen.wrapped(view, screen.clean(text))}")
+
+
+def _file(path: str) -> str:
+    return path if os.path.exists(path) else f"{path} (not there)"

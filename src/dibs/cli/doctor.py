@@ -1,0 +1,44 @@
+"""`dibs doctor`: what a newcomer or an admin would check, each with its fix. Starts no daemon and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dibs.cli import checks, options, screen
+from dibs.cli.checks import Finding
+from dibs.cli.options import Args, Option
+from dibs.cli.screen import Screen
+
+SUMMARY = "Check driver, folders, leases, daemon, logout, reboot and disk; say what to do."
+USAGE = ("[OPTIONS]",)
+OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+EXAMPLES = ("dibs doctor", "dibs doctor --json | jq '.findings[] | select(.level != \"ok\")'")
+
+STYLES = {checks.OK: "green", checks.WARNING: "yellow", checks.PROBLEM: "red"}
+
+
+def main(args: Args) -> int:
+    """Say a line for each thing that was looked at; exit 1 if one of them is a problem."""
+    options.refuse_words("doctor", args)
+    found = checks.run(os.environ)
+    has_problem = any(finding.level == checks.PROBLEM for finding in found)
+    if args.has(options.JSON):
+        rows = [{"check": f.check, "level": f.level, "text": f.text, "fix": f.fix} for f in found]
+        screen.print_json({"ok": not has_problem, "findings": rows})
+    else:
+        view = screen.of(sys.stdout, args)
+        for finding in found:
+            print(line(view, finding))
+    return 1 if has_problem else 0
+
+
+def line(view: Screen, finding: Finding) -> str:
+    """Return a finding as people read it, with its fix in a line of its own."""
+    head = f"{finding.level:8} {finding.check:9} "
+    text = screen.wrapped(view, screen.clean(f"{head}{finding.text}"), " " * len(head))
+    text = screen.paint(view, text[: len(finding.level)], STYLES[finding.level]) + text[len(finding.level) :]
+    if not finding.fix:
+        return text
+    indent = " " * len(head)
+    return f"{text}\n{screen.wrapped(view, screen.clean(f'{indent}-> {finding.fix}'), f'{indent}   ')}"

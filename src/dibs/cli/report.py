@@ -1,0 +1,61 @@
+"""`dibs report`: numbers from inside a job, for tables, plots and people."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+from dibs import reports
+from dibs.cli import options
+from dibs.cli.options import Args, Option
+from dibs.errors import UserError
+
+SUMMARY = "Inside a job: report numbers, which `dibs show` and tables then have."
+USAGE = ("NAME=NUMBER...",)
+OPTIONS: tuple[Option[object], ...] = ()
+EXAMPLES = ("dibs report loss=0.3 step=10", 'echo \'{"loss": 0.3, "step": 10}\' >> "$DIBS_REPORT"')
+
+EXPECTED = "expected numbers such as loss=0.3 step=10"
+
+
+def main(args: Args) -> int:
+    """Append one line with all numbers to the report of this attempt; needs no daemon."""
+    numbers = read(args.words)
+    path = os.environ.get("DIBS_REPORT", "")
+    if not os.path.isabs(path):
+        raise UserError(
+            "report is for the inside of a job, and this is none: DIBS_REPORT is not set.",
+            "Queue a command that calls it: dibs add ...",
+        )
+    at = datetime.now(UTC)
+    try:
+        reports.append(path, numbers, f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z")
+    except OSError as error:
+        raise UserError(f"DIBS_REPORT: cannot write to {path}: {error.strerror}.") from None
+    return 0
+
+
+def read(words: tuple[str, ...]) -> dict[str, float]:
+    """Return the numbers that words such as `loss=0.3` mean."""
+    if not words:
+        raise UserError(f"{EXPECTED}, got nothing.")
+    numbers: dict[str, float] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name or not name.isprintable() or " " in name:
+            raise UserError(f'{EXPECTED}, got "{options.shown(word)}".')
+        if name == reports.MOMENT:
+            raise UserError(f"{EXPECTED}; {name} is the time of the report itself.", "Choose another name.")
+        if name in numbers:
+            raise UserError(f"{EXPECTED}, got {options.shown(name)} twice.")
+        numbers[name] = _number(name, text)
+    return numbers
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise UserError(f'{options.shown(name)} expected a number, got "{options.shown(text)}".') from None
+    # 10 stays 10 in tables; a float would make it 10.0.
+    return int(text) if text.lstrip("+-").isdecimal() and text.isascii() and len(text) < 18 else number

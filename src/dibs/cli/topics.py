@@ -1,0 +1,200 @@
+"""The texts of `dibs help TOPIC`, one place each; `docs/topics.md` is written from them. Tables come from the code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dibs import errors, selection, settings
+from dibs.jobs import Cause
+
+#: Paragraphs, and tables of two columns between them.
+Parts = tuple["str | tuple[tuple[str, str], ...]", ...]
+
+#: Exit codes of `dibs` itself that no error has, and their meaning.
+OWN_CODES = (
+    ("0", "It worked; of `wait`: all jobs are done."),
+    ("1", "Of `wait`: a job did not succeed; of `doctor`: there is a problem."),
+    ("124", "Of `wait --timeout`: the time is over."),
+    ("130", "Interrupted with Ctrl-C."),
+)
+#: What `run` and `follow` exit with when not with the code of the command.
+JOB_CODES = (
+    ("128 + n", "Ended by signal n."),
+    ("124", "Ended by its time limit."),
+    ("125", "Lost, or a failure of dibs."),
+    ("126, 127", "The command could not be started, or was not found."),
+    ("130", "Cancelled before it started."),
+)
+#: What a job finds in its environment.
+VARIABLES = (
+    ("CUDA_VISIBLE_DEVICES", "its GPUs, as UUIDs (or indices: `--visible index`); empty without any"),
+    ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+    ("DIBS_JOB_ID, DIBS_JOB_NAME", "the job"),
+    ("DIBS_PROJECT", "its project"),
+    ("DIBS_ATTEMPT", "1, 2, ...: the attempt"),
+    ("DIBS_JOB_DIR", "its folder, with the logs of all attempts"),
+    ("DIBS_GPU_INDICES", "its GPUs by index, as nvidia-smi counts"),
+    ("DIBS_CHECKPOINT_DIR", "a folder that stays over all attempts"),
+    ("DIBS_REPORT", "a file for JSON lines with numbers; `dibs report` appends to it"),
+    ("DIBS_PORT", "a free TCP port, for torchrun and the like"),
+    ("MASTER_ADDR, MASTER_PORT", "with two GPUs or more, unless they are set"),
+    ("PYTHONUNBUFFERED", "1, unless it is set"),
+)
+STATES = (
+    ("held", "kept back by `hold`, or by `--halt` of its batch; `unhold` lets it go"),
+    ("queued", "waits; `dibs why` says for what"),
+    ("starting", "its GPUs are being taken"),
+    ("running", "its command runs"),
+    ("paused", "stopped for a while; it keeps its GPUs"),
+    ("stopping", "was told to end"),
+    ("done", "its command ended with 0"),
+    ("failed", "its command ended otherwise, or could not start"),
+    ("cancelled", "by `cancel`, or because a job it waited for did not succeed"),
+    ("timeout", "ran into its limit (`--time`)"),
+    ("lost", "nobody can know how it ended: the machine went down, or its runner was killed"),
+)
+SLURM = (
+    ("sbatch script.sh", "dibs add script.sh"),
+    ("sbatch --wrap 'CMD'", "dibs add 'CMD'"),
+    ("srun CMD", "dibs run CMD"),
+    ("squeue, sinfo", "dibs, dibs gpus"),
+    ("scancel 12", "dibs cancel 12"),
+    ("scontrol hold 12, release 12", "dibs hold 12, dibs unhold 12"),
+    ("scontrol show job 12", "dibs show 12"),
+    ("salloc --gres=gpu:2", "dibs lease -g 2"),
+    ("--dependency=afterok:12", "the same, or --after 12"),
+    ("-J NAME", "the same, or -n NAME"),
+)
+PUEUE = (
+    ("pueue add -- CMD", "dibs add CMD"),
+    ("pueue status", "dibs"),
+    ("pueue log 3, follow 3", "dibs log 3, dibs follow 3"),
+    ("pueue stash 3, enqueue 3", "dibs hold 3, dibs unhold 3 (or enqueue 3)"),
+    ("pueue restart -i 3", "dibs retry 3"),
+    ("pueue kill 3, remove 3", "dibs cancel 3"),
+    ("pueue add --after 3", "dibs add --after 3"),
+    ("pueue wait", "dibs wait"),
+    ("pueue parallel 4 -g NAME", "generate | dibs add -j 4 -"),
+)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One text, and what it is about."""
+
+    summary: str
+    parts: Callable[[], Parts]
+
+
+def _selectors() -> Parts:
+    groups = tuple((word, f"all that are {', '.join(words)}") for word, words in selection.GROUP_WORDS.items())
+    return (
+        "Verbs that are about jobs take selectors. Several are a union; a+b means both.",
+        (
+            ("12", "the job with this id"),
+            ("3-7", "a range of ids"),
+            ("1,4,9-12", "a list of them"),
+            ("@, @~1", "the last job, the one before"),
+            ("all", "every job"),
+            ("failed", f"a state: {', '.join(selection.STATE_WORDS)}"),
+            *groups,
+            ("name:vit*", "jobs with this name; * and ? are wild. So are project:x, tag:x, sweep:x"),
+            ("since:24h", "submitted within that time"),
+            ("name:vit*+failed", "those of that name that failed"),
+        ),
+        "Quote a selector with a star, or the shell may take it for files: dibs status 'name:vit*'",
+    )
+
+
+def _exit_codes() -> Parts:
+    own = dict(OWN_CODES)
+    for error in errors.KINDS.values():
+        if error is not errors.DibsError and str(error.exit_code) not in own:
+            own[str(error.exit_code)] = (error.__doc__ or "").strip()
+    return (
+        "Of dibs itself:",
+        tuple(sorted(own.items(), key=lambda row: int(row[0]))),
+        "`run`, `follow` and `log -f` exit with the code of the job's command, and otherwise as a shell would:",
+        JOB_CODES,
+    )
+
+
+TOPICS: dict[str, Topic] = {
+    "selectors": Topic("how jobs are named: 12, 3-7, @, failed, name:vit*", _selectors),
+    "states": Topic(
+        "what becomes of a job, and why it did not succeed",
+        lambda: (
+            "A job is in one of these states; the last five are ends.",
+            STATES,
+            f"One that did not succeed also has a cause: {', '.join(cause.value for cause in Cause)}.",
+        ),
+    ),
+    "exit-codes": Topic("what a script can learn from dibs", _exit_codes),
+    "environment": Topic(
+        "what a job sees",
+        lambda: (
+            "A job runs in the folder and with the environment of the moment it was queued; -e NAME=VALUE adds to it. "
+            "Its stdin is empty. dibs sets:",
+            VARIABLES,
+            "What CUDA_VISIBLE_DEVICES says in your shell never reaches a job.",
+        ),
+    ),
+    "sharing": Topic(
+        "several people on one machine",
+        lambda: (
+            "Everybody has a queue of their own; nobody needs root. A GPU has one holder at a time, over all users, "
+            "and is free when the last process of its job has ended. A freed GPU goes to the user who was served least "
+            "recently.",
+            (
+                ("dibs gpus", "who has which GPU since when, and who waits"),
+                ("dibs lease CMD", "hold a GPU by hand: for a notebook, a debugger"),
+                ("dibs config max_gpus", "the most GPUs that your jobs use at once"),
+                ("dibs config keep_free", "GPUs that your jobs leave free for others"),
+            ),
+            "Who starts a program without dibs is not stopped, but shown.",
+        ),
+    ),
+    "gpus": Topic(
+        "asking for GPUs, or for none",
+        lambda: (
+            (
+                ("-g 2", "two GPUs; the default is one, on a machine without any none"),
+                ("-g 0", "no GPU"),
+                ("-g 2:a100", "two whose name has a100 in it"),
+                ("--gpu-type GLOB", "the same, as a pattern"),
+                ("--gpu-ids 0,2", "exactly these, by index or UUID"),
+                ("--prefer 1,3", "these first, if they are free"),
+            ),
+            "DIBS_DEVICES=0,1 (or the setting devices) keeps dibs to some GPUs; DIBS_DEVICES=fake:4 pretends to have "
+            "four. After a change: dibs daemon restart.",
+        ),
+    ),
+    "slurm": Topic("what Slurm's commands are here", lambda: (SLURM, "One machine, no partitions, no accounts.")),
+    "pueue": Topic(
+        "what pueue's commands are here",
+        lambda: (PUEUE, "There are no groups: -j bounds a batch, GPUs bound the rest."),
+    ),
+    "templates": Topic(
+        "names in braces in output paths",
+        lambda: (
+            "In `--output` and `--stderr` these are replaced when the job starts:",
+            (
+                ("{id}", "the job's id"),
+                ("{name}", "its name, with _ for each /"),
+                ("{project}", "its project, likewise"),
+            ),
+            "Example: dibs add -o 'logs/{name}-{id}.txt' python train.py",
+        ),
+    ),
+    "config": Topic(
+        "settings, and where they come from",
+        lambda: (
+            "A value comes from the last of these that has one: the default, /etc/dibs/config.toml, your own "
+            "config.toml (in $XDG_CONFIG_HOME/dibs or ~/.config/dibs; $DIBS_CONFIG names another), the environment, an "
+            "option.",
+            tuple((setting.name, setting.meaning) for setting in settings.SETTINGS),
+            "`dibs config` shows the values. The daemon reads them when it starts: dibs daemon restart.",
+        ),
+    ),
+}
