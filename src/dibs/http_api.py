@@ -238,11 +238,11 @@ async def get_jobs(request: web.Request) -> web.Response:
     chosen = selection.parse(words)
 
     def answer(reader: Reader) -> dict[str, Any]:
+        sight = Sight.of(daemon.core, reader)
         if words:
             jobs = verbs.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
         else:
-            jobs = reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)
-        sight = Sight.of(daemon.core, reader)
+            jobs = _overview(reader, sight)
         return {
             "jobs": [_shown(daemon, sight, job) for job in jobs],
             "queue": {"paused": sight.view.is_paused},
@@ -252,6 +252,16 @@ async def get_jobs(request: web.Request) -> web.Response:
         }
 
     return _json(await daemon.ask(answer))
+
+
+def _overview(reader: Reader, sight: Sight) -> list[Job]:
+    """Return what one looks at; behind very many unfinished jobs also what runs and what comes next."""
+    jobs = {job.id: job for job in reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)}
+    jobs |= {job.id: job for job in reader.active()}
+    for waiting in scheduling.order(sight.view.waiting)[:FINISHED_SHOWN]:
+        if waiting.id not in jobs:
+            jobs[waiting.id] = reader.job(waiting.id)
+    return sorted(jobs.values(), key=lambda job: job.id)
 
 
 def _shown(daemon: Daemon, sight: Sight, job: Job) -> dict[str, Any]:

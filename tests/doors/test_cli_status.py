@@ -157,6 +157,18 @@ def test_other_peoples_leases_and_own_jobs_are_on_the_gpu_line(bench: Bench) -> 
     assert [(each["state"], each["job"]) for each in devices] == [("leased", 1)] * 2 + [("free", None)] * 2
 
 
+def test_what_comes_next_is_seen_behind_a_thousand_others(bench: Bench) -> None:
+    bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
+    ids = bench.add_many([{"command": "true"}] * 1005)
+    urgent = bench.add("true", name="urgent", priority=100)
+    shown = [job["id"] for job in bench.client.get("/v1/jobs")["jobs"]]
+    assert (urgent in shown, ids[-1] in shown, shown == sorted(set(shown))) == (True, False, True)
+    with Terminal(bench, "status", NO_COLOR="1") as person:
+        rows = person.end()[1].replace("\r", "").split("\n")
+    assert rows[5].split()[:2] == [str(urgent), "urgent"]
+    assert rows[-2].endswith("more wait: dibs status unfinished")
+
+
 def test_piped_status_is_one_row_a_job_and_without_escapes(bench: Bench) -> None:
     bench.add_many([{"command": "true"}] * 9, gpus=4)
     bench.wait_all()

@@ -60,7 +60,7 @@ _dibs_command() {
         mapfile -t COMPREPLY < <(compgen -f -- "$2")
     fi
 }
-complete -F _dibs dibs
+complete -o nosort -F _dibs dibs
 """
 
 ZSH = r"""#compdef dibs

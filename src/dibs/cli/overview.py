@@ -110,8 +110,8 @@ def arrange(jobs: Sequence[Job], starts: Starts) -> tuple[list[Row], list[Row], 
     )
     rows = fold(sorted(unfinished, key=lambda job: _turn(job, starts)), lambda job: "")
     active = [row for row in rows if row.first["state"] not in answers.WAITING]
-    ended = fold(reversed(finished), lambda job: job["state"])
-    return active, [row for row in rows if row not in active], ended
+    waiting = [row for row in rows if row.first["state"] in answers.WAITING]
+    return active, waiting, fold(reversed(finished), lambda job: job["state"])
 
 
 def _turn(job: Job, starts: Starts) -> tuple[object, ...]:
