@@ -169,6 +169,16 @@ def test_what_comes_next_is_seen_behind_a_thousand_others(bench: Bench) -> None:
     assert rows[-2].endswith("more wait: dibs status unfinished")
 
 
+def test_the_next_starts_say_when(bench: Bench) -> None:
+    bench.until(bench.add(["sleep", "1000"], gpus=4, time_limit_s=7200), "started")
+    bench.add("true", time_limit_s=60)
+    with Terminal(bench, "status", NO_COLOR="1") as person:
+        rows = person.end()[1].replace("\r", "").split("\n")
+    assert rows[3].split()[:4] == ["1", "sleep", "running", "0-3"]
+    assert rows[5].split()[:5] == ["2", "true", "queued", "x1", "in"]
+    assert rows[5].split()[5].startswith(("<1h", "<2h00m"))
+
+
 def test_piped_status_is_one_row_a_job_and_without_escapes(bench: Bench) -> None:
     bench.add_many([{"command": "true"}] * 9, gpus=4)
     bench.wait_all()

@@ -202,8 +202,8 @@ def _tally(row: Row) -> str:
 def _gpu(row: Row) -> str:
     """Return where it runs or ran, or how many each waits for."""
     indices = {index for job in row.jobs for index in job["gpu_indices"]}
-    if len(row.jobs) > 1 and indices:
-        return selection.ranges(indices)
+    if len(row.jobs) > 1 or len(indices) > 2:
+        return selection.ranges(indices) or gpu_of(row.first)
     return gpu_of(row.first)
 
 
