@@ -58,6 +58,7 @@ LAYERS = {
     "leases": MACHINE_ROOM,
     "tickets": MACHINE_ROOM,
     "waiting": MACHINE_ROOM,
+    "holding": MACHINE_ROOM,
     "standing": MACHINE_ROOM,
     "waits": MACHINE_ROOM,
     "processes": MACHINE_ROOM,
@@ -96,7 +97,7 @@ PURE = frozenset(
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
 LEAN = frozenset(
     {"runner", "launcher", "attempts", "records", "oom", "supervision", "processes"}
-    | {"leases", "holders", "locks", "tickets", "matching", "errors"}
+    | {"leases", "holders", "holding", "locks", "tickets", "matching", "errors"}
     | {"fast", "captured", "commands"}
 )  # fmt: skip
 

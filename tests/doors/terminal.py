@@ -12,22 +12,25 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 
 from bench import PATIENCE_S, Bench
 
 CTRL_C = "\x03"
+CTRL_Z = "\x1a"
+DIBS = (sys.executable, "-m", "dibs")
 
 
 class Terminal:
-    """One command on a terminal of so many columns."""
+    """One command of dibs, or another program, on a terminal of so many columns."""
 
     def __init__(
-        self, bench: Bench, *words: str, columns: int = 80, program: tuple[str, ...] = (), **environ: str
+        self, bench: Bench, *words: str, columns: int = 80, program: Sequence[str] = DIBS, **environ: str
     ) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         env = bench.environ | {"TERM": "xterm-256color"} | environ
-        command = [sys.executable, "-c", CONTROLLING, *(program or (sys.executable, "-m", "dibs")), *words]
+        command = [sys.executable, "-c", CONTROLLING, *program, *words]
         self.process = subprocess.Popen(
             command, env=env, stdin=slave, stdout=slave, stderr=slave, cwd=bench.folder, start_new_session=True
         )
@@ -98,5 +101,5 @@ class Terminal:
 
 #: Makes the pty the controlling terminal, so that Ctrl-C is a signal, and becomes the command.
 CONTROLLING = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )

@@ -1,7 +1,8 @@
 """`dibs lease`: hold GPUs by hand, around a command of this terminal or until Ctrl-C. No daemon is needed.
 
 Leases and the machine-wide line are those of every other door. The command inherits the leases, so the GPUs are its
-own for as long as any part of it lives, also if we are killed.
+own for as long as any part of it lives, also if we are killed. With `--env` or `--pid` a small process keeps them for
+as long as a shell, or a process that runs already, lives (`keeping`).
 """
 
 from __future__ import annotations
@@ -9,28 +10,72 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from select import select
 
-from dibs import commands, devices, environs, holders, leases, probe, scheduling, settings, waiting
-from dibs.cli import options, screen, signals, submission
+from dibs import commands, devices, environs, holders, leases, probe, processes, scheduling, settings, units, waiting
+from dibs.cli import attending, keeping, moments, options, screen, signals, submission
 from dibs.cli.options import Args, Option
 from dibs.devices import DeviceId, Inventory
-from dibs.errors import Busy, DibsError, MachineError, UserError
+from dibs.errors import Busy, Conflict, DibsError, MachineError, NotFound, UserError
 from dibs.jobs import Request
 
-SUMMARY = "Hold GPUs for a command in this terminal, or by hand until Ctrl-C."
-USAGE = ("[OPTIONS] [COMMAND...]",)
+SUMMARY = "Hold GPUs for a command in this terminal, for a shell, or by hand until Ctrl-C."
+USAGE = (
+    "[OPTIONS] [COMMAND...]", '--env [OPTIONS]    as in eval "$(dibs lease --env)"', "--pid PID [OPTIONS]", "--release"
+)  # fmt: skip
+TIME = Option(
+    ("-t", "--time"), "Hand the GPUs back after this long: the command gets TERM, KILL after the grace; exit code 124.",
+    options.DURATION, "8h",
+)  # fmt: skip
+ENV: Option[bool] = Option(
+    ("--env",), "Print commands for the shell that reads them; the GPUs are leased until it ends, or until --release."
+)
+SHELL = Option(
+    ("--shell",), "The language of --env and --release, if it is not that of the shell that asks.",
+    options.one_of("sh", "fish", "csh"), "sh|fish|csh",
+)  # fmt: skip
+PID = Option(("--pid",), "Lease for as long as this process of yours lives.", options.whole(1), "PID")
+RELEASE: Option[bool] = Option(("--release",), "Give back what this shell (or --pid PID) leased.")
 NO_WAIT: Option[bool] = Option(("--no-wait",), "If they are not free now, exit with 75.")
 OPTIONS: tuple[Option[object], ...] = (
-    submission.GPUS, submission.GPU_IDS, submission.PREFER, submission.GPU_TYPE, submission.VISIBLE, NO_WAIT,
+    submission.GPUS, submission.GPU_IDS, submission.PREFER, submission.GPU_TYPE, submission.VISIBLE, TIME, ENV, PID,
+    RELEASE, SHELL, NO_WAIT,
 )  # fmt: skip
 TAKES_COMMAND = True
-EXAMPLES = ("dibs lease -g 2 jupyter lab", "dibs lease python -m pdb train.py", "dibs lease --gpu-ids 0")
+EXAMPLES = (
+    "dibs lease -g 2 jupyter lab",
+    "dibs lease -t 8h python -m pdb train.py",
+    "dibs lease --gpu-ids 0",
+    'eval "$(dibs lease -g 2 --env)"',
+    "dibs lease --gpu-ids 1 --pid 4242",
+)
 
 #: Where inherited descriptors begin: above what shells and programs number themselves.
 FIRST_FD = 100
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Language:
+    """How a shell sets and forgets variables."""
+
+    set: str
+    unset: str
+
+
+LANGUAGES = {
+    "sh": Language("export {name}={value}", "unset {name}"),
+    "fish": Language("set -gx {name} {value}", "set -e {name}"),
+    "csh": Language("setenv {name} {value}", "unsetenv {name}"),
+}
+#: The shortest command that fails, in all of them.
+FAILURE = "false;"
+#: Shells that do not speak sh.
+SPOKEN = {"fish": "fish", "csh": "csh", "tcsh": "csh"}
 
 
 class NotStarted(DibsError):
@@ -41,23 +86,177 @@ class NotStarted(DibsError):
         self.exit_code = code
 
 
+class Interrupted(DibsError):
+    """Somebody ended the waiting; the code is that of the signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("stopped waiting; nothing is leased.")
+        self.exit_code = 128 + number
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be leased, on which machine, and how it is waited for."""
+
+    request: Request
+    inventory: Inventory
+    values: settings.Settings
+    visible: str
+    is_patient: bool
+
+    def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
+        """Return the variables that tell a program which GPUs are its own."""
+        return environ(self.inventory, ids, self.visible)
+
+    def ordered(self, ids: Sequence[str]) -> list[DeviceId]:
+        """Return devices with the preferred ones first, as in a job."""
+        order = {device: place for place, device in enumerate(scheduling.eligible(self.inventory, self.request))}
+        return sorted((DeviceId(device) for device in ids), key=lambda device: order[device])
+
+
 def main(args: Args) -> int:
     """Wait for the GPUs, then run the command with them, or hold them."""
+    _check(args)
+    if args.has(RELEASE):
+        return _release(args)
+    if args.has(ENV) or args.has(PID):
+        return _keep(args)
     values = settings.load(os.environ)
     given, words = submission.split_variables(args.words)
     for name, _ in given:
         environs.check_given(name)
     argv = _argv(words, dict(given), values.shell) if words else None
+    wanted = _wanted(args, values)
+    with signals.Signals(*ENDING) as coming:
+        try:
+            held = _acquire(wanted, "lease", coming.fileno(), screen.say)
+        except waiting.Interrupted:
+            raise Interrupted((coming.new() or [signal.SIGINT])[0]) from None
+    ids = wanted.ordered([lease.device for lease in held])
+    env = wanted.environ(ids)
+    limit_s = args.get(TIME)
+    if limit_s is not None:
+        screen.say(_told_limit(wanted, ids, limit_s))
+    if argv is None:
+        return _hold(ids, env, limit_s)
+    return _run(argv, {**_own_environ(), **dict(given), **env}, held, limit_s, values.grace)
+
+
+def _check(args: Args) -> None:
+    """Refuse options that contradict each other."""
+    apart = [option for option in (ENV, PID, RELEASE) if args.has(option)]
+    if apart and args.words:
+        name = apart[0].names[-1]
+        raise UserError(f'{name} takes no command, got "{options.shown(" ".join(args.words))}".')
+    if args.has(SHELL) and not (args.has(ENV) or args.has(RELEASE)):
+        raise UserError("--shell says how --env prints; it means nothing without it.")
+    if args.has(RELEASE):
+        for option in OPTIONS:
+            if args.has(option) and option not in (RELEASE, PID, SHELL):
+                raise UserError(f"--release gives back all that was leased; {option.names[-1]} means nothing with it.")
+
+
+def _wanted(args: Args, values: settings.Settings) -> Wanted:
     inventory = _inventory(values)
     request = _request(args, inventory)
-    held = _acquire(request, inventory, values, is_patient=not args.has(NO_WAIT))
-    # The preferred ones first, as in a job.
-    order = {device: place for place, device in enumerate(scheduling.eligible(inventory, request))}
-    ids = sorted((DeviceId(lease.device) for lease in held), key=lambda device: order[device])
-    env = environ(inventory, ids, args.get(submission.VISIBLE) or values.visible)
-    if argv is None:
-        return _hold(ids, env)
-    return _run(argv, {**_own_environ(), **dict(given), **env}, held)
+    return Wanted(
+        request, inventory, values, args.get(submission.VISIBLE) or values.visible, is_patient=not args.has(NO_WAIT)
+    )
+
+
+def _told_limit(wanted: Wanted, ids: Sequence[DeviceId], limit_s: float) -> str:
+    end = moments.shown(datetime.now(UTC) + timedelta(seconds=limit_s))
+    return f"{_names(wanted, ids)} leased for {units.format_duration(limit_s)}, until {end}"
+
+
+def _names(wanted: Wanted, ids: Sequence[DeviceId]) -> str:
+    return "GPU " + ", ".join(str(index) for index in devices.indices(wanted.inventory, ids))
+
+
+# -- for a shell, or for a process that runs already ------------------------------------------------------------------
+
+
+def _keep(args: Args) -> int:
+    """Have the GPUs held for as long as another process lives; where that fails, `eval` shall fail too."""
+    try:
+        return _kept(args)
+    except (DibsError, KeyboardInterrupt):
+        if args.has(ENV):
+            print(FAILURE)
+        raise
+
+
+def _kept(args: Args) -> int:
+    pid = args.get(PID)
+    owner = keeping.asking_shell() if pid is None else keeping.adopted(pid)
+    place = leases.folder()
+    if args.has(ENV) and (held := keeping.of(place, [owner.pid])):
+        raise Conflict(
+            f"{owner.kind} {owner.pid} has leased {', '.join(held[0].devices)} already.", "First: dibs lease --release"
+        )
+    wanted = _wanted(args, settings.load(os.environ))
+    if pid is not None:
+        wanted = replace(wanted, request=_used_by(args, pid, wanted))
+    limit_s = args.get(TIME)
+    kept = keeping.keep(
+        owner, place, limit_s, lambda wake_fd, say: _acquire(wanted, owner.note, wake_fd, say), screen.say
+    )
+    ids = wanted.ordered(kept.devices)
+    _print_kept(args, wanted, owner, ids)
+    sys.stdout.flush()
+    kept.confirm()
+    if limit_s is not None:
+        screen.say(f"{_told_limit(wanted, ids, limit_s)}; what runs on them then is not stopped")
+    return 0
+
+
+def _print_kept(args: Args, wanted: Wanted, owner: keeping.Owner, ids: Sequence[DeviceId]) -> None:
+    if not args.has(ENV):
+        print("\n".join(ids))
+        return
+    language = _language(args, keeping.shell_name(owner))
+    for name, value in wanted.environ(ids).items():
+        print(f"{language.set.format(name=name, value=value)};")
+    if sys.stdout.isatty():
+        screen.say('these lines are for your shell: eval "$(dibs lease --env)"; dibs lease --release gives back')
+
+
+def _used_by(args: Args, pid: int, wanted: Wanted) -> Request:
+    """Return the request for a process that runs: unless it says otherwise, the GPUs that it uses already."""
+    if args.has(submission.GPUS) or args.has(submission.GPU_IDS):
+        return wanted.request
+    family = {pid, *(proc.pid for proc in processes.descendants(pid))}
+    used = [
+        device.id for device in wanted.inventory.devices if any(process.pid in family for process in device.processes)
+    ]
+    return replace(wanted.request, gpus=len(used), gpu_ids=tuple(used)) if used else wanted.request
+
+
+def _language(args: Args, shell: str) -> Language:
+    return LANGUAGES[args.get(SHELL) or SPOKEN.get(shell, "sh")]
+
+
+def _release(args: Args) -> int:
+    """Give back what is held for this shell, or for the process that was named."""
+    pid = args.get(PID)
+    owners = keeping.above_us() if pid is None else [pid]
+    held = keeping.of(leases.folder(), owners)
+    if not held:
+        raise NotFound(
+            "nothing is leased for this shell." if pid is None else f"nothing is leased for process {pid}.",
+            "dibs gpus shows who holds what.",
+        )
+    keeping.end(held)
+    screen.say(f"given back: {', '.join(device for each in held for device in each.devices)}")
+    if pid is None:
+        owner = processes.look(held[0].owner)
+        language = _language(args, owner.comm.removeprefix("-") if owner else "")
+        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "DIBS_GPU_INDICES"):
+            print(f"{language.unset.format(name=name)};")
+    return 0
+
+
+# -- for a command of this terminal -----------------------------------------------------------------------------------
 
 
 def _argv(words: Sequence[str], given: dict[str, str], shell: str) -> tuple[str, ...]:
@@ -93,30 +292,28 @@ def _request(args: Args, inventory: Inventory) -> Request:
     return request
 
 
-def _acquire(
-    request: Request, inventory: Inventory, values: settings.Settings, *, is_patient: bool
-) -> list[leases.Lease]:
-    """Stand in the line until the GPUs are ours."""
+def _acquire(wanted: Wanted, job: str, wake_fd: int, say: Callable[[str], None]) -> list[leases.Lease]:
+    """Stand in the line until the GPUs are ours; `job` is what others read about it."""
     place = leases.folder()
-    wanted = scheduling.eligible(inventory, request)
+    inventory, request = wanted.inventory, wanted.request
+    able = scheduling.eligible(inventory, request)
     need = scheduling.count_gpus(request.gpus)
-    if len(wanted) < request.gpus:
+    if len(able) < request.gpus:
         faults = "; ".join(f"GPU {device.index}: {device.fault}" for device in inventory.devices if device.fault)
-        raise Busy(f"needs {need}; only {len(wanted)} can be used now ({faults}).")
-    with signals.Signals(*ENDING) as coming:
-        try:
-            return waiting.acquire(
-                place,
-                request.gpus,
-                wanted,
-                leases.Note("lease", _user()),
-                collect_for_s=values.collect_for,
-                wake_fd=coming.fileno(),
-                timeout_s=None if is_patient else 0,
-                on_wait=lambda ticket: screen.say(f"waiting for {need}: {held_by(place, inventory, wanted)}"),
-            )
-        except waiting.TimedOut:
-            raise Busy(f"{need} cannot be had now: {held_by(place, inventory, wanted)}.") from None
+        raise Busy(f"needs {need}; only {len(able)} can be used now ({faults}).")
+    try:
+        return waiting.acquire(
+            place,
+            request.gpus,
+            able,
+            leases.Note(job, _user()),
+            collect_for_s=wanted.values.collect_for,
+            wake_fd=wake_fd,
+            timeout_s=None if wanted.is_patient else 0,
+            on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),
+        )
+    except waiting.TimedOut:
+        raise Busy(f"{need} cannot be had now: {held_by(place, inventory, able)}.") from None
 
 
 def held_by(place: leases.Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
@@ -158,49 +355,38 @@ def _own_environ() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in environs.DEVICE_NAMES}
 
 
-def _hold(ids: Sequence[DeviceId], env: dict[str, str]) -> int:
+def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -> int:
     """Hold the GPUs until we are told to let go; that is how it is meant to end, so the code is 0."""
     with signals.Signals(*ENDING) as coming:
         print("\n".join(ids))
         print(f"export CUDA_VISIBLE_DEVICES={env['CUDA_VISIBLE_DEVICES']}", flush=True)
-        select([coming], [], [])
-    return 0
+        is_told, _, _ = select([coming], [], [], limit_s)
+    if not is_told:
+        screen.say("the time is over: the GPUs are given back")
+    return 0 if is_told else attending.TIMED_OUT
 
 
-def _unblock() -> None:
-    """Give the child the signals that the parent holds back while it starts it."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
-
-
-def _run(argv: tuple[str, ...], env: dict[str, str], held: Sequence[leases.Lease]) -> int:
+def _run(
+    argv: tuple[str, ...], env: dict[str, str], held: Sequence[leases.Lease], limit_s: float | None, grace_s: float
+) -> int:
     """Run the command as our child on this terminal, holding the leases itself; return its exit code."""
     import fcntl
     import subprocess
 
     inherited = [fcntl.fcntl(fd, fcntl.F_DUPFD, FIRST_FD) for lease in held for fd in lease.fds()]
 
-    def start(words: Sequence[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(words, env=env, pass_fds=inherited, preexec_fn=_unblock)
-
-    # Handlers and not SIG_IGN, which the command would inherit. Ctrl-C and Ctrl-\ reach it from the terminal itself.
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, lambda number, frame: None)
-    # What comes before the child is there waits until it is.
-    passed_on = (signal.SIGTERM, signal.SIGHUP)
-    signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
-    try:
+    def start(prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
         try:
-            child = start(argv)
+            return subprocess.Popen(argv, env=env, pass_fds=inherited, preexec_fn=prepare)
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
             # A script without #!: run by sh, as every shell does.
-            child = start(("/bin/sh", *argv))
+            return subprocess.Popen(("/bin/sh", *argv), env=env, pass_fds=inherited, preexec_fn=prepare)
+
+    try:
+        attended = attending.Attended(start, is_limited=limit_s is not None)
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
         raise NotStarted(code, f'cannot run "{options.shown(argv[0])}": {error.strerror}.') from None
-    for number in passed_on:
-        signal.signal(number, lambda number, frame: child.send_signal(number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
-    code = child.wait()
-    return 128 - code if code < 0 else code
+    return attended.wait(limit_s, grace_s, screen.say)

@@ -1,0 +1,252 @@
+"""Leases for a process that is not ours to start: the shell that asked for them, or one that runs already.
+
+A small process of its own (`holding`) takes the leases and keeps them until the other one ends. Here it is made, found
+again, and told to let go.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from dibs import errors, holding, leases, processes
+from dibs.devices import DeviceId
+from dibs.errors import DibsError, MachineError, NotAllowed, NotFound
+
+#: Seconds in which a holder that was told to let go must be gone.
+LET_GO_FOR_S = 10.0
+GO = b"g"
+
+#: Takes leases: given the descriptor that ends the waiting, and what to say while it lasts.
+Take = Callable[[int, Callable[[str], None]], list[leases.Lease]]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process for which devices are held."""
+
+    pid: int
+    starttime: int
+    #: "shell" or "process".
+    kind: str
+
+    @property
+    def note(self) -> str:
+        """Return what others read about the lease."""
+        return f"lease of {self.kind} {self.pid}"
+
+
+def adopted(pid: int) -> Owner:
+    """Return the running process that a user named."""
+    return _checked(pid, "process", f"--pid expected a process that runs, got {pid}, which is gone.")
+
+
+def asking_shell() -> Owner:
+    """Return the shell that reads what we print: the nearest process above us that prints somewhere else.
+
+    In `$(dibs lease --env)` there may be more between: a fork of the shell, or a wrapper such as `nice`.
+    """
+    ours = _stdout(os.getpid())
+    for proc in _above():
+        if not ours.startswith("pipe:") or _stdout(proc.pid) != ours:
+            return _checked(proc.pid, "shell", "the shell that asked is gone.")
+    raise MachineError("cannot find the shell that asked.", "Name a process: dibs lease --env --pid $$")
+
+
+def shell_name(owner: Owner) -> str:
+    """Return the name of the program that the owner runs."""
+    proc = processes.look(owner.pid)
+    return proc.comm.removeprefix("-") if proc else ""
+
+
+def _checked(pid: int, kind: str, gone: str) -> Owner:
+    proc = processes.look(pid)
+    if proc is None or proc.is_dead:
+        raise NotFound(gone)
+    if _uid(pid) != os.geteuid():
+        raise NotAllowed(f"process {pid} ({proc.comm}) is not yours.")
+    return Owner(pid, proc.starttime, kind)
+
+
+def _above() -> Iterator[processes.Proc]:
+    """Go up from our parent."""
+    pid = os.getppid()
+    while pid > 0 and (proc := processes.look(pid)) is not None:
+        yield proc
+        pid = proc.ppid
+
+
+def _stdout(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/1")
+    except OSError:
+        # Closed, or another user's.
+        return ""
+
+
+def _uid(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+
+
+# -- making a holder ------------------------------------------------------------------------------------------------
+
+
+class Kept:
+    """Leases in the hands of a holder that waits for our word: `confirm`, or it lets go again when we end."""
+
+    def __init__(self, devices: list[DeviceId], word: int) -> None:
+        self.devices = devices
+        self._word = word
+
+    def confirm(self) -> None:
+        """Let the holder keep them."""
+        os.write(self._word, GO)
+
+
+def keep(owner: Owner, place: leases.Folder, limit_s: float | None, take: Take, say: Callable[[str], None]) -> Kept:
+    """Have a process of its own `take` leases and keep them for as long as the owner lives."""
+    pidfd = processes.open_verified(owner.pid, owner.starttime)
+    if pidfd is None:
+        raise NotFound(f"process {owner.pid} has just ended.")
+    told, tell = os.pipe()
+    hear, word = os.pipe()
+    if os.fork() == 0:
+        os.close(told)
+        os.close(word)
+        _be_holder(owner, place, limit_s, take, pidfd, tell, hear)
+    os.close(tell)
+    os.close(hear)
+    os.close(pidfd)
+    with open(told, encoding="utf-8") as news:
+        for line in news:
+            what, *words = json.loads(line)
+            if what == "say":
+                say(words[0])
+            elif what == "held":
+                return Kept([DeviceId(device) for device in words[0]], word)
+            else:
+                kind, message, hint = words
+                raise errors.KINDS[kind](message, hint)
+    raise MachineError("the process that should hold the GPUs has ended.")
+
+
+def _be_holder(
+    owner: Owner, place: leases.Folder, limit_s: float | None, take: Take, pidfd: int, tell: int, hear: int
+) -> NoReturn:
+    """Leave the terminal, take the leases, and become the program that holds them. Never returns."""
+
+    def report(*words: object) -> None:
+        os.write(tell, json.dumps(words).encode() + b"\n")
+
+    try:
+        _leave_terminal()
+        # Waiting ends when the one who asked, or the one it is for, does.
+        with select.epoll() as wake:
+            wake.register(hear, select.EPOLLIN)
+            wake.register(pidfd, select.EPOLLIN)
+            held = take(wake.fileno(), lambda text: report("say", text))
+        report("held", [lease.device for lease in held])
+        if os.read(hear, 1) == GO:
+            for fd in (pidfd, *(fd for lease in held for fd in lease.fds())):
+                os.set_inheritable(fd, True)
+            devices = [lease.device for lease in held]
+            argv = holding.command(owner.pid, place.path, devices, limit_s, pidfd)
+            os.execve(argv[0], argv, {})
+    except DibsError as error:
+        report("error", error.kind, error.message, error.hint)
+    except BrokenPipeError:
+        # Whoever asked is gone: there is nobody to keep anything for.
+        os._exit(1)
+    # A fork must never go on as its parent; whatever is wrong is the parent's to say.
+    except BaseException as error:  # noqa: BLE001
+        report("error", MachineError.kind, f"cannot hold the GPUs: {error}.", "")
+    os._exit(1)
+
+
+def _leave_terminal() -> None:
+    """Keep nothing of the shell's: no terminal, no folder, no pipe that somebody reads to its end."""
+    os.setsid()
+    os.chdir("/")
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    # What was open before this program began is inheritable, what it opened itself is not.
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        if fd > 2 and _is_inherited(fd):
+            os.close(fd)
+
+
+def _is_inherited(fd: int) -> bool:
+    try:
+        return os.get_inheritable(fd)
+    except OSError:
+        # The folder that was just listed.
+        return False
+
+
+# -- finding and ending holders ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A holder at work."""
+
+    proc: processes.Proc
+    owner: int
+    devices: list[str]
+
+
+def found(place: leases.Folder) -> list[Holding]:
+    """Return all holders of this user."""
+    seen = []
+    for proc in processes.everybody():
+        what = holding.read(_words(proc.pid)) if _uid(proc.pid) == os.geteuid() else None
+        if what is not None and what[1] == place.path and not proc.is_dead:
+            seen.append(Holding(proc, what[0], what[2]))
+    return seen
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
+def of(place: leases.Folder, owners: Sequence[int]) -> list[Holding]:
+    """Return the holders of the first of `owners` who has any."""
+    seen = found(place)
+    for owner in owners:
+        if own := [each for each in seen if each.owner == owner]:
+            return own
+    return []
+
+
+def above_us() -> list[int]:
+    """Return the pids above us, the nearest first."""
+    return [proc.pid for proc in _above()]
+
+
+def end(held: Sequence[Holding]) -> None:
+    """Have holders let go, and wait until the devices are free."""
+    for each in held:
+        pidfd = processes.open_verified(each.proc.pid, each.proc.starttime)
+        if pidfd is None:
+            continue
+        try:
+            processes.send(pidfd, signal.SIGTERM)
+            if not select.select([pidfd], [], [], LET_GO_FOR_S)[0]:
+                raise MachineError(f"the holder (pid {each.proc.pid}) did not end within {LET_GO_FOR_S:.0f} s.")
+        finally:
+            os.close(pidfd)
