@@ -71,10 +71,12 @@ LAYERS = {
     "supervision": MACHINE_ROOM,
     "runner": MACHINE_ROOM,
     "launcher": MACHINE_ROOM,
+    "noticing": MACHINE_ROOM,
     "engines": MACHINE_ROOM,
     # the two ways anything changes, and the thread that does it
     "reasons": APPLICATION,
     "prospects": APPLICATION,
+    "notices": APPLICATION,
     "verbs": APPLICATION,
     "dispatch": APPLICATION,
     "core": APPLICATION,
@@ -96,7 +98,7 @@ PURE = frozenset(
 
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
 LEAN = frozenset(
-    {"runner", "launcher", "attempts", "records", "oom", "supervision", "processes"}
+    {"runner", "launcher", "attempts", "records", "oom", "supervision", "processes", "noticing"}
     | {"leases", "holders", "holding", "locks", "tickets", "matching", "errors"}
     | {"fast", "captured", "commands"}
 )  # fmt: skip

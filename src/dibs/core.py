@@ -11,21 +11,22 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from dibs import dispatch
+from dibs import dispatch, verbs
 from dibs.attempts import Shim, crash_point
 from dibs.devices import DeviceId, Inventory
 from dibs.engines.local import Local
-from dibs.errors import Bug, DibsError, MachineError
+from dibs.errors import Bug, Busy, DibsError, MachineError
 from dibs.jobs import Job, JobId
+from dibs.notices import Notices
 from dibs.scheduling import Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
-from dibs.verbs import PAUSED, Effect, Order, StartRunner, Sweep, Turn, Watch, WatchOrphan
+from dibs.verbs import PAUSED, Effect, Order, Rules, StartRunner, Submitted, Sweep, Turn, Watch, WatchOrphan, Wish
 from dibs.waits import Waits
 
 T = TypeVar("T")
@@ -94,6 +95,7 @@ class Core:
         self.inventory = inventory
         self.waits = waits
         self.publish = publish
+        self.notices = Notices(engine, standing.user, waits.watch, self.tell)
         #: What this thread itself has found to do, and what may wait a moment for a turn that is needed anyway.
         self._news: list[Work] = []
         self._unhurried: list[Work] = []
@@ -115,6 +117,18 @@ class Core:
     def tell(self, run: Callable[[Turn], Any]) -> None:
         """Take note of something in the next turn. From any thread."""
         self.waits.post(Work(run))
+
+    def submit_now(self, turn: Turn, wishes: Sequence[Wish], rules: Rules, explain: Callable[[Job], str]) -> Submitted:
+        """Queue jobs that all start in this very turn; else raise, and with the turn's step nothing was queued."""
+        submitted = verbs.submit(turn, wishes, rules)
+        for job_id in submitted.ids:
+            dispatch.refresh(turn, turn.store.job(job_id))
+        self._place(turn)
+        for job_id in submitted.ids:
+            job = turn.store.job(job_id)
+            if not job.is_active:
+                raise Busy(f"it cannot start now: {explain(job) if job.is_waiting else job.remark}.")
+        return submitted
 
     def wake(self) -> None:
         """Place once more: something outside has changed. From any thread."""
@@ -165,6 +179,8 @@ class Core:
         for effect in turn.effects:
             self._act(turn, effect)
         self._stand(turn, placement)
+        if turn.over:
+            self.notices.tell(turn)
 
     def _do(self, turn: Turn, work: Work) -> Any:
         mark = turn.mark()

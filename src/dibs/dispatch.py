@@ -50,6 +50,7 @@ def follow_up(turn: Turn) -> None:
             why = f"retry {job.retried + 1} of {job.asked.retries} after {job.cause.value if job.cause else job.word}"
             refresh(turn, turn.record(job, lifecycle.RetryAsked(turn.now, is_automatic=True), why))
             continue
+        turn.over.append(job)
         if job.asked.batch and job.outcome in BAD and turn.store.count_bad(job.asked.batch):
             why = f"too many of its batch ended badly, last job {job.id}"
             turn.store.hold_batch(job.asked.batch, turn.now, why)
@@ -137,7 +138,7 @@ def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None
         case attempts.Ended(final):
             _settle_ended(turn, job, final)
         case attempts.NoLease(final):
-            turn.record(job, lifecycle.GivenUp(turn.now, f"{final.device}: {final.why}"))
+            _give_up(turn, job, lifecycle.GivenUp(turn.now, f"{final.device}: {final.why}"))
             return Refusal(final.device, final.why)
         case attempts.NeverStarted():
             _settle_never_started(turn, job, runner_died)
@@ -187,7 +188,14 @@ def _settle_never_started(turn: Turn, job: Job, runner_died: bool) -> None:
         turn.record(job, lifecycle.CannotStart(turn.now, why))
         return
     why = "its runner died before it could begin" if runner_died else "the daemon ended before it could begin"
-    turn.record(job, lifecycle.GivenUp(turn.now, why, runner_died))
+    _give_up(turn, job, lifecycle.GivenUp(turn.now, why, runner_died))
+
+
+def _give_up(turn: Turn, job: Job, event: lifecycle.GivenUp) -> None:
+    """Record that a start was given up; one who did not want to wait is dropped instead of queued again."""
+    job = turn.record(job, event)
+    if job.is_waiting and job.asked.no_wait and job.attempt == 1:
+        turn.record(job, lifecycle.CancelAsked(turn.now), f"it could not start at once ({event.why})")
 
 
 def _settle_missing(turn: Turn, job: Job, runner_died: bool) -> None:

@@ -164,7 +164,7 @@ async def post_jobs(request: web.Request) -> web.Response:
     wishes = submissions.wishes(body)
     if request.query.get("dry_run"):
         return await _rehearse(daemon, wishes, rules)
-    submitted = await daemon.do(lambda turn: verbs.submit(turn, wishes, rules))
+    submitted = await daemon.do(lambda turn: _submit(daemon, turn, wishes, rules))
     if full := _full(daemon):
         submitted = replace(submitted, notes=[*submitted.notes, full])
     is_plain = request.headers.get("Accept") == "text/plain"
@@ -174,6 +174,12 @@ async def post_jobs(request: web.Request) -> web.Response:
     if is_plain:
         return _plain(submitted, receipt)
     return _json({"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt}, 201)
+
+
+def _submit(daemon: Daemon, turn: verbs.Turn, wishes: list[verbs.Wish], rules: verbs.Rules) -> verbs.Submitted:
+    if not any(wish.asked.no_wait for wish in wishes):
+        return verbs.submit(turn, wishes, rules)
+    return daemon.core.submit_now(turn, wishes, rules, lambda job: Sight.of(daemon.core, turn.store).reason(job).text)
 
 
 async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules) -> web.Response:

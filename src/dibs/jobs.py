@@ -161,6 +161,10 @@ class Asked:
     wait_tree: bool = False
     #: Names, and regular expressions whose one group finds their numbers in the log.
     metrics: tuple[tuple[str, str], ...] = ()
+    #: Dropped when its first start cannot be made at once.
+    no_wait: bool = False
+    #: The command to be run when it has ended; None: as set.
+    notify: str | None = None
 
     @property
     def script(self) -> str | None:

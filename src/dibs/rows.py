@@ -15,8 +15,8 @@ def job_of(row: Sequence[Any]) -> Job:
     """Return the job in a row of {columns}."""
     (job_id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env,
      umask, output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm,
-     warn, wait_tree, metrics, after, submitted_at, state, outcome, cause, attempt, start, dead_starts, retried,
-     is_ready, allocation, *rest) = row  # fmt: skip
+     warn, wait_tree, metrics, no_wait, notify, after, submitted_at, state, outcome, cause, attempt, start, dead_starts,
+     retried, is_ready, allocation, *rest) = row  # fmt: skip
     asked = Asked(
         command=command,
         argv=None if argv is None else tuple(json.loads(argv)),
@@ -44,6 +44,8 @@ def job_of(row: Sequence[Any]) -> Job:
         warn=None if warn is None else _warn(warn),
         wait_tree=bool(wait_tree),
         metrics=() if metrics == "[]" else tuple((key, value) for key, value in json.loads(metrics)),
+        no_wait=bool(no_wait),
+        notify=notify,
     )
     return Job(
         JobId(job_id), asked, submitted_at, State(state), Outcome(outcome) if outcome else None,
@@ -120,6 +122,8 @@ def submitted_row(job_id: int, asked: Asked, request_id: int, now: int, is_ready
         "warn": None if asked.warn is None else json.dumps([asked.warn.signal, asked.warn.before_s]),
         "wait_tree": asked.wait_tree,
         "metrics": json.dumps(asked.metrics) if asked.metrics else "[]",
+        "no_wait": asked.no_wait,
+        "notify": asked.notify,
         "submitted_at": now,
         "is_ready": is_ready,
     }

@@ -37,6 +37,7 @@ class Settings:
     max_gpus: int | None = None
     keep_free: int = 0
     env_exclude: tuple[str, ...] = ()
+    notify: str = ""
     #: None: as the system's loader finds it.
     nvml_library: Path | None = None
     #: Where each value came from: "default", a file, or an environment variable.
@@ -182,6 +183,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "env_exclude", NAMES, "[]", "DIBS_ENV_EXCLUDE",
         "Names of variables (globs) that are not captured when a job is submitted.",
+    ),
+    Setting(
+        "notify", ANY_TEXT, "", "DIBS_NOTIFY",
+        "A command to be run when jobs have ended, a batch has its first failure, or the queue is empty.",
     ),
     Setting(
         "nvml_library", PATH, "", "DIBS_NVML_LIBRARY",

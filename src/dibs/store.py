@@ -45,6 +45,16 @@ class PastAttempt:
     finished_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class BatchTally:
+    """How a batch stands; `bad` counts bad ends, of which one job may have had several."""
+
+    size: int
+    finished: int
+    done: int
+    bad: int
+
+
 class Reader:
     """Questions to the store. Each connection belongs to one thread at a time."""
 
@@ -174,6 +184,10 @@ class Reader:
         """Return the moment at which the next job may begin; None if none waits for its time."""
         found = self._ask("next_begin", {"now": now}).fetchone()[0]
         return None if found is None else int(found)
+
+    def batch_tally(self, batch: int) -> BatchTally:
+        """Return how a batch stands."""
+        return BatchTally(*self._ask("batch", {"id": batch}).fetchone())
 
     def environ(self, environ_id: int | None) -> bytes:
         """Return a captured environment; empty where none was captured."""
@@ -325,9 +339,9 @@ class Store(Reader):
         """Let a queued job join the line, or keep it out."""
         self._ask("set_ready", {"id": job_id, "is_ready": is_ready})
 
-    def add_batch(self, at_once: int | None, halt_after: int | None) -> int:
-        """Keep the rules of a batch; return its id."""
-        cursor = self._ask("add_batch", {"at_once": at_once, "halt_after": halt_after})
+    def add_batch(self, at_once: int | None, halt_after: int | None, size: int) -> int:
+        """Keep the rules of a batch and of how many jobs it is; return its id."""
+        cursor = self._ask("add_batch", {"at_once": at_once, "halt_after": halt_after, "size": size})
         return int(cursor.lastrowid or 0)
 
     def count_bad(self, batch: int) -> bool:

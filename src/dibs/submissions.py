@@ -105,6 +105,10 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     wait_tree: bool = False
     #: Names, and regular expressions whose one group finds the number.
     metric: dict[Name, Word] = {}
+    #: Queue it only if it starts at once.
+    no_wait: bool = False
+    #: A command to be run when it has ended.
+    notify: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
 
 
 class ActionIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -251,6 +255,8 @@ def _wish(job: JobIn) -> verbs.Wish:
         warn=None if job.warn is None else _warn(job.warn),
         wait_tree=job.wait_tree,
         metrics=tuple((name, _metric(name, pattern)) for name, pattern in job.metric.items()),
+        no_wait=job.no_wait,
+        notify=job.notify,
     )
     wish = verbs.Wish(
         asked,

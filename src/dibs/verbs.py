@@ -82,6 +82,8 @@ class Turn:
     changed: set[JobId] = field(default_factory=set)
     #: Jobs that ended in this turn; `dispatch.follow_up` sees to what follows.
     finished: list[Job] = field(default_factory=list)
+    #: Jobs that ended for good in this turn: nothing follows by itself.
+    over: list[Job] = field(default_factory=list)
     #: New jobs that wait for others: it is still to be seen how it stands with them.
     unsure: list[JobId] = field(default_factory=list)
 
@@ -179,7 +181,8 @@ def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submi
     """Queue all of `wishes`, or none of them."""
     checked = _check(turn, wishes)
     # Everything is possible: from here on it is kept.
-    batch = turn.store.add_batch(rules.at_once, rules.halt_after) if rules != NO_RULES else 0
+    is_batch = rules != NO_RULES or (len(wishes) > 1 and _is_noticed(turn, wishes))
+    batch = turn.store.add_batch(rules.at_once, rules.halt_after, len(wishes)) if is_batch else 0
     environ_ids: dict[bytes | None, int | None] = {None: None}
     script_ids: dict[bytes | None, int | None] = {None: None}
     asked = []
@@ -239,6 +242,11 @@ def _check(turn: Turn, wishes: Sequence[Wish]) -> _Checked:
         if wish.after not in checked.needs:
             checked.needs[wish.after] = _after(turn, wish.after)
     return checked
+
+
+def _is_noticed(turn: Turn, wishes: Sequence[Wish]) -> bool:
+    """Tell whether somebody wants to hear of the end of these jobs: then of all of them once, not of each."""
+    return bool(turn.engine.settings.notify) or any(wish.asked.notify for wish in wishes)
 
 
 def _after(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ...]:
@@ -395,7 +403,8 @@ def check_wish(wish: Wish) -> None:
     for option, template in (("--output", asked.output), ("--stderr", asked.stderr)):
         if template is not None:
             _check_template(option, template)
-    texts = [asked.cwd, asked.name, asked.project, *asked.tags, asked.output or "", asked.stderr or ""]
+    texts = [asked.cwd, asked.name, asked.project, *asked.tags]
+    texts += [asked.output or "", asked.stderr or "", asked.notify or ""]
     for text in (*texts, *(word for pair in asked.env for word in pair)):
         _check_text(text)
 

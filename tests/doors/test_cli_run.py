@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import Bench
+from dibs import holders, leases, locks
 
 #: Says when it runs, and goes on until a file appears.
 UNTIL_GO = "echo running; while [ ! -e go ]; do sleep 0.01; done"
@@ -198,3 +201,49 @@ def test_ctrl_c_does_not_have_to_wait_for_all_that_was_written(bench: Bench) -> 
     assert code == 143
     assert "left out: they are in " in shown
     assert shown.count("y\r\n") < 20_000_000
+
+
+# -- now or not at all ----------------------------------------------------------------------------------------------
+
+
+def test_no_wait_runs_what_can_start_now(bench: Bench) -> None:
+    done = bench.cli("run", "--no-wait", "exit 3")
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_no_wait_is_75_when_it_cannot_start_and_leaves_nothing(bench: Bench) -> None:
+    bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
+    done = bench.cli("run", "--no-wait", "true")
+    assert (done.returncode, done.stdout) == (75, "")
+    assert done.stderr.startswith("dibs: it cannot start now: needs 1 GPU; 0 of 4 free, GPU 0: job 1")
+    assert done.stderr.count("\n") == 1
+    assert [job["id"] for job in bench.jobs()] == [1]
+    assert bench.add("true", gpus=0) == 2, "not even an id was used"
+
+
+@pytest.mark.parametrize("words", [("--after", "1"), ("--begin", "now+1h")])
+def test_no_wait_waits_for_no_job_and_no_time(bench: Bench, words: tuple[str, ...]) -> None:
+    bench.until(bench.add(["sleep", "1000"]), "started")
+    assert bench.cli("run", "--no-wait", *words, "true").returncode == 75
+    assert len(bench.jobs()) == 1
+
+
+def test_no_wait_in_a_paused_queue_is_75(bench: Bench) -> None:
+    bench.client.post("/v1/queue", {"paused": True})
+    assert bench.cli("run", "--no-wait", "true").returncode == 75
+    assert bench.client.get("/v1/jobs")["jobs"] == []
+
+
+def test_no_wait_is_dropped_when_somebody_was_faster_at_the_gpu(tmp_path: Path) -> None:
+    """A lease that only its lock shows: the plan does not see it, and the runner is refused."""
+    bench = Bench(tmp_path, "fake:1")
+    place = leases.Folder(str(bench.leases))
+    lock = locks.lock(place, holders.file(place, "FAKE-0"), fcntl.LOCK_EX)
+    assert lock is not None
+    try:
+        done = bench.cli("run", "--no-wait", "true")
+        assert (done.returncode, done.stderr) == (75, "dibs: job 1 could not start at once, and was dropped.\n")
+        assert bench.job(1)["state"] == "cancelled"
+    finally:
+        os.close(lock)
+        bench.close()

@@ -130,6 +130,7 @@ def test_every_setting_can_come_from_the_environment(place):
         DIBS_MAX_GPUS="4",
         DIBS_KEEP_FREE="1",
         DIBS_ENV_EXCLUDE="AWS_*, WANDB_API_KEY,",
+        DIBS_NOTIFY="notify-send $DIBS_TEXT",
         DIBS_NVML_LIBRARY="/opt/libnvidia-ml.so.1",
     )
     assert found == Settings(
@@ -145,6 +146,7 @@ def test_every_setting_can_come_from_the_environment(place):
         max_gpus=4,
         keep_free=1,
         env_exclude=("AWS_*", "WANDB_API_KEY"),
+        notify="notify-send $DIBS_TEXT",
         nvml_library=Path("/opt/libnvidia-ml.so.1"),
     )
     assert set(found.sources.values()) == {setting.variable for setting in SETTINGS}

@@ -10,11 +10,12 @@ from dibs import client
 from dibs.cli import answers, following, hints, logs, rehearsing, screen, scripting, signals, status, submission
 from dibs.cli.answers import Job, WholeJob
 from dibs.cli.options import Args, Option
-from dibs.errors import DibsError, UserError
+from dibs.errors import Busy, DibsError, UserError
 
 SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
 USAGE = ("[OPTIONS] COMMAND...", '[OPTIONS] "SHELL COMMAND"', "[OPTIONS] --script FILE [--] [ARGUMENTS]")
-OPTIONS: tuple[Option[object], ...] = submission.OPTIONS
+NO_WAIT: Option[bool] = Option(("--no-wait",), "If it cannot start now, exit with 75 and queue nothing.")
+OPTIONS: tuple[Option[object], ...] = (*submission.OPTIONS, NO_WAIT)
 TAKES_COMMAND = True
 EXAMPLES = ("dibs run python eval.py", "dibs run -g 2 -t 1h python test.py && echo good")
 
@@ -38,6 +39,10 @@ def main(args: Args) -> int:
     for option in submission.BATCH_OPTIONS:
         if args.has(option):
             raise UserError(f"run stays with one job, and {option.names[-1]} is for many.", "Queue them with dibs add.")
+    if args.has(NO_WAIT):
+        defaults = body["defaults"]
+        assert isinstance(defaults, dict)
+        defaults["no_wait"] = True
     queue = client.connect(os.environ)
     if args.has(submission.DRY_RUN):
         return rehearsing.show(queue, args, body)
@@ -58,6 +63,8 @@ def main(args: Args) -> int:
             job, attempt = follower.to_the_last_end(job)
         except Detached as left:
             return 128 + left.number
+    if args.has(NO_WAIT) and job["state"] == "cancelled" and job["started_at"] is None and not attached.is_interrupted:
+        raise Busy(f"job {job['id']} could not start at once, and was dropped.")
     _say_end(job)
     return answers.attempt_code(job, attempt)
 
@@ -85,6 +92,11 @@ class Attached:
         self.tails: list[logs.Tail] = []
         self._interrupts = 0
         self._told = ""
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Tell whether somebody here wanted it to end."""
+        return self._interrupts > 0
 
     def on_signal(self, number: int) -> None:
         """Cancel on the first Ctrl-C, kill on the second, leave on the third; other signals end only us."""

@@ -224,6 +224,10 @@ OUTPUT = Option(
 )  # fmt: skip
 STDERR = Option(("--stderr",), "Append its stderr to a file of its own.", PATH, "PATH", habits=("--error",))
 TAG = Option(("--tag",), "A word to select it by.", options.TEXT, "WORD", is_repeatable=True)
+NOTIFY = Option(
+    ("--notify",), "Run this command when it has ended; of a batch, at its first failure and its end.", options.TEXT,
+    "CMD",
+)  # fmt: skip
 VISIBLE = Option(
     ("--visible",), "How CUDA_VISIBLE_DEVICES names its GPUs.", options.one_of("uuid", "index"), "uuid|index"
 )
@@ -252,6 +256,7 @@ BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
 JOB_OPTIONS: tuple[Option[object], ...] = (
     GPUS, GPU_IDS, PREFER, GPU_TYPE, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END, DEPENDENCY,
     BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
+    NOTIFY,
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
 
@@ -365,9 +370,9 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         body["metric"] = dict(args.all(METRIC))
     texts: dict[str, Option[object]] = {"name": NAME, "project": PROJECT, "output": OUTPUT, "stderr": STDERR}
     plain = texts | {"priority": PRIORITY, "visible": VISIBLE, "retries": RETRIES, "cpus": CPUS, "mem": MEM}
-    plain |= {"warn": SIGNAL, "hold": HOLD, "wait_tree": WAIT_TREE}
+    plain |= {"notify": NOTIFY, "warn": SIGNAL, "hold": HOLD, "wait_tree": WAIT_TREE}
     body |= {key: args.get(option) for key, option in plain.items() if args.has(option)}
-    for option in (*texts.values(), TAG, GPU_TYPE, GPU_IDS, PREFER, AFTER, AFTER_ANY, AFTER_END):
+    for option in (*texts.values(), TAG, NOTIFY, GPU_TYPE, GPU_IDS, PREFER, AFTER, AFTER_ANY, AFTER_END):
         for given in args.all(option):
             check_text(str(given), option.names[-1])
     return body

@@ -4,7 +4,7 @@
 -- What `rows.job_of` reads, in its order.
 jobs.id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env, umask,
 output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree,
-metrics, (SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
+metrics, no_wait, notify, (SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
 submitted_at, state, outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation,
 pid, exit_code, signal, started_at, finished_at, remark
 
@@ -46,11 +46,11 @@ INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', :id)
 
 -- name: add_job
 INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, env, umask, output, stderr, tags, visible,
-    environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, submitted_at,
-    is_ready)
+    environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, notify,
+    submitted_at, is_ready)
 VALUES (:id, :command, :argv, :cwd, :request, :name, :project, :priority, :env, :umask, :output, :stderr, :tags, :visible,
     :environ, :begin_at, :retries, :retry_on, :batch, :script, :number, :place, :is_slurm, :warn, :wait_tree, :metrics,
-    :submitted_at, :is_ready)
+    :no_wait, :notify, :submitted_at, :is_ready)
 
 -- name: add_dependency
 INSERT OR IGNORE INTO dependencies (job, needs, "when") VALUES (:job, :needs, :when)
@@ -81,7 +81,10 @@ SELECT id, begin_at FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_
 SELECT min(begin_at) FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :now
 
 -- name: add_batch
-INSERT INTO batches (at_once, halt_after) VALUES (:at_once, :halt_after)
+INSERT INTO batches (at_once, halt_after, size) VALUES (:at_once, :halt_after, :size)
+
+-- name: batch
+SELECT size, finished, done, bad FROM batches WHERE id = :id
 
 -- name: batch_room
 SELECT at_once - active FROM batches WHERE id = :id

@@ -1,0 +1,266 @@
+"""Notices: one command of the user's, run when jobs have ended. Which ends call for one, and what it is told.
+
+Decided after the commit that recorded the end, and sent at most once: a crash in between loses the notice, and never
+doubles it. The command runs in a process of its own (`noticing`) that nobody waits for; too many at once wait in a
+line of their own, and beyond that are left out. What went wrong is noted at the job.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dibs import codec, units
+from dibs.database import DatabaseError
+from dibs.engines.launching import boot
+from dibs.engines.local import Local
+from dibs.jobs import BAD, Job
+from dibs.store import BatchTally
+from dibs.verbs import Turn
+
+log = logging.getLogger("dibs.notices")
+
+#: Seconds that a notice may take.
+DEADLINE_S = 30.0
+#: Notices under way, and those that wait for their turn, at most.
+MOST_AT_ONCE = 4
+MOST_WAITING = 100
+#: Bytes of the log of what notices print; then it begins anew.
+LOG_BYTES = 1024 * 1024
+#: Characters of a command in the environment, where one string has a limit.
+LONGEST_COMMAND = 1000
+#: Words of states that mean that the queue is not empty. What is held does not run by itself.
+UNDER_WAY = ("queued", "starting", "running", "paused", "stopping")
+TIMED_OUT = 124
+
+
+class Event(enum.Enum):
+    """What a notice is about."""
+
+    #: The first bad end in a batch that goes on.
+    FAILED = "failed"
+    #: A job that is in no batch has ended, or the last one of a batch.
+    FINISHED = "finished"
+    #: Nothing is queued or under way any more.
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A command to be run, and why. `job` is the one whose end was the occasion."""
+
+    event: Event
+    command: str
+    job: Job
+    batch: BatchTally | None = None
+
+    @property
+    def is_jobs_own(self) -> bool:
+        """Tell whether the command came with the job: then it runs where the job was submitted."""
+        return self.command == self.job.asked.notify
+
+
+def due(over: Iterable[Job], batches: Mapping[int, BatchTally], is_empty: bool, default: str) -> list[Notice]:
+    """Return the notices that the jobs which ended call for; `batches` as they stand after all of these ends."""
+    notices = []
+    together: dict[int, list[Job]] = {}
+    last: Job | None = None
+    for job in over:
+        last = job
+        command = job.asked.notify or default
+        if job.asked.batch:
+            together.setdefault(job.asked.batch, []).append(job)
+        elif command:
+            notices.append(Notice(Event.FINISHED, command, job))
+    for number, jobs in together.items():
+        command = jobs[-1].asked.notify or default
+        batch = batches[number]
+        bad = [job for job in jobs if job.outcome in BAD]
+        if command and batch.finished >= batch.size:
+            notices.append(Notice(Event.FINISHED, command, jobs[-1], batch))
+        elif command and bad and batch.bad == len(bad):
+            notices.append(Notice(Event.FAILED, command, bad[0], batch))
+    if last is not None and is_empty and default:
+        notices.append(Notice(Event.EMPTY, default, last))
+    return notices
+
+
+def sentence(notice: Notice) -> str:
+    """Say in one line what happened, for a message to people."""
+    job, batch = notice.job, notice.batch
+    match notice.event:
+        case Event.EMPTY:
+            return f"the queue is empty; last was {_told(job)}"
+        case Event.FAILED if batch is not None:
+            return f"{_told(job)}, the first failure in a batch of {batch.size}"
+        case _ if batch is not None:
+            return f"all {batch.size} jobs of a batch have ended, {batch.done} of them done; last was {_told(job)}"
+        case _:
+            return _told(job)
+
+
+def _told(job: Job) -> str:
+    why = job.remark or (f"signal {job.signal}" if job.signal is not None else "")
+    why = why or (f"exit code {job.exit_code}" if job.exit_code else "")
+    ran = None if job.started_at is None or job.finished_at is None else (job.finished_at - job.started_at) / 1000
+    after = "" if ran is None else f" after {units.format_duration(max(0.0, ran))}"
+    return f"job {job.id} ({job.asked.name}) {job.word}{after}{f': {why}' if why else ''}"
+
+
+def variables(notice: Notice, host: str, user: str, output: str) -> dict[str, str]:
+    """Return what the command finds in its environment."""
+    job, batch = notice.job, notice.batch
+    known: dict[str, object] = {
+        "DIBS_EVENT": notice.event.value,
+        "DIBS_TEXT": sentence(notice),
+        "DIBS_HOST": host,
+        "DIBS_USER": user,
+        "DIBS_JOB_ID": job.id,
+        "DIBS_JOB_NAME": job.asked.name,
+        "DIBS_JOB_PROJECT": job.asked.project,
+        "DIBS_JOB_STATE": job.word,
+        "DIBS_JOB_CAUSE": job.cause.value if job.cause else "",
+        "DIBS_JOB_EXIT_CODE": "" if job.exit_code is None else job.exit_code,
+        "DIBS_JOB_SIGNAL": "" if job.signal is None else job.signal,
+        "DIBS_JOB_ATTEMPT": job.attempt,
+        "DIBS_JOB_COMMAND": job.asked.command[:LONGEST_COMMAND],
+        "DIBS_JOB_LOG": output,
+    }
+    if batch is not None:
+        known |= {"DIBS_BATCH_SIZE": batch.size, "DIBS_BATCH_DONE": batch.done, "DIBS_BATCH_BAD": batch.bad}
+    return {name: str(value) for name, value in known.items()}
+
+
+class Notices:
+    """Sends notices, in the core thread. `watch` calls back once when a descriptor becomes readable."""
+
+    def __init__(
+        self,
+        engine: Local,
+        user: str,
+        watch: Callable[[int, Callable[[], None]], None],
+        tell: Callable[[Callable[[Turn], Any]], None],
+    ) -> None:
+        self._engine = engine
+        self._user = user
+        self._watch = watch
+        self._note = tell
+        self._host = os.uname().nodename
+        self._under_way = 0
+        self._waiting: deque[tuple[Notice, dict[bytes, bytes], bytes]] = deque()
+
+    def tell(self, turn: Turn) -> None:
+        """Send what the ends of a turn call for. Whatever fails here concerns nobody else."""
+        default = self._engine.settings.notify
+        concerned = [job for job in turn.over if default or job.asked.notify]
+        if not concerned:
+            return
+        try:
+            batches = {job.asked.batch: turn.store.batch_tally(job.asked.batch) for job in concerned if job.asked.batch}
+            counts = turn.store.counts()
+            is_empty = not any(counts[word] for word in UNDER_WAY)
+            for notice in due(concerned, batches, is_empty, default):
+                self._send(turn, notice)
+        except (OSError, DatabaseError):
+            log.exception("notices")
+
+    def _send(self, turn: Turn, notice: Notice) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._complain(notice, f"left out: {MOST_WAITING} others wait already")
+            return
+        self._waiting.append((notice, self._environ(turn, notice), self._document(turn, notice)))
+        self._begin()
+
+    def _environ(self, turn: Turn, notice: Notice) -> dict[bytes, bytes]:
+        """Return the submitter's environment for a job's own command, else the daemon's, with the facts over it."""
+        base = dict(os.environb)
+        if notice.is_jobs_own and notice.job.asked.environ_id is not None:
+            base = codec.unpack_environ(turn.store.environ(notice.job.asked.environ_id))
+            base |= {os.fsencode(name): os.fsencode(value) for name, value in notice.job.asked.env}
+        facts = variables(notice, self._host, self._user, self._engine.log(notice.job))
+        facts["DIBS_HOME"] = str(self._engine.home)
+        return base | {os.fsencode(name): os.fsencode(value).replace(b"\0", b"") for name, value in facts.items()}
+
+    def _document(self, turn: Turn, notice: Notice) -> bytes:
+        job, batch = notice.job, notice.batch
+        told = {
+            "event": notice.event.value,
+            "text": sentence(notice),
+            "at": codec.moment(turn.now),
+            "host": self._host,
+            "user": self._user,
+            "job": codec.job_to_json(
+                job,
+                turn.inventory,
+                user=self._user,
+                log=self._engine.log(job),
+                stderr=self._engine.stderr(job),
+                reason=None,
+            ),
+            "batch": None
+            if batch is None
+            else {"size": batch.size, "finished": batch.finished, "done": batch.done, "bad": batch.bad},
+        }
+        return json.dumps(told).encode() + b"\n"
+
+    def _begin(self) -> None:
+        while self._waiting and self._under_way < MOST_AT_ONCE:
+            notice, environ, document = self._waiting.popleft()
+            try:
+                pidfd = self._start(notice, environ, document)
+            except OSError as error:
+                self._complain(notice, f"could not be started: {error.strerror or error}")
+                continue
+            self._under_way += 1
+            self._watch(pidfd, lambda pidfd=pidfd, notice=notice: self._ended(pidfd, notice))  # type: ignore[misc]
+
+    def _start(self, notice: Notice, environ: dict[bytes, bytes], document: bytes) -> int:
+        """Start the process of a notice in a session of its own; return its pidfd."""
+        output = self._engine.home / "notices.log"
+        is_full = output.exists() and output.stat().st_size > LOG_BYTES
+        mode = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_full else os.O_APPEND)
+        folder = notice.job.asked.cwd if notice.is_jobs_own else "/"
+        words = boot("noticing", str(DEADLINE_S), self._engine.settings.shell, folder, notice.command)
+        # A file in memory: nobody has to stay to feed a pipe.
+        given = os.memfd_create("notice", os.MFD_CLOEXEC)
+        try:
+            os.write(given, document)
+            os.lseek(given, 0, os.SEEK_SET)
+            pid = os.posix_spawn(
+                words[0],
+                words,
+                environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, given, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(output), mode, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
+            )
+        finally:
+            os.close(given)
+        return os.pidfd_open(pid)
+
+    def _ended(self, pidfd: int, notice: Notice) -> None:
+        self._under_way -= 1
+        ended = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+        os.close(pidfd)
+        if ended is None or ended.si_code != os.CLD_EXITED:
+            self._complain(notice, "was killed")
+        elif ended.si_status == TIMED_OUT:
+            self._complain(notice, f"was ended after {DEADLINE_S:.0f} s")
+        elif ended.si_status:
+            self._complain(notice, f"ended with exit code {ended.si_status}")
+        self._begin()
+
+    def _complain(self, notice: Notice, what: str) -> None:
+        """Note at the job that a notice went wrong; what the command printed is in a file."""
+        detail = f"its notice ({notice.event.value}) {what}; see {self._engine.home / 'notices.log'}"
+        log.warning("job %s: %s", notice.job.id, detail)
+        self._note(lambda turn: turn.store.note(notice.job.id, turn.now, "NoticeFailed", detail))

@@ -1,0 +1,101 @@
+"""Which ends call for a notice, and what it says. Nothing is run here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import build
+from dibs import lifecycle, notices
+from dibs.jobs import Job
+from dibs.notices import Event
+from dibs.store import BatchTally
+
+SETTING = "tell-me"
+
+
+def ended(number: int = 1, code: int = 0, **wanted: Any) -> Job:
+    """Return a job that ran for 90 seconds."""
+    return build.lived(
+        build.job(number, name="vit", **wanted),
+        lifecycle.Placed(build.NOW, ()),
+        lifecycle.Started(build.NOW, 77),
+        lifecycle.Ended(build.NOW + 90_000, exit_code=code),
+    )
+
+
+def told(
+    *over: Job, batch: BatchTally | None = None, is_empty: bool = False, default: str = ""
+) -> list[tuple[Event, int, str]]:
+    batches = {} if batch is None else {1: batch}
+    return [(each.event, each.job.id, each.command) for each in notices.due(over, batches, is_empty, default)]
+
+
+def test_nobody_is_told_who_did_not_ask() -> None:
+    assert told(ended(), ended(2, 1), is_empty=True) == []
+    assert told(ended(batch=1), batch=BatchTally(1, 1, 1, 0)) == []
+
+
+def test_a_job_alone_is_told_of_once_however_it_ended() -> None:
+    assert told(ended(3, notify="a"), ended(4, 1, notify="b")) == [(Event.FINISHED, 3, "a"), (Event.FINISHED, 4, "b")]
+
+
+def test_the_setting_is_for_all_and_the_jobs_own_command_before_it() -> None:
+    assert told(ended(3), ended(4, notify="own"), default=SETTING) == [
+        (Event.FINISHED, 3, SETTING),
+        (Event.FINISHED, 4, "own"),
+    ]
+
+
+def test_an_empty_queue_is_told_to_the_setting_alone() -> None:
+    assert told(ended(3, notify="own"), is_empty=True) == [(Event.FINISHED, 3, "own")]
+    assert told(ended(3, notify="own"), is_empty=True, default=SETTING) == [
+        (Event.FINISHED, 3, "own"),
+        (Event.EMPTY, 3, SETTING),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad_before", "codes", "finished", "expected"),
+    [
+        (0, [0, 0], 2, []),
+        (0, [0, 1], 2, [(Event.FAILED, 2)]),
+        (0, [1, 1], 2, [(Event.FAILED, 1)]),
+        (1, [1, 0], 3, []),
+        (0, [0, 1], 9, [(Event.FINISHED, 2)]),
+        (3, [0, 0], 9, [(Event.FINISHED, 2)]),
+    ],
+)
+def test_a_batch_is_told_of_at_its_first_failure_and_at_its_end(
+    bad_before: int, codes: list[int], finished: int, expected: list[tuple[Event, int]]
+) -> None:
+    over = [ended(n, code, batch=1, notify="own") for n, code in enumerate(codes, 1)]
+    bad = bad_before + sum(code != 0 for code in codes)
+    found = told(*over, batch=BatchTally(9, finished, finished - bad, bad))
+    assert [(event, job_id) for event, job_id, _ in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("notice", "text"),
+    [
+        (notices.Notice(Event.FINISHED, "x", ended(12)), "job 12 (vit) done after 1m30s"),
+        (notices.Notice(Event.FINISHED, "x", ended(12, 3)), "job 12 (vit) failed after 1m30s: exit code 3"),
+        (
+            notices.Notice(Event.FAILED, "x", ended(12, 3), BatchTally(20, 4, 3, 1)),
+            "job 12 (vit) failed after 1m30s: exit code 3, the first failure in a batch of 20",
+        ),
+        (
+            notices.Notice(Event.FINISHED, "x", ended(12), BatchTally(20, 20, 18, 2)),
+            "all 20 jobs of a batch have ended, 18 of them done; last was job 12 (vit) done after 1m30s",
+        ),
+        (notices.Notice(Event.EMPTY, "x", ended(12)), "the queue is empty; last was job 12 (vit) done after 1m30s"),
+        (
+            notices.Notice(Event.FINISHED, "x", build.lived(build.job(name="vit"), lifecycle.CancelAsked(build.NOW))),
+            "job 1 (vit) cancelled",
+        ),
+    ],
+)
+def test_one_line_says_what_happened(notice: notices.Notice, text: str) -> None:
+    assert notices.sentence(notice) == text
+    assert notices.variables(notice, "host", "ada", "/log")["DIBS_TEXT"] == text
