@@ -430,8 +430,9 @@ async def get_wait(request: web.Request) -> web.Response:
     began = daemon.events.loop.time()
     deadline = began + _seconds(request, "wait_s")
     seen = _whole_number(request, "seen", -1)
-    mark = request.query.get("mark", "") or await daemon.ask(lambda reader: _mark(reader, words))
-    if not words:
+    is_fixed = bool(words) and not selection.is_moving(chosen)
+    if not is_fixed:
+        mark = request.query.get("mark", "") or await daemon.ask(lambda reader: _mark(reader, words, chosen))
         chosen = _marked(mark)
     while True:
         version, looked_at = daemon.events.version, daemon.events.loop.time()
@@ -450,14 +451,13 @@ async def get_wait(request: web.Request) -> web.Response:
         await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
     if words and not summary["total"]:
         verbs.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
-    return _json(summary | {"mark": mark})
+    return _json(summary | {"mark": "" if is_fixed else mark})
 
 
-def _mark(reader: Reader, words: list[str]) -> str:
-    """Name the jobs that are unfinished now by ranges of ids; a selection needs no mark."""
-    if words:
-        return ""
-    return selection.ranges(reader.select_ids(selection.parse(["unfinished"]), now_ms()))
+def _mark(reader: Reader, words: list[str], chosen: selection.Selection) -> str:
+    """Name the jobs that are meant now, without words all unfinished ones, by ranges of ids."""
+    meant = chosen if words else selection.parse(["unfinished"])
+    return selection.ranges(reader.select_ids(meant, now_ms()))
 
 
 def _marked(mark: str) -> selection.Selection:

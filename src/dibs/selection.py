@@ -88,6 +88,11 @@ def _plain_ids(atoms: tuple[Atom, ...]) -> tuple[tuple[int, int], ...]:
             return ()
 
 
+def is_moving(chosen: Selection) -> bool:
+    """Tell whether it may mean other jobs a moment later although none was submitted, or by one that was."""
+    return any(isinstance(atom, Last | InState | Since) for atoms in chosen for atom in atoms)
+
+
 def ranges(ids: Iterable[int]) -> str:
     """Return the word that means exactly these ids, in runs: `1-5000,7`."""
     runs: list[list[int]] = []

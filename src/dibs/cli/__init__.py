@@ -111,7 +111,8 @@ def explain(error: BaseException, is_debug: bool = False) -> int:
         traceback.print_exception(error)
     match error:
         case DibsError():
-            return _say(error.line(), error.exit_code)
+            # One who was ended, or whose terminal is gone, has nothing to say.
+            return _say(error.line(), error.exit_code) if error.message else error.exit_code
         case KeyboardInterrupt():
             return INTERRUPTED
         case BrokenPipeError():

@@ -44,6 +44,10 @@ class Follower:
             if time.monotonic() - asked_at < LOOK_EVERY_S and not answers.is_finished(job):
                 # A daemon that is about to stop answers at once: do not ask it hundreds of times.
                 self._look(None)
+        self.on_news(job)
+        while [tail for tail in self.tails if tail.pump()]:
+            # A terminal may be far behind: whoever wants to leave need not see all of it.
+            self._heed()
         for tail in self.tails:
             tail.drain()
         return job
@@ -89,6 +93,9 @@ class Follower:
         has_more = [tail for tail in self.tails if tail.pump()]
         wanted = [self.signals.fileno(), *([] if answer is None else [answer])]
         ready, _, _ = select.select(wanted, [], [], 0 if has_more else LOOK_EVERY_S)
+        self._heed()
+        return answer is not None and answer in ready
+
+    def _heed(self) -> None:
         for number in self.signals.new():
             self.on_signal(number)
-        return answer is not None and answer in ready

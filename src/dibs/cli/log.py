@@ -46,10 +46,15 @@ def _nothing(job: WholeJob, attempt: int) -> str:
 
 
 def _follow(queue: client.Client, job: WholeJob, attempt: int, tail: logs.Tail) -> int:
-    with signals.Signals() as coming:
+    with signals.leaving(), signals.Signals() as coming:
         follower = following.Follower(queue, coming, tails=[tail])
-        if job["attempt"] == attempt:
-            job, attempt = follower.to_the_last_end(job)
-        else:
-            tail.drain()
+        try:
+            if job["attempt"] == attempt:
+                job, attempt = follower.to_the_last_end(job)
+            else:
+                tail.drain()
+        except KeyboardInterrupt:
+            # The prompt that comes now must not be in the job's colours.
+            tail.leave()
+            raise
     return answers.attempt_code(job, attempt)

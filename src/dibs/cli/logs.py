@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+import signal
 import sys
 from io import FileIO
 
 from dibs import units
 from dibs.cli.cleaning import LogCleaner
+from dibs.cli.signals import Left
 
 #: Bytes read at once.
 PIECE = 64 * 1024
@@ -52,6 +55,11 @@ class Sink:
             except BlockingIOError:
                 # Somebody who shares the terminal made it so; wait until it takes more.
                 select.select([], [self._number], [])
+            except OSError as error:
+                if error.errno == errno.EIO and self.is_terminal:
+                    # The terminal is gone, and no signal told us (nohup, or no terminal of our own).
+                    raise Left(signal.SIGHUP) from error
+                raise
 
 
 def _encoded(text: str) -> bytes:
@@ -92,6 +100,10 @@ class Tail:
         self._file = self._file or open_log(self.path)
         if self._file is not None:
             self._pass_on(self._file, _size(self._file))
+        self.leave()
+
+    def leave(self) -> None:
+        """Show what was held back and end a colour: nothing more will come from here."""
         self._sink.finish()
 
     def _pass_on(self, file: FileIO, most: int) -> int:

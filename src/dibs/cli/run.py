@@ -25,13 +25,6 @@ DETACHING = (signal.SIGTERM, signal.SIGHUP)
 FILES = {"log": submission.OUTPUT, "stderr": submission.STDERR}
 
 
-class Detached(Exception):
-    """We were told to leave; the job goes on."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
 def main(args: Args) -> int:
     """Submit one job and follow it to its end."""
     asking = scripting.read(args, "run")
@@ -57,12 +50,9 @@ def main(args: Args) -> int:
             screen.say(f"job {answer['ids'][0]}{submission.told_begin(args).removeprefix(';')}")
         attached = Attached(queue, answer["ids"][0])
         follower = following.Follower(queue, coming, attached.on_signal, attached.on_news)
-        try:
-            job = follower.ask(attached.job_id)
-            follower.tails = attached.tails = _tails(job, old)
-            job, attempt = follower.to_the_last_end(job)
-        except Detached as left:
-            return 128 + left.number
+        job = follower.ask(attached.job_id)
+        follower.tails = attached.tails = _tails(job, old)
+        job, attempt = follower.to_the_last_end(job)
     if args.has(NO_WAIT) and job["state"] == "cancelled" and job["started_at"] is None and not attached.is_interrupted:
         raise Busy(f"job {job['id']} could not start at once, and was dropped.")
     _say_end(job)
@@ -91,6 +81,7 @@ class Attached:
         self.job_id = job_id
         self.tails: list[logs.Tail] = []
         self._interrupts = 0
+        self._has_ended = False
         self._told = ""
 
     @property
@@ -101,11 +92,17 @@ class Attached:
     def on_signal(self, number: int) -> None:
         """Cancel on the first Ctrl-C, kill on the second, leave on the third; other signals end only us."""
         if number in DETACHING:
-            _say(f"job {self.job_id} goes on: dibs follow {self.job_id}")
-            raise Detached(number)
+            if not self._has_ended:
+                _say(f"job {self.job_id} goes on: dibs follow {self.job_id}")
+            raise signals.Left(number)
         self._interrupts += 1
         for tail in self.tails:
             tail.hurry()
+        if self._has_ended and self._interrupts == 1:
+            # Nothing is left to be stopped but what is still to be shown.
+            return
+        if self._has_ended:
+            raise KeyboardInterrupt
         if self._interrupts == 1:
             _say(f"stopping job {self.job_id}; Ctrl-C again kills it")
             self._cancel(None)
@@ -122,7 +119,8 @@ class Attached:
             _say(f"could not cancel job {self.job_id}: {error.line()}")
 
     def on_news(self, job: Job) -> None:
-        """Say on a terminal why the job waits, once for each reason."""
+        """Say on a terminal why the job waits, once for each reason; take note of its end."""
+        self._has_ended = answers.is_finished(job)
         text = f"job {self.job_id} waiting: {job['reason']}" if job["state"] in answers.WAITING else ""
         if text and text != self._told and sys.stderr.isatty():
             _say(text)

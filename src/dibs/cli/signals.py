@@ -4,8 +4,41 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
+
+from dibs.errors import DibsError
+
+
+class Left(DibsError):
+    """Somebody ended us; nobody is left to be told. The code is that of the signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("")
+        self.number = number
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def leaving() -> Iterator[None]:
+    """Raise `Left` when the terminal is lost or somebody ends us, so that the screen is left as it was."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise Left(number)
+
+    before = {
+        number: signal.signal(number, leave)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        # Whoever ignores a signal for us (nohup) means it.
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Signals:

@@ -6,10 +6,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from dibs import client
-from dibs.cli import answers, options, screen
+from dibs.cli import answers, options, screen, signals
 from dibs.cli.absence import Absence
 from dibs.cli.answers import Waited
 from dibs.cli.options import Args, Option
@@ -33,7 +33,7 @@ def main(args: Args) -> int:
     answers.select(args.words)
     queue = client.connect(os.environ)
     limit_s = args.get(TIMEOUT)
-    with _progress() as tell:
+    with signals.leaving(), _progress() as tell:
         waited = until_over(queue, args.words, None if limit_s is None else time.monotonic() + limit_s, tell)
     if args.has(options.JSON):
         screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over")})
@@ -85,11 +85,17 @@ def _progress() -> Iterator[Callable[[Waited], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     text = TextColumn("{task.completed} of {task.total} finished{task.fields[bad]}")
-    with Progress(BarColumn(), text, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
+    progress = Progress(BarColumn(), text, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
 
-        def tell(waited: Waited) -> None:
-            for task in progress.task_ids or [progress.add_task("", total=waited["total"], bad="")]:
-                bad = f", {waited['bad']} not done" if waited["bad"] else ""
-                progress.update(task, completed=waited["finished"], total=waited["total"], bad=bad)
+    def tell(waited: Waited) -> None:
+        for task in progress.task_ids or [progress.add_task("", total=waited["total"], bad="")]:
+            bad = f", {waited['bad']} not done" if waited["bad"] else ""
+            progress.update(task, completed=waited["finished"], total=waited["total"], bad=bad)
 
+    progress.start()
+    try:
         yield tell
+    finally:
+        # The terminal may be what we lost.
+        with suppress(OSError):
+            progress.stop()
