@@ -115,12 +115,20 @@ class Client:
         if self.note and not self.home.exists():
             print(f"dibs: {self.note}", file=sys.stderr)
         places.prepare(self.home)
+        try:
+            self._start(extra or {})
+        except OSError as error:
+            about = f" ({error.filename})" if error.filename else ""
+            why = f"{error.strerror or error}{about}"
+            raise NoDaemon(f"the daemon could not be started: {why}.", places.ELSEWHERE) from error
+
+    def _start(self, extra: Mapping[str, str]) -> None:
         lock = os.open(places.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             sock = self.connect()
             if sock is None:
-                self._launch(extra or {})
+                self._launch(extra)
             else:
                 sock.close()
         finally:

@@ -278,11 +278,19 @@ def main() -> NoReturn:
         places.hold(home)
         lock = Locked(home)
         asyncio.run(serve(home, settings.load(os.environ), visible, tell))
-    except DibsError as error:
-        tell(error.line())
-        print(f"dibs: {error.line()}", file=sys.stderr)
+    except (DibsError, OSError) as error:
+        line = (
+            error.line()
+            if isinstance(error, DibsError)
+            else f"{error.strerror or error} ({error.filename or 'the state folder'})."
+        )
+        tell(line)
+        with contextlib.suppress(OSError):
+            # The disk of the log may be the very trouble.
+            log.error("%s", line, exc_info=not isinstance(error, DibsError))
+            print(f"dibs: {line}", file=sys.stderr)
         # Without a running interpreter around it, a thread that hangs in a driver cannot keep the process.
-        os._exit(error.exit_code)
+        os._exit(error.exit_code if isinstance(error, DibsError) else MachineError.exit_code)
     os.close(lock.fd)
     logging.shutdown()
     os._exit(0)

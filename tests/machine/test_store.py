@@ -19,7 +19,7 @@ from dibs import database, lifecycle, rows, selection
 from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.scheduling import Active, Waiting
-from dibs.store import Happening, PastAttempt, Reader, Store
+from dibs.store import BatchTally, Happening, PastAttempt, Reader, Store
 
 REQUESTS = (
     Request(0),
@@ -571,6 +571,32 @@ def test_any_file_name_will_do(tmp_path, name):
         submit(store)
         with contextlib.closing(Reader.open(tmp_path / name)) as reader:
             assert reader.last_id() == 1
+
+
+def test_the_file_of_the_first_release_is_upgraded_with_its_batches(path):
+    path.touch(0o600)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.executescript(database.read_sql("001_schema.sql"))
+        old.executescript(
+            f"""
+            PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;
+            INSERT INTO requests VALUES (1, 0, '[]', '[]', '', 0, 0, 0);
+            INSERT INTO batches (id, bad) VALUES (1, 1);
+            INSERT INTO jobs (command, cwd, request, name, project, priority, env, umask, tags, batch, submitted_at,
+                state, outcome, cause, exit_code, finished_at)
+            VALUES ('a', '/', 1, '', 'p', 0, '[]', 0, '[]', 1, 1, 'finished', 'done', NULL, 0, 2),
+                ('b', '/', 1, '', 'p', 0, '[]', 0, '[]', 1, 1, 'finished', 'failed', 'exit', 1, 2),
+                ('c', '/', 1, '', 'p', 0, '[]', 0, '[]', 1, 1, 'queued', NULL, NULL, NULL, NULL),
+                ('d', '/', 1, '', 'p', 0, '[]', 0, '[]', 0, 1, 'queued', NULL, NULL, NULL, NULL);
+            """
+        )
+    with contextlib.closing(Store.open(path)) as store:
+        assert store.batch_tally(1) == BatchTally(size=3, finished=2, done=1, bad=1)
+        assert (store.job(JobId(4)).asked.no_wait, store.job(JobId(4)).asked.notify) == (False, None)
+        run(store, JobId(3))
+        assert store.batch_tally(1) == BatchTally(size=3, finished=3, done=2, bad=1)
+        record(store, JobId(3), lifecycle.RetryAsked(4))
+        assert store.batch_tally(1) == BatchTally(size=3, finished=2, done=1, bad=1)
 
 
 def test_the_file_of_a_newer_dibs_is_refused_and_left_alone(store, path):

@@ -1,0 +1,187 @@
+"""Every verb where the machine is in the way: no daemon to be had, a disk that cannot be written, nobody who reads.
+
+One table of verbs for all of it. A verb that is not in the table is held to the common rules: one line at most, no
+traceback, and a code that says so.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import PATIENCE_S, Bench
+from dibs import cli
+
+#: What to type after a verb so that it would do something on a queue with one finished job.
+WORDS: dict[str, tuple[str, ...]] = {
+    "status": (), "add": ("-g0", "true"), "run": ("-g0", "true"), "show": ("1",), "why": ("1",), "log": ("1",),
+    "follow": ("1",), "wait": (), "cancel": ("1",), "retry": ("--done", "1"), "hold": ("1",), "unhold": ("1",),
+    "pause": (), "resume": (), "gpus": (), "lease": ("echo", "leased"), "daemon": ("status",),
+    "version": (), "help": (),
+}  # fmt: skip
+#: Verbs that need no daemon; `daemon status` says that there is none.
+ALONE = {"lease": 0, "daemon": 5, "version": 0, "help": 0}
+#: Verbs that print nothing here: they do not notice that nobody reads.
+SILENT = {"wait", "run", "log", "follow", "cancel", "hold", "unhold"}
+#: The folder holds one job, which is done and printed nothing.
+NO_DAEMON = 5
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+
+
+def typed(verb: str) -> tuple[str, ...]:
+    return (verb, *WORDS.get(verb, ()))
+
+
+def check_one_line(done: subprocess.CompletedProcess[str], verb: str, code: int) -> None:
+    """Check that the trouble was said as it should be: by one line and the code."""
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) <= 1, done.stderr
+    assert all(line.startswith("dibs: ") for line in lines)
+    if verb in ALONE:
+        assert (done.returncode, done.stderr) == (ALONE[verb], "")
+    elif verb in WORDS:
+        assert (done.returncode, done.stdout, len(lines)) == (code, "", 1)
+    else:
+        assert done.returncode in (0, 2, code)
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_a_daemon_that_cannot_start_is_5(bench: Bench, verb: str) -> None:
+    # Only the daemon and `lease` look into that folder.
+    wrong = {} if verb == "lease" else {"DIBS_LEASE_DIR": "/no/such/folder"}
+    check_one_line(bench.cli(*typed(verb), environ=wrong), verb, NO_DAEMON)
+
+
+@pytest.fixture
+def small_disk(bench: Bench) -> Iterator[Path]:
+    """Put the state folder on a file system of its own, of one megabyte."""
+    bench.home.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "dibs-test", bench.home], check=True)
+    yield bench.home
+    bench.close()
+    subprocess.run(["umount", "--lazy", bench.home], check=True)
+
+
+@needs_root
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_a_full_state_folder_is_said(bench: Bench, small_disk: Path, verb: str) -> None:
+    with open("/dev/zero", "rb") as zeros:
+        subprocess.run(["dd", f"of={small_disk}/ballast", "bs=4k"], stdin=zeros, stderr=subprocess.DEVNULL, check=False)
+    done = bench.cli(*typed(verb))
+    check_one_line(done, verb, NO_DAEMON)
+    assert verb in ALONE or verb not in WORDS or "No space left on device" in done.stderr or "full" in done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_a_read_only_state_folder_is_said(bench: Bench, small_disk: Path, verb: str) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    done = bench.cli(*typed(verb))
+    check_one_line(done, verb, NO_DAEMON)
+    assert verb in ALONE or verb not in WORDS or "Read-only file system" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A queue with one finished job and a daemon."""
+    bench = Bench(tmp_path_factory.mktemp("used"))
+    bench.until(bench.add("true", gpus=0))
+    yield bench
+    bench.close()
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_nobody_who_reads_ends_us_quietly(used: Bench, verb: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "dibs", *typed(verb)],
+        env=used.environ, stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.PIPE, text=True,
+        timeout=PATIENCE_S, cwd=used.folder, check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert "Traceback" not in done.stderr
+    if verb in WORDS and verb not in SILENT and verb != "lease":
+        assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_a_closed_stdout_changes_nothing_but_what_is_seen(used: Bench, verb: str) -> None:
+    if verb == "lease":
+        # Its command has a closed stdout too, and may say so.
+        words: tuple[str, ...] = ("lease", "true")
+    else:
+        words = typed(verb)
+    usual = used.cli(*words, stdin=subprocess.DEVNULL)
+    script = 'exec >&-; exec "$0" -m dibs "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, *words],
+        env=used.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S,
+        cwd=used.folder, check=False,
+    )  # fmt: skip
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.returncode == usual.returncode
+
+
+@pytest.mark.parametrize("kind", ["dead socket", "plain file"])
+@pytest.mark.parametrize("verb", ["status", "add", "run", "wait", "gpus"])
+def test_what_a_dead_daemon_left_is_no_trouble(bench: Bench, verb: str, kind: str) -> None:
+    bench.home.mkdir(mode=0o700)
+    left = bench.home / "dibs.sock"
+    if kind == "plain file":
+        left.write_text("")
+    else:
+        with socket.socket(socket.AF_UNIX) as old:
+            old.bind(str(left))
+    done = bench.cli(*typed(verb))
+    assert done.returncode == 0
+    assert "dibs: " not in done.stderr
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_a_state_folder_that_is_a_file_is_said(bench: Bench, verb: str) -> None:
+    bench.home.write_text("")
+    done = bench.cli(*typed(verb))
+    bench.home.unlink()
+    check_one_line(done, verb, 2)
+
+
+@needs_root
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_no_home_at_all_is_said(bench: Bench, verb: str) -> None:
+    """A user without an entry in the system's list and without HOME, as in many containers."""
+    kept = {name: value for name, value in bench.environ.items() if name not in ("HOME", "DIBS_HOME", "USER")}
+    done = subprocess.run(
+        ["setpriv", "--reuid", "54321", sys.executable, "-m", "dibs", *typed(verb)],
+        env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, cwd="/", check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    # A lease needs no home, but a folder that this user may write to.
+    if verb in WORDS and verb not in ("lease", "version", "help"):
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "dibs: expected a home folder, but HOME is not set and user 54321 has none. Set HOME or DIBS_HOME.\n"
+        )
+
+
+def test_without_home_the_systems_list_says_where(bench: Bench) -> None:
+    kept = {name: value for name, value in bench.environ.items() if name != "HOME"}
+    done = subprocess.run(
+        [sys.executable, "-m", "dibs", "status"],
+        env=kept,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "dibs: " not in done.stderr
