@@ -26,7 +26,7 @@ def store(tmp_path):
 
 def submit(store, *many, at_once=None):
     with store.batch():
-        batch = store.add_batch(at_once, None) if at_once else 0
+        batch = store.add_batch(at_once, None, len(many)) if at_once else 0
         return store.submit([build.asked(**{"command": "train"} | each, batch=batch) for each in many], NOW)
 
 
