@@ -26,7 +26,8 @@ from dibs.notices import Notices
 from dibs.scheduling import Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
-from dibs.verbs import PAUSED, Effect, Order, Rules, StartRunner, Submitted, Sweep, Turn, Watch, WatchOrphan, Wish
+from dibs.turns import PAUSED, Effect, Order, StartRunner, Sweep, Turn, Watch, WatchOrphan
+from dibs.verbs import Rules, Submitted, Wish
 from dibs.waits import Waits
 
 T = TypeVar("T")

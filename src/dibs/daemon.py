@@ -32,7 +32,7 @@ from dibs.errors import Conflict, DibsError, MachineError
 from dibs.jobs import JobId
 from dibs.scheduling import Policy
 from dibs.standing import Standing
-from dibs.verbs import Turn
+from dibs.turns import Turn
 from dibs.waits import Waits
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from dibs.attempts import crash_point
 from dibs.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
 from dibs.scheduling import Plan, Policy, View
-from dibs.verbs import Order, StartRunner, Sweep, Turn, Watch, WatchOrphan
+from dibs.turns import Order, StartRunner, Sweep, Turn, Watch, WatchOrphan
 
 log = logging.getLogger("dibs.dispatch")
 

@@ -32,6 +32,7 @@ from dibs import (
     selection,
     submissions,
     tickets,
+    turns,
     verbs,
 )
 from dibs.core import now_ms
@@ -176,7 +177,7 @@ async def post_jobs(request: web.Request) -> web.Response:
     return _json({"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt}, 201)
 
 
-def _submit(daemon: Daemon, turn: verbs.Turn, wishes: list[verbs.Wish], rules: verbs.Rules) -> verbs.Submitted:
+def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[verbs.Wish], rules: verbs.Rules) -> verbs.Submitted:
     if not any(wish.asked.no_wait for wish in wishes):
         return verbs.submit(turn, wishes, rules)
     return daemon.core.submit_now(turn, wishes, rules, lambda job: Sight.of(daemon.core, turn.store).reason(job).text)
@@ -246,7 +247,7 @@ async def get_jobs(request: web.Request) -> web.Response:
     def answer(reader: Reader) -> dict[str, Any]:
         sight = Sight.of(daemon.core, reader)
         if words:
-            jobs = verbs.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
+            jobs = turns.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
         else:
             jobs = _overview(reader, sight)
         return {
@@ -450,7 +451,7 @@ async def get_wait(request: web.Request) -> web.Response:
         # The first change is looked at at once; after that they are gathered.
         await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
     if words and not summary["total"]:
-        verbs.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
+        turns.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
     return _json(summary | {"mark": "" if is_fixed else mark})
 
 
@@ -496,7 +497,7 @@ async def post_verb(request: web.Request) -> web.Response:
 async def _do(
     request: web.Request, verb: str, chosen: selection.Selection, grace_s: float | None, done: bool
 ) -> web.Response:
-    known: dict[str, Callable[[verbs.Turn], verbs.Acted]] = {
+    known: dict[str, Callable[[turns.Turn], turns.Acted]] = {
         "cancel": lambda turn: verbs.cancel(turn, chosen, grace_s),
         "retry": lambda turn: verbs.retry(turn, chosen, done),
         "hold": lambda turn: verbs.hold(turn, chosen),
@@ -517,7 +518,7 @@ async def get_queue(request: web.Request) -> web.Response:
     """Say whether the queue is paused, and how many jobs are in which state."""
     return _json(
         await request.app[DAEMON].ask(
-            lambda reader: {"paused": bool(reader.fact(verbs.PAUSED)), "counts": reader.counts()}
+            lambda reader: {"paused": bool(reader.fact(turns.PAUSED)), "counts": reader.counts()}
         )
     )
 

@@ -22,7 +22,7 @@ from dibs.engines.launching import boot
 from dibs.engines.local import Local
 from dibs.jobs import BAD, Job
 from dibs.store import BatchTally
-from dibs.verbs import Turn
+from dibs.turns import Turn
 
 log = logging.getLogger("dibs.notices")
 

@@ -5,7 +5,7 @@ Looks at queue, leases and line as the scheduler does, but with names, and chang
 
 from __future__ import annotations
 
-from dibs import codec, forecasts, needs, obstacles, prospects, scheduling, standing, verbs
+from dibs import codec, forecasts, needs, obstacles, prospects, scheduling, standing, turns
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
 from dibs.forecasts import Forecast
@@ -35,7 +35,7 @@ class Sight:
         held = standing.people(core.standing.place, inventory, ours)
         line, ahead = core.standing.collectors()
         heads = reader.head(len(inventory.devices) + policy.cpu_slots)
-        is_paused = bool(reader.fact(verbs.PAUSED))
+        is_paused = bool(reader.fact(turns.PAUSED))
         view = View(heads, active, held, line, ahead, is_paused)
         return cls(view, policy, inventory, reader, core.engine.settings.grace)
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 import build
-from dibs import attempts, lifecycle, selection, verbs
+from dibs import attempts, lifecycle, selection, turns, verbs
 from dibs.devices import Inventory
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
@@ -35,7 +35,7 @@ class Desk:
         self.turn = self._new_turn()
 
     def _new_turn(self):
-        return verbs.Turn(self.store, self.engine, self.inventory, Policy(4), build.NOW)
+        return turns.Turn(self.store, self.engine, self.inventory, Policy(4), build.NOW)
 
     def do(self, verb, *words, **more):
         """Do a verb to the jobs that `words` mean."""
@@ -240,7 +240,7 @@ def test_a_running_job_is_told_to_stop_after_the_commit(desk, events):
     desk.do(verbs.cancel, str(job_id))
     stopping = desk.store.job(job_id)
     assert stopping.state is State.STOPPING
-    assert desk.turn.effects == [verbs.Order(stopping, "stop 30.0")]
+    assert desk.turn.effects == [turns.Order(stopping, "stop 30.0")]
 
 
 def test_the_grace_can_be_given(desk):
@@ -272,7 +272,7 @@ def test_a_job_whose_runner_was_faster_is_told_to_stop(desk):
     os.makedirs(folder)
     assert attempts.claim(folder, starting.start, "shim 1 1 x") is not None
     desk.do(verbs.cancel, "1")
-    assert desk.turn.effects == [verbs.Order(desk.store.job(1), "stop 30.0")]
+    assert desk.turn.effects == [turns.Order(desk.store.job(1), "stop 30.0")]
 
 
 @pytest.mark.parametrize(("events", "word"), [(DONE, "done"), (FAILED, "failed")])

@@ -1,0 +1,133 @@
+"""One turn of the core thread as a verb sees it: what it may read and change, and what is to be done after the commit.
+
+Also what every verb that names jobs needs: finding them, and saying what became of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dibs import lifecycle, selection
+from dibs.attempts import Shim
+from dibs.devices import Inventory
+from dibs.engines.local import Local
+from dibs.errors import NotFound
+from dibs.jobs import Job, JobId
+from dibs.records import Running
+from dibs.scheduling import Policy
+from dibs.store import Store
+
+#: The fact that says whether the queue is paused.
+PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class StartRunner:
+    """Start the runner of a job that was placed."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Tell a job's runner something; where it is gone, end what it left."""
+
+    job: Job
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Look at the job again when its runner ends."""
+
+    job: Job
+    #: None: somebody is deciding about the start right now; look again in a moment.
+    shim: Shim | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOrphan:
+    """Look at the job again when its command ends; its runner is gone."""
+
+    job: Job
+    running: Running | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """End what may be left of a job whose runner is gone."""
+
+    job: Job
+
+
+Effect = StartRunner | Order | Watch | WatchOrphan | Sweep
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn of the core thread: what a verb may read and change, and what is to be done after the commit."""
+
+    store: Store
+    engine: Local
+    inventory: Inventory
+    policy: Policy
+    now: int
+    #: When the turn before this one was; what became due until then was seen to.
+    since: int = 0
+    effects: list[Effect] = field(default_factory=list)
+    changed: set[JobId] = field(default_factory=set)
+    #: Jobs that ended in this turn; `dispatch.follow_up` sees to what follows.
+    finished: list[Job] = field(default_factory=list)
+    #: Jobs that ended for good in this turn: nothing follows by itself.
+    over: list[Job] = field(default_factory=list)
+    #: New jobs that wait for others: it is still to be seen how it stands with them.
+    unsure: list[JobId] = field(default_factory=list)
+
+    def mark(self) -> tuple[int, int, int]:
+        """Return how far this turn has come, for `undo`."""
+        return len(self.effects), len(self.finished), len(self.unsure)
+
+    def undo(self, mark: tuple[int, int, int]) -> None:
+        """Forget what came after `mark`: the store has undone it too."""
+        effects, finished, unsure = mark
+        del self.effects[effects:], self.finished[finished:], self.unsure[unsure:]
+
+    def record(self, job: Job, event: lifecycle.Event, detail: str = "") -> Job:
+        """Record an event and remember that the job changed."""
+        self.changed.add(job.id)
+        moved = self.store.record(job, event, detail)
+        if moved.is_finished:
+            self.finished.append(moved)
+        return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A job that a verb did not change, and why."""
+
+    job: Job
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What a verb did to the jobs it was given."""
+
+    changed: list[Job]
+    unchanged: list[Left]
+
+
+def pick(turn: Turn, chosen: selection.Selection) -> list[Job]:
+    """Return the jobs that a selection means; meaning none is an error."""
+    return require(turn.store.select(chosen, turn.now), chosen, turn.store.last_id())
+
+
+def require(found: list[Job], chosen: selection.Selection, last_id: int) -> list[Job]:
+    """Return `found`, or say that nothing was."""
+    if found:
+        return found
+    ids = [ends for atoms in chosen for atom in atoms if isinstance(atom, selection.Ids) for ends in atom.ranges]
+    newest = f" (the newest is {last_id})" if last_id else ": no job yet"
+    if len(ids) == 1 and ids[0][0] == ids[0][1]:
+        raise NotFound(f"there is no job {ids[0][0]}{newest}.")
+    raise NotFound(f"no job matches{newest}.")
