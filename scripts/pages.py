@@ -24,7 +24,7 @@ def lifecycle_page() -> str:
 
 Drawn from the table in `lifecycle` by `scripts/draw-lifecycle`; do not edit.
 A job that is `finished` shows its outcome instead: `done`, `failed`, `cancelled`, `timeout` or `lost`.
-The verbs that pause and resume single jobs are not there yet; the table has their place.
+A `paused` job keeps its devices and what it has in their memory; its time limit stands still.
 
 ```mermaid
 {lifecycle.diagram()}

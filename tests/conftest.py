@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import build
 from bench import Bench
+from desk import Desk
 
 
 @pytest.fixture
@@ -16,3 +19,11 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     own = Bench(tmp_path)
     yield own
     own.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A queue of its own in which nothing runs, with four pretend GPUs."""
+    own = Desk(tmp_path, build.inventory(4))
+    with contextlib.closing(own.store):
+        yield own

@@ -31,6 +31,7 @@ LAYERS = {
     "needs": CORE,
     "matching": CORE,
     "pools": CORE,
+    "ranks": CORE,
     "scheduling": CORE,
     "obstacles": CORE,
     "durations": CORE,
@@ -57,6 +58,8 @@ LAYERS = {
     "locks": MACHINE_ROOM,
     "holders": MACHINE_ROOM,
     "leases": MACHINE_ROOM,
+    "drains": MACHINE_ROOM,
+    "folders": MACHINE_ROOM,
     "tickets": MACHINE_ROOM,
     "waiting": MACHINE_ROOM,
     "holding": MACHINE_ROOM,
@@ -79,6 +82,8 @@ LAYERS = {
     "prospects": APPLICATION,
     "notices": APPLICATION,
     "turns": APPLICATION,
+    "edits": APPLICATION,
+    "forgetting": APPLICATION,
     "verbs": APPLICATION,
     "dispatch": APPLICATION,
     "core": APPLICATION,
@@ -86,6 +91,8 @@ LAYERS = {
     "daemon": DOORS,
     "http_api": DOORS,
     "submissions": DOORS,
+    "actions": DOORS,
+    "housekeeping": DOORS,
     "client": DOORS,
     "fast": DOORS,
     "cli": DOORS,
@@ -101,7 +108,7 @@ PURE = frozenset(
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
 LEAN = frozenset(
     {"runner", "launcher", "attempts", "records", "oom", "supervision", "processes", "noticing"}
-    | {"leases", "holders", "holding", "locks", "tickets", "matching", "errors"}
+    | {"leases", "holders", "drains", "holding", "locks", "tickets", "matching", "errors"}
     | {"fast", "captured", "commands"}
 )  # fmt: skip
 
@@ -114,7 +121,7 @@ CHEAP = frozenset(
 #: Everything that is not in the standard library, and the modules that may load it.
 THIRD_PARTY = {
     "aiohttp": {"http_api"},
-    "msgspec": {"http_api", "submissions"},
+    "msgspec": {"http_api", "submissions", "actions"},
     "pynvml": {"probe"},
     "rich": {"cli"},
 }

@@ -191,6 +191,17 @@ class Orders:
         return [words for line in lines.split(b"\n") if (words := line.decode("ascii", "replace").split())]
 
 
+def standing(folder: str, start: int) -> tuple[bool, str | None]:
+    """Return what the orders of a start leave in force: whether it is paused, and its new limit in their words."""
+    is_paused, limit = False, None
+    for verb, *words in Orders(folder, start).new():
+        if verb in ("pause", "resume"):
+            is_paused = verb == "pause"
+        elif verb == "limit" and words:
+            limit = words[0]
+    return is_paused, limit
+
+
 # -- locks ------------------------------------------------------------------------------------------------------
 
 

@@ -43,6 +43,8 @@ class Client:
         self.note = note
         self.environ = environ
         self.socket_path = places.socket_path(home)
+        #: Whether a question may start a daemon; not while one is waited for to end.
+        self.may_start = True
 
     def get(self, path: str, query: Query = (), *, patience_s: float = ANSWER_FOR_S) -> Any:
         """Return the answer to a GET."""
@@ -86,7 +88,7 @@ class Client:
 
     def _connect_or_start(self, patience_s: float | None) -> socket.socket:
         sock = self.connect(patience_s)
-        if sock is None:
+        if sock is None and self.may_start:
             self.start()
             sock = self.connect(patience_s)
         if sock is None:

@@ -153,5 +153,6 @@ def device_to_json(device: Device) -> dict[str, Any]:
         "utilization": device.utilization,
         "temperature": device.temperature,
         "fault": device.fault,
+        "drained": device.drained,
         "processes": [{"pid": p.pid, "user": p.user, "name": p.name, "memory": p.memory} for p in device.processes],
     }

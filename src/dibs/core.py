@@ -100,6 +100,8 @@ class Core:
         #: What this thread itself has found to do, and what may wait a moment for a turn that is needed anyway.
         self._news: list[Work] = []
         self._unhurried: list[Work] = []
+        #: Nothing new starts: the daemon is to stop once nothing runs.
+        self.is_closing = False
         self._is_over = False
         self._is_checking = False
         self._wakes_at = 0
@@ -232,7 +234,7 @@ class Core:
         outlook = self._outlook(turn, ours) if needs_devices else NO_OUTLOOK
         if outlook is None:
             return NOTHING_PLACED
-        is_paused = bool(self.store.fact(PAUSED))
+        is_paused = self.is_closing or bool(self.store.fact(PAUSED))
         view = View(heads, active, outlook.held, outlook.line, outlook.ahead, is_paused)
         plan = dispatch.place(turn, view, self.policy)
         pending = [device for job in active if job.started_at is None for device in job.devices]

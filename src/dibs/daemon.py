@@ -22,14 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from dibs import dispatch, leases, places, probe, settings, store
+from dibs import dispatch, housekeeping, leases, places, probe, settings, store
 from dibs.core import Core, Work, now_ms
 from dibs.database import DatabaseError, backup
-from dibs.devices import Inventory
+from dibs.devices import Inventory, with_drained
+from dibs.drains import Drains
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
-from dibs.jobs import JobId
+from dibs.jobs import ACTIVE, JobId
 from dibs.scheduling import Policy
 from dibs.standing import Standing
 from dibs.turns import Turn
@@ -93,7 +94,10 @@ class Events:
 class Daemon:
     """The parts of a running daemon, as the HTTP door sees them."""
 
-    def __init__(self, identity: Identity, core: Core, events: Events, watcher: probe.Probe, database: Path) -> None:
+    def __init__(
+        self, identity: Identity, core: Core, events: Events, watcher: probe.Probe, drained: Drains, database: Path
+    ) -> None:
+        self.drains = drained
         self.identity = identity
         self.core = core
         self.events = events
@@ -106,11 +110,15 @@ class Daemon:
         self._opened: list[store.Reader] = []
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._prober = ThreadPoolExecutor(1, "probe")
+        #: Removes the files of forgotten jobs, on whatever disk they are.
+        self.sweeper = ThreadPoolExecutor(1, "sweeper")
+        #: Waits for the running jobs to end, while a drain is asked for.
+        self.closing: asyncio.Task[None] | None = None
 
     @property
     def inventory(self) -> Inventory:
-        """Return the devices as last seen."""
-        return self.probe.latest
+        """Return the devices as last seen, with what is drained now."""
+        return self.core.inventory()
 
     async def ask(self, question: Callable[[store.Reader], T]) -> T:
         """Answer a question from the store without disturbing the core."""
@@ -129,18 +137,40 @@ class Daemon:
 
     async def probe_now(self) -> Inventory:
         """Read the devices anew, in a thread that may hang without harm; wake the core if they changed."""
-        before = self.inventory
+        before = self.probe.latest
         found = await asyncio.get_running_loop().run_in_executor(self._prober, self.probe.read)
         if found != before:
             self.core.wake()
-        return found
+        return self.inventory
+
+    def close_when_idle(self, is_wanted: bool) -> None:
+        """Start nothing new and stop when nothing runs; or take that back."""
+        self.core.is_closing = is_wanted
+        if not is_wanted and self.closing is not None:
+            self.closing.cancel()
+            self.closing = None
+        elif is_wanted and self.closing is None:
+            self.closing = asyncio.create_task(self._stop_when_idle())
+        self.core.wake()
+
+    async def _stop_when_idle(self) -> None:
+        # A start that was decided before is under way, and counts.
+        await self.do(lambda turn: None)
+        while True:
+            version = self.events.version
+            counts = await self.ask(lambda reader: reader.counts())
+            if not any(counts[state.value] for state in ACTIVE):
+                break
+            await self.events.changed(version, SAFETY_TICK_S)
+        self.stopping.set()
 
     def close(self) -> None:
         """Let go of the threads; one that hangs in a driver is left to the end of the process."""
         self._readers.shutdown(wait=True, cancel_futures=True)
         for reader in self._opened:
             reader.close()
-        self._prober.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._prober, self.sweeper):
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Locked:
@@ -176,17 +206,19 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     engine = Local(home, values, place.path, places.notify_path(home), runners)
     watcher = probe.Probe(values, visible)
     standing = Standing(place, user, values.collect_for, waits.watch)
+    writer = store.Store.open(database)
+    drained = Drains(place, writer.drained())
     core = Core(
-        store.Store.open(database),
+        writer,
         engine,
         standing,
         policy_of(values),
-        lambda: watcher.latest,
+        lambda: with_drained(watcher.latest, drained.now()),
         waits,
         events.publish,
     )
     identity = Identity(os.getpid(), user, home, places.socket_path(home), now_ms(), values.devices)
-    daemon = Daemon(identity, core, events, watcher, database)
+    daemon = Daemon(identity, core, events, watcher, drained, database)
 
     # Bound before recovery looks at the files: what a runner tells from now on is heard, what it told is written.
     notify = _open_notify(engine.notify)
@@ -234,6 +266,7 @@ async def _tick(daemon: Daemon, database: Path) -> None:
             if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):
                 await daemon.probe_now()
                 daemon.core.tell(dispatch.recheck)
+            await housekeeping.keep_house(daemon)
             if backup_in <= 0:
                 backup_in = BACKUP_EVERY_S
                 await daemon.ask(lambda reader: backup(database))

@@ -16,7 +16,7 @@ from dibs.errors import MachineError, UserError
 #: "dibs" in ASCII: tells our files from other SQLite files.
 APPLICATION_ID = 0x64696273
 #: One file a version, applied in order; the schema is their sum.
-MIGRATIONS = ("001_schema.sql", "002_forecast.sql", "003_submit.sql", "004_terminals.sql")
+MIGRATIONS = ("001_schema.sql", "002_forecast.sql", "003_submit.sql", "004_terminals.sql", "005_control.sql")
 #: Automatic copies kept beside the database.
 BACKUPS_KEPT = 3
 
@@ -29,6 +29,7 @@ PRAGMA synchronous = FULL;
 PRAGMA foreign_keys = ON;
 PRAGMA trusted_schema = OFF;
 PRAGMA cell_size_check = ON;
+PRAGMA temp_store = MEMORY;
 """
 
 

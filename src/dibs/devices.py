@@ -6,8 +6,8 @@ How they are found is `probe`'s business, who holds them `leases`'s; nothing her
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NewType
 
 DeviceId = NewType("DeviceId", str)
@@ -38,6 +38,13 @@ class Device:
     processes: tuple[Process, ...] = ()
     #: Why nothing may be started on it (lost, reset required, ...); None when it is well.
     fault: str | None = None
+    #: By whom it was drained, and why ("drained by root: fan"); None when it was not.
+    drained: str | None = None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Return why nothing may be started on it; None if something may."""
+        return self.fault or self.drained
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,20 @@ class Inventory:
 
     def usable(self) -> tuple[DeviceId, ...]:
         """Return the ids of the devices on which something may be started."""
-        return tuple(device.id for device in self.devices if device.fault is None)
+        return tuple(device.id for device in self.devices if device.obstacle is None)
 
     def index_of(self, device_id: DeviceId) -> int | None:
         """Return the index of a device, or None if it has vanished."""
         device = self.by_id.get(device_id)
         return None if device is None else device.index
+
+
+def with_drained(inventory: Inventory, drained: Mapping[str, str]) -> Inventory:
+    """Return the inventory with what is drained marked as such; the same one if nothing is."""
+    if not drained:
+        return inventory
+    marked = tuple(replace(device, drained=drained.get(device.id)) for device in inventory.devices)
+    return replace(inventory, devices=marked)
 
 
 class UnknownDevice(ValueError):

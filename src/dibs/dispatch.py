@@ -14,7 +14,7 @@ from dibs.attempts import crash_point
 from dibs.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
 from dibs.scheduling import Plan, Policy, View
-from dibs.turns import Order, StartRunner, Sweep, Turn, Watch, WatchOrphan
+from dibs.turns import Order, StartRunner, Sweep, Turn, Watch, WatchOrphan, limit_word
 
 log = logging.getLogger("dibs.dispatch")
 
@@ -161,6 +161,20 @@ def _settle_living(turn: Turn, job: Job, shim: attempts.Shim | None, running: Ru
     if job.state is State.STOPPING:
         # The order may have been recorded and never given: giving it twice does no harm.
         turn.effects.append(Order(job, f"stop {turn.engine.settings.grace}"))
+    else:
+        turn.effects += [Order(job, line) for line in _untold(turn, job)]
+
+
+def _untold(turn: Turn, job: Job) -> list[str]:
+    """Return the orders that were recorded, but never given because the daemon ended in between."""
+    is_paused, told_limit = turn.engine.standing_orders(job)
+    lines = []
+    if is_paused != (job.state is State.PAUSED):
+        lines.append("resume" if is_paused else "pause")
+    is_edited = any(event.kind == "Edited" for event in turn.store.events(job.id))
+    if is_edited and told_limit != limit_word(job.asked.time_limit_s):
+        lines.append(f"limit {limit_word(job.asked.time_limit_s)}")
+    return lines
 
 
 def _settle_ended(turn: Turn, job: Job, final: Final) -> None:

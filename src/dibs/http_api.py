@@ -21,10 +21,14 @@ import msgspec
 from aiohttp import web
 
 from dibs import (
+    actions,
     codec,
     commands,
+    devices,
     disk,
+    drains,
     holders,
+    housekeeping,
     reasons,
     reports,
     scheduling,
@@ -37,7 +41,7 @@ from dibs import (
 )
 from dibs.core import now_ms
 from dibs.daemon import Daemon
-from dibs.devices import Inventory, indices
+from dibs.devices import Device, Inventory, indices
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, UserError
 from dibs.forecasts import Forecast
 from dibs.jobs import Asked, Job, JobId
@@ -252,7 +256,7 @@ async def get_jobs(request: web.Request) -> web.Response:
             jobs = _overview(reader, sight)
         return {
             "jobs": [_shown(daemon, sight, job) for job in jobs],
-            "queue": {"paused": sight.view.is_paused},
+            "queue": {"paused": bool(reader.fact(turns.PAUSED))},
             "counts": reader.counts(),
             "machine": _machine(daemon.inventory, sight.view) | {"disk": _full(daemon)},
             "daemon": {"version": __version__, "pid": daemon.identity.pid},
@@ -476,42 +480,35 @@ def _summary(tally: dict[str, int]) -> dict[str, Any]:
 
 async def post_actions(request: web.Request) -> web.Response:
     """Do one verb to many jobs."""
-    action = submissions.convert(await _body(request), submissions.ActionIn)
+    action = submissions.convert(await _body(request), actions.ActionIn)
     if not action.select:
         raise UserError("expected at least one selector.")
-    return await _do(request, action.verb, selection.parse(action.select), action.grace_s, action.done)
+    return await _do(request, action.verb, selection.parse(action.select), action)
 
 
 async def post_verb(request: web.Request) -> web.Response:
     """Do one verb to one job."""
-    action = (
-        submissions.convert(await _body(request), submissions.OneActionIn)
-        if request.can_read_body
-        else submissions.OneActionIn()
-    )
+    body = await _body(request) if request.can_read_body else {}
+    said = submissions.convert(body, actions.OneActionIn)
+    return await _do(request, request.match_info["verb"], _one(request), said)
+
+
+async def patch_job(request: web.Request) -> web.Response:
+    """Change what is asked of a job: fields as in a submission, null for the default."""
+    return await _do(request, "edit", _one(request), actions.OneActionIn(changes=await _body(request)))
+
+
+def _one(request: web.Request) -> selection.Selection:
     job_id = _id(request)
-    chosen = ((selection.Ids(((job_id, job_id),)),),)
-    return await _do(request, request.match_info["verb"], chosen, action.grace_s, action.done)
+    return ((selection.Ids(((job_id, job_id),)),),)
 
 
-async def _do(
-    request: web.Request, verb: str, chosen: selection.Selection, grace_s: float | None, done: bool
-) -> web.Response:
-    known: dict[str, Callable[[turns.Turn], turns.Acted]] = {
-        "cancel": lambda turn: verbs.cancel(turn, chosen, grace_s),
-        "retry": lambda turn: verbs.retry(turn, chosen, done),
-        "hold": lambda turn: verbs.hold(turn, chosen),
-        "unhold": lambda turn: verbs.unhold(turn, chosen),
-    }
-    if verb not in known:
-        raise NotFound(f'there is no verb "{verb}"; there are {", ".join(known)}.')
-    acted = await request.app[DAEMON].do(known[verb])
-    return _json(
-        {
-            "changed": [{"id": job.id, "state": job.word} for job in acted.changed],
-            "unchanged": [{"id": left.job.id, "state": left.job.word, "why": left.why} for left in acted.unchanged],
-        }
-    )
+async def _do(request: web.Request, verb: str, chosen: selection.Selection, said: actions.OneActionIn) -> web.Response:
+    daemon = request.app[DAEMON]
+    if verb == "clean":
+        cleaned = housekeeping.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)
+        return _json(await cleaned)
+    return _json(actions.acted_to_json(await daemon.do(actions.prepare(verb, chosen, said))))
 
 
 async def get_queue(request: web.Request) -> web.Response:
@@ -539,7 +536,7 @@ async def get_starts(request: web.Request) -> web.Response:
 
 async def post_queue(request: web.Request) -> web.Response:
     """Pause or resume the queue: `{"paused": true}`."""
-    change = submissions.convert(await _body(request), submissions.QueueIn)
+    change = submissions.convert(await _body(request), actions.QueueIn)
     await request.app[DAEMON].do(verbs.pause_queue if change.paused else verbs.resume_queue)
     return await get_queue(request)
 
@@ -554,16 +551,14 @@ async def get_gpus(request: web.Request) -> web.Response:
     found = await daemon.ask(lambda reader: holders.survey(daemon.core.standing.place, inventory.ids))
     line = await daemon.ask(lambda reader: tickets.line(daemon.core.standing.place))
     waiters = [{"user": t.user or str(t.uid), "pid": t.pid, "gpus": t.count, "devices": list(t.devices)} for t in line]
-    gpus = [
-        codec.device_to_json(device) | _held(found.get(device.id, ()), device.fault) for device in inventory.devices
-    ]
+    gpus = [codec.device_to_json(device) | _held(found.get(device.id, ()), device) for device in inventory.devices]
     return _json({"gpus": gpus, "waiters": waiters, "problem": inventory.problem, "restriction": inventory.restriction})
 
 
-def _held(found: tuple[holders.Holder, ...], fault: str | None) -> dict[str, Any]:
+def _held(found: tuple[holders.Holder, ...], device: Device) -> dict[str, Any]:
     # One of whom nothing is known any more has just gone.
     found = tuple(holder for holder in found if holder.pid is not None or holder.uid is not None)
-    state = "unhealthy" if fault else "leased" if found else "free"
+    state = "unhealthy" if device.fault else "drained" if device.drained else "leased" if found else "free"
     return {
         "state": state,
         "holders": [
@@ -574,6 +569,46 @@ def _held(found: tuple[holders.Holder, ...], fault: str | None) -> dict[str, Any
 
 def _since(holder: holders.Holder) -> str | None:
     return None if holder.since is None else codec.moment(round(holder.since * 1000))
+
+
+async def post_drain(request: web.Request) -> web.Response:
+    """Start nothing new on a device: for this user's jobs, or by root for everybody."""
+    body = await _body(request) if request.can_read_body else {}
+    why = " ".join(submissions.convert(body, actions.DrainIn).reason.split())
+    daemon, device = request.app[DAEMON], await _device(request)
+    if os.geteuid() == 0:
+        drains.mark(daemon.drains.place, device.id, why)
+    else:
+        await daemon.do(lambda turn: turn.store.drain(device.id, why, turn.now))
+        daemon.drains.own = {**daemon.drains.own, device.id: why}
+    daemon.core.wake()
+    return _drained(daemon, device)
+
+
+async def post_undrain(request: web.Request) -> web.Response:
+    """Start jobs on a device again."""
+    daemon, device = request.app[DAEMON], await _device(request)
+    is_root = os.geteuid() == 0
+    if not is_root and device.id not in daemon.drains.own and device.drained:
+        raise NotAllowed(f"GPU {device.index} is drained by root for everybody.", "Ask who looks after this machine.")
+    await daemon.do(lambda turn: turn.store.undrain(device.id))
+    daemon.drains.own = {own: why for own, why in daemon.drains.own.items() if own != device.id}
+    if is_root:
+        drains.unmark(daemon.drains.place, device.id)
+    daemon.core.wake()
+    return _drained(daemon, device)
+
+
+async def _device(request: web.Request) -> Device:
+    inventory = await request.app[DAEMON].probe_now()
+    try:
+        return inventory.by_id[devices.find(inventory, request.match_info["id"])]
+    except devices.UnknownDevice as error:
+        raise NotFound(f"expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
+
+
+def _drained(daemon: Daemon, device: Device) -> web.Response:
+    return _json({"id": device.id, "index": device.index, "drained": daemon.inventory.by_id[device.id].drained})
 
 
 async def get_daemon(request: web.Request) -> web.Response:
@@ -594,9 +629,14 @@ async def get_daemon(request: web.Request) -> web.Response:
 
 
 async def post_stop(request: web.Request) -> web.Response:
-    """End the daemon after this answer; jobs run on."""
+    """End the daemon after this answer; jobs run on. With `drain` it starts nothing new and ends after the last job."""
     daemon = request.app[DAEMON]
-    daemon.events.loop.call_soon(daemon.stopping.set)
+    body = await _body(request) if request.can_read_body else {}
+    drain = submissions.convert(body, actions.StopIn).drain
+    if drain is None:
+        daemon.events.loop.call_soon(daemon.stopping.set)
+    else:
+        daemon.close_when_idle(drain)
     return _json({"pid": daemon.identity.pid})
 
 
@@ -627,6 +667,7 @@ ROUTES = [
     web.get("/v1/jobs/wait", get_wait),
     web.post("/v1/jobs/actions", post_actions),
     web.get(r"/v1/jobs/{id:\d{1,18}}", get_job),
+    web.patch(r"/v1/jobs/{id:\d{1,18}}", patch_job),
     web.get(r"/v1/jobs/{id:\d{1,18}}/events", get_events),
     web.get(r"/v1/jobs/{id:\d{1,18}}/why", get_why),
     web.post(r"/v1/jobs/{id:\d{1,18}}/{verb:[a-z]+}", post_verb),
@@ -635,6 +676,8 @@ ROUTES = [
     web.get("/v1/queue/starts", get_starts),
     web.get("/v1/gpus", get_gpus),
     web.get("/v1/words", get_words),
+    web.post("/v1/gpus/{id}/drain", post_drain),
+    web.post("/v1/gpus/{id}/undrain", post_undrain),
     web.get("/v1/daemon", get_daemon),
     web.post("/v1/daemon/stop", post_stop),
 ]

@@ -206,6 +206,8 @@ class Job:
     finished_at: int | None = None
     #: One sentence on how it stands, where the state does not say it all.
     remark: str | None = None
+    #: Where it stands among waiting jobs of its priority: `ranks`.
+    rank: str = ""
 
     @property
     def array_id(self) -> JobId:

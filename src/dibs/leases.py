@@ -12,7 +12,7 @@ import os
 import select
 import time
 
-from dibs import errors, holders, locks, processes
+from dibs import drains, errors, holders, locks, processes
 from dibs.holders import Holder as Holder
 from dibs.holders import Note as Note
 from dibs.locks import Broken as Broken
@@ -59,7 +59,7 @@ class Lease:
 
 
 class Refused(errors.Busy):
-    """A device could not be taken: `why` is leased, full (no room to share), split, or gate (its gate is stuck)."""
+    """A device could not be taken: `why` is leased, full (no room to share), split, drained, or gate (it is stuck)."""
 
     def __init__(self, device: str, why: str, holder: Holder | None) -> None:
         message = f"device {device} cannot be taken: {REFUSALS[why]}"
@@ -75,6 +75,7 @@ REFUSALS = {
     "leased": "it is leased",
     "full": "it has no room for one more to share it",
     "split": "its lease file and its socket disagree (a deleted file, or a container with its own network)",
+    "drained": "root has drained it",
     "gate": "a process that was stopped keeps its gate closed",
 }
 
@@ -116,6 +117,8 @@ def take_shared(place: Folder, device: str, mib: int, capacity_mib: int, max_slo
 
 def _take(place: Folder, device: str, note: Note, share: _Share | None) -> Lease:
     """Try until file and socket agree on yes or no, or do not want to."""
+    if drains.reason(place, device) is not None:
+        raise Refused(device, "drained", None)
     got = _try(place, device, note, share)
     for pause_s in SETTLE_S:
         if got != "split":

@@ -180,6 +180,8 @@ TRANSITIONS: dict[tuple[State, type], State] = {
     (S.FINISHED, NeedRetried): S.QUEUED,
 }
 
+#: What is said of a job that will never run, for the sake of `{need}`.
+NEED_FAILED = "job {need}, which it waited for, did not succeed"
 #: Runners that may die before they commit until the job itself is called unstartable.
 MOST_DEAD_STARTS = 3
 
@@ -216,7 +218,7 @@ def advance(job: Job, event: Event) -> Job:
         case CancelAsked(at) if state is S.FINISHED:
             return _finish(moved, at, Outcome.CANCELLED)
         case NeedFailed(at, need):
-            why = f"job {need}, which it waited for, did not succeed"
+            why = NEED_FAILED.replace("{need}", str(need))
             return replace(_finish(moved, at, Outcome.CANCELLED, Cause.DEPENDENCY), remark=why)
         case NeedRetried():
             # As a rule it never ran, and has no attempt behind it.

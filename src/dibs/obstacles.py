@@ -104,7 +104,10 @@ def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Se
     free = [d for d in wanted if d in all_free]
     busy = [_holder_of(d, view, inventory) for d in wanted if d not in free]
     need = f"needs {scheduling.count_gpus(job.request.gpus)}"
-    text = f"{need}; {len(free)} of {len(wanted)} free" + (f", {', '.join(busy[:8])}" if busy else "")
+    kind = scheduling.request_devices(inventory, job.request)
+    drained = [f"GPU {d.index}: {d.drained}" for d in inventory.devices if d.drained and d.id in kind]
+    busy += drained
+    text = f"{need}; {len(free)} of {len(wanted) + len(drained)} free" + (f", {', '.join(busy[:8])}" if busy else "")
     rivals = {other: set(scheduling.eligible(inventory, other.request)) for other in earlier if other.request.gpus}
     larger = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
     if larger is not None:
@@ -120,7 +123,8 @@ def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Se
 
 
 def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
-    out = [f"GPU {d.index}: {d.fault}" for d in inventory.devices if d.fault]
+    named = scheduling.request_devices(inventory, job.request)
+    out = [f"GPU {d.index}: {d.obstacle}" for d in inventory.devices if d.obstacle and d.id in named]
     why = f" ({'; '.join(out)})" if out else f" ({inventory.problem})" if inventory.problem else ""
     need = scheduling.count_gpus(job.request.gpus)
     is_choosy = len(inventory.usable()) >= job.request.gpus
@@ -145,7 +149,7 @@ def _choice(job: Waiting) -> str:
 
 
 def _before(other: Waiting, job: Waiting) -> bool:
-    return (-other.priority, other.id) < (-job.priority, job.id)
+    return other.place < job.place
 
 
 def _holder_of(device: DeviceId, view: View, inventory: Inventory) -> str:

@@ -50,6 +50,26 @@ class Proc:
         return self.state in "Tt"
 
 
+#: Every signal by its name without SIG, and by nothing else that begins like it.
+SIGNALS = {
+    name[3:]: int(getattr(signal, name))
+    for name in dir(signal)
+    if name.startswith("SIG") and name[3:].isalnum() and not name.startswith(("SIG_", "SIGRTM"))
+}
+
+
+def signal_number(word: str) -> int | None:
+    """Return the signal that a word means: USR1, SIGUSR1 in any case, or its number; None if it is none."""
+    if word.isascii() and word.isdigit() and len(word) <= 3:
+        return int(word) if 0 < int(word) < signal.NSIG else None
+    return SIGNALS.get(word.upper().removeprefix("SIG"))
+
+
+def signal_name(number: int) -> str:
+    """Return SIGUSR1 for 10 on most machines; a number that has no name stays one."""
+    return next((f"SIG{name}" for name, known in SIGNALS.items() if known == number), f"signal {number}")
+
+
 def look(pid: int) -> Proc | None:
     """Return the process with this pid, zombies included, or None if there is none."""
     try:

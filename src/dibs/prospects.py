@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dibs import durations, needs, scheduling, selection
+from dibs import durations, needs, ranks, scheduling, selection
 from dibs.durations import Span
 from dibs.forecasts import Coming, Line, Prospect
 from dibs.jobs import Job, JobId, State
@@ -71,7 +71,9 @@ def _joined(job: Job, waiting: list[Waiting], cut_lines: set[Line], reader: Read
 
 def _waiting(job: Job, reader: Reader) -> Waiting:
     asked = job.asked
-    return Waiting(job.id, asked.request, asked.priority, asked.batch, reader.batch_room(asked.batch))
+    return Waiting(
+        job.id, asked.request, asked.priority, asked.batch, reader.batch_room(asked.batch), job.rank or ranks.of(job.id)
+    )
 
 
 def _jobs(reader: Reader, ids: Iterable[JobId], now: int) -> list[Job]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from dibs import database, rows, selection
 from dibs.devices import DeviceId
 from dibs.errors import NotFound, UserError
-from dibs.jobs import Cause, Job, JobId, Outcome, When
+from dibs.jobs import ACTIVE, WAITING, Cause, Job, JobId, Outcome, When
 from dibs.scheduling import Active, Waiting
 
 
@@ -77,7 +77,9 @@ class Reader:
         row = self._ask("job", {"id": job_id}).fetchone() if -(2**63) <= job_id < 2**63 else None
         if row is None:
             last = self.last_id()
-            raise NotFound(f"there is no job {job_id}" + (f" (the newest is {last})." if last else ": no job yet."))
+            gone = " any more" if 0 < job_id <= last else ""
+            newest = f" (the newest is {last})." if last else ": no job yet."
+            raise NotFound(f"there is no job {job_id}{gone}{newest}")
         return rows.job_of(row)
 
     def last_id(self) -> int:
@@ -101,7 +103,7 @@ class Reader:
         for request_id, *request, batch, room in self._ask("lines").fetchall():
             shape = rows.request_of(request)
             line = {"request": request_id, "batch": batch, "most": most}
-            found += [Waiting(JobId(i), shape, p, batch, room) for i, p in self._ask("head_of_line", line)]
+            found += [Waiting(JobId(i), shape, p, batch, room, r) for i, p, r in self._ask("head_of_line", line)]
         return found
 
     def overview(self, unfinished: int, finished: int) -> list[Job]:
@@ -115,6 +117,12 @@ class Reader:
         where, values = self._where(chosen, now)
         query = self.queries["selected"].replace("{where}", where).replace(":most", "?")
         return [rows.job_of(row) for row in self.connection.execute(query, [*values, most])]
+
+    def words(self, chosen: selection.Selection, now: int) -> list[tuple[JobId, str]]:
+        """Return id and word of the jobs that a selection means, in order of id: of a million that is all one wants."""
+        where, values = self._where(chosen, now)
+        query = self.queries["selected_words"].replace("{where}", where)
+        return [(JobId(job_id), word) for job_id, word in self.connection.execute(query, values)]
 
     def select_ids(self, chosen: selection.Selection, now: int) -> list[JobId]:
         """Return the ids of the jobs that a selection means."""
@@ -152,6 +160,11 @@ class Reader:
         found = self._ask("outcomes", {"id": job_id})
         return [(JobId(n), When(when), Outcome(outcome) if outcome else None) for n, when, outcome in found]
 
+    def needs_in_turn(self, ids: Iterable[JobId]) -> set[JobId]:
+        """Return these jobs and all that they wait for, however far away."""
+        found = self._ask("needs_in_turn", {"ids": json.dumps(list(ids))})
+        return {JobId(row[0]) for row in found}
+
     def dependants(self, job_id: JobId) -> list[JobId]:
         """Return the jobs that wait, or waited, for this one."""
         return [JobId(row[0]) for row in self._ask("dependants", {"id": job_id}).fetchall()]
@@ -187,6 +200,26 @@ class Reader:
         """Return how a batch stands."""
         return BatchTally(*self._ask("batch", {"id": batch}).fetchone())
 
+    def drained(self) -> dict[str, str]:
+        """Return the devices that this user drained, and why."""
+        return dict(self._ask("drained").fetchall())
+
+    def needed(self) -> set[JobId]:
+        """Return the jobs that unfinished ones wait for."""
+        return {JobId(row[0]) for row in self._ask("needed")}
+
+    def finished_first(self, most: int) -> list[JobId]:
+        """Return the jobs that finished first and that nobody waits for."""
+        return [JobId(row[0]) for row in self._ask("finished_first", {"most": most})]
+
+    def finished_before(self, moment: int, most: int) -> list[JobId]:
+        """Return the jobs that finished before a moment and that nobody waits for, the first ones first."""
+        return [JobId(row[0]) for row in self._ask("finished_before", {"moment": moment, "most": most})]
+
+    def forgotten(self, with_checkpoints: bool) -> list[JobId]:
+        """Return the jobs that are forgotten while their files are not removed yet."""
+        return [JobId(row[0]) for row in self._ask("forgotten", {"with_checkpoints": with_checkpoints})]
+
     def environ(self, environ_id: int | None) -> bytes:
         """Return a captured environment; empty where none was captured."""
         row = self._ask("environ", {"id": environ_id}).fetchone()
@@ -219,8 +252,8 @@ class Reader:
                 values.append(min(back, 2**62))
                 return self.queries["where_last"]
             case selection.InState(words):
-                values += words
-                return self._any("where_word", len(words))
+                values.append(json.dumps(words))
+                return self.queries[_of_words(words)]
             case selection.Since(seconds):
                 values.append(now - round(seconds * 1000))
                 return self.queries["where_since"]
@@ -232,8 +265,13 @@ class Reader:
             case selection.Everything():
                 return self.queries["where_all"]
 
-    def _any(self, name: str, times: int) -> str:
-        return "(" + " OR ".join([self.queries[name]] * times) + ")"
+
+def _of_words(words: tuple[str, ...]) -> str:
+    """Return the condition that looks at as few jobs as these words allow: most of a million are finished."""
+    for name, known in (("where_active", ACTIVE), ("where_waiting", WAITING), ("where_unfinished", ACTIVE | WAITING)):
+        if {*words} <= {state.value for state in known}:
+            return name
+    return "where_word"
 
 
 def digest(text: str) -> bytes:

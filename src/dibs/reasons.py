@@ -18,7 +18,17 @@ from dibs.store import Reader
 class Sight:
     """What is needed to say why jobs wait, read once for many of them."""
 
-    def __init__(self, view: View, policy: Policy, inventory: Inventory, reader: Reader, grace_s: float) -> None:
+    def __init__(
+        self,
+        view: View,
+        policy: Policy,
+        inventory: Inventory,
+        reader: Reader,
+        grace_s: float,
+        *,
+        is_closing: bool = False,
+    ) -> None:
+        self.is_closing = is_closing
         self.reader = reader
         self.grace_s = grace_s
         self.view = view
@@ -35,9 +45,9 @@ class Sight:
         held = standing.people(core.standing.place, inventory, ours)
         line, ahead = core.standing.collectors()
         heads = reader.head(len(inventory.devices) + policy.cpu_slots)
-        is_paused = bool(reader.fact(turns.PAUSED))
+        is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
         view = View(heads, active, held, line, ahead, is_paused)
-        return cls(view, policy, inventory, reader, core.engine.settings.grace)
+        return cls(view, policy, inventory, reader, core.engine.settings.grace, is_closing=core.is_closing)
 
     def reason(self, job: Job) -> Reason:
         """Say why a waiting job waits."""
@@ -45,9 +55,11 @@ class Sight:
             return Reason("it is held", f"`dibs unhold {job.id}` lets it go on.")
         if not job.is_ready:
             return self._not_ready(job)
+        if self.is_closing:
+            return Reason("the daemon stops once the running jobs have ended, and starts nothing new until then")
         alike = next((head for head in self.view.waiting if head.id == job.id), None)
         batch_room = next((head.room for head in self.view.waiting if head.batch == job.asked.batch), None)
-        waiting = alike or Waiting(job.id, job.asked.request, job.asked.priority, job.asked.batch, batch_room)
+        waiting = alike or Waiting(job.id, job.asked.request, job.asked.priority, job.asked.batch, batch_room, job.rank)
         now = now_ms()
         if self._plan is None:
             self._plan = scheduling.plan(self.view, self.inventory, self.policy, now)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from dibs import ranks
 from dibs.devices import DeviceId
 from dibs.jobs import After, Asked, Cause, Job, JobId, Outcome, Request, State, Trouble, Warn, When
 
@@ -126,6 +127,7 @@ def submitted_row(job_id: int, asked: Asked, request_id: int, now: int, is_ready
         "notify": asked.notify,
         "submitted_at": now,
         "is_ready": is_ready,
+        "rank": ranks.of(job_id),
     }
 
 

@@ -1,9 +1,10 @@
 """Deciding: which waiting jobs start now, on which devices, and why the others wait.
 
 Pure: everything comes in as a value, time included, and the same input gives the same plan. Inside the queue the order
-is priority, then submission. The first job that does not fit gets a reservation: the moment at which, by the limits of
-those that run, it could start, and the devices it would get then. Later jobs pass it only if they do not push it back
-(EASY backfill). Other people's tickets are served first wherever they stand before ours.
+is priority, then submission, unless somebody moved a job. The first job that does not fit gets a reservation: the
+moment at which, by the limits of those that run, it could start, and the devices it would get then. Later jobs pass it
+only if they do not push it back (EASY backfill). Other people's tickets are served first wherever they stand before
+ours.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dibs.pools import Demand, Pool
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A queued job as the plan sees it; among equal priorities the lower id comes first."""
+    """A queued job as the plan sees it; among equal priorities the lower rank comes first, then the lower id."""
 
     id: JobId
     request: Request
@@ -29,6 +30,12 @@ class Waiting:
     batch: int = 0
     #: How many more of its batch may be under way; None: any number.
     room: int | None = None
+    rank: str = ""
+
+    @property
+    def place(self) -> tuple[int, str, JobId]:
+        """Return what sorts jobs in the order in which they are served."""
+        return -self.priority, self.rank, self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +121,23 @@ class Plan:
 
 def order(waiting: Sequence[Waiting]) -> list[Waiting]:
     """Return jobs in the order in which they are served."""
-    return sorted(waiting, key=lambda job: (-job.priority, job.id))
+    return sorted(waiting, key=lambda job: job.place)
+
+
+def request_devices(inventory: Inventory, request: Request) -> frozenset[DeviceId]:
+    """Return the devices of the right kind for `request`, well or not."""
+    if request.gpu_ids:
+        return frozenset(request.gpu_ids)
+    return frozenset(devices.of_type(inventory, request.gpu_type) if request.gpu_type else inventory.ids)
 
 
 def eligible(inventory: Inventory, request: Request) -> tuple[DeviceId, ...]:
     """Return the devices that could serve `request`, the preferred ones first."""
-    usable = inventory.usable()
     if request.gpu_ids:
+        usable = inventory.usable()
         return tuple(d for d in request.gpu_ids if d in usable)
-    if request.gpu_type:
-        typed = frozenset(devices.of_type(inventory, request.gpu_type))
-        usable = tuple(d for d in usable if d in typed)
+    right = request_devices(inventory, request)
+    usable = tuple(d for d in inventory.usable() if d in right)
     preferred = tuple(d for d in request.prefer if d in usable)
     return preferred + tuple(d for d in usable if d not in preferred)
 

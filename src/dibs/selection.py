@@ -93,6 +93,12 @@ def is_moving(chosen: Selection) -> bool:
     return any(isinstance(atom, Last | InState | Since) for atoms in chosen for atom in atoms)
 
 
+def within(chosen: Selection, states: Iterable[State]) -> Selection:
+    """Return the part of a selection that is in one of these states."""
+    also = InState(tuple(state.value for state in states))
+    return tuple((*atoms, also) for atoms in chosen)
+
+
 def ranges(ids: Iterable[int]) -> str:
     """Return the word that means exactly these ids, in runs: `1-5000,7`."""
     runs: list[list[int]] = []

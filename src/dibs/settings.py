@@ -36,6 +36,9 @@ class Settings:
     assumed_time: float = 86400.0
     max_gpus: int | None = None
     keep_free: int = 0
+    #: Seconds; None: for ever.
+    keep_for: float | None = None
+    keep_jobs: int = 1_000_000
     env_exclude: tuple[str, ...] = ()
     notify: str = ""
     #: None: as the system's loader finds it.
@@ -179,6 +182,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "keep_free", SPARE, "0", "DIBS_KEEP_FREE",
         "How many GPUs your jobs leave free for others.",
+    ),
+    Setting(
+        "keep_for", DURATION, "", "DIBS_KEEP_FOR",
+        "Forget finished jobs, rows and logs, when they are older; empty: never. Checkpoints stay.",
+    ),
+    Setting(
+        "keep_jobs", COUNT, "1000000", "DIBS_KEEP_JOBS",
+        "Forget the oldest finished jobs, rows and logs, when there are more. Checkpoints stay.",
     ),
     Setting(
         "env_exclude", NAMES, "[]", "DIBS_ENV_EXCLUDE",

@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import database, durations, lifecycle, rows
+from dibs import database, durations, lifecycle, ranks, rows, selection
 from dibs.errors import Bug
-from dibs.jobs import Asked, Job, JobId, Outcome, Request
+from dibs.jobs import WAITING, Asked, Job, JobId, Outcome, Request, State
 from dibs.reader import BatchTally as BatchTally
 from dibs.reader import Happening as Happening
 from dibs.reader import PastAttempt as PastAttempt
 from dibs.reader import Reader as Reader
 from dibs.reader import digest
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Waiting jobs that ended together."""
+
+    #: Those that somebody named, those that can never run without them, and those that may have to be looked at.
+    named: list[JobId]
+    doomed: list[JobId]
+    waiters: list[JobId]
 
 
 class Store(Reader):
@@ -136,6 +148,135 @@ class Store(Reader):
         """Record `lifecycle.HoldAsked` for all queued jobs of a batch at once: there may be a hundred thousand."""
         self._ask("tell_batch_held", {"batch": batch, "at": at, "detail": detail})
         self._ask("hold_batch", {"batch": batch})
+
+    # -- many at once: there may be a hundred thousand, and a turn must stay short
+
+    def cancel_waiting(self, chosen: selection.Selection, now: int) -> Ended:
+        """Record `lifecycle.CancelAsked` for the waiting jobs of a selection, and `NeedFailed` for who needs them."""
+        self._gather(selection.within(chosen, WAITING), now)
+        self._ask("gather_doomed")
+        values = {"at": now, "remark": lifecycle.NEED_FAILED}
+        self._ask("tell_crowd", {"at": now, "kind": "CancelAsked", "detail": ""})
+        self._ask("tell_doomed", values)
+        self._ask("cancel_crowd", {"at": now})
+        self._ask("cancel_doomed", values)
+        self._ask("keep_attempts_of_crowd")
+        crowd = self._ask("crowd").fetchall()
+        waiters = [JobId(row[0]) for row in self._ask("waiters_of_crowd")]
+        return Ended(
+            [JobId(job_id) for job_id, need in crowd if need is None],
+            [JobId(job_id) for job_id, need in crowd if need is not None],
+            waiters,
+        )
+
+    def noticed(self, is_for_all: bool, most: int) -> list[Job]:
+        """Return those that ended together last and of whose end somebody wants to hear; at most so many."""
+        found = self._ask("noticed_of_crowd", {"is_for_all": is_for_all, "most": most})
+        return [rows.job_of(row) for row in found.fetchall()][::-1]
+
+    def hold(self, chosen: selection.Selection, now: int) -> list[JobId]:
+        """Record `lifecycle.HoldAsked` for the queued jobs of a selection; return them."""
+        return self._shift(chosen, State.QUEUED, State.HELD, lifecycle.HoldAsked, now)
+
+    def unhold(self, chosen: selection.Selection, now: int) -> tuple[list[JobId], list[JobId]]:
+        """Record `lifecycle.UnholdAsked` for the held jobs of a selection; return them, and which are not ready."""
+        changed = self._shift(chosen, State.HELD, State.QUEUED, lifecycle.UnholdAsked, now)
+        return changed, [JobId(row[0]) for row in self._ask("unready_of_crowd")]
+
+    def _shift(self, chosen: selection.Selection, before: State, after: State, event: type, now: int) -> list[JobId]:
+        self._gather(selection.within(chosen, (before,)), now)
+        self._ask("tell_crowd", {"at": now, "kind": event.__name__, "detail": ""})
+        self._ask("shift_crowd", {"state": after.value})
+        return [JobId(row[0]) for row in self._ask("crowd")]
+
+    def _gather(self, chosen: selection.Selection, now: int) -> None:
+        self._ask("make_crowd")
+        self._ask("clear_crowd")
+        where, values = self._where(chosen, now)
+        self.connection.execute(self.queries["gather"].replace("{where}", where), values)
+
+    # -- what was asked, changed afterwards
+
+    def edit(self, job: Job, asked: Asked, at: int, detail: str) -> None:
+        """Keep what is asked of a job from now on; with another priority it stands there by its id again."""
+        row = rows.submitted_row(job.id, asked, self._keep_request(asked.request), at, is_ready=False)
+        self._ask("edit_job", row)
+        if asked.after != job.asked.after:
+            self._ask("forget_needs", {"job": job.id})
+            needs = [{"job": job.id, "needs": need.id, "when": need.when.value} for need in asked.after]
+            self.connection.executemany(self.queries["add_dependency"], needs)
+        if asked.priority != job.asked.priority:
+            self._ask("set_rank", row)
+        self.note(job.id, at, "Edited", detail)
+
+    def set_rule(self, batch: int, name: str, value: int | None) -> bool:
+        """Change `at_once` or `halt_after` of a batch; tell whether as many have ended badly as now may."""
+        self._ask(f"set_{name}", {"id": batch, "value": value})
+        return bool(self._ask("is_over_limit", {"id": batch}).fetchone()[0])
+
+    # -- the order of those who wait
+
+    def move(self, job: Job, where: str, other: Job | None = None) -> None:
+        """Put a waiting job `first` or `last` of its priority, or `before` or `after` another of it."""
+        anchor = other.rank if other else ""
+        place = {"id": job.id, "priority": job.asked.priority, "rank": anchor}
+        if where in ("first", "last"):
+            found = self._ask(f"{where}_rank", place).fetchone()
+            if found is None:
+                return
+            rank = (
+                ranks.ahead_of(found[0], job.id)
+                if where == "first"
+                else ranks.between(found[0], self._next_rank(), job.id)
+            )
+        elif where == "before":
+            found = self._ask("rank_before", place).fetchone()
+            rank = ranks.between(found[0], anchor, job.id) if found else ranks.ahead_of(anchor, job.id)
+        else:
+            found = self._ask("rank_after", place).fetchone()
+            rank = ranks.between(anchor, found[0] if found else self._next_rank(), job.id)
+        self._ask("set_rank", {"id": job.id, "rank": rank})
+
+    def _next_rank(self) -> str:
+        return ranks.of(self.last_id() + 1)
+
+    def is_outranked(self, priority: int) -> bool:
+        """Tell whether somebody waits with a higher priority."""
+        return bool(self._ask("is_outranked", {"priority": priority}).fetchone()[0])
+
+    # -- devices that are drained
+
+    def drain(self, device: str, reason: str, at: int) -> None:
+        """Start nothing new on a device."""
+        self._ask("drain", {"device": device, "reason": reason, "at": at})
+
+    def undrain(self, device: str) -> bool:
+        """Start jobs on a device again; tell whether it was drained."""
+        return self._ask("undrain", {"device": device}).rowcount > 0
+
+    # -- forgetting
+
+    def forget(self, ids: Sequence[JobId], with_checkpoints: bool) -> list[JobId]:
+        """Take out all rows of those that are finished and that nobody waits for; return them.
+
+        Until `forgot` is told, it is noted that their files are still to be removed. Ids are never given again.
+        """
+        self._ask("make_crowd")
+        self._ask("clear_crowd")
+        self._ask("gather_forgettable", {"ids": json.dumps(list(ids))})
+        self._ask("note_forgotten", {"with_checkpoints": with_checkpoints})
+        for name in ("forget_events", "forget_dependencies", "forget_jobs"):
+            self._ask(name)
+        return [JobId(row[0]) for row in self._ask("crowd")]
+
+    def forgot(self, ids: Sequence[JobId]) -> None:
+        """Take note that the files of forgotten jobs are gone."""
+        self._ask("forgot", {"ids": json.dumps(list(ids))})
+
+    def tidy(self) -> None:
+        """Drop what only forgotten jobs needed."""
+        self._ask("forget_environs")
+        self._ask("forget_scripts")
 
     def skip_to(self, job_id: int) -> None:
         """Give no id up to this one: folders of such jobs exist, and their files would speak for others."""

@@ -11,15 +11,23 @@ import os
 import re
 import shlex
 import signal
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from dibs import arrays, codec, metrics, scripts, verbs
+from dibs import arrays, codec, edits, metrics, scripts, verbs
 from dibs.errors import UserError
 from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Trouble, Warn, When
 
+#: What is said of a whole submission.
+RULES = ("at_once", "halt_after")
+#: What may be changed of a job; the rest is a matter of the moment of its submission.
+EDITABLE = frozenset(
+    {own.name for own in fields(Asked)} - edits.FIXED | edits.KEPT.keys() | edits.REQUEST_KEYS | {"after"}
+)
+#: Seconds of a limit that every warning fits in.
+LONG_S = 9e8
 S = TypeVar("S")
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
@@ -111,35 +119,10 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     notify: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
 
 
-class ActionIn(msgspec.Struct, forbid_unknown_fields=True):
-    """One verb for many jobs."""
-
-    verb: str
-    select: list[str]
-    grace_s: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
-    done: bool = False
-
-
-class QueueIn(msgspec.Struct, forbid_unknown_fields=True):
-    """How the queue as a whole should be."""
-
-    paused: bool
-
-
-class OneActionIn(msgspec.Struct, forbid_unknown_fields=True):
-    """What a verb on one job may say."""
-
-    grace_s: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
-    done: bool = False
-
-
 def rules(body: Any) -> verbs.Rules:
     """Return the rules for the whole submission."""
     told = body if isinstance(body, dict) and "jobs" in body else {}
-    values = {name: told.get(name) for name in ("at_once", "halt_after")}
-    for name, value in values.items():
-        if value is not None and (type(value) is not int or not 1 <= value < 2**31):
-            raise UserError(f"{name} expected a whole number from 1 up, got {json.dumps(value)}.")
+    values = {name: _rule(name, told.get(name)) for name in RULES}
     # `0-99%4` says it too, but -j is the plainer word.
     array = _array(told.get("array"))
     return verbs.Rules(values["at_once"] or (array.at_once if array else None), values["halt_after"])
@@ -154,6 +137,33 @@ def _array(text: Any) -> arrays.Array | None:
         return arrays.parse(text)
     except UserError as error:
         raise UserError(f"--array {error.message}", error.hint) from None
+
+
+def _rule(name: str, value: Any) -> int | None:
+    if value is not None and (type(value) is not int or not 1 <= value < 2**31):
+        raise UserError(f"{name} expected a whole number from 1 up, got {json.dumps(value)}.")
+    return value
+
+
+def change(body: Any) -> edits.Change:
+    """Return what is to be different of jobs: fields as in a submission, null for the default, rules of the batch."""
+    if not isinstance(body, dict):
+        raise UserError('expected the changes to be an object such as {"priority": 10}.')
+    rules = {name: _rule(name, body[name]) for name in RULES if name in body}
+    keys = frozenset(body) - {*RULES}
+    fixed = keys.intersection(JobIn.__struct_fields__) - EDITABLE
+    if fixed:
+        raise UserError(f"{sorted(fixed)[0]} cannot be changed after submission.")
+    given = {key: body[key] for key in keys if body[key] is not None}
+    if not {"command", "argv"} & given.keys():
+        if keys & {"command", "argv"}:
+            raise UserError("expected a command, got none.")
+        # Not looked at: it stands for the command that stays.
+        given["command"] = "-"
+    if "warn" in given and "time_limit_s" not in keys:
+        # Whether the warning fits is seen when the limit of each job is known.
+        given["time_limit_s"] = LONG_S
+    return edits.Change(keys, _wish(convert(given, JobIn)), keys - given.keys(), rules)
 
 
 def wishes(body: Any) -> list[verbs.Wish]:

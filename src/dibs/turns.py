@@ -6,6 +6,7 @@ Also what every verb that names jobs needs: finding them, and saying what became
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dibs import lifecycle, selection
 from dibs.attempts import Shim
@@ -16,6 +17,8 @@ from dibs.jobs import Job, JobId
 from dibs.records import Running
 from dibs.scheduling import Policy
 from dibs.store import Store
+
+T = TypeVar("T")
 
 #: The fact that says whether the queue is paused.
 PAUSED = "paused"
@@ -102,10 +105,19 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Changed:
+    """A job that a verb changed, and the word that it shows now."""
+
+    id: JobId
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """A job that a verb did not change, and why."""
 
-    job: Job
+    id: JobId
+    word: str
     why: str
 
 
@@ -113,8 +125,10 @@ class Left:
 class Acted:
     """What a verb did to the jobs it was given."""
 
-    changed: list[Job]
+    changed: list[Changed]
     unchanged: list[Left]
+    #: What else is worth knowing.
+    note: str = ""
 
 
 def pick(turn: Turn, chosen: selection.Selection) -> list[Job]:
@@ -122,12 +136,28 @@ def pick(turn: Turn, chosen: selection.Selection) -> list[Job]:
     return require(turn.store.select(chosen, turn.now), chosen, turn.store.last_id())
 
 
-def require(found: list[Job], chosen: selection.Selection, last_id: int) -> list[Job]:
+def pick_words(turn: Turn, chosen: selection.Selection) -> list[tuple[JobId, str]]:
+    """Return id and word of the jobs that a selection means; meaning none is an error."""
+    return require(turn.store.words(chosen, turn.now), chosen, turn.store.last_id())
+
+
+def limit_word(seconds: float | None) -> str:
+    """Return a time limit as an order says it."""
+    return "none" if seconds is None else str(float(seconds))
+
+
+def changed(job: Job) -> Changed:
+    """Return a changed job as it is told."""
+    return Changed(job.id, job.word)
+
+
+def require(found: list[T], chosen: selection.Selection, last_id: int) -> list[T]:
     """Return `found`, or say that nothing was."""
     if found:
         return found
     ids = [ends for atoms in chosen for atom in atoms if isinstance(atom, selection.Ids) for ends in atom.ranges]
     newest = f" (the newest is {last_id})" if last_id else ": no job yet"
     if len(ids) == 1 and ids[0][0] == ids[0][1]:
-        raise NotFound(f"there is no job {ids[0][0]}{newest}.")
+        gone = " any more" if 0 < ids[0][0] <= last_id else ""
+        raise NotFound(f"there is no job {ids[0][0]}{gone}{newest}.")
     raise NotFound(f"no job matches{newest}.")

@@ -6,14 +6,19 @@ Bad input raises before anything is changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import commands, environs, lifecycle, scheduling, selection, templates, units
+from dibs import commands, environs, lifecycle, processes, scheduling, selection, templates, turns, units
 from dibs.errors import MachineError, UserError
-from dibs.jobs import After, Asked, Cause, Job, JobId, Outcome, Request, State, When, default_name
-from dibs.turns import PAUSED, Acted, Left, Order, Turn, pick
+from dibs.jobs import ACTIVE, After, Asked, Cause, Job, JobId, Outcome, Request, State, When, default_name
+from dibs.turns import PAUSED, Acted, Changed, Left, Order, Turn, pick
 
+#: Jobs whose command may be there to hear a signal.
+SIGNALLED = (State.RUNNING, State.PAUSED, State.STOPPING)
+FINISHED_WORDS = frozenset(outcome.value for outcome in Outcome)
+#: Jobs cancelled together of which somebody may hear: more notices would be left out anyway.
+MOST_NOTICED = 200
 #: Jobs in one submission.
 MOST_AT_ONCE = 100_000
 
@@ -135,9 +140,9 @@ def _check(turn: Turn, wishes: Sequence[Wish]) -> _Checked:
     checked = _Checked()
     for wish in wishes:
         if wish.shape not in checked.requests:
-            checked.requests[wish.shape] = _request(wish, turn, checked.notes)
+            checked.requests[wish.shape] = request_of(wish, turn, checked.notes)
         if wish.after not in checked.needs:
-            checked.needs[wish.after] = _after(turn, wish.after)
+            checked.needs[wish.after] = needs_of(turn, wish.after)
     return checked
 
 
@@ -146,14 +151,15 @@ def _is_noticed(turn: Turn, wishes: Sequence[Wish]) -> bool:
     return bool(turn.engine.settings.notify) or any(wish.asked.notify for wish in wishes)
 
 
-def _after(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ...]:
+def needs_of(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ...]:
     """Return the jobs that the selectors of `--after` and its kin mean now."""
     return tuple(
         dict.fromkeys(After(job.id, when) for word, when in words for job in pick(turn, selection.parse([word])))
     )
 
 
-def _request(wish: Wish, turn: Turn, notes: list[str]) -> Request:
+def request_of(wish: Wish, turn: Turn, notes: list[str]) -> Request:
+    """Return what a wish asks of this machine; what it can never give is refused."""
     inventory = turn.inventory
     if (wish.gpu_ids or wish.prefer) and not inventory.is_known:
         raise MachineError(f"the GPUs are not known yet ({inventory.problem or 'the driver has not answered'}).")
@@ -175,17 +181,24 @@ def _request(wish: Wish, turn: Turn, notes: list[str]) -> Request:
 
 def cancel(turn: Turn, chosen: selection.Selection, grace_s: float | None = None) -> Acted:
     """Drop what waits, stop what runs."""
-    changed, unchanged = [], []
-    for job in pick(turn, chosen):
-        if job.is_finished:
-            unchanged.append(Left(job, f"it is {job.word} already"))
-        elif job.state is State.STOPPING:
+    found = turns.pick_words(turn, chosen)
+    active = turn.store.select(selection.within(chosen, ACTIVE), turn.now)
+    ended = turn.store.cancel_waiting(chosen, turn.now)
+    turn.changed.update(ended.named, ended.doomed)
+    turn.unsure += ended.waiters
+    changed = [Changed(job_id, Outcome.CANCELLED.value) for job_id in ended.named]
+    unchanged = [Left(i, word, f"it is {word} already") for i, word in found if word in FINISHED_WORDS]
+    for job in active:
+        if job.state is State.STOPPING:
             # A second cancel may shorten the grace.
             turn.effects.append(Order(job, _stop(turn, grace_s)))
-            unchanged.append(Left(job, "it is being stopped already"))
+            unchanged.append(Left(job.id, job.word, "it is being stopped already"))
         else:
-            changed.append(_cancel(turn, job, grace_s))
-    return Acted(changed, unchanged)
+            changed.append(turns.changed(_cancel(turn, job, grace_s)))
+    if ended.named:
+        # Last: whatever fails before undoes the ends, and then there is nothing to tell.
+        turn.over += turn.store.noticed(bool(turn.engine.settings.notify), MOST_NOTICED)
+    return Acted(sorted(changed, key=lambda job: job.id), sorted(unchanged, key=lambda job: job.id))
 
 
 def _cancel(turn: Turn, job: Job, grace_s: float | None) -> Job:
@@ -208,11 +221,11 @@ def retry(turn: Turn, chosen: selection.Selection, also_done: bool = False) -> A
     changed, unchanged = [], []
     for job in pick(turn, chosen):
         if not job.is_finished:
-            unchanged.append(Left(job, f"it is {job.word}, not finished"))
+            unchanged.append(Left(job.id, job.word, f"it is {job.word}, not finished"))
         elif job.outcome is Outcome.DONE and not also_done:
-            unchanged.append(Left(job, "it succeeded; --done runs it again"))
+            unchanged.append(Left(job.id, job.word, "it succeeded; --done runs it again"))
         else:
-            changed.append(_retry(turn, job))
+            changed.append(turns.changed(_retry(turn, job)))
     return Acted(changed, unchanged)
 
 
@@ -238,23 +251,73 @@ def _revive(turn: Turn, first: JobId) -> None:
 
 def hold(turn: Turn, chosen: selection.Selection) -> Acted:
     """Keep queued jobs back."""
-    return _each(turn, chosen, lifecycle.HoldAsked(turn.now), "only a queued job can be held")
+    found = turns.pick_words(turn, chosen)
+    held = turn.store.hold(chosen, turn.now)
+    return _shifted(turn, found, held, State.HELD, "only a queued job can be held")
 
 
 def unhold(turn: Turn, chosen: selection.Selection) -> Acted:
     """Let held jobs go on waiting for their turn."""
-    acted = _each(turn, chosen, lifecycle.UnholdAsked(turn.now), "it is not held")
-    turn.unsure += [job.id for job in acted.changed]
-    return acted
+    found = turns.pick_words(turn, chosen)
+    queued, unready = turn.store.unhold(chosen, turn.now)
+    turn.unsure += unready
+    return _shifted(turn, found, queued, State.QUEUED, "it is not held")
 
 
-def _each(turn: Turn, chosen: selection.Selection, event: lifecycle.Event, why_not: str) -> Acted:
+def _shifted(turn: Turn, found: list[tuple[JobId, str]], moved: list[JobId], state: State, why_not: str) -> Acted:
+    turn.changed.update(moved)
+    known = set(moved)
+    unchanged = [Left(i, word, f"it is {word}: {why_not}") for i, word in found if i not in known]
+    return Acted([Changed(job_id, state.value) for job_id in moved], unchanged)
+
+
+def kill(turn: Turn, chosen: selection.Selection, number: int) -> Acted:
+    """Send a signal to everything that running jobs consist of."""
+
+    def send(job: Job) -> Job:
+        turn.store.note(job.id, turn.now, "Signalled", processes.signal_name(number))
+        turn.effects.append(Order(job, f"signal {number}"))
+        return job
+
+    return _under_way(turn, chosen, SIGNALLED, send, "only a running job can get a signal")
+
+
+def pause(turn: Turn, chosen: selection.Selection) -> Acted:
+    """Stop the processes of running jobs; they keep their devices, and their time limit stands still."""
+
+    def stop(job: Job) -> Job:
+        paused = turn.record(job, lifecycle.Paused(turn.now))
+        turn.effects.append(Order(paused, "pause"))
+        return paused
+
+    return _under_way(turn, chosen, (State.RUNNING,), stop, "only a running job can be paused; hold keeps one waiting")
+
+
+def resume(turn: Turn, chosen: selection.Selection) -> Acted:
+    """Let the processes of paused jobs go on."""
+
+    def go_on(job: Job) -> Job:
+        running = turn.record(job, lifecycle.Resumed(turn.now))
+        turn.effects.append(Order(running, "resume"))
+        return running
+
+    return _under_way(turn, chosen, (State.PAUSED,), go_on, "it is not paused")
+
+
+def _under_way(
+    turn: Turn, chosen: selection.Selection, states: Iterable[State], do: Callable[[Job], Job], why_not: str
+) -> Acted:
+    """Do something to the chosen jobs that are in these states and have a runner; say of the others why not."""
     changed, unchanged = [], []
-    for job in pick(turn, chosen):
-        if lifecycle.allows(job, type(event)):
-            changed.append(turn.record(job, event))
+    able = {job.id: job for job in turn.store.select(selection.within(chosen, states), turn.now)}
+    for job_id, word in turns.pick_words(turn, chosen):
+        job = able.get(job_id)
+        if job is None:
+            unchanged.append(Left(job_id, word, f"it is {word}: {why_not}"))
+        elif job.remark is not None:
+            unchanged.append(Left(job_id, word, "its runner is gone, and with it who could do that; cancel ends it"))
         else:
-            unchanged.append(Left(job, f"it is {job.word}: {why_not}"))
+            changed.append(turns.changed(do(job)))
     return Acted(changed, unchanged)
 
 
@@ -280,7 +343,7 @@ def check_wish(wish: Wish) -> None:
         raise UserError(f"--gpus expected a whole number from 0 up, got {wish.gpus}.")
     if wish.time_limit_s is not None and not 0 < wish.time_limit_s < 1e9:
         raise UserError("--time expected a time above 0 such as 90m or 2h.")
-    _check_warn(wish)
+    check_warn(wish)
     for option, template in (("--output", asked.output), ("--stderr", asked.stderr)):
         if template is not None:
             _check_template(option, template)
@@ -290,7 +353,8 @@ def check_wish(wish: Wish) -> None:
         _check_text(text)
 
 
-def _check_warn(wish: Wish) -> None:
+def check_warn(wish: Wish) -> None:
+    """Refuse a warning that could not come before the time limit."""
     warn = wish.asked.warn
     if warn is None:
         return

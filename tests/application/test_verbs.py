@@ -1,84 +1,20 @@
 """What a user asks: the queue before and after, and what is left to be done."""
 
-import contextlib
 import os
 
 import pytest
 
 import build
-from dibs import attempts, lifecycle, selection, turns, verbs
+from desk import DONE, FAILED, PLACED, RUNNING
+from dibs import attempts, lifecycle, turns, verbs
 from dibs.devices import Inventory
-from dibs.engines.launching import Runners
-from dibs.engines.local import Local
 from dibs.errors import Impossible, NotFound, UserError
 from dibs.jobs import JobId, Outcome, State
-from dibs.scheduling import Policy
-from dibs.settings import Settings
-from dibs.store import Store
 from dibs.verbs import Wish
-
-TABLES = ("jobs", "events", "attempts", "requests", "environs", "facts")
-
-
-def nothing_is_started(fd, then):
-    raise AssertionError("a verb started a process; that comes after the commit")
-
-
-class Desk:
-    """A queue and an engine with nothing running in it; every verb is a turn of its own."""
-
-    def __init__(self, folder, inventory):
-        self.store = Store.open(folder / "dibs.db")
-        runners = Runners(str(folder / "launcher.log"), nothing_is_started, nothing_is_started)
-        self.engine = Local(folder, Settings(grace=30.0), str(folder), folder / "notify.sock", runners)
-        self.inventory = inventory
-        self.turn = self._new_turn()
-
-    def _new_turn(self):
-        return turns.Turn(self.store, self.engine, self.inventory, Policy(4), build.NOW)
-
-    def do(self, verb, *words, **more):
-        """Do a verb to the jobs that `words` mean."""
-        self.turn = self._new_turn()
-        with self.store.batch():
-            return verb(self.turn, selection.parse(words), **more)
-
-    def submit(self, *wishes):
-        self.turn = self._new_turn()
-        with self.store.batch():
-            return verbs.submit(self.turn, wishes)
-
-    def job(self, *events, **asked):
-        """Submit a job and let things happen to it."""
-        (job_id,) = self.submit(Wish(build.asked(**asked))).ids
-        with self.store.batch():
-            for event in events:
-                self.store.record(self.store.job(job_id), event)
-        return job_id
-
-    def requests(self, *wishes):
-        return [self.store.job(job_id).asked.request for job_id in self.submit(*wishes).ids]
-
-    def rows(self):
-        """Count the rows of every table."""
-        return {table: self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}
-
-
-@pytest.fixture
-def desk(tmp_path):
-    own = Desk(tmp_path, build.inventory(4))
-    with contextlib.closing(own.store):
-        yield own
 
 
 def wish(**wanted):
     return Wish(build.asked(), **wanted)
-
-
-PLACED = lifecycle.Placed(1, build.ids(0))
-RUNNING = (PLACED, lifecycle.Started(2, 77))
-DONE = (*RUNNING, lifecycle.Ended(3, exit_code=0))
-FAILED = (*RUNNING, lifecycle.Ended(3, exit_code=1))
 
 
 # -- submit -------------------------------------------------------------------------------------------------------
@@ -280,7 +216,7 @@ def test_a_finished_job_is_left_as_it_is(desk, events, word):
     desk.job(*events)
     before, rows = desk.store.job(1), desk.rows()
     acted = desk.do(verbs.cancel, "1")
-    assert [(left.job.id, left.why) for left in acted.unchanged] == [(1, f"it is {word} already")]
+    assert [(left.id, left.why) for left in acted.unchanged] == [(1, f"it is {word} already")]
     assert (desk.store.job(1), desk.rows(), acted.changed) == (before, rows, [])
 
 
@@ -289,7 +225,7 @@ def test_cancelling_many_says_of_each_what_became_of_it(desk):
         desk.job(*events)
     acted = desk.do(verbs.cancel, "all")
     assert [(job.id, job.word) for job in acted.changed] == [(1, "cancelled"), (3, "stopping")]
-    assert [left.job.id for left in acted.unchanged] == [2]
+    assert [left.id for left in acted.unchanged] == [2]
     assert desk.turn.changed == {1, 3}
 
 

@@ -163,5 +163,6 @@ def test_a_device_is_shown_as_the_driver_told():
         "utilization": 50,
         "temperature": 60,
         "fault": "lost",
+        "drained": None,
         "processes": [{"pid": 7, "user": "bob", "name": "python", "memory": 3}],
     }

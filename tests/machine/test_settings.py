@@ -61,7 +61,7 @@ def test_every_meaning_is_a_sentence():
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_the_default_in_the_table_is_the_default_in_the_field(place, setting):
     """The table's text, written into a file, gives what no file gives."""
-    if not setting.is_in_files or setting.name in ("cpu_slots", "shell", "max_gpus"):
+    if not setting.is_in_files or setting.name in ("cpu_slots", "shell", "max_gpus", "keep_for"):
         assert setting.default == ""
         return
     is_bare = setting.default.startswith("[") or setting.default.isdigit()
@@ -129,6 +129,8 @@ def test_every_setting_can_come_from_the_environment(place):
         DIBS_ASSUMED_TIME="12h",
         DIBS_MAX_GPUS="4",
         DIBS_KEEP_FREE="1",
+        DIBS_KEEP_FOR="90d",
+        DIBS_KEEP_JOBS="500",
         DIBS_ENV_EXCLUDE="AWS_*, WANDB_API_KEY,",
         DIBS_NOTIFY="notify-send $DIBS_TEXT",
         DIBS_NVML_LIBRARY="/opt/libnvidia-ml.so.1",
@@ -145,6 +147,8 @@ def test_every_setting_can_come_from_the_environment(place):
         assumed_time=43200.0,
         max_gpus=4,
         keep_free=1,
+        keep_for=90 * 86400.0,
+        keep_jobs=500,
         env_exclude=("AWS_*", "WANDB_API_KEY"),
         notify="notify-send $DIBS_TEXT",
         nvml_library=Path("/opt/libnvidia-ml.so.1"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import build
-from dibs import database, lifecycle, rows, selection
+from dibs import database, lifecycle, ranks, rows, selection
 from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.scheduling import Active, Waiting
@@ -150,16 +150,18 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         given = self.store.submit(many, self.now)
         assert given == list(range(first, first + len(many)))
         for job_id, asked in zip(given, many, strict=True):
-            self.jobs[job_id] = Job(job_id, asked, self.now)
+            self.jobs[job_id] = Job(job_id, asked, self.now, rank=ranks.of(job_id))
             self.events[job_id] = [Happening(self.now, "Submitted", "")]
             self.attempts[job_id] = []
 
     def _record(self, number):
         job = self.jobs[JobId(number % len(self.jobs) + 1)]
         event = build.event(job, number // 7, self.now)
-        moved = self.store.record(job, event)
-        assert moved == lifecycle.advance(job, event)
-        self.jobs[job.id] = moved
+        assert self.store.record(job, event) == lifecycle.advance(job, event)
+        self._happened(job, event)
+
+    def _happened(self, job, event):
+        moved = self.jobs[job.id] = lifecycle.advance(job, event)
         self.events[job.id].append(Happening(self.now, type(event).__name__, moved.remark or ""))
         if moved.is_finished:
             past = PastAttempt(
@@ -232,14 +234,61 @@ class StoreBesideADictionary(RuleBasedStateMachine):
 
     @rule(selector=st.sampled_from(SELECTORS))
     def somebody_asks(self, selector):
-        words, means = selector
-        chosen = selection.parse(words.split())
-        newest = len(self.jobs)
-        meant = [job for job in self.jobs.values() if means(job, self.now - job.submitted_at, newest - job.id)]
+        chosen, meant = self._meant(selector)
         assert self.reader.select(chosen, self.now) == meant
         assert self.reader.select(chosen, self.now, most=2) == meant[:2]
         assert self.reader.select_ids(chosen, self.now) == [job.id for job in meant]
         assert self.reader.tally(chosen, self.now) == Counter(job.word for job in meant)
+
+    def _meant(self, selector, state=None):
+        words, means = selector
+        found = [job for job in self.jobs.values() if means(job, self.now - job.submitted_at, len(self.jobs) - job.id)]
+        return selection.parse(words.split()), [job for job in found if state is None or job.state is state]
+
+    @rule(selector=st.sampled_from(SELECTORS))
+    def many_are_cancelled_at_once(self, selector):
+        self.now += 1000
+        chosen, meant = self._meant(selector)
+        waiting = [job for job in meant if job.is_waiting]
+        with self.store.batch():
+            assert self.store.cancel_waiting(chosen, self.now).named == [job.id for job in waiting]
+        for job in waiting:
+            self._happened(job, lifecycle.CancelAsked(self.now))
+
+    @rule(selector=st.sampled_from(SELECTORS))
+    def many_are_held_at_once(self, selector):
+        self.now += 1000
+        chosen, queued = self._meant(selector, State.QUEUED)
+        with self.store.batch():
+            assert self.store.hold(chosen, self.now) == [job.id for job in queued]
+        for job in queued:
+            self._happened(job, lifecycle.HoldAsked(self.now))
+
+    @rule(selector=st.sampled_from(SELECTORS))
+    def many_are_let_go_at_once(self, selector):
+        self.now += 1000
+        chosen, held = self._meant(selector, State.HELD)
+        with self.store.batch():
+            assert self.store.unhold(chosen, self.now)[0] == [job.id for job in held]
+        for job in held:
+            self._happened(job, lifecycle.UnholdAsked(self.now))
+
+    @rule(number=build.NUMBERS, where=st.sampled_from(["first", "last", "before", "after"]))
+    def one_is_moved(self, number, where):
+        """It stands where it was put, and the order of all others is as it was."""
+        waiting = [job for job in self.jobs.values() if job.is_waiting]
+        job = waiting[number % len(waiting)] if waiting else None
+        line = [other for other in waiting if job is not None and other.asked.priority == job.asked.priority]
+        line = sorted((other for other in line if other != job), key=lambda other: (other.rank, other.id))
+        if job is None or not line:
+            return
+        other = line[number // 7 % len(line)]
+        with self.store.batch():
+            self.store.move(job, where, other if where in ("before", "after") else None)
+        moved = self.jobs[job.id] = self.store.job(job.id)
+        spot = {"first": 0, "last": len(line), "before": line.index(other), "after": line.index(other) + 1}[where]
+        expected = [one.id for one in (*line[:spot], moved, *line[spot:])]
+        assert [one.id for one in sorted([*line, moved], key=lambda one: (one.rank, one.id))] == expected
 
     # -- what holds
 
@@ -284,10 +333,12 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     def the_head_of_each_line_is_served_by_priority_and_age(self):
         queue = sorted(
             (job for job in self.jobs.values() if job.state is State.QUEUED),
-            key=lambda job: (-job.asked.priority, job.id),
+            key=lambda job: (-job.asked.priority, job.rank, job.id),
         )
         heads = [[job for job in queue if job.asked.request == request][:2] for request in REQUESTS]
-        expected = {Waiting(job.id, job.asked.request, job.asked.priority) for head in heads for job in head}
+        expected = {
+            Waiting(job.id, job.asked.request, job.asked.priority, rank=job.rank) for head in heads for job in head
+        }
         found = self.reader.head(2)
         assert len(found) == len(expected)
         assert set(found) == expected

@@ -28,11 +28,15 @@ VERBS = {
     "follow": "dibs.cli.follow",
     "wait": "dibs.cli.wait",
     "cancel": "dibs.cli.cancel",
+    "kill": "dibs.cli.kill",
     "retry": "dibs.cli.retry",
     "hold": "dibs.cli.hold",
     "unhold": "dibs.cli.unhold",
     "pause": "dibs.cli.pause",
     "resume": "dibs.cli.resume",
+    "move": "dibs.cli.move",
+    "edit": "dibs.cli.edit",
+    "clean": "dibs.cli.clean",
     "gpus": "dibs.cli.gpus",
     "lease": "dibs.cli.lease",
     "report": "dibs.cli.report",
@@ -51,9 +55,10 @@ HABITS = {
     "metric": "report", "metrics": "report", "completions": "completion",
     "logs": "log", "tail": "log", "output": "log", "cat": "log", "info": "show",
     "sbatch": "add", "srun": "run", "exec": "run", "start": "add",
-    "rm": "cancel", "remove": "cancel", "kill": "cancel", "scancel": "cancel", "stop": "cancel",
+    "rm": "cancel", "remove": "cancel", "scancel": "cancel", "stop": "cancel",
     "rerun": "retry", "restart": "retry", "requeue": "retry", "stash": "hold", "release": "unhold",
-    "unpause": "resume", "continue": "resume", "devices": "gpus", "nvidia-smi": "gpus",
+    "switch": "move", "modify": "edit", "update": "edit", "forget": "clean", "purge": "clean", "signal": "kill",
+    "suspend": "pause", "unpause": "resume", "continue": "resume", "devices": "gpus", "nvidia-smi": "gpus",
 }  # fmt: skip
 
 #: Exit codes of our own making; those of errors are in `errors`.

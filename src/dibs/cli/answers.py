@@ -60,6 +60,7 @@ class Job(TypedDict):
     reason: str | None
     cause: str | None
     command: str
+    argv: list[str] | None
     cwd: str
     gpus: int
     gpu_ids: list[str]
@@ -197,6 +198,7 @@ class Acted(TypedDict):
 
     changed: list[Changed]
     unchanged: list[Unchanged]
+    note: NotRequired[str]
 
 
 class Holder(TypedDict):
@@ -228,6 +230,7 @@ class Gpu(TypedDict):
     temperature: int | None
     state: str
     fault: str | None
+    drained: str | None
     holders: list[Holder]
     processes: list[Process]
 

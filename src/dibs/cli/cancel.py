@@ -9,6 +9,7 @@ from dibs import client, settings, units
 from dibs.cli import answers, options, screen, wait
 from dibs.cli.answers import Acted
 from dibs.cli.options import Args, Option
+from dibs.errors import NotFound
 
 SUMMARY = "Drop queued jobs, stop running ones with all their processes."
 USAGE = ("[OPTIONS] SELECTOR...",)
@@ -40,9 +41,12 @@ def main(args: Args) -> int:
 
 def _is_meant(queue: client.Client, args: Args) -> bool:
     """Ask before several running jobs are ended."""
-    running = [
-        job for job in answers.overview(queue, args.words)["jobs"] if job["started_at"] and not job["finished_at"]
-    ]
+    # Only those: the rest may be a hundred thousand.
+    words = [f"{word}+{state}" for word in answers.compact(args.words) for state in ("running", "paused")]
+    try:
+        running = answers.overview(queue, words)["jobs"]
+    except NotFound:
+        return True
     if len(running) < 2:
         return True
     few = ", ".join(str(job["id"]) for job in running[:5]) + (", ..." if len(running) > 5 else "")

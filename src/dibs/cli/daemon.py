@@ -9,20 +9,34 @@ import time
 from typing import TypedDict
 
 from dibs import client, places
-from dibs.cli import options, screen
+from dibs.cli import answers, options, screen
 from dibs.cli.options import Args, Option
 from dibs.client import Client
-from dibs.errors import MachineError, NoDaemon, UserError
+from dibs.errors import MachineError, NoDaemon, NotFound, UserError
 
 SUMMARY = "Start, stop or look at the daemon; jobs run on without it."
-USAGE = ("start [--foreground]", "stop", "restart", "status [--json]")
+USAGE = (
+    "start [--foreground]", "stop [--drain]", "restart [--drain]", "status [--json]", "install [--print]", "uninstall",
+)  # fmt: skip
 FOREGROUND: Option[bool] = Option(("--foreground",), "Stay in this terminal, with its environment (start).")
-OPTIONS: tuple[Option[object], ...] = (FOREGROUND, options.JSON)
-EXAMPLES = ("dibs daemon status", "CUDA_VISIBLE_DEVICES=0,1 dibs daemon start")
+DRAIN: Option[bool] = Option(("--drain",), "Start nothing new, and wait for running jobs first (stop, restart).")
+PRINT: Option[bool] = Option(("--print",), "Only show what would be written (install).")
+OPTIONS: tuple[Option[object], ...] = (FOREGROUND, DRAIN, PRINT, options.JSON)
+EXAMPLES = (
+    "dibs daemon status", "CUDA_VISIBLE_DEVICES=0,1 dibs daemon start", "dibs daemon stop --drain",
+    "dibs daemon install",
+)  # fmt: skip
+#: Which options belong to which words.
+OPTIONS_OF = {
+    "start": (FOREGROUND,), "stop": (DRAIN,), "restart": (DRAIN,), "status": (options.JSON,), "install": (PRINT,),
+    "uninstall": (),
+}  # fmt: skip
 
 #: Seconds a daemon may take to end.
 STOP_FOR_S = 60.0
 LOOK_EVERY_S = 0.02
+#: Seconds between looks at what still runs, which may take hours.
+DRAIN_EVERY_S = 0.2
 NOT_RUNNING = 5
 
 
@@ -41,11 +55,10 @@ def main(args: Args) -> int:
     word = args.words[0] if args.words else ""
     if len(args.words) != 1 or word not in ACTIONS:
         got = f'"{options.shown(" ".join(args.words))}"' if args.words else "nothing"
-        raise UserError(f"daemon expected start, stop, restart or status, got {got}.")
-    if args.has(FOREGROUND) and word != "start":
-        raise UserError(f"daemon {word} has no option --foreground.")
-    if args.has(options.JSON) and word != "status":
-        raise UserError(f"daemon {word} has no option --json.")
+        raise UserError(f"daemon expected {', '.join([*ACTIONS][:-1])} or {[*ACTIONS][-1]}, got {got}.")
+    for option in (FOREGROUND, DRAIN, PRINT, options.JSON):
+        if args.has(option) and option not in OPTIONS_OF[word]:
+            raise UserError(f"daemon {word} has no option {option.names[-1]}.")
     return ACTIONS[word](client.connect(os.environ), args)
 
 
@@ -97,11 +110,45 @@ def stop(queue: Client, args: Args) -> int:
         return 0
     if running is None:
         os.kill(pid, signal.SIGTERM)
+    elif args.has(DRAIN):
+        _drain(queue)
     else:
         queue.post("/v1/daemon/stop", {})
     _wait_until_gone(queue, pid)
-    print("stopped; running jobs go on")
+    print("stopped; nothing runs" if args.has(DRAIN) else "stopped; running jobs go on")
     return 0
+
+
+def _drain(queue: Client) -> None:
+    """Wait until the daemon, which starts nothing new, has seen the last job end and leaves; Ctrl-C takes it back."""
+    queue.post("/v1/daemon/stop", {"drain": True})
+    queue.may_start = False
+    shown = ""
+    try:
+        while (left := _under_way(queue)) is not None:
+            text = f"waiting for {len(left)} job{'' if len(left) == 1 else 's'}: {', '.join(left[:8])}" if left else ""
+            if text and text != shown:
+                shown = text
+                screen.say(text)
+            time.sleep(DRAIN_EVERY_S)
+    except KeyboardInterrupt:
+        queue.post("/v1/daemon/stop", {"drain": False})
+        screen.say("the daemon stays, and starts jobs again.")
+        raise
+    finally:
+        queue.may_start = True
+
+
+def _under_way(queue: Client) -> list[str] | None:
+    """Return the jobs that run, the paused ones marked as such; None when the daemon is gone."""
+    words = [("select", word) for word in ("starting", "running", "paused", "stopping")]
+    try:
+        jobs: list[answers.Job] = queue.get("/v1/jobs", words)["jobs"]
+    except NotFound:
+        return []
+    except NoDaemon:
+        return None
+    return [f"{job['id']} (paused)" if job["state"] == "paused" else str(job["id"]) for job in jobs]
 
 
 def _wait_until_gone(queue: Client, pid: int) -> None:
@@ -140,4 +187,32 @@ def status(queue: Client, args: Args) -> int:
     return 0 if running else NOT_RUNNING
 
 
-ACTIONS = {"start": start, "stop": stop, "restart": restart, "status": status}
+def install(queue: Client, args: Args) -> int:
+    """Let the system start the daemon when the machine starts."""
+    from dibs.cli import installing
+
+    way = installing.find(os.environ)
+    if args.has(PRINT):
+        print(way.shown(), end="")
+        return 0
+    way.check()
+    # The system's own takes over; jobs do not notice.
+    if identity(queue) is not None:
+        stop(queue, Args())
+    for line in way.install():
+        print(line)
+    return 0
+
+
+def uninstall(queue: Client, args: Args) -> int:
+    """Take back what `install` did."""
+    from dibs.cli import installing
+
+    for line in installing.find(os.environ).uninstall():
+        print(line)
+    return 0
+
+
+ACTIONS = {
+    "start": start, "stop": stop, "restart": restart, "status": status, "install": install, "uninstall": uninstall,
+}  # fmt: skip

@@ -1,26 +1,49 @@
-"""`dibs gpus`: every GPU of this machine and who has it, also of other users."""
+"""`dibs gpus`: every GPU of this machine and who has it, also of other users; `drain` and `undrain` take one out."""
 
 from __future__ import annotations
 
 import os
 import sys
 from datetime import datetime
+from typing import TypedDict
+from urllib.parse import quote
 
 from dibs import client, units
 from dibs.cli import options, screen
 from dibs.cli.answers import Gpu, Gpus, Holder
 from dibs.cli.options import Args, Option
 from dibs.cli.screen import Column, Screen
+from dibs.errors import NotFound, UserError
 
 SUMMARY = "List every GPU and who holds it, other users included."
-USAGE = ("[OPTIONS]",)
-OPTIONS: tuple[Option[object], ...] = (options.JSON,)
-EXAMPLES = ("dibs gpus", "dibs gpus --json | jq '.gpus[] | select(.state == \"free\")'")
+USAGE = ("[OPTIONS]", "drain GPU... [--reason TEXT]", "undrain GPU...")
+REASON = Option(("--reason",), "Why it is drained, for whoever asks.", options.TEXT, "TEXT")
+OPTIONS: tuple[Option[object], ...] = (REASON, options.JSON)
+EXAMPLES = (
+    "dibs gpus",
+    'dibs gpus drain 3 --reason "fan is loud"',
+    "dibs gpus undrain 3",
+    "dibs gpus --json | jq '.gpus[] | select(.state == \"free\")'",
+)
+
+
+class Drained(TypedDict):
+    """The answer to `drain` and `undrain`."""
+
+    id: str
+    index: int
+    drained: str | None
 
 
 def main(args: Args) -> int:
     """Show the GPUs as a table or as JSON."""
-    options.refuse_words("gpus", args)
+    if args.words and args.words[0] in ("drain", "undrain"):
+        return _drain(args)
+    if args.words:
+        got = options.shown(" ".join(args.words))
+        raise UserError(f'gpus expected drain or undrain, or nothing, got "{got}".', "See `dibs gpus --help`.")
+    if args.has(REASON):
+        raise UserError("--reason is for `dibs gpus drain`.")
     answer: Gpus = client.connect(os.environ).get("/v1/gpus")
     if args.has(options.JSON):
         screen.print_json(answer)
@@ -36,6 +59,42 @@ def main(args: Args) -> int:
     for waiter in answer["waiters"]:
         print(screen.clean(f"{waiter['user']} waits for {waiter['gpus']}"), file=sys.stderr)
     return 0
+
+
+def _drain(args: Args) -> int:
+    """Start nothing new on GPUs, or jobs again."""
+    verb, *words = args.words
+    if not words:
+        raise UserError(f"gpus {verb} expected a GPU by index or UUID, got nothing.", "See `dibs gpus`.")
+    if args.has(REASON) and verb != "drain":
+        raise UserError("--reason is for `dibs gpus drain`.")
+    queue = client.connect(os.environ)
+    known: Gpus = queue.get("/v1/gpus")
+    # All of them are looked up before the first is changed.
+    ids = [_find(known["gpus"], word) for word in words]
+    body = {"reason": args.get(REASON)} if args.has(REASON) else {}
+    done: list[Drained] = [queue.post(f"/v1/gpus/{quote(gpu_id, safe='')}/{verb}", body) for gpu_id in ids]
+    if args.has(options.JSON):
+        screen.print_json({"gpus": done})
+        return 0
+    was_drained = {gpu["id"] for gpu in known["gpus"] if gpu["drained"]}
+    for gpu in done:
+        after = "; running jobs go on" if verb == "drain" else ""
+        state = gpu["drained"] or ("in use again" if gpu["id"] in was_drained else "was not drained")
+        print(f"GPU {gpu['index']}: {screen.clean(state)}{after}")
+    if verb == "drain" and os.geteuid() == 0:
+        screen.say("nobody's new jobs start there, until `dibs gpus undrain` or the next boot.")
+    return 0
+
+
+def _find(gpus: list[Gpu], word: str) -> str:
+    """Return the id of the GPU that a word names, or say which there are."""
+    found = [gpu["id"] for gpu in gpus if word in (str(gpu["index"]), gpu["id"])]
+    found = found or [gpu["id"] for gpu in gpus if gpu["id"].lower().startswith(word.lower())]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(str(gpu["index"]) for gpu in gpus) or "none"
+    raise NotFound(f'there is no GPU "{options.shown(word)}" (this machine has: {known}).', "See `dibs gpus`.")
 
 
 def table(view: Screen, gpus: list[Gpu], now: datetime) -> str:
@@ -79,7 +138,7 @@ def _holder(view: Screen, holder: Holder, now: datetime) -> str:
 
 def _others(gpu: Gpu) -> list[str]:
     """Return what else is worth knowing: why it is unwell, and who uses it without a lease."""
-    told = [gpu["fault"]] if gpu["fault"] else []
+    told = [text for text in (gpu["fault"], gpu["drained"]) if text]
     if gpu["state"] == "foreign":
         told += [f"{p['user'] or 'somebody'} {p['name'] or 'a process'} (pid {p['pid']})" for p in gpu["processes"]]
     return told

@@ -16,7 +16,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from select import select
 
-from dibs import commands, devices, environs, holders, leases, probe, processes, scheduling, settings, units, waiting
+from dibs import (
+    commands,
+    devices,
+    drains,
+    environs,
+    holders,
+    leases,
+    probe,
+    processes,
+    scheduling,
+    settings,
+    units,
+    waiting,
+)
 from dibs.cli import attending, keeping, moments, options, screen, signals, submission
 from dibs.cli.options import Args, Option
 from dibs.devices import DeviceId, Inventory
@@ -273,7 +286,7 @@ def _inventory(values: settings.Settings) -> Inventory:
     inventory = probe.read(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
-    return inventory
+    return devices.with_drained(inventory, drains.Drains(leases.folder(), {}).now())
 
 
 def _request(args: Args, inventory: Inventory) -> Request:
@@ -299,7 +312,7 @@ def _acquire(wanted: Wanted, job: str, wake_fd: int, say: Callable[[str], None])
     able = scheduling.eligible(inventory, request)
     need = scheduling.count_gpus(request.gpus)
     if len(able) < request.gpus:
-        faults = "; ".join(f"GPU {device.index}: {device.fault}" for device in inventory.devices if device.fault)
+        faults = "; ".join(f"GPU {device.index}: {device.obstacle}" for device in inventory.devices if device.obstacle)
         raise Busy(f"needs {need}; only {len(able)} can be used now ({faults}).")
     try:
         return waiting.acquire(

@@ -1,31 +1,38 @@
-"""`dibs pause`: start nothing new until `dibs resume`."""
+"""`dibs pause`: start nothing new, or stop the processes of running jobs, until `dibs resume`."""
 
 from __future__ import annotations
 
 import os
 
 from dibs import client
-from dibs.cli import options, screen
+from dibs.cli import answers, options, screen
 from dibs.cli.options import Args, Option
-from dibs.errors import UserError
 
-SUMMARY = "Start nothing new; running jobs go on."
-USAGE = ("[OPTIONS]",)
+SUMMARY = "Start nothing new, or stop the processes of running jobs for a while."
+USAGE = ("[OPTIONS]", "[OPTIONS] SELECTOR...")
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
-EXAMPLES = ("dibs pause", "dibs pause && dibs wait running")
+EXAMPLES = ("dibs pause", "dibs pause && dibs wait running", "dibs pause 12")
 
 
 def main(args: Args) -> int:
-    """Pause the queue."""
-    refuse_jobs("pause", args, "To keep queued ones back: dibs hold SELECTOR")
-    return turn(args, True, "queue paused: nothing new starts; running jobs go on")
+    """Pause the queue, or the selected jobs."""
+    if not args.words:
+        return turn(args, True, "queue paused: nothing new starts; running jobs go on")
+    acted = act("pause", args)
+    if acted["changed"] and not args.has(options.JSON):
+        screen.say("a paused job keeps its GPUs and what it has in their memory; its time limit stands still.")
+    return 0
 
 
-def refuse_jobs(verb: str, args: Args, hint: str) -> None:
-    """Refuse selectors: nobody must think that one job was meant and understood."""
-    if args.words:
-        given = options.shown(" ".join(args.words))
-        raise UserError(f'{verb} takes no jobs, got "{given}": pausing single jobs is not there yet.', hint)
+def act(verb: str, args: Args) -> answers.Acted:
+    """Do a verb to the selected jobs and say what became of each."""
+    answers.select(args.words)
+    acted = answers.act(client.connect(os.environ), verb, args.words)
+    if args.has(options.JSON):
+        screen.print_json(acted)
+    else:
+        answers.tell(acted)
+    return acted
 
 
 def turn(args: Args, is_paused: bool, told: str) -> int:

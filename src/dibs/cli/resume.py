@@ -1,17 +1,19 @@
-"""`dibs resume`: start jobs again after `dibs pause`."""
+"""`dibs resume`: start jobs again, or let paused ones go on."""
 
 from __future__ import annotations
 
 from dibs.cli import options, pause
 from dibs.cli.options import Args, Option
 
-SUMMARY = "Start jobs again after `dibs pause`."
-USAGE = ("[OPTIONS]",)
+SUMMARY = "Start jobs again after `dibs pause`, or let paused jobs go on."
+USAGE = ("[OPTIONS]", "[OPTIONS] SELECTOR...")
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
-EXAMPLES = ("dibs resume",)
+EXAMPLES = ("dibs resume", "dibs resume 12", "dibs resume paused")
 
 
 def main(args: Args) -> int:
-    """Let the queue go on."""
-    pause.refuse_jobs("resume", args, "To let held ones go: dibs unhold SELECTOR")
-    return pause.turn(args, False, "queue resumed: jobs start again")
+    """Let the queue go on, or the selected jobs."""
+    if not args.words:
+        return pause.turn(args, False, "queue resumed: jobs start again")
+    pause.act("resume", args)
+    return 0

@@ -1,0 +1,122 @@
+"""The verbs that name jobs, as they come over the wire: what each may say, and what it does.
+
+`kill`, `pause` and the like take a selection; `move` takes one job, `edit` says what is to change. `clean` is in
+`housekeeping`, because removing files takes longer than a turn may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+
+from dibs import edits, processes, selection, submissions, verbs
+from dibs.errors import NotFound, UserError
+from dibs.jobs import JobId
+from dibs.turns import Acted, Changed, Turn
+
+
+class OneActionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a verb on one job may say."""
+
+    #: cancel: seconds between TERM and KILL.
+    grace_s: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
+    #: retry: those that succeeded as well.
+    done: bool = False
+    #: kill: a name with or without SIG, or a number.
+    signal: str | int | None = None
+    #: move: first, last, before or after; and the other job.
+    to: str | None = None
+    other: int | None = None
+    #: edit: fields of a job as in a submission; null goes back to the default.
+    changes: Any = None
+    #: clean: checkpoints too; only say what would be forgotten.
+    checkpoints: bool = False
+    dry_run: bool = False
+
+
+class ActionIn(OneActionIn, forbid_unknown_fields=True, kw_only=True):
+    """One verb for many jobs."""
+
+    verb: str
+    select: list[str]
+
+
+class QueueIn(msgspec.Struct, forbid_unknown_fields=True):
+    """How the queue as a whole should be."""
+
+    paused: bool
+
+
+class DrainIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Why a device is drained."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class StopIn(msgspec.Struct, forbid_unknown_fields=True):
+    """How the daemon is to stop; `drain: false` takes a drain back."""
+
+    drain: bool | None = None
+
+
+Verb = Callable[[Turn], Acted]
+
+
+def prepare(verb: str, chosen: selection.Selection, said: OneActionIn) -> Verb:
+    """Return what a verb is to do in its turn; whatever can be said wrong is refused now."""
+    if verb not in VERBS:
+        raise NotFound(f'there is no verb "{verb}"; there are {", ".join([*VERBS, "clean"])}.')
+    return VERBS[verb](chosen, said)
+
+
+def _kill(chosen: selection.Selection, said: OneActionIn) -> Verb:
+    if said.signal is None:
+        raise UserError("kill expected a signal such as USR1.", "To end jobs: dibs cancel")
+    number = processes.signal_number(str(said.signal))
+    if number is None:
+        raise UserError(f'expected a signal such as USR1 or 10, got "{said.signal}".')
+    return lambda turn: verbs.kill(turn, chosen, number)
+
+
+def _move(chosen: selection.Selection, said: OneActionIn) -> Verb:
+    match chosen:
+        case ((selection.Ids(((first, last),)),),) if first == last:
+            job_id = JobId(first)
+        case _:
+            raise UserError("move expected the id of one job.")
+    other = None if said.other is None else JobId(said.other)
+
+    def move(turn: Turn) -> Acted:
+        note = edits.move(turn, job_id, said.to or "", other)
+        return Acted([Changed(job_id, turn.store.job(job_id).word)], [], note)
+
+    return move
+
+
+def _edit(chosen: selection.Selection, said: OneActionIn) -> Verb:
+    change = submissions.change(said.changes)
+    return lambda turn: edits.edit(turn, chosen, change)
+
+
+VERBS: dict[str, Callable[[selection.Selection, OneActionIn], Verb]] = {
+    "cancel": lambda chosen, said: lambda turn: verbs.cancel(turn, chosen, said.grace_s),
+    "retry": lambda chosen, said: lambda turn: verbs.retry(turn, chosen, said.done),
+    "hold": lambda chosen, said: lambda turn: verbs.hold(turn, chosen),
+    "unhold": lambda chosen, said: lambda turn: verbs.unhold(turn, chosen),
+    "pause": lambda chosen, said: lambda turn: verbs.pause(turn, chosen),
+    "resume": lambda chosen, said: lambda turn: verbs.resume(turn, chosen),
+    "kill": _kill,
+    "move": _move,
+    "edit": _edit,
+}
+
+
+def acted_to_json(acted: Acted) -> dict[str, Any]:
+    """Return what a verb did, as every door shows it."""
+    shown: dict[str, Any] = {
+        "changed": [{"id": job.id, "state": job.word} for job in acted.changed],
+        "unchanged": [{"id": left.id, "state": left.word, "why": left.why} for left in acted.unchanged],
+    }
+    return shown | ({"note": acted.note} if acted.note else {})

@@ -1,0 +1,78 @@
+"""`dibs clean`: forget finished jobs, their rows and their logs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TypedDict
+
+from dibs import client, units
+from dibs.cli import answers, options, screen
+from dibs.cli.options import Args, Option
+from dibs.client import Client
+from dibs.errors import NotFound
+
+SUMMARY = "Forget finished jobs: rows and logs. Checkpoints stay unless you say so."
+USAGE = ("[OPTIONS] [SELECTOR...]",)
+CHECKPOINTS: Option[bool] = Option(("--checkpoints",), "Remove their checkpoints too.")
+DRY_RUN: Option[bool] = Option(("--dry-run",), "Only say what would be forgotten.")
+OPTIONS: tuple[Option[object], ...] = (CHECKPOINTS, DRY_RUN, options.YES, options.JSON)
+EXAMPLES = ("dibs clean", "dibs clean failed --checkpoints", "dibs clean project:old+finished -y")
+
+#: Seconds that removing very many files may take.
+PATIENCE_S = 6 * 3600.0
+
+
+class Cleaned(TypedDict):
+    """The answer to `clean`."""
+
+    jobs: int
+    bytes: int
+    #: Jobs that stay because others wait for them.
+    needed: list[int]
+
+
+def main(args: Args) -> int:
+    """Say what would go, ask where a person is, and forget it."""
+    answers.select(args.words)
+    queue = client.connect(os.environ)
+    is_asking = sys.stdin.isatty() and not args.has(options.YES)
+    cleaned = _clean(queue, args, is_dry_run=True) if is_asking or args.has(DRY_RUN) else None
+    if cleaned is not None and cleaned["jobs"] and not args.has(DRY_RUN):
+        if not screen.confirm(f"forget {_told(cleaned)} for ever?"):
+            screen.say("nothing was forgotten.")
+            return 130
+        cleaned = None
+    if cleaned is None:
+        cleaned = _clean(queue, args, is_dry_run=False)
+    if args.has(options.JSON):
+        screen.print_json(cleaned)
+        return 0
+    print(f"{'would forget' if args.has(DRY_RUN) else 'forgot'} {_told(cleaned)}")
+    if cleaned["needed"]:
+        few = ", ".join(str(job_id) for job_id in cleaned["needed"][:5])
+        few += ", ..." if len(cleaned["needed"]) > 5 else ""
+        screen.say(f"kept {few}: unfinished jobs wait for what became of them.")
+    return 0
+
+
+def _clean(queue: Client, args: Args, *, is_dry_run: bool) -> Cleaned:
+    body = {
+        "verb": "clean",
+        "select": list(args.words) or ["finished"],
+        "checkpoints": args.has(CHECKPOINTS),
+        "dry_run": is_dry_run,
+    }
+    try:
+        answer: Cleaned = queue.post("/v1/jobs/actions", body, patience_s=PATIENCE_S)
+    except NotFound:
+        if args.words:
+            raise
+        # Nothing is finished, which is what was wanted.
+        return Cleaned(jobs=0, bytes=0, needed=[])
+    return answer
+
+
+def _told(cleaned: Cleaned) -> str:
+    jobs = cleaned["jobs"]
+    return f"{jobs} finished job{'' if jobs == 1 else 's'} and {units.format_size(cleaned['bytes'])} of files"

@@ -1,0 +1,169 @@
+"""One job as a small text for an editor: written, opened in $VISUAL or $EDITOR, read back, and only what changed sent.
+
+A text that cannot be used changes nothing and is kept, and the error says where.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+
+from dibs import units
+from dibs.cli import answers, options, screen
+from dibs.cli.answers import Acted, WholeJob
+from dibs.client import Client
+from dibs.errors import DibsError, UserError
+
+#: Used when neither variable is set.
+USUAL = "vi"
+
+
+def edit(queue: Client, job: WholeJob, tell: Callable[[Acted], None]) -> int:
+    """Let a person change the text of a job, and send what changed."""
+    if job["state"] not in answers.WAITING:
+        raise UserError(
+            f"job {job['id']} is {job['state']}: only jobs that wait can be edited.",
+            f"The time limit of one that runs: dibs edit {job['id']} -t 4h",
+        )
+    before = fields(job)
+    fd, path = tempfile.mkstemp(prefix=f"dibs-job-{job['id']}-", suffix=".toml")
+    with open(fd, "w") as file:
+        file.write(text(job["id"], before))
+    try:
+        _open(path)
+        changes = changed(before, _read(path))
+        if changes:
+            tell(answers.act(queue, "edit", [str(job["id"])], changes=changes))
+    except DibsError as error:
+        message = f"{error.message.rstrip('.')}."
+        raise type(error)(message, f"{error.hint} Nothing was changed; your text is {path}".strip()) from None
+    os.unlink(path)
+    if not changes:
+        screen.say("nothing was changed.")
+    return 0
+
+
+def fields(job: WholeJob) -> dict[str, object]:
+    """Return what may be changed of a job, with the names of a submission and the spellings of people."""
+    wanted = job["request"]
+    limit_s, mem = job["time_limit_s"], job["mem"]
+    return {
+        **({"command": job["command"]} if job["argv"] is None else {"argv": job["argv"]}),
+        "cwd": job["cwd"],
+        "name": job["name"],
+        "project": job["project"],
+        "priority": job["priority"],
+        **({"gpu_ids": wanted["gpu_ids"]} if wanted["gpu_ids"] else {"gpus": job["gpus"]}),
+        "prefer": wanted["prefer"],
+        "gpu_type": wanted["gpu_type"] or "",
+        "cpus": job["cpus"] or 0,
+        "mem": "" if mem is None else _exact_size(mem),
+        "time": "" if limit_s is None else _exact_time(limit_s),
+        "begin": job["begin_at"] or "",
+        "after": [f"{need['id']}:{need['when']}" for need in job["after"]],
+        "retries": job["retries"],
+        "tags": job["tags"],
+    }
+
+
+def _exact_size(size: int) -> str:
+    return found if units.parse_size(found := units.format_size(size)) == size else f"{size}B"
+
+
+def _exact_time(seconds: float) -> str:
+    return found if units.parse_duration(found := units.format_duration(seconds)) == seconds else f"{seconds:f}s"
+
+
+def text(job_id: int, values: Mapping[str, object]) -> str:
+    """Return the text that is opened."""
+    lines = [
+        f"# Job {job_id}. What you change is changed when you leave the editor; a line that you remove goes back",
+        '# to its default. An empty text means none. after = ["12:done"]: done, any or end.',
+        "",
+        *(f"{name} = {_toml(value)}" for name, value in values.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    import json
+
+    # Strings, whole numbers and lists of strings are written alike, but for characters beyond the basic plane.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _open(path: str) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or USUAL
+    try:
+        code = subprocess.run([*shlex.split(editor), path], check=False).returncode
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError(f'cannot start the editor "{options.shown(editor)}": {why}.', "Set EDITOR.") from None
+    if code:
+        raise UserError(f'the editor "{options.shown(editor)}" ended with {code}.')
+
+
+def _read(path: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f'expected lines such as name = "vit": {error}.') from None
+    except OSError as error:
+        raise UserError(f"cannot read the text back: {error.strerror}.") from None
+
+
+def changed(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a submission that differ; what is missing goes back to its default."""
+    for name in after:
+        if name not in (*before, *NAMES):
+            raise UserError(f'there is no field "{options.shown(name)}".', options.nearest(name, (*before, *NAMES)))
+    differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    if {"command", "argv"} & {*differ} and not {"command", "argv"} & after.keys():
+        raise UserError("expected a command, got none.")
+    # One of the two is enough, and the other would contradict it.
+    dropped = {name for name in ("command", "argv", "gpus", "gpu_ids") if name not in after}
+    paired = {"command": "argv", "argv": "command", "gpus": "gpu_ids", "gpu_ids": "gpus"}
+    wanted = [name for name in differ if not (name in dropped and paired[name] in after)]
+    return {FIELD.get(name, name): _value(name, after.get(name)) for name in wanted}
+
+
+#: Fields that are called otherwise on the wire, and those that stand in the text only for some jobs.
+FIELD = {"time": "time_limit_s", "begin": "begin_at"}
+NAMES = ("command", "argv", "gpus", "gpu_ids")
+
+
+def _value(name: str, value: object) -> object:
+    if value in ("", None):
+        return None
+    try:
+        if name == "time":
+            return units.parse_duration(str(value))
+        if name == "mem":
+            return units.parse_size(str(value))
+        if name == "after":
+            return [_need(str(word)) for word in value] if isinstance(value, list) else value
+        if name == "begin":
+            return _begin(value)
+    except UserError as error:
+        raise UserError(f"{name}: {error.message}", error.hint) from None
+    return value
+
+
+def _need(word: str) -> dict[str, str]:
+    select, colon, when = word.rpartition(":")
+    is_told = bool(colon) and when in ("done", "any", "end")
+    return {"select": select, "when": when} if is_told else {"select": word, "when": "done"}
+
+
+def _begin(value: object) -> str:
+    from datetime import datetime
+
+    from dibs.cli import moments
+
+    word = value.isoformat() if isinstance(value, datetime) else str(value)
+    return moments.parse(word, datetime.now()).isoformat()

@@ -1,0 +1,46 @@
+"""`dibs kill`: send a signal to everything that running jobs consist of."""
+
+from __future__ import annotations
+
+import os
+
+from dibs import client, processes
+from dibs.cli import answers, options, screen
+from dibs.cli.options import Args, Kind, Option
+from dibs.errors import UserError
+
+
+def _read_signal(text: str) -> int:
+    number = processes.signal_number(text)
+    if number is None:
+        hint = options.nearest(text.upper().removeprefix("SIG"), processes.SIGNALS)
+        raise UserError(f'expected a signal such as USR1 or 10, got "{options.shown(text)}".', hint)
+    return number
+
+
+SUMMARY = "Send a signal to all processes of running jobs; to end jobs, see cancel."
+USAGE = ("-s SIGNAL SELECTOR...",)
+SIGNAL = Option(
+    ("-s", "--signal"), "The signal, by name with or without SIG, or by number.",
+    Kind("a signal such as USR1 or 10", _read_signal), "USR1",
+)  # fmt: skip
+OPTIONS: tuple[Option[object], ...] = (SIGNAL, options.JSON)
+EXAMPLES = ("dibs kill -s USR1 12", "dibs kill -s SIGINT name:vit*+running")
+
+
+def main(args: Args) -> int:
+    """Send the signal to the selected jobs."""
+    answers.require_words("kill", args.words)
+    answers.select(args.words)
+    number = args.get(SIGNAL)
+    if number is None:
+        few = options.shown(" ".join(args.words))
+        raise UserError("kill expected a signal: -s USR1.", f"To end jobs with grace: dibs cancel {few}")
+    acted = answers.act(client.connect(os.environ), "kill", args.words, signal=number)
+    if args.has(options.JSON):
+        screen.print_json(acted)
+        return 0
+    for job in acted["changed"]:
+        print(f"{job['id']} {screen.clean(job['state'])}: {processes.signal_name(number)} sent")
+    answers.tell_unchanged(acted)
+    return 0

@@ -1,0 +1,37 @@
+"""`dibs move`: put a waiting job elsewhere in the queue."""
+
+from __future__ import annotations
+
+import os
+
+from dibs import client
+from dibs.cli import answers, options, screen
+from dibs.cli.options import Args, Option
+from dibs.errors import UserError
+
+SUMMARY = "Put a waiting job elsewhere in the queue, among the jobs of its priority."
+USAGE = ("JOB first", "JOB last", "JOB before JOB", "JOB after JOB")
+OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+EXAMPLES = ("dibs move 12 first", "dibs move @ before 7")
+
+#: How many words follow each place.
+PLACES = {"first": 0, "last": 0, "before": 1, "after": 1}
+
+
+def main(args: Args) -> int:
+    """Move one job."""
+    words = args.words
+    if len(words) < 2 or PLACES.get(words[1], -1) != len(words) - 2:
+        got = f'"{options.shown(" ".join(words))}"' if words else "nothing"
+        raise UserError(f"move expected a job and first, last, before JOB or after JOB, got {got}.")
+    answers.select([words[0], *words[2:]])
+    queue = client.connect(os.environ)
+    job_id = answers.find_one(queue, "move", words[:1])["id"]
+    more = {"other": answers.find_one(queue, "move", words[2:])["id"]} if words[2:] else {}
+    acted = answers.act(queue, "move", [str(job_id)], to=words[1], **more)
+    if args.has(options.JSON):
+        screen.print_json(acted)
+        return 0
+    where = f"{words[1]} {more['other']}" if more else words[1]
+    print(f"{job_id} {screen.clean(acted['changed'][0]['state'])}: {acted.get('note') or where}")
+    return 0

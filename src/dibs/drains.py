@@ -1,0 +1,108 @@
+"""Drained devices: on which nothing new may start, by root's word for everybody or by a user's for their own jobs.
+
+Root's are files in a folder that only root can write; the lowest place where a device is taken obeys them, so every
+door does. A user's own are in the store. Runs under `python -I -S`, so only modules that cost nothing are imported.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from dibs import holders
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.locks import Folder
+
+#: Bytes of a reason.
+LONGEST_BYTES = 800
+STANDARD = ("/tmp", "/run/dibs")
+
+
+def folder(place: Folder) -> str:
+    """Return where root's marks are: on /run, which a boot clears, or beside the leases of a test."""
+    return "/run/dibs/drained" if place.path in STANDARD else f"{place.path}/drained"
+
+
+def _is_trusted(place: Folder, found: os.stat_result) -> bool:
+    """Tell whether root made it; what others plant means nothing."""
+    is_ours = place.path not in STANDARD and found.st_uid == os.geteuid()
+    return (found.st_uid == 0 or is_ours) and not found.st_mode & 0o022
+
+
+def reason(place: Folder, device: str) -> str | None:
+    """Return why root drained a device, which may be an empty text; None if it is not drained."""
+    where = folder(place)
+    path = f"{where}/{holders.checked(device)}"
+    try:
+        if not _is_trusted(place, os.lstat(where)):
+            return None
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or not _is_trusted(place, found):
+            return None
+        return os.read(fd, LONGEST_BYTES).decode(errors="replace").strip()
+    finally:
+        os.close(fd)
+
+
+def marks(place: Folder) -> dict[str, str]:
+    """Return the devices that root drained, and why."""
+    try:
+        names = os.listdir(folder(place))
+    except OSError:
+        return {}
+    wanted = (name for name in names if holders.ID_CHARS.issuperset(name) and not name.startswith("."))
+    return {name: why for name in wanted if (why := reason(place, name)) is not None}
+
+
+def mark(place: Folder, device: str, why: str) -> None:
+    """Drain a device for everybody; only root can."""
+    where = folder(place)
+    for path in (os.path.dirname(where), where):
+        if not os.path.isdir(path):
+            os.mkdir(path)
+            # Whatever the umask: all doors must be able to look. A folder of leases on /run has yet another mode, so
+            # this one is not taken for that.
+            os.chmod(path, 0o755)
+    temporary = f"{where}/.{holders.checked(device)}.{os.getpid()}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        os.fchmod(fd, 0o644)
+        os.write(fd, why.encode()[:LONGEST_BYTES])
+    finally:
+        os.close(fd)
+    os.rename(temporary, f"{where}/{device}")
+
+
+def unmark(place: Folder, device: str) -> bool:
+    """Let everybody use a device again; tell whether it was drained."""
+    try:
+        os.unlink(f"{folder(place)}/{holders.checked(device)}")
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class Drains:
+    """All that is drained for one user, in words: root's marks, read anew each time, and the user's own."""
+
+    __slots__ = ("own", "place")
+
+    def __init__(self, place: Folder, own: dict[str, str]) -> None:
+        self.place = place
+        #: Replaced as a whole when it changes: other threads read it.
+        self.own = own
+
+    def now(self) -> dict[str, str]:
+        """Return the drained devices and by whom and why."""
+        told = {device: _told("you", why) for device, why in self.own.items()}
+        return told | {device: _told("root", why) for device, why in marks(self.place).items()}
+
+
+def _told(who: str, why: str) -> str:
+    return f"drained by {who}" + (f": {why}" if why else "")

@@ -1,0 +1,194 @@
+"""Changing jobs after they were submitted: where they stand, and what is asked of them.
+
+All or nothing: one job that cannot be changed, and none is.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from dibs import selection, turns, verbs
+from dibs.errors import Conflict, UserError
+from dibs.jobs import Asked, Job, JobId, Request, State, default_name
+from dibs.turns import Acted, Left, Order, Turn
+from dibs.verbs import Wish
+
+#: What a field of a request is called in a wish, where that differs.
+WISHED = {"limit_s": "time_limit_s"}
+REQUEST_KEYS = frozenset(WISHED.get(own.name, own.name) for own in fields(Request))
+#: What a field of a submission is called once it is kept, where that differs.
+KEPT = {"metric": "metrics"}
+#: What may still be changed of a job under way.
+WHILE_ACTIVE = frozenset({"time_limit_s"})
+#: What is not said by a submission in this form, but follows from it.
+FIXED = frozenset({"request", "after", "batch", "environ_id", "script_id", "index", "place", "is_slurm", "no_wait"})
+WHERE = ("first", "last", "before", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be different: the names that were given, and their values in `wish` and `rules`."""
+
+    keys: frozenset[str]
+    wish: Wish
+    #: Names that go back to their default.
+    cleared: frozenset[str] = frozenset()
+    #: `at_once` and `halt_after` of the batch.
+    rules: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """Return what was changed, for the event; no values, for some are secret."""
+        return ", ".join(sorted({*self.keys, *self.rules}))
+
+
+def move(turn: Turn, job_id: JobId, where: str, other_id: JobId | None = None) -> str:
+    """Put a waiting job elsewhere among those of its priority; return what is worth knowing about it."""
+    if where not in WHERE:
+        raise UserError(f'move expected first, last, before ID or after ID, got "{where}".')
+    if (other_id is None) == (where in ("before", "after")):
+        raise UserError(f"move {where} expected {'another job' if other_id is None else 'no other job'}.")
+    job = _waiting(turn, job_id)
+    other = None if other_id is None else _waiting(turn, other_id)
+    if other is not None and other.id == job.id:
+        raise UserError(f"job {job.id} cannot stand {where} itself.")
+    if other is not None and other.asked.priority != job.asked.priority:
+        raise Conflict(
+            f"job {job.id} has priority {job.asked.priority} and job {other.id} has {other.asked.priority}: "
+            "jobs are ordered inside a priority.",
+            f"Give it that one first: dibs edit {job.id} --priority {other.asked.priority}",
+        )
+    turn.store.move(job, where, other)
+    turn.changed.add(job.id)
+    turn.store.note(job.id, turn.now, "Moved", where if other is None else f"{where} job {other.id}")
+    if where == "first" and turn.store.is_outranked(job.asked.priority):
+        return f"first of priority {job.asked.priority}; jobs with a higher priority stay ahead of it"
+    return ""
+
+
+def _waiting(turn: Turn, job_id: JobId) -> Job:
+    job = turn.store.job(job_id)
+    if not job.is_waiting:
+        raise Conflict(f"job {job.id} is {job.word}: only jobs that wait have a place in the queue.")
+    return job
+
+
+def edit(turn: Turn, chosen: selection.Selection, change: Change) -> Acted:
+    """Change what is asked of jobs that wait, the time limit of those that run, the rules of a batch."""
+    if not change.keys and not change.rules:
+        raise UserError("edit expected something to change, got nothing.")
+    jobs = turns.pick(turn, chosen)
+    if len(jobs) > verbs.MOST_AT_ONCE:
+        raise UserError(
+            f"expected at most {verbs.MOST_AT_ONCE:,} jobs at once, got {len(jobs):,}.", "Edit them in parts."
+        )
+    for job in jobs:
+        _check_editable(job, change)
+    new = {job.id: job.asked for job in jobs}
+    if change.keys:
+        new = _asked(turn, jobs, change)
+    # Everything is possible: from here on it is kept.
+    if change.rules:
+        new = _rule(turn, jobs, new, change.rules)
+    unchanged = [Left(job.id, job.word, "it is so already") for job in jobs if new[job.id] == job.asked]
+    edited = jobs if change.rules else [job for job in jobs if new[job.id] != job.asked]
+    for job in edited:
+        _keep(turn, job, new[job.id], change)
+    return Acted([turns.changed(job) for job in edited], [] if change.rules else unchanged)
+
+
+def _check_editable(job: Job, change: Change) -> None:
+    if job.is_waiting or not change.keys:
+        return
+    if job.state in (State.STARTING, State.RUNNING, State.PAUSED) and change.keys <= WHILE_ACTIVE:
+        if job.remark is not None:
+            raise Conflict(f"job {job.id}: its runner is gone, and with it who keeps the time limit.")
+        return
+    also = "" if job.is_finished else ", and the time limit of one that runs"
+    raise Conflict(
+        f"job {job.id} is {job.word}: only jobs that wait can be changed{also}. Nothing was changed.",
+        "Name those that wait: SELECTOR+queued",
+    )
+
+
+def _asked(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, Asked]:
+    """Return what is asked of each job from now on."""
+    after = verbs.needs_of(turn, change.wish.after) if "after" in change.keys else ()
+    ancestors = turn.store.needs_in_turn(need.id for need in after)
+    requests: dict[Request, Request] = {}
+    new = {}
+    for job in jobs:
+        if job.id in ancestors:
+            raise Conflict(f"job {job.id} would wait for itself.", "See `dibs show` for who waits for whom.")
+        asked = _with_values(job.asked, change)
+        if "after" in change.keys:
+            asked = replace(asked, after=after)
+        if change.keys & REQUEST_KEYS:
+            if asked.request not in requests:
+                requests[asked.request] = _request(turn, job, change)
+            asked = replace(asked, request=requests[asked.request])
+        verbs.check_warn(Wish(asked, time_limit_s=asked.time_limit_s))
+        new[job.id] = asked
+    return new
+
+
+def _with_values(asked: Asked, change: Change) -> Asked:
+    wished = change.wish.asked
+    own = {own.name for own in fields(Asked)} - FIXED - {"env"}
+    keys = {KEPT.get(key, key) for key in change.keys}
+    values = {key: getattr(wished, key) for key in keys & own}
+    if keys & {"command", "argv"}:
+        values |= {"command": wished.command, "argv": wished.argv, "script_id": None}
+    if asked.script_id is not None and asked.argv and wished.argv and wished.argv[0] == asked.argv[0]:
+        # The same script with other arguments: its text stays.
+        values |= {"command": shlex.join([asked.script or "", *wished.argv[1:]]), "script_id": asked.script_id}
+    if "env" in change.keys:
+        values["env"] = () if "env" in change.cleared else tuple((dict(asked.env) | dict(wished.env)).items())
+    asked = replace(asked, **values)
+    return asked if asked.name else replace(asked, name=default_name(asked))
+
+
+def _request(turn: Turn, job: Job, change: Change) -> Request:
+    """Return the request with what was given; a count and a list of devices replace each other."""
+    keys, request = change.keys, job.asked.request
+    if job.is_active:
+        # Its devices are given; whether it could be placed anew is no question.
+        return replace(request, limit_s=change.wish.time_limit_s)
+    values = {WISHED.get(own.name, own.name): getattr(request, own.name) for own in fields(Request)}
+    values |= {key: getattr(change.wish, key) for key in keys & REQUEST_KEYS}
+    if "gpus" in keys and "gpu_ids" not in keys:
+        values["gpu_ids"] = ()
+    if "gpu_ids" in keys and "gpus" not in keys and values["gpu_ids"]:
+        values["gpus"] = None
+    return verbs.request_of(Wish(job.asked, **values), turn, [])
+
+
+def _rule(turn: Turn, jobs: list[Job], new: dict[JobId, Asked], rules: Mapping[str, int | None]) -> dict[JobId, Asked]:
+    """Change the rules of the one batch that the jobs are of, or make one of those that wait and have none."""
+    batches = {job.asked.batch for job in jobs}
+    if len(batches) > 1:
+        raise Conflict(
+            "these jobs were not submitted together, so they have no common -j or --halt.", "Name one batch."
+        )
+    (batch,) = batches
+    if batch:
+        is_over = [turn.store.set_rule(batch, name, value) for name, value in rules.items()]
+        if any(is_over):
+            turn.store.hold_batch(batch, turn.now, "as many of its batch have ended badly as --halt now allows")
+        return new
+    if not any(job.is_waiting for job in jobs):
+        raise Conflict("none of these jobs waits, so there is nothing to keep back.")
+    waiting = sum(job.is_waiting for job in jobs)
+    batch = turn.store.add_batch(rules.get("at_once"), rules.get("halt_after"), waiting)
+    return {job.id: replace(new[job.id], batch=batch if job.is_waiting else 0) for job in jobs}
+
+
+def _keep(turn: Turn, job: Job, asked: Asked, change: Change) -> None:
+    turn.store.edit(job, asked, turn.now, change.told)
+    turn.changed.add(job.id)
+    if job.is_active and asked.time_limit_s != job.asked.time_limit_s:
+        turn.effects.append(Order(job, f"limit {turns.limit_word(asked.time_limit_s)}"))
+    if job.is_waiting and change.keys & {"after", "begin_at"}:
+        turn.unsure.append(job.id)

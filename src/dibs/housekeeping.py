@@ -1,0 +1,95 @@
+"""The daemon's housekeeping: forgetting jobs with their files, when somebody asks or the settings say so.
+
+In small steps, each a short turn of the core; files are removed by a thread of their own, for a disk may be slow. A
+crash in between leaves a note in the store, and the next daemon goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dibs import folders, forgetting, selection
+from dibs.core import now_ms
+from dibs.forgetting import MOST_IN_A_STEP
+from dibs.jobs import JobId
+from dibs.store import Reader
+
+if TYPE_CHECKING:
+    from dibs.daemon import Daemon
+
+log = logging.getLogger("dibs.housekeeping")
+
+
+def roots(daemon: Daemon) -> list[Path]:
+    """Return where jobs have folders: in the state, and where logs and checkpoints are if that is elsewhere."""
+    engine = daemon.core.engine
+    return list(dict.fromkeys(Path(root) / "jobs" for root in (engine.home, engine.settings.files or engine.home)))
+
+
+async def clean(
+    daemon: Daemon, chosen: selection.Selection, *, with_checkpoints: bool, is_dry_run: bool
+) -> dict[str, Any]:
+    """Forget the finished jobs of a selection, or only say what that would be."""
+    choice = await daemon.ask(lambda reader: forgetting.choose(reader, chosen, now_ms()))
+    if is_dry_run:
+        freed = await _in_thread(daemon, _sizes, choice.ids, with_checkpoints)
+        return _told(len(choice.ids), freed, choice.needed)
+    count, freed = await forget(daemon, choice.ids, with_checkpoints)
+    return _told(count, freed, choice.needed)
+
+
+def _told(count: int, freed: int, needed: list[JobId]) -> dict[str, Any]:
+    return {"jobs": count, "bytes": freed, "needed": needed}
+
+
+async def forget(daemon: Daemon, ids: Sequence[JobId], with_checkpoints: bool) -> tuple[int, int]:
+    """Forget jobs and remove their files, step by step; return how many and how many bytes."""
+    count = freed = 0
+    for first in range(0, len(ids), MOST_IN_A_STEP):
+        step = ids[first : first + MOST_IN_A_STEP]
+        gone = await daemon.do(partial(forgetting.forget, ids=step, with_checkpoints=with_checkpoints))
+        freed += await _remove(daemon, gone, with_checkpoints)
+        count += len(gone)
+    if count:
+        await daemon.do(lambda turn: turn.store.tidy())
+        log.info("forgot %s jobs, %s bytes of files", count, freed)
+    return count, freed
+
+
+async def _remove(daemon: Daemon, gone: Sequence[JobId], with_checkpoints: bool) -> int:
+    freed = await _in_thread(daemon, _removals, gone, with_checkpoints)
+    await daemon.do(lambda turn: turn.store.forgot(gone))
+    return freed
+
+
+def _sizes(where: Sequence[Path], ids: Sequence[JobId], with_checkpoints: bool) -> int:
+    return sum(folders.size(where, job_id, with_checkpoints) for job_id in ids)
+
+
+def _removals(where: Sequence[Path], ids: Sequence[JobId], with_checkpoints: bool) -> int:
+    return sum(folders.remove(where, job_id, with_checkpoints) for job_id in ids)
+
+
+async def _in_thread(daemon: Daemon, work: Any, ids: Sequence[JobId], with_checkpoints: bool) -> int:
+    loop = asyncio.get_running_loop()
+    return int(await loop.run_in_executor(daemon.sweeper, work, roots(daemon), ids, with_checkpoints))
+
+
+async def keep_house(daemon: Daemon) -> None:
+    """Finish what a crash left half done, then forget what is older, or more, than the settings want to keep."""
+    for with_checkpoints in (False, True):
+        left = await daemon.ask(partial(Reader.forgotten, with_checkpoints=with_checkpoints))
+        for first in range(0, len(left), MOST_IN_A_STEP):
+            await _remove(daemon, left[first : first + MOST_IN_A_STEP], with_checkpoints)
+    values = daemon.core.engine.settings
+    while ids := await daemon.ask(
+        lambda reader: forgetting.overdue(reader, now_ms(), values.keep_for, values.keep_jobs)
+    ):
+        count, _ = await forget(daemon, ids, with_checkpoints=False)
+        if not count:
+            return

@@ -1,0 +1,528 @@
+"""What may be done to jobs after they were submitted: signals, pauses, their place, what is asked, forgetting."""
+
+import dataclasses
+import os
+
+import pytest
+
+import build
+from desk import DONE, FAILED, PLACED, RUNNING
+from dibs import attempts, dispatch, edits, forgetting, lifecycle, selection, submissions, turns, verbs
+from dibs.errors import Conflict, Impossible, NotFound, UserError
+from dibs.jobs import JobId, Outcome, State, When
+from dibs.verbs import Wish
+
+PAUSED = (*RUNNING, lifecycle.Paused(3))
+ORPHANED = (*RUNNING, lifecycle.Orphaned(3))
+
+
+def lines(desk):
+    """Return the orders that are left to be given."""
+    return [(effect.job.id, effect.line) for effect in desk.turn.effects]
+
+
+def whys(acted):
+    return [(left.id, left.why) for left in acted.unchanged]
+
+
+def edit(desk, *words, **changes):
+    return desk.do(edits.edit, *words, change=submissions.change(changes))
+
+
+def queue(desk):
+    """Return the waiting jobs in the order in which they are served."""
+    found = desk.store.select(selection.parse(["held", "queued"]), build.NOW)
+    return [job.id for job in sorted(found, key=lambda job: (-job.asked.priority, job.rank, job.id))]
+
+
+# -- cancel, hold and unhold of many ------------------------------------------------------------------------------
+
+
+def wait_for_each(desk, *kinds):
+    """Submit one job, and for each kind one that waits for the one before it."""
+    ids = [desk.job()]
+    for when in kinds:
+        ids.append(wait_for(desk, ids[-1], when))
+    return ids
+
+
+def wait_for(desk, need, when):
+    return desk.submit(Wish(build.asked(), after=((str(need), when),))).ids[0]
+
+
+def test_who_needs_a_cancelled_job_done_is_cancelled_with_it_however_far_away(desk):
+    first, second, third = wait_for_each(desk, When.DONE, When.DONE)
+    wait_for(desk, third, When.DONE)
+    desk.do(verbs.cancel, str(first))
+    assert [desk.store.job(n).outcome for n in (1, 2, 3, 4)] == [Outcome.CANCELLED] * 4
+    assert desk.store.job(second).remark == "job 1, which it waited for, did not succeed"
+    assert desk.store.job(third).remark == "job 2, which it waited for, did not succeed"
+    assert [event.kind for event in desk.store.events(third)][-1] == "NeedFailed"
+    assert desk.turn.changed == {1, 2, 3, 4}
+
+
+def test_who_waits_only_for_an_end_is_looked_at_and_goes_on(desk):
+    wait_for_each(desk, When.END)
+    desk.do(verbs.cancel, "1")
+    assert desk.turn.unsure == [2]
+    with desk.store.batch():
+        dispatch.follow_up(desk.turn)
+    assert (desk.store.job(2).state, desk.store.job(2).is_ready) == (State.QUEUED, True)
+
+
+def test_many_at_once_become_what_each_alone_would(desk):
+    """The set operations and the table of the life of a job tell the same."""
+    ids = wait_for_each(desk, When.DONE, When.DONE)
+    expected = lifecycle.advance(desk.store.job(ids[0]), lifecycle.CancelAsked(build.NOW))
+    doomed = [lifecycle.advance(desk.store.job(n), lifecycle.NeedFailed(build.NOW, JobId(n - 1))) for n in ids[1:]]
+    desk.do(verbs.cancel, "1")
+    assert [desk.store.job(n) for n in ids] == [expected, *doomed]
+    assert [len(desk.store.attempts(n)) for n in ids] == [1, 1, 1]
+    assert desk.store.counts()["cancelled"] == 3
+
+
+def test_a_job_that_was_cancelled_because_of_another_comes_back_with_it(desk):
+    wait_for_each(desk, When.DONE, When.DONE)
+    desk.do(verbs.cancel, "1")
+    desk.do(verbs.retry, "1")
+    assert [desk.store.job(n).state for n in (1, 2, 3)] == [State.QUEUED] * 3
+
+
+def test_somebody_who_wants_to_hear_of_the_end_hears_of_a_cancelled_job_too(desk):
+    desk.job()
+    desk.job(notify="mail")
+    desk.do(verbs.cancel, "all")
+    assert [(job.id, job.word) for job in desk.turn.over] == [(2, "cancelled")]
+
+
+def test_a_held_job_whose_time_came_meanwhile_joins_the_line_when_it_is_let_go(desk):
+    desk.job(begin_at=build.NOW + 1000)
+    desk.do(verbs.hold, "1")
+    desk.do(verbs.unhold, "1")
+    assert desk.turn.unsure == [1]
+
+
+# -- kill, pause, resume ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("events", [RUNNING, PAUSED, (*RUNNING, lifecycle.CancelAsked(3))])
+def test_a_signal_is_an_order_to_the_runner_and_an_event(desk, events):
+    job_id = desk.job(*events)
+    before = desk.store.job(job_id)
+    desk.do(verbs.kill, str(job_id), number=10)
+    assert lines(desk) == [(job_id, "signal 10")]
+    assert desk.store.job(job_id) == before
+    assert (desk.store.events(job_id)[-1].kind, desk.store.events(job_id)[-1].detail) == ("Signalled", "SIGUSR1")
+
+
+@pytest.mark.parametrize(("events", "word"), [((), "queued"), ((PLACED,), "starting"), (DONE, "done")])
+def test_a_job_that_does_not_run_gets_no_signal(desk, events, word):
+    job_id = desk.job(*events)
+    acted = desk.do(verbs.kill, str(job_id), number=10)
+    assert whys(acted) == [(job_id, f"it is {word}: only a running job can get a signal")]
+    assert lines(desk) == []
+
+
+def test_a_running_job_is_paused_and_goes_on(desk):
+    job_id = desk.job(*RUNNING)
+    assert [(job.id, job.word) for job in desk.do(verbs.pause, "1").changed] == [(1, "paused")]
+    assert lines(desk) == [(job_id, "pause")]
+    assert desk.store.job(job_id).allocation == build.ids(0)
+    assert [(job.id, job.word) for job in desk.do(verbs.resume, "1").changed] == [(1, "running")]
+    assert lines(desk) == [(job_id, "resume")]
+
+
+@pytest.mark.parametrize(
+    ("verb", "events", "why"),
+    [
+        (verbs.pause, (), "it is queued: only a running job can be paused; hold keeps one waiting"),
+        (verbs.pause, PAUSED, "it is paused: only a running job can be paused; hold keeps one waiting"),
+        (verbs.pause, ORPHANED, "its runner is gone, and with it who could do that; cancel ends it"),
+        (verbs.resume, RUNNING, "it is running: it is not paused"),
+        (verbs.resume, DONE, "it is done: it is not paused"),
+    ],
+)
+def test_what_cannot_be_paused_or_resumed_is_left_as_it_is(desk, verb, events, why):
+    desk.job(*events)
+    before = desk.store.job(1)
+    assert whys(desk.do(verb, "1")) == [(1, why)]
+    assert (desk.store.job(1), lines(desk)) == (before, [])
+
+
+# -- move ---------------------------------------------------------------------------------------------------------
+
+
+def move(desk, job_id, where, other=None):
+    desk.turn = desk.new_turn()
+    with desk.store.batch():
+        return edits.move(desk.turn, JobId(job_id), where, None if other is None else JobId(other))
+
+
+def test_a_job_is_put_first_last_before_and_after(desk):
+    for _ in range(4):
+        desk.job()
+    move(desk, 3, "first")
+    assert queue(desk) == [3, 1, 2, 4]
+    move(desk, 3, "last")
+    assert queue(desk) == [1, 2, 4, 3]
+    move(desk, 4, "before", 2)
+    assert queue(desk) == [1, 4, 2, 3]
+    move(desk, 1, "after", 3)
+    assert queue(desk) == [4, 2, 3, 1]
+    assert desk.job() == 5
+    assert queue(desk) == [4, 2, 3, 1, 5]
+    assert (desk.store.events(1)[-1].kind, desk.store.events(1)[-1].detail) == ("Moved", "after job 3")
+
+
+def test_the_plan_follows_the_new_order(desk):
+    for _ in range(3):
+        desk.job()
+    move(desk, 3, "first")
+    assert [waiting.id for waiting in sorted(desk.store.head(2), key=lambda waiting: waiting.place)] == [3, 1]
+
+
+def test_first_means_first_of_its_priority_and_says_so(desk):
+    desk.job(priority=5)
+    desk.job()
+    desk.job()
+    assert move(desk, 3, "first") == "first of priority 0; jobs with a higher priority stay ahead of it"
+    assert queue(desk) == [1, 3, 2]
+
+
+def test_jobs_of_different_priority_are_not_moved_beside_each_other(desk):
+    desk.job(priority=5)
+    desk.job()
+    with pytest.raises(Conflict, match="priority 0 and job 1 has 5") as refused:
+        move(desk, 2, "before", 1)
+    assert refused.value.hint == "Give it that one first: dibs edit 2 --priority 5"
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ((1, "first"), Conflict, "job 1 is running: only jobs that wait have a place"),
+        ((2, "before", 1), Conflict, "job 1 is running"),
+        ((2, "before", 2), UserError, "cannot stand before itself"),
+        ((2, "before"), UserError, "move before expected another job"),
+        ((2, "first", 3), UserError, "move first expected no other job"),
+        ((2, "up"), UserError, "move expected first, last, before ID or after ID"),
+        ((9, "first"), NotFound, "there is no job 9"),
+        ((2, "after", 9), NotFound, "there is no job 9"),
+    ],
+)
+def test_a_move_that_makes_no_sense_is_refused(desk, words, error, message):
+    desk.job(*RUNNING)
+    desk.job()
+    desk.job()
+    with pytest.raises(error, match=message):
+        move(desk, *words)
+    assert queue(desk) == [2, 3]
+
+
+# -- edit ---------------------------------------------------------------------------------------------------------
+
+
+def test_options_of_waiting_jobs_are_changed_and_all_else_stays(desk):
+    (job_id,) = desk.submit(Wish(build.asked(tags=("x",), priority=1), gpu_ids=("0", "2"), cpus=2, environ=b"A=1")).ids
+    before = desk.store.job(job_id).asked
+    edit(desk, str(job_id), priority=7, name="vit", time_limit_s=60)
+    after = desk.store.job(job_id).asked
+    request = dataclasses.replace(before.request, limit_s=60.0)
+    assert after == dataclasses.replace(before, priority=7, name="vit", request=request)
+    assert (desk.store.events(job_id)[-1].kind, desk.store.events(job_id)[-1].detail) == (
+        "Edited",
+        "name, priority, time_limit_s",
+    )
+
+
+def test_null_goes_back_to_the_default(desk):
+    desk.submit(Wish(build.asked(tags=("x",), retries=3, name="vit"), gpus=2, time_limit_s=60))
+    edit(desk, "1", tags=None, retries=None, name=None, time_limit_s=None)
+    asked = desk.store.job(1).asked
+    assert (asked.tags, asked.retries, asked.name, asked.time_limit_s) == ((), 0, "train.py", None)
+    assert asked.request.gpus == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "gpus", "ids"),
+    [
+        ({"gpu_ids": ("0", "1")}, {"gpus": 3}, 3, ()),
+        ({"gpus": 3}, {"gpu_ids": ["1"]}, 1, build.ids(1)),
+        ({"gpu_ids": ("0", "1")}, {"gpu_ids": None}, 2, ()),
+        ({"gpu_ids": ("0", "1")}, {"cpus": 1}, 2, build.ids(0, 1)),
+    ],
+)
+def test_a_count_and_a_list_of_gpus_replace_each_other(desk, before, changes, gpus, ids):
+    desk.submit(Wish(build.asked(), **before))
+    edit(desk, "1", **changes)
+    request = desk.store.job(1).asked.request
+    assert (request.gpus, request.gpu_ids) == (gpus, ids)
+
+
+def test_variables_are_added_to_those_that_were_given(desk):
+    desk.job(env=(("A", "1"), ("B", "2")))
+    edit(desk, "1", env={"B": "3", "C": "4"})
+    assert dict(desk.store.job(1).asked.env) == {"A": "1", "B": "3", "C": "4"}
+    edit(desk, "1", env=None)
+    assert desk.store.job(1).asked.env == ()
+
+
+def test_a_command_replaces_words(desk):
+    desk.job(command="a b", argv=("a", "b"))
+    edit(desk, "1", command="c | d")
+    assert (desk.store.job(1).asked.command, desk.store.job(1).asked.argv) == ("c | d", None)
+
+
+def test_another_request_puts_the_job_in_another_line(desk):
+    desk.job()
+    edit(desk, "1", gpus=3)
+    assert [waiting.request.gpus for waiting in desk.store.head(5)] == [3]
+
+
+def test_a_job_with_another_priority_stands_there_by_its_age(desk):
+    desk.job(priority=5)
+    desk.job()
+    desk.job(priority=5)
+    move(desk, 3, "first")
+    edit(desk, "2", priority=5)
+    assert queue(desk) == [3, 1, 2]
+
+
+def test_what_a_job_waits_for_is_replaced_and_looked_at(desk):
+    for _ in range(3):
+        desk.job()
+    edit(desk, "3", after=[{"select": "1-2"}])
+    assert [need.id for need in desk.store.job(3).asked.after] == [1, 2]
+    assert desk.turn.unsure == [3]
+    edit(desk, "3", after=None)
+    assert desk.store.job(3).asked.after == ()
+
+
+@pytest.mark.parametrize(("job", "needs"), [("1", "3"), ("1", "1"), ("1-2", "3")])
+def test_jobs_that_would_wait_for_themselves_are_refused(desk, job, needs):
+    wait_for_each(desk, When.DONE, When.END)
+    with pytest.raises(Conflict, match="would wait for itself"):
+        edit(desk, job, after=[{"select": needs}])
+
+
+def test_one_job_that_cannot_be_changed_and_none_is(desk):
+    desk.job()
+    desk.job(*RUNNING)
+    before, rows = desk.store.job(1), desk.rows()
+    with pytest.raises(Conflict, match="job 2 is running: only jobs that wait can be changed") as refused:
+        edit(desk, "all", priority=5)
+    assert "SELECTOR+queued" in refused.value.hint
+    assert (desk.store.job(1), desk.rows()) == (before, rows)
+
+
+def test_what_the_machine_cannot_give_is_refused_for_all(desk):
+    desk.job()
+    desk.job()
+    with pytest.raises(Impossible, match="asks for 9 GPUs; this machine has 4"):
+        edit(desk, "all", gpus=9)
+    assert [desk.store.job(n).asked.request.gpus for n in (1, 2)] == [1, 1]
+
+
+def test_a_job_that_is_so_already_is_left(desk):
+    desk.job(priority=5)
+    acted = edit(desk, "1", priority=5)
+    assert (acted.changed, whys(acted)) == ([], [(1, "it is so already")])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "something to change"),
+        ({"priority": "high"}, "priority: expected"),
+        ({"colour": 1}, "colour"),
+        ({"command": None}, "expected a command, got none"),
+        ({"environ": ""}, "environ cannot be changed after submission"),
+        ({"at_once": 0}, "at_once expected a whole number from 1 up"),
+        ([], "expected the changes to be an object"),
+    ],
+)
+def test_changes_that_make_no_sense_are_refused(desk, changes, message):
+    desk.job()
+    with pytest.raises(UserError, match=message):
+        desk.do(edits.edit, "1", change=submissions.change(changes))
+
+
+@pytest.mark.parametrize("events", [(PLACED,), RUNNING, PAUSED])
+@pytest.mark.parametrize(("limit_s", "line"), [(7200, "limit 7200.0"), (None, "limit none")])
+def test_the_time_limit_of_a_job_under_way_is_an_order(desk, events, limit_s, line):
+    desk.submit(Wish(build.asked(), time_limit_s=60))
+    with desk.store.batch():
+        for event in events:
+            desk.store.record(desk.store.job(1), event)
+    edit(desk, "1", time_limit_s=limit_s)
+    assert lines(desk) == [(1, line)]
+    assert desk.store.job(1).asked.time_limit_s == limit_s
+
+
+def test_the_rule_of_a_batch_is_changed_through_any_of_its_jobs(desk):
+    desk.turn = desk.new_turn()
+    with desk.store.batch():
+        verbs.submit(desk.turn, [Wish(build.asked())] * 3, verbs.Rules(at_once=3))
+    edit(desk, "2", at_once=1)
+    assert {waiting.room for waiting in desk.store.head(5)} == {1}
+
+
+def test_jobs_without_a_batch_become_one(desk):
+    for events in ((), (), RUNNING, ()):
+        desk.job(*events)
+    edit(desk, "1-3", at_once=1)
+    assert [desk.store.job(n).asked.batch for n in (1, 2, 3, 4)] == [1, 1, 0, 0]
+    assert {(waiting.id, waiting.room) for waiting in desk.store.head(5)} == {(1, 1), (2, 1), (4, None)}
+
+
+def test_jobs_of_several_batches_have_no_common_rule(desk):
+    desk.job()
+    desk.job()
+    edit(desk, "1", at_once=1)
+    with pytest.raises(Conflict, match="not submitted together"):
+        edit(desk, "1-2", at_once=1)
+
+
+def test_a_batch_in_which_too_many_have_failed_already_is_held(desk):
+    desk.turn = desk.new_turn()
+    with desk.store.batch():
+        verbs.submit(desk.turn, [Wish(build.asked())] * 3, verbs.Rules(at_once=3))
+        for event in FAILED:
+            desk.store.record(desk.store.job(JobId(1)), event)
+        desk.store.count_bad(1)
+    edit(desk, "1", halt_after=1)
+    assert [desk.store.job(n).state for n in (2, 3)] == [State.HELD] * 2
+
+
+def test_editing_keeps_every_column_that_submitting_writes(desk):
+    """A new column of a submission must be added to both."""
+    added = desk.store.queries["add_job"].partition("(")[2].partition(")")[0]
+    edited = desk.store.queries["edit_job"].partition("SET")[2].partition("WHERE")[0]
+    names = {part.partition("=")[0].strip() for part in edited.split(",")}
+    assert {name.strip() for name in added.split(",")} - names == {"id", "submitted_at", "is_ready", "rank"}
+
+
+# -- clean --------------------------------------------------------------------------------------------------------
+
+
+def forget(desk, *ids):
+    desk.turn = desk.new_turn()
+    with desk.store.batch():
+        return forgetting.forget(desk.turn, ids, with_checkpoints=False)
+
+
+def test_all_rows_of_a_finished_job_go_and_its_id_is_never_given_again(desk):
+    desk.job(*DONE)
+    desk.job(*FAILED)
+    assert forget(desk, 1, 2) == [1, 2]
+    assert {table: count for table, count in desk.rows().items() if table in ("jobs", "events", "attempts")} == {
+        "jobs": 0,
+        "events": 0,
+        "attempts": 0,
+    }
+    assert desk.store.forgotten(False) == [1, 2]
+    assert set(desk.store.counts().values()) == {0}
+    assert desk.job() == 3
+    with pytest.raises(NotFound, match=r"there is no job 1 any more \(the newest is 3\)"):
+        desk.store.job(1)
+
+
+@pytest.mark.parametrize("events", [(), (PLACED,), RUNNING, (lifecycle.HoldAsked(1),)])
+def test_an_unfinished_job_is_never_forgotten(desk, events):
+    desk.job(*DONE)
+    desk.job(*events)
+    with pytest.raises(Conflict, match=r"job 2 is .*: only finished jobs can be forgotten\. Nothing was changed"):
+        forgetting.choose(desk.store, selection.parse(["all"]), build.NOW)
+    assert forget(desk, 2) == []
+
+
+def test_a_job_that_somebody_waits_for_stays(desk):
+    desk.job(*FAILED)
+    wait_for(desk, 1, When.END)
+    choice = forgetting.choose(desk.store, selection.parse(["finished"]), build.NOW)
+    assert (choice.ids, choice.needed) == ([], [1])
+    assert forget(desk, 1) == []
+
+
+def test_a_finished_job_that_waited_for_a_forgotten_one_can_be_tried_again(desk):
+    wait_for_each(desk, When.DONE)
+    desk.do(verbs.cancel, "1")
+    forget(desk, 1)
+    desk.do(verbs.retry, "2")
+    with desk.store.batch():
+        dispatch.follow_up(desk.turn)
+    assert desk.store.job(2).is_ready
+
+
+def test_environments_that_only_forgotten_jobs_had_go_too(desk):
+    desk.submit(Wish(build.asked(), environ=b"A=1"), Wish(build.asked(), environ=b"B=1"))
+    desk.do(verbs.cancel, "1")
+    forget(desk, 1)
+    with desk.store.batch():
+        desk.store.tidy()
+    assert (desk.rows()["environs"], desk.store.environ(desk.store.job(2).asked.environ_id)) == (1, b"B=1")
+
+
+def test_what_is_older_or_more_than_is_to_be_kept_is_overdue(desk):
+    for at in (1000, 2000, 3000):
+        desk.job(*RUNNING, lifecycle.Ended(at, exit_code=0))
+    desk.job()
+    assert forgetting.overdue(desk.store, 10_000, None, 3) == []
+    assert forgetting.overdue(desk.store, 10_000, None, 2) == [1]
+    assert forgetting.overdue(desk.store, 10_000, 7.5, 100) == [1, 2]
+    assert forgetting.overdue(desk.store, 10_000, 7.5, 1) == [1, 2]
+
+
+def test_forgetting_goes_in_small_steps(desk):
+    desk.submit(*[Wish(build.asked())] * 500)
+    desk.do(verbs.cancel, "all")
+    assert len(forgetting.overdue(desk.store, build.NOW, None, 1)) == forgetting.MOST_IN_A_STEP
+
+
+# -- orders that were recorded and never given --------------------------------------------------------------------
+
+
+def claimed(desk, job):
+    """Claim the start of a job as a living runner does; closing the descriptor ends it."""
+    os.makedirs(desk.engine.folder(job))
+    claim = attempts.claim(desk.engine.folder(job), job.start, "shim 1 1 x")
+    assert claim is not None
+    return claim
+
+
+@pytest.mark.parametrize(
+    ("events", "given", "expected"),
+    [
+        (PAUSED, [], ["pause"]),
+        (PAUSED, ["pause"], []),
+        (PAUSED, ["pause", "resume"], ["pause"]),
+        ((*PAUSED, lifecycle.Resumed(4)), ["pause"], ["resume"]),
+        (RUNNING, [], []),
+        (RUNNING, ["pause", "resume", "signal 10"], []),
+    ],
+)
+def test_a_new_daemon_gives_the_orders_that_the_last_one_could_not(desk, events, given, expected):
+    desk.job(*events)
+    job = desk.store.job(1)
+    claim = claimed(desk, job)
+    for line in given:
+        attempts.append_order(desk.engine.folder(job), job.start, line)
+    desk.turn = desk.new_turn()
+    with desk.store.batch():
+        dispatch.settle(desk.turn, job)
+    os.close(claim)
+    assert [effect.line for effect in desk.turn.effects if isinstance(effect, turns.Order)] == expected
+
+
+def test_a_new_daemon_tells_a_new_limit_again(desk):
+    desk.job(*RUNNING)
+    edit(desk, "1", time_limit_s=60)
+    job = desk.store.job(1)
+    claim = claimed(desk, job)
+    for given in (["limit 60.0"], []):
+        desk.turn = desk.new_turn()
+        with desk.store.batch():
+            dispatch.settle(desk.turn, job)
+        assert [effect.line for effect in desk.turn.effects if isinstance(effect, turns.Order)] == (given)
+        attempts.append_order(desk.engine.folder(job), job.start, "limit 60.0")
+    os.close(claim)

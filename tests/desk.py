@@ -1,0 +1,65 @@
+"""A queue and an engine with nothing running in it, for tests of what verbs decide: every verb is a turn of its own."""
+
+from __future__ import annotations
+
+import build
+from dibs import lifecycle, selection, turns, verbs
+from dibs.engines.launching import Runners
+from dibs.engines.local import Local
+from dibs.scheduling import Policy
+from dibs.settings import Settings
+from dibs.store import Store
+from dibs.verbs import Wish
+
+TABLES = ("jobs", "events", "attempts", "requests", "environs", "facts")
+
+
+def nothing_is_started(fd, then):
+    raise AssertionError("a verb started a process; that comes after the commit")
+
+
+class Desk:
+    """A queue and an engine with nothing running in it; every verb is a turn of its own."""
+
+    def __init__(self, folder, inventory):
+        self.store = Store.open(folder / "dibs.db")
+        runners = Runners(str(folder / "launcher.log"), nothing_is_started, nothing_is_started)
+        self.engine = Local(folder, Settings(grace=30.0), str(folder), folder / "notify.sock", runners)
+        self.inventory = inventory
+        self.turn = self.new_turn()
+
+    def new_turn(self):
+        """Return a turn in which nothing has happened yet."""
+        return turns.Turn(self.store, self.engine, self.inventory, Policy(4), build.NOW)
+
+    def do(self, verb, *words, **more):
+        """Do a verb to the jobs that `words` mean."""
+        self.turn = self.new_turn()
+        with self.store.batch():
+            return verb(self.turn, selection.parse(words), **more)
+
+    def submit(self, *wishes):
+        self.turn = self.new_turn()
+        with self.store.batch():
+            return verbs.submit(self.turn, wishes)
+
+    def job(self, *events, **asked):
+        """Submit a job and let things happen to it."""
+        (job_id,) = self.submit(Wish(build.asked(**asked))).ids
+        with self.store.batch():
+            for event in events:
+                self.store.record(self.store.job(job_id), event)
+        return job_id
+
+    def requests(self, *wishes):
+        return [self.store.job(job_id).asked.request for job_id in self.submit(*wishes).ids]
+
+    def rows(self):
+        """Count the rows of every table."""
+        return {table: self.store.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}
+
+
+PLACED = lifecycle.Placed(1, build.ids(0))
+RUNNING = (PLACED, lifecycle.Started(2, 77))
+DONE = (*RUNNING, lifecycle.Ended(3, exit_code=0))
+FAILED = (*RUNNING, lifecycle.Ended(3, exit_code=1))
