@@ -255,6 +255,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
 async def _tick(daemon: Daemon, database: Path) -> None:
     """Look at what no event tells of, and keep copies of the database; what fails once is tried at the next tick."""
     backup_in = BACKUP_EVERY_S
+    await _keep_house(daemon)
     while True:
         await asyncio.sleep(SAFETY_TICK_S)
         backup_in -= SAFETY_TICK_S
@@ -266,12 +267,20 @@ async def _tick(daemon: Daemon, database: Path) -> None:
             if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):
                 await daemon.probe_now()
                 daemon.core.tell(dispatch.recheck)
-            await housekeeping.keep_house(daemon)
+            await _keep_house(daemon)
             if backup_in <= 0:
                 backup_in = BACKUP_EVERY_S
                 await daemon.ask(lambda reader: backup(database))
         except (OSError, DatabaseError, DibsError):
             log.exception("the safety tick")
+
+
+async def _keep_house(daemon: Daemon) -> None:
+    """Forget what is to be forgotten; files that cannot be removed now are tried at the next tick."""
+    try:
+        await housekeeping.keep_house(daemon)
+    except (OSError, DatabaseError, DibsError):
+        log.exception("housekeeping")
 
 
 def _open_notify(path: Path) -> socket.socket:

@@ -268,7 +268,7 @@ class Reader:
 
 def _of_words(words: tuple[str, ...]) -> str:
     """Return the condition that looks at as few jobs as these words allow: most of a million are finished."""
-    for name, known in (("where_active", ACTIVE), ("where_waiting", WAITING), ("where_unfinished", ACTIVE | WAITING)):
+    for name, known in (("where_active", ACTIVE), ("where_unfinished", ACTIVE | WAITING)):
         if {*words} <= {state.value for state in known}:
             return name
     return "where_word"

@@ -273,6 +273,28 @@ def test_a_command_replaces_words(desk):
     assert (desk.store.job(1).asked.command, desk.store.job(1).asked.argv) == ("c | d", None)
 
 
+def test_a_script_keeps_its_text_with_other_arguments_and_loses_it_with_another_command(desk):
+    words = ("/home/ada/train.sh", "1")
+    (job_id,) = desk.submit(Wish(build.asked("train.sh 1", argv=words), script=b"#!/bin/sh")).ids
+    edit(desk, str(job_id), argv=["/home/ada/train.sh", "2 3"])
+    asked = desk.store.job(job_id).asked
+    assert (asked.command, desk.store.script(asked.script_id)) == ("train.sh '2 3'", b"#!/bin/sh")
+    edit(desk, str(job_id), command="true")
+    assert desk.store.job(job_id).asked.script_id is None
+
+
+def test_a_warning_must_come_before_the_limit_as_it_is_then(desk):
+    desk.submit(Wish(build.asked(), time_limit_s=3600))
+    edit(desk, "1", warn={"signal": "USR1", "before_s": 60}, metric={"loss": "loss=([0-9.]+)"})
+    asked = desk.store.job(1).asked
+    assert (asked.warn.signal, asked.metrics) == ("USR1", (("loss", "loss=([0-9.]+)"),))
+    assert asked.time_limit_s == 3600
+    with pytest.raises(UserError, match="--signal comes 1m00s before the time limit, which is 30s"):
+        edit(desk, "1", time_limit_s=30)
+    with pytest.raises(UserError, match="--signal warns before the time limit, and there is none"):
+        edit(desk, "1", time_limit_s=None)
+
+
 def test_another_request_puts_the_job_in_another_line(desk):
     desk.job()
     edit(desk, "1", gpus=3)

@@ -186,8 +186,8 @@ WRONG = [
     (["unhold"], 2, "unhold expected a job such as 12"),
     (["unhold", "99"], 3, "there is no job 99"),
     (["enqueue", "99"], 3, "there is no job 99"),
-    (["pause", "12"], 2, "pausing single jobs is not there yet. To keep queued ones back: dibs hold SELECTOR"),
-    (["resume", "all"], 2, "pausing single jobs is not there yet"),
+    (["pause", "12"], 3, "there is no job 12"),
+    (["resume", "all"], 3, "no job matches"),
     (["stash", "12"], 2, "Did you mean hold?"),
     (["unpause"], 2, "Did you mean resume?"),
 ]

@@ -770,12 +770,59 @@ def test_nobody_else_can_read_a_copy(store, path):
 # -- a million jobs -----------------------------------------------------------------------------------------------
 
 EVERY_TURN = ("due", "next_begin", "lines", "head_of_line", "active_devices", "job", "dependants", "outcomes", "counts")
+#: What a move asks, and what housekeeping does every half minute.
+OFTEN = ("first_rank", "last_rank", "rank_before", "rank_after", "is_outranked", "finished_first", "finished_before")
 FORECASTS = ("to_begin", "first_dependants", "batch_room", "runtimes", "add_runtime")
 
 
-@pytest.mark.parametrize("name", EVERY_TURN + FORECASTS)
+@pytest.mark.parametrize("name", EVERY_TURN + OFTEN + FORECASTS)
 def test_no_turn_and_no_forecast_looks_through_all_jobs(store, name):
-    values = dict.fromkeys(("since", "now", "request", "batch", "most", "id", "job", "took_ms", "likeness"), 1)
+    names = (
+        "since",
+        "now",
+        "request",
+        "batch",
+        "most",
+        "id",
+        "job",
+        "took_ms",
+        "likeness",
+        "priority",
+        "rank",
+        "moment",
+    )
+    values = dict.fromkeys(names, 1)
     steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {store.queries[name]}", values)]
     assert [step for step in steps if step in ("SCAN jobs", "SCAN dependencies", "SCAN runtimes")] == []
     assert not [step for step in steps if "TEMP B-TREE" in step and name in FORECASTS]
+
+
+@pytest.mark.parametrize("word", ["running", "queued", "unfinished"])
+def test_words_for_the_few_do_not_look_through_the_many_that_are_finished(store, word):
+    where, values = store._where(selection.parse([word]), build.NOW)
+    query = store.queries["selected_words"].replace("{where}", where)
+    steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {query}", values)]
+    assert any(step.startswith("SCAN jobs USING INDEX jobs_") for step in steps), steps
+
+
+# -- older databases ----------------------------------------------------------------------------------------------
+
+
+def test_a_database_of_the_first_version_keeps_its_order(path):
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.executescript(database.read_sql("001_schema.sql"))
+        old.executescript(f"PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;")
+        old.execute("INSERT INTO requests VALUES (1, 1, '[]', '[]', '', 0, 0, 0.0)")
+        for _ in range(3):
+            old.execute(
+                "INSERT INTO jobs (command, cwd, request, name, project, priority, env, umask, tags, submitted_at) "
+                "VALUES ('true', '/', 1, '', 'default', 0, '[]', 0, '[]', 0)"
+            )
+        old.commit()
+    with contextlib.closing(Store.open(path)) as store:
+        assert [store.job(JobId(n)).rank for n in (1, 2, 3)] == [ranks.of(n) for n in (1, 2, 3)]
+        with store.batch():
+            store.move(store.job(JobId(3)), "first")
+        (new,) = submit(store)
+        assert [waiting.id for waiting in sorted(store.head(9), key=lambda waiting: waiting.place)] == [3, 1, 2, new]
+    assert len(list((path.parent / "backups").iterdir())) == 1

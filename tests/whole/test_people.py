@@ -12,6 +12,7 @@ import pytest
 
 import people
 from bench import wait_for
+from dibs import drains, locks
 from people import Person
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
@@ -159,3 +160,25 @@ def test_nobody_reads_or_uses_another_users_queue(pair: Callable[[str], tuple[Pe
     assert len(err.splitlines()) == 1
     for path in Path(ann.environ["DIBS_HOME"]).rglob("*"):
         assert path.is_symlink() or path.lstat().st_mode & 0o077 == 0, path
+
+
+def test_a_drain_is_for_ones_own_jobs_and_roots_for_everybody(pair: Callable[[str], tuple[Person, Person]]) -> None:
+    ann, ben = pair("fake:1")
+    assert ann.dibs("gpus", "drain", "0", "--reason", "mine") == "GPU 0: drained by you: mine; running jobs go on\n"
+    hers = ann.add("true")
+    assert "GPU 0: drained by you: mine" in ann.dibs("why", str(hers))
+    his = ben.add("true")
+    wait_for(lambda: ben.show(his)["state"], lambda state: state == "done")
+    place = locks.Folder(ann.environ["DIBS_LEASE_DIR"])
+    drains.mark(place, "FAKE-0", "fan")
+    assert ann.dibs("gpus", "undrain", "0") == "GPU 0: drained by root: fan\n"
+    his = ben.add("true")
+    assert "GPU 0: drained by root: fan" in ben.dibs("why", str(his))
+    with ben.popen("gpus", "undrain", "0") as process:
+        _, complaint = process.communicate()
+    assert (process.returncode, "GPU 0 is drained by root for everybody" in complaint) == (4, True)
+    drains.unmark(place, "FAKE-0")
+    # Root's word is read in every turn; any question of a user makes one.
+    for person, job in ((ann, hers), (ben, his)):
+        person.dibs("resume")
+        wait_for(lambda person=person, job=job: person.show(job)["state"], lambda state: state == "done")  # type: ignore[misc]

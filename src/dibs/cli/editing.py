@@ -122,7 +122,12 @@ def changed(before: Mapping[str, object], after: Mapping[str, object]) -> dict[s
     for name in after:
         if name not in (*before, *NAMES):
             raise UserError(f'there is no field "{options.shown(name)}".', options.nearest(name, (*before, *NAMES)))
-    differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    # To Python true is 1, to people it is not.
+    differ = [
+        name
+        for name in {**before, **after}
+        if (type(before.get(name)), before.get(name)) != (type(after.get(name)), after.get(name))
+    ]
     if {"command", "argv"} & {*differ} and not {"command", "argv"} & after.keys():
         raise UserError("expected a command, got none.")
     # One of the two is enough, and the other would contradict it.

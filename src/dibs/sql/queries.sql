@@ -198,9 +198,6 @@ coalesce(jobs.outcome, jobs.state) IN (SELECT value FROM json_each(?))
 -- name: where_active
 jobs.state IN ('starting', 'running', 'paused', 'stopping') AND jobs.state IN (SELECT value FROM json_each(?))
 
--- name: where_waiting
-jobs.state IN ('held', 'queued') AND jobs.state IN (SELECT value FROM json_each(?))
-
 -- name: where_unfinished
 jobs.state <> 'finished' AND jobs.state IN (SELECT value FROM json_each(?))
 
