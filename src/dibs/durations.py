@@ -37,7 +37,7 @@ class Span:
 
 def likeness(asked: Asked) -> str:
     """Return a text that is equal for jobs of which one may tell how long another takes."""
-    has_name = bool(asked.name) and asked.name != default_name(asked)
+    has_name = bool(asked.name) and asked.name != default_name(asked.command, asked.argv)
     shape = _NUMBERS.sub("#", asked.name if has_name else asked.command)
     request = asked.request
     kind = (request.gpus, request.gpu_ids, request.gpu_type, request.cpus, request.mem)

@@ -147,7 +147,7 @@ def _with_values(asked: Asked, change: Change) -> Asked:
     if "env" in change.keys:
         values["env"] = () if "env" in change.cleared else tuple((dict(asked.env) | dict(wished.env)).items())
     asked = replace(asked, **values)
-    return asked if asked.name else replace(asked, name=default_name(asked))
+    return asked if asked.name else replace(asked, name=default_name(asked.command, asked.argv))
 
 
 def _request(turn: Turn, job: Job, change: Change) -> Request:

@@ -190,14 +190,14 @@ def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[verbs.Wish], rules: v
 async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules) -> web.Response:
     """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
     rehearsed = await daemon.do(lambda turn: verbs.rehearse(turn, wishes))
-    first = rehearsed.asked[0]
+    _, first = rehearsed.jobs[0]
     forecast = Forecast(unknown="it would be held")
     if not wishes[0].is_held:
         forecast = await daemon.ask(lambda reader: Sight.of(daemon.core, reader).if_submitted(first))
     shell = daemon.core.engine.settings.shell
     jobs = [
         codec.asked_to_json(asked) | {"runs": _runs(wish, asked, shell), "held": wish.is_held}
-        for wish, asked in zip(wishes, rehearsed.asked, strict=True)
+        for wish, asked in rehearsed.jobs
     ]
     return _json(
         {

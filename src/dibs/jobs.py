@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from dibs.devices import DeviceId
 
@@ -177,6 +178,16 @@ class Asked:
         return self.request.limit_s
 
 
+class Member(NamedTuple):
+    """What sets a job apart from the others of its submission, of which there may be a hundred thousand."""
+
+    command: str
+    name: str
+    #: Index and place, as in `Asked`.
+    number: int | None = None
+    place: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What was asked and what became of it. Moments are wall-clock milliseconds."""
@@ -235,10 +246,10 @@ class Job:
         return self.outcome.value if self.outcome else self.state.value
 
 
-def default_name(asked: Asked) -> str:
+def default_name(command: str, argv: Sequence[str] | None = None) -> str:
     """Return a short name taken from the command: its program, or the script that an interpreter runs."""
-    words = list(asked.argv) if asked.argv else asked.command.split()
-    tails = [word.rsplit("/", 1)[-1] for word in words]
+    words = argv or command.split(maxsplit=2)[:2]
+    tails = [word.rsplit("/", 1)[-1] for word in words[:2]]
     if len(tails) > 1 and tails[0].startswith(("python", "bash", "sh")) and not tails[1].startswith("-"):
         return tails[1][:40]
     return (tails[0] if tails else "")[:40]

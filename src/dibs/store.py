@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dibs import database, durations, lifecycle, ranks, rows, selection
 from dibs.errors import Bug
-from dibs.jobs import WAITING, Asked, Job, JobId, Outcome, Request, State
+from dibs.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State
 from dibs.reader import BatchTally as BatchTally
 from dibs.reader import Happening as Happening
 from dibs.reader import PastAttempt as PastAttempt
@@ -90,13 +90,26 @@ class Store(Reader):
             for job_id, asked in enumerate(many, first)
         )
         self.connection.executemany(self.queries["add_job"], new)
+        return self._submitted(first, [asked.after for asked in many])
+
+    def submit_alike(self, asked: Asked, members: Sequence[Member], now: int) -> list[JobId]:
+        """Queue jobs that differ only as `members` say: what is common to a hundred thousand is bound once."""
+        first = self.last_id() + 1
+        row = rows.submitted_row(first, asked, self._keep_request(asked.request), now, _is_ready(asked, now))
+        self._ask("make_arriving")
+        self.connection.executemany(self.queries["arrive"], ((place, *one) for place, one in enumerate(members)))
+        self._ask("add_arriving", row | {"first": first, "rank_of_0": ranks.ZERO})
+        self._ask("clear_arriving")
+        return self._submitted(first, [asked.after] * len(members))
+
+    def _submitted(self, first: int, afters: Sequence[tuple[After, ...]]) -> list[JobId]:
         needs = (
             {"job": job_id, "needs": need.id, "when": need.when.value}
-            for job_id, asked in enumerate(many, first)
-            for need in asked.after
+            for job_id, after in enumerate(afters, first)
+            for need in after
         )
         self.connection.executemany(self.queries["add_dependency"], needs)
-        last = first + len(many) - 1
+        last = first + len(afters) - 1
         self._ask("add_submitted_events", {"first": first, "last": last})
         return [JobId(n) for n in range(first, last + 1)]
 

@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import signal
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, TypeVar
 
@@ -18,7 +19,7 @@ import msgspec
 
 from dibs import arrays, codec, edits, metrics, scripts, verbs
 from dibs.errors import UserError
-from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Trouble, Warn, When
+from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
 
 #: What is said of a whole submission.
 RULES = ("at_once", "halt_after")
@@ -34,7 +35,7 @@ Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
 #: What may stand beside the jobs of a submission.
-BODY_KEYS = frozenset({"jobs", "defaults", "at_once", "halt_after", "array", "repeat"})
+BODY_KEYS = frozenset({"jobs", "commands", "defaults", "at_once", "halt_after", "array", "repeat"})
 #: Fields, and the options by which people know them.
 OPTION_OF = {
     "name": "--name", "project": "--project", "priority": "--priority", "gpus": "--gpus", "gpu_type": "--gpu-type",
@@ -121,7 +122,7 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
 
 def rules(body: Any) -> verbs.Rules:
     """Return the rules for the whole submission."""
-    told = body if isinstance(body, dict) and "jobs" in body else {}
+    told = body if _is_many(body) else {}
     values = {name: _rule(name, told.get(name)) for name in RULES}
     # `0-99%4` says it too, but -j is the plainer word.
     array = _array(told.get("array"))
@@ -171,54 +172,58 @@ def wishes(body: Any) -> list[verbs.Wish]:
     return _numbered(_wishes(body), body)
 
 
+def _is_many(body: Any) -> bool:
+    return isinstance(body, dict) and ("jobs" in body or "commands" in body)
+
+
 def _wishes(body: Any) -> list[verbs.Wish]:
-    if not isinstance(body, dict) or "jobs" not in body:
+    if not _is_many(body):
         return [_wish(convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
-    if set(body) - BODY_KEYS or not isinstance(body["jobs"], list):
-        raise UserError(f"expected an object with jobs and any of {', '.join(sorted(BODY_KEYS - {'jobs'}))}.")
-    defaults = body.get("defaults", {})
-    if not isinstance(defaults, dict) or not all(isinstance(job, dict) for job in body["jobs"]):
+    if set(body) - BODY_KEYS or {"jobs", "commands"} <= set(body):
+        raise UserError(f"expected an object with jobs or commands, and any of {', '.join(sorted(BODY_KEYS))}.")
+    defaults, jobs = body.get("defaults", {}), body.get("jobs", [])
+    if not isinstance(defaults, dict) or not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise UserError("expected every job, and the defaults, to be an object.")
-    if body["jobs"] and not {"command", "argv"} & set(defaults) and all(_is_plain(job) for job in body["jobs"]):
-        return _alike(_wish(convert({**defaults, "command": "-"}, JobIn)), body["jobs"])
-    return [_wish(convert({**defaults, **job}, JobIn)) for job in body["jobs"]]
+    if "commands" in body:
+        return [_alike(_wish(convert({**defaults, "command": "-"}, JobIn)), convert(body["commands"], list[str]))]
+    return [_wish(convert({**defaults, **job}, JobIn)) for job in jobs]
 
 
 def _numbered(many: list[verbs.Wish], body: Any) -> list[verbs.Wish]:
     """Return the jobs of an array, or each job so many times; else the jobs as they are."""
-    told = body if isinstance(body, dict) and "jobs" in body else {}
+    told = body if _is_many(body) else {}
     array, times = _array(told.get("array")), told.get("repeat")
     if array is None and times is None:
         return many
+    count = sum(wish.count for wish in many)
     if array is not None:
-        if times is not None or len(many) != 1:
+        if times is not None or count != 1:
             raise UserError("expected `array` with one job, and without `repeat`.")
-        return [_member(many[0], index, place, env=array.variables) for place, index in enumerate(array.indices)]
-    if type(times) is not int or times < 1 or times * len(many) > verbs.MOST_AT_ONCE:
+        env = array.variables | dict(many[0].asked.env)
+        asked = replace(many[0].asked, is_slurm=True, env=tuple(env.items()))
+        return [_times(replace(many[0], asked=asked), array.indices)]
+    if type(times) is not int or times < 1 or times * count > verbs.MOST_AT_ONCE:
         raise UserError(
             f"--repeat expected a whole number from 1 up, for at most {verbs.MOST_AT_ONCE:,} jobs, "
             f"got {json.dumps(times)}."
         )
-    return [_member(wish, index, index) for wish in many for index in range(times)]
+    return [_times(wish, range(times)) for wish in many]
 
 
-def _member(wish: verbs.Wish, index: int, place: int, env: dict[str, str] | None = None) -> verbs.Wish:
-    asked = replace(wish.asked, index=index, place=place)
-    if env is not None:
-        asked = replace(asked, is_slurm=True, env=tuple((env | dict(asked.env)).items()))
-    return replace(wish, asked=asked)
+def _times(wish: verbs.Wish, indices: Sequence[int]) -> verbs.Wish:
+    """Return each job of a wish once for each index."""
+    asked = wish.asked
+    each = wish.members or [Member(asked.command, asked.name or default_name(asked.command, asked.argv))]
+    members = [one._replace(number=index, place=place) for one in each for place, index in enumerate(indices)]
+    return replace(wish, members=members)
 
 
-def _is_plain(job: dict[str, Any]) -> bool:
-    return len(job) == 1 and isinstance(job.get("command"), str)
-
-
-def _alike(model: verbs.Wish, jobs: list[dict[str, Any]]) -> list[verbs.Wish]:
+def _alike(model: verbs.Wish, commands: list[str]) -> verbs.Wish:
     """Return jobs that differ in nothing but their command: what is common to a hundred thousand is read once."""
-    many = [replace(model, asked=replace(model.asked, command=job["command"])) for job in jobs]
-    for wish in many:
-        verbs.check_command(wish.asked)
-    return many
+    for command in commands:
+        verbs.check_line(command)
+    name = model.asked.name
+    return replace(model, members=[Member(command, name or default_name(command)) for command in commands])
 
 
 def convert(value: Any, kind: type[S]) -> S:

@@ -6,12 +6,12 @@ Bad input raises before anything is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dibs import commands, environs, lifecycle, processes, scheduling, selection, templates, turns, units
 from dibs.errors import MachineError, UserError
-from dibs.jobs import ACTIVE, After, Asked, Cause, Job, JobId, Outcome, Request, State, When, default_name
+from dibs.jobs import ACTIVE, After, Asked, Cause, Job, JobId, Member, Outcome, Request, State, When, default_name
 from dibs.turns import PAUSED, Acted, Changed, Left, Order, Turn, pick
 
 #: Jobs whose command may be there to hear a signal.
@@ -25,7 +25,7 @@ MOST_AT_ONCE = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One job as a door hands it in: devices still by the words the user typed."""
+    """One job, or many that are alike, as a door hands it in: devices still by the words the user typed."""
 
     asked: Asked
     #: None: one GPU, or none on a machine without any.
@@ -43,6 +43,13 @@ class Wish:
     #: The text of a script, whose file and arguments are the words of the command.
     script: bytes | None = None
     is_held: bool = False
+    #: The jobs it stands for, if it stands for many that are alike but for this; None: for one.
+    members: Sequence[Member] | None = None
+
+    @property
+    def count(self) -> int:
+        """Return for how many jobs it stands."""
+        return 1 if self.members is None else len(self.members)
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -73,18 +80,19 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What would be queued, and what the submitter should know."""
+    """What would be queued, each job with the wish it comes from, and what the submitter should know."""
 
-    asked: list[Asked]
+    jobs: list[tuple[Wish, Asked]]
     notes: list[str]
 
 
 def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submitted:
     """Queue all of `wishes`, or none of them."""
     checked = _check(turn, wishes)
+    count = sum(wish.count for wish in wishes)
     # Everything is possible: from here on it is kept.
-    is_batch = rules != NO_RULES or (len(wishes) > 1 and _is_noticed(turn, wishes))
-    batch = turn.store.add_batch(rules.at_once, rules.halt_after, len(wishes)) if is_batch else 0
+    is_batch = rules != NO_RULES or (count > 1 and _is_noticed(turn, wishes))
+    batch = turn.store.add_batch(rules.at_once, rules.halt_after, count) if is_batch else 0
     environ_ids: dict[bytes | None, int | None] = {None: None}
     script_ids: dict[bytes | None, int | None] = {None: None}
     asked = []
@@ -94,19 +102,39 @@ def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submi
         if wish.script not in script_ids:
             script_ids[wish.script] = turn.store.keep_script(wish.script or b"")
         asked.append(checked.asked(wish, environ_ids[wish.environ], script_ids[wish.script], batch))
-    ids = turn.store.submit(asked, turn.now)
+    if all(wish.members is None for wish in wishes):
+        ids = turn.store.submit(asked, turn.now)
+    else:
+        many = zip(asked, wishes, strict=True)
+        ids = [i for one, wish in many for i in turn.store.submit_alike(one, wish.members or [_alone(one)], turn.now)]
     turn.changed.update(ids)
-    turn.unsure += [job_id for job_id, one in zip(ids, asked, strict=True) if one.after]
-    for job_id, wish in zip(ids, wishes, strict=True):
+    first = ids[0]
+    for one, wish in zip(asked, wishes, strict=True):
+        own = range(first, first := JobId(first + wish.count))
+        if one.after:
+            turn.unsure += map(JobId, own)
         if wish.is_held:
-            turn.record(turn.store.job(job_id), lifecycle.HoldAsked(turn.now))
+            turn.store.hold(((selection.Ids(((own[0], own[-1]),)),),), turn.now)
     return Submitted(ids, checked.notes)
 
 
 def rehearse(turn: Turn, wishes: Sequence[Wish]) -> Rehearsed:
     """Say what would be queued, or why nothing could be; nothing is changed."""
     checked = _check(turn, wishes)
-    return Rehearsed([checked.asked(wish) for wish in wishes], checked.notes)
+    jobs = [(wish, asked) for wish in wishes for asked in _each(checked.asked(wish), wish.members)]
+    return Rehearsed(jobs, checked.notes)
+
+
+def _alone(asked: Asked) -> Member:
+    return Member(asked.command, asked.name, asked.index, asked.place)
+
+
+def _each(asked: Asked, members: Sequence[Member] | None) -> Iterator[Asked]:
+    """Return what each of the jobs asks for."""
+    if members is None:
+        yield asked
+    for member in members or ():
+        yield replace(asked, command=member.command, name=member.name, index=member.number, place=member.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +150,7 @@ class _Checked:
         return replace(
             wish.asked,
             request=self.requests[wish.shape],
-            name=wish.asked.name or default_name(wish.asked),
+            name=wish.asked.name or default_name(wish.asked.command, wish.asked.argv),
             after=self.needs[wish.after],
             environ_id=environ_id,
             script_id=script_id,
@@ -131,12 +159,11 @@ class _Checked:
 
 
 def _check(turn: Turn, wishes: Sequence[Wish]) -> _Checked:
-    if not wishes:
+    count = sum(wish.count for wish in wishes)
+    if not count:
         raise UserError("expected at least one job, got none.")
-    if len(wishes) > MOST_AT_ONCE:
-        raise UserError(
-            f"expected at most {MOST_AT_ONCE:,} jobs at once, got {len(wishes):,}.", "Submit them in parts."
-        )
+    if count > MOST_AT_ONCE:
+        raise UserError(f"expected at most {MOST_AT_ONCE:,} jobs at once, got {count:,}.", "Submit them in parts.")
     checked = _Checked()
     for wish in wishes:
         if wish.shape not in checked.requests:
@@ -350,7 +377,7 @@ def check_wish(wish: Wish) -> None:
     texts = [asked.cwd, asked.name, asked.project, *asked.tags]
     texts += [asked.output or "", asked.stderr or "", asked.notify or ""]
     for text in (*texts, *(word for pair in asked.env for word in pair)):
-        _check_text(text)
+        check_text(text)
 
 
 def check_warn(wish: Wish) -> None:
@@ -378,13 +405,21 @@ def check_command(asked: Asked) -> None:
     """Refuse a command that no machine could run."""
     if asked.argv is not None and not asked.argv:
         raise UserError("expected a command, got none.")
-    if asked.argv is None and not asked.command.strip():
+    if asked.argv is None:
+        check_line(asked.command)
+    for text in asked.argv or ():
+        check_text(text)
+
+
+def check_line(command: str) -> None:
+    """Refuse one string that no shell could run."""
+    if not command.strip():
         raise UserError("expected a command, got an empty one.")
-    for text in (asked.command, *(asked.argv or ())):
-        _check_text(text)
+    check_text(command)
 
 
-def _check_text(text: str) -> None:
+def check_text(text: str) -> None:
+    """Refuse a text that cannot be given to a program."""
     if "\0" in text:
         raise UserError("a command, name or folder cannot contain a NUL byte.")
     try:

@@ -266,7 +266,7 @@ def test_what_is_no_batch_is_refused(bench: Bench, words: list[str], says: str) 
         ({"repeat": 0}, "--repeat expected a whole number from 1 up"),
         ({"repeat": 10**6}, "--repeat expected"),
         ({"repeat": True}, "--repeat expected"),
-        ({"times": 2}, "expected an object with jobs and any of"),
+        ({"times": 2}, "expected an object with jobs or commands"),
     ],
 )
 def test_the_wire_refuses_it_too(bench: Bench, more: dict[str, Any], says: str) -> None:

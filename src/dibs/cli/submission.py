@@ -311,18 +311,18 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
     """Return the request that submits one job a line; blank lines and comments are none."""
     from dibs import templates
 
-    jobs: list[Body] = []
+    commands: list[str] = []
     for number, raw in enumerate(lines, 1):
         line = _decoded(raw, f"{source}, line {number}").strip()
         if line and not line.startswith("#"):
             check_text(line, f"{source}, line {number}")
-            jobs.append({"command": line})
-    if not jobs:
+            commands.append(line)
+    if not commands:
         raise UserError(f"expected one command a line, got none from {source}.")
     for option in (OUTPUT, STDERR):
         if not args.has(REPEAT) and "index" in templates.used(args.get(option) or ""):
             raise UserError(f"{option.names[-1]}: {{index}} is for --array and --repeat.", "A line has its {id}.")
-    return {"defaults": common(args, []), "jobs": jobs} | rules(args)
+    return {"defaults": common(args, []), "commands": commands} | rules(args)
 
 
 def split_variables(words: Sequence[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:

@@ -52,6 +52,28 @@ VALUES (:id, :command, :argv, :cwd, :request, :name, :project, :priority, :env, 
     :environ, :begin_at, :retries, :retry_on, :batch, :script, :number, :place, :is_slurm, :warn, :wait_tree, :metrics,
     :no_wait, :notify, :submitted_at, :is_ready, :rank)
 
+-- name: make_arriving
+-- What sets many alike jobs apart from each other, on their way into the queue.
+CREATE TEMP TABLE IF NOT EXISTS arriving (
+    id INTEGER PRIMARY KEY, command TEXT NOT NULL, name TEXT NOT NULL, number INTEGER, place INTEGER
+) STRICT
+
+-- name: arrive
+INSERT INTO arriving VALUES (?, ?, ?, ?, ?)
+
+-- name: add_arriving
+INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, env, umask, output, stderr, tags, visible,
+    environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, notify,
+    submitted_at, is_ready, rank)
+SELECT :first + arriving.id, arriving.command, :argv, :cwd, :request, arriving.name, :project, :priority, :env, :umask,
+    :output, :stderr, :tags, :visible, :environ, :begin_at, :retries, :retry_on, :batch, :script, arriving.number,
+    arriving.place, :is_slurm, :warn, :wait_tree, :metrics, :no_wait, :notify, :submitted_at, :is_ready,
+    printf('%016x', :rank_of_0 + :first + arriving.id)
+FROM arriving ORDER BY arriving.id
+
+-- name: clear_arriving
+DELETE FROM arriving
+
 -- name: add_dependency
 INSERT OR IGNORE INTO dependencies (job, needs, "when") VALUES (:job, :needs, :when)
 
