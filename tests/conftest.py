@@ -6,11 +6,16 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import build
 from bench import Bench
 from desk import Desk
+
+# No test may depend on how fast the machine is just now.
+hypothesis.settings.register_profile("dibs", deadline=None)
+hypothesis.settings.load_profile("dibs")
 
 
 @pytest.fixture

@@ -46,6 +46,20 @@ LAYERS = {
     "metrics": CORE,
     "scripts": CORE,
     "sbatch": CORE,
+    "sequences": CORE,
+    "shuffles": CORE,
+    "values": CORE,
+    "columns": CORE,
+    "conditions": CORE,
+    "grid": CORE,
+    "quoting": CORE,
+    "run_commands": CORE,
+    "parameters": CORE,
+    "arguments": CORE,
+    "spaces": CORE,
+    "nodes": CORE,
+    "documents": CORE,
+    "wandb_files": CORE,
     # one outside thing each
     "settings": MACHINE_ROOM,
     "places": MACHINE_ROOM,
@@ -65,6 +79,7 @@ LAYERS = {
     "holding": MACHINE_ROOM,
     "standing": MACHINE_ROOM,
     "waits": MACHINE_ROOM,
+    "sweep_files": MACHINE_ROOM,
     "processes": MACHINE_ROOM,
     "survival": MACHINE_ROOM,
     "disk": MACHINE_ROOM,
@@ -99,10 +114,12 @@ LAYERS = {
     "__main__": DOORS,
 }
 
-#: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks).
+#: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks). `random`
+#: is one as long as it is given a seed.
 PURE = frozenset(
     {"__future__", "collections", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "typing"}
-    | {"functools", "itertools", "math", "re", "shlex", "string"}
+    | {"functools", "itertools", "math", "re", "shlex", "string", "array", "ast", "bisect", "contextlib", "fractions"}
+    | {"hashlib", "json", "operator", "random", "statistics"}
 )  # fmt: skip
 
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
@@ -124,6 +141,7 @@ THIRD_PARTY = {
     "msgspec": {"http_api", "submissions", "actions"},
     "pynvml": {"probe"},
     "rich": {"cli"},
+    "yaml": {"sweep_files"},
 }
 
 

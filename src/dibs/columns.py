@@ -1,0 +1,205 @@
+"""The values of one parameter: listed, computed one by one (`range`, `linspace`, `logspace`), or drawn by chance.
+
+A computed column is never held in memory: it has a length and gives any of its values. A distribution has no length; it
+turns a number between 0 and 1 into a value, so that who draws decides what can be repeated.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dibs import values
+from dibs.sequences import Lazy
+from dibs.values import Data, Value
+
+#: Digits that a computed number keeps: more than anybody types, fewer than the last ones, where floats go wrong.
+DIGITS = 12
+#: Steps into which a drawn range is cut, so that a drawn number has a few digits and not seventeen. `grid` visits every
+#: step once before it visits one again, so that short numbers do not repeat.
+GRAIN = 10**6
+
+
+class Computed(Lazy[Value]):
+    """Values made one by one, each larger than the one before it, or each smaller."""
+
+    __slots__ = ()
+
+    def has(self, data: Data) -> bool:
+        """Tell whether a number is one of them."""
+        if isinstance(data, bool) or not isinstance(data, int | float) or not len(self):
+            return False
+        is_falling = _number(self[-1]) < _number(self[0])
+        sign = -1 if is_falling else 1
+        place = bisect_left(range(len(self)), sign * data, key=lambda one: sign * _number(self.at(one)))
+        return place < len(self) and _number(self.at(place)) == data
+
+
+def _number(value: Value) -> float:
+    assert isinstance(value.data, int | float)
+    return value.data
+
+
+@dataclass(frozen=True, slots=True)
+class Steps(Computed):
+    """`range(start, stop, step)` as in Python: the stop is not in it. Sums are exact: three times 0.1 is 0.3."""
+
+    #: All in whole parts of one over `parts`.
+    start: int
+    step: int
+    parts: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def at(self, place: int) -> Value:
+        """Return the value at a place from 0 up."""
+        number = self.start + place * self.step
+        if number % self.parts:
+            return values.computed(number / self.parts)
+        return Value(number // self.parts, str(number // self.parts))
+
+
+def steps(start: Fraction, stop: Fraction, step: Fraction) -> Steps:
+    """Return the values from `start` on, without `stop`; a step of 0 is a ZeroDivisionError."""
+    parts = math.lcm(start.denominator, step.denominator)
+    return Steps(int(start * parts), int(step * parts), parts, max(0, math.ceil((stop - start) / step)))
+
+
+@dataclass(frozen=True, slots=True)
+class Linear(Computed):
+    """`linspace(low, high, size)`: evenly spaced, both ends in it."""
+
+    low: Fraction
+    high: Fraction
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def at(self, place: int) -> Value:
+        """Return the value at a place from 0 up."""
+        number = self.low + (self.high - self.low) * Fraction(place, max(1, self.size - 1))
+        return values.computed(_rounded(float(number)))
+
+
+@dataclass(frozen=True, slots=True)
+class Logarithmic(Computed):
+    """`logspace(low, high, size)`: evenly spaced exponents between two real bounds, both in it."""
+
+    low: float
+    high: float
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def at(self, place: int) -> Value:
+        """Return the value at a place from 0 up."""
+        if place == 0:
+            return values.computed(self.low)
+        if place == self.size - 1:
+            return values.computed(self.high)
+        share = place / (self.size - 1)
+        return values.computed(_rounded(math.exp((1 - share) * math.log(self.low) + share * math.log(self.high))))
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.{DIGITS}g}")
+
+
+Column = Sequence[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """`uniform(low, high)`; with a quantum a multiple of it."""
+
+    low: float
+    high: float
+    quantum: float | None = None
+
+    def at(self, chance: float) -> Value:
+        """Return the value that belongs to a number from 0 to below 1."""
+        width = self.high - self.low
+        number = self.low + width * chance
+        if self.quantum is None and width > 0:
+            number = _to_step(number, 10.0 ** math.floor(math.log10(width / GRAIN)))
+        return _drawn(number, self.low, self.high, self.quantum)
+
+
+@dataclass(frozen=True, slots=True)
+class LogUniform:
+    """`loguniform(low, high)`, between two real bounds; with a quantum a multiple of it."""
+
+    low: float
+    high: float
+    quantum: float | None = None
+
+    def at(self, chance: float) -> Value:
+        """Return the value that belongs to a number from 0 to below 1."""
+        number = math.exp((1 - chance) * math.log(self.low) + chance * math.log(self.high))
+        # A step is longer than the last of these digits unless the bounds are very near to each other.
+        if self.high > 1.2 * self.low:
+            number = float(f"{number:.8g}")
+        return _drawn(number, self.low, self.high, self.quantum)
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """`normal(mean, deviation)`; with `is_log` the logarithm is so distributed; with a quantum a multiple of it."""
+
+    mean: float
+    deviation: float
+    quantum: float | None = None
+    is_log: bool = False
+
+    def at(self, chance: float) -> Value:
+        """Return the value that belongs to a number from 0 to below 1."""
+        from statistics import NormalDist
+
+        # The bell has no value at 0 itself; half a step is the nearest.
+        number = self.mean + self.deviation * NormalDist().inv_cdf(max(chance, 0.5 / GRAIN))
+        number = math.exp(min(number, 700.0)) if self.is_log else number
+        return _drawn(float(f"{number:.10g}"), -math.inf, math.inf, self.quantum)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """One of some values, each with its probability."""
+
+    choices: tuple[Value, ...]
+    weights: tuple[float, ...]
+
+    def at(self, chance: float) -> Value:
+        """Return the value that belongs to a number from 0 to below 1."""
+        left = chance * sum(self.weights)
+        for choice, weight in zip(self.choices, self.weights, strict=True):
+            left -= weight
+            if left < 0:
+                return choice
+        return self.choices[-1]
+
+
+Distribution = Uniform | LogUniform | Normal | Weighted
+
+
+def is_fine(distribution: Distribution) -> bool:
+    """Tell whether it has so many values that none comes twice."""
+    return not isinstance(distribution, Weighted) and distribution.quantum is None
+
+
+def _drawn(number: float, low: float, high: float, quantum: float | None) -> Value:
+    if quantum is not None:
+        number = _to_step(number, quantum)
+    return values.computed(min(max(number, low), high))
+
+
+def _to_step(number: float, step: float) -> float:
+    steps = round(number / step)
+    # Rounding to a step leaves 0.30000000000000004; a few digits less do not, where there are any to spare.
+    return _rounded(steps * step) if abs(steps) < 10 ** (DIGITS - 1) else steps * step

@@ -1,0 +1,399 @@
+"""The points of a parameter space: every one once, in order, in a shuffled order, or a sample of them.
+
+How a space is made up:
+
+    Axis    names that move together, and their rows of values: one parameter, a `zip`, the columns of a table
+    Block   a product of axes, the last one fastest, with drawn parameters and with `when`
+    Space   a union of blocks, without what `exclude` forbids
+
+`Points` walks through it and holds nothing: 10^12 points begin at once and take no memory. Without conditions (`when`,
+`exclude`, blocks that may overlap) any point is there at once by its index; with them the way to it is walked.
+Nothing here is left to chance: a seed decides, and it is 0 if nobody says otherwise, so that a sweep can be run again.
+
+    space = grid.Space((grid.Block((grid.axis("lr", [...]), grid.axis("bs", [...]))),))
+    for point in grid.Points(space, sample=20, seed=7):
+        point.index, point.data(), point.key
+
+A sample is the beginning of the shuffled order, so a larger one with the same seed only adds points. Where parameters
+are drawn, the axes are gone through in that order again and again, each time shuffled anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from dibs import columns, shuffles, values
+from dibs.columns import Column, Computed, Distribution
+from dibs.conditions import Condition
+from dibs.errors import UserError
+from dibs.sequences import Lazy
+from dibs.values import Data, Value
+
+#: Rows up to which an axis is handed to `itertools.product`, which keeps a copy of it, or is compared with another.
+FEW = 10_000
+#: Draws in a row that conditions may refuse before we take it that they leave nothing.
+PATIENCE = 10_000
+
+Row = tuple[Value, ...]
+
+
+class Point(NamedTuple):
+    """One point: its place in the order, and its parameters in the order in which they were given."""
+
+    #: Counts from 0 in the order of the walk. (Tuples have a method of that name, which nobody needs here.)
+    index: int  # type: ignore[assignment]
+    names: tuple[str, ...]
+    values: Row
+
+    def data(self) -> dict[str, Data]:
+        """Return the parameters as programs read them (`DIBS_PARAMS`)."""
+        return {name: value.data for name, value in zip(self.names, self.values, strict=True)}
+
+    @property
+    def key(self) -> str:
+        """Return what stands for this point wherever it comes up again; neither its index nor its spelling matters."""
+        return values.identity(self.data())
+
+
+@dataclass(frozen=True)
+class Axis(Lazy[Row]):
+    """Names whose values move together, and the rows of those values."""
+
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    #: Too long to be gone through (`randint`): only a sample may be taken.
+    is_for_samples: bool = False
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def at(self, place: int) -> Row:
+        """Return the values of one row."""
+        return tuple(column[place] for column in self.columns)
+
+    def __iter__(self) -> Iterator[Row]:
+        return zip(*self.columns, strict=True)
+
+    def has(self, row: Sequence[Data]) -> bool:
+        """Tell whether a row is one of this axis."""
+        first = self.columns[0]
+        if len(self.columns) == 1 and isinstance(first, Computed):
+            return first.has(row[0])
+        return values.identity(dict(zip(self.names, row, strict=True))) in self._keys
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(Point(0, self.names, row).key for row in self)
+
+
+def axis(name: str, column: Column) -> Axis:
+    """Return the axis of a single parameter."""
+    return Axis((name,), (column,))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A product of axes, the last one fastest; what is drawn comes to each point anew."""
+
+    axes: tuple[Axis, ...]
+    drawn: Mapping[str, Distribution] = field(default_factory=dict)
+    #: A parameter named here is part of a point only where its condition holds.
+    when: Mapping[str, Condition] = field(default_factory=dict)
+    #: All names in the order in which people gave them; empty: the axes' and then the drawn ones'.
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", (*self.axis_names, *self.drawn))
+
+    @cached_property
+    def axis_names(self) -> tuple[str, ...]:
+        """Return the names of the values in a row of the product."""
+        return tuple(name for one in self.axes for name in one.names)
+
+    @cached_property
+    def size(self) -> int:
+        """Return how many rows the product has."""
+        return math.prod(len(one) for one in self.axes)
+
+    @cached_property
+    def _wheels(self) -> list[tuple[int, Sequence[Row]]]:
+        """Return the axes from the fastest to the slowest, each with its length; short ones as they are made once."""
+        return [(len(one), list(one) if len(one) <= FEW else one) for one in reversed(self.axes)]
+
+    def row(self, number: int) -> Row:
+        """Return one row of the product."""
+        found: Row = ()
+        for size, rows in self._wheels:
+            number, place = divmod(number, size)
+            found = rows[place] + found
+        return found
+
+    def rows(self) -> Iterator[Row]:
+        """Yield every row of the product, in order."""
+        if all(len(one.names) == 1 for one in self.axes):
+            return product([one.columns[0] for one in self.axes])
+        return (tuple(itertools.chain.from_iterable(parts)) for parts in product(self.axes))
+
+    @cached_property
+    def conditional(self) -> tuple[str, ...]:
+        """Return the names with a condition, each after those that its condition speaks of."""
+        found: list[str] = []
+        waiting = dict(self.when)
+        while waiting:
+            ready = [name for name, condition in waiting.items() if not condition.names & waiting.keys()]
+            if not ready:
+                raise UserError(f"expected conditions that end somewhere, got a circle: {', '.join(waiting)}.")
+            found += ready
+            waiting = {name: condition for name, condition in waiting.items() if name not in ready}
+        return tuple(found)
+
+    @cached_property
+    def _firsts(self) -> dict[str, Value]:
+        return {one.names[0]: one.columns[0][0] for one in self.axes if one.names[0] in self.when}
+
+    def leave_out(self, given: dict[str, Value]) -> dict[str, Value] | None:
+        """Return the parameters that are really there; None if the same point has another row that stands for it."""
+        if not self.when:
+            return given
+        data = {name: value.data for name, value in given.items()}
+        left = dict(given)
+        for name in self.conditional:
+            if not self.when[name].holds(data):
+                # All rows that differ in nothing but this parameter are one point; the first of them stands for it.
+                if name in self._firsts and given[name] != self._firsts[name]:
+                    return None
+                del data[name], left[name]
+        return left
+
+    def has(self, data: Mapping[str, Data]) -> bool:
+        """Tell whether a point with these parameters is one of this block; drawn ones never are."""
+        if self.drawn or not data.keys() <= {*self.names}:
+            return False
+        if any((name in data) != condition.holds(data) for name, condition in self.when.items()):
+            return False
+        return all(
+            one.has([data[name] for name in one.names])
+            if all(name in data for name in one.names)
+            else one.names[0] in self.when
+            for one in self.axes
+        )
+
+
+def product(parts: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Do what `itertools.product` does, without a copy of what is long."""
+    long = next((n for n, part in enumerate(parts) if len(part) > FEW), None)
+    if long is None:
+        return itertools.product(*parts)
+    return (
+        (*before, item, *after)
+        for before in itertools.product(*parts[:long])
+        for item in parts[long]
+        for after in product(parts[long + 1 :])
+    )
+
+
+def _are_apart(one: Block, other: Block) -> bool:
+    """Tell whether it is plain to see that two blocks share no point."""
+    if one.when or other.when:
+        return False
+    if {*one.names} != {*other.names} or one.drawn or other.drawn:
+        return True
+    theirs = {axis.names: axis for axis in other.axes}
+    return any(
+        len(axis) <= FEW and not any(theirs[axis.names].has([value.data for value in row]) for row in axis)
+        for axis in one.axes
+        if axis.names in theirs
+    )
+
+
+@dataclass(frozen=True)
+class Space:
+    """A union of blocks, without the points of which one of `exclude` holds."""
+
+    blocks: tuple[Block, ...]
+    exclude: tuple[Condition, ...] = ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Return all parameters that any point has."""
+        return tuple(dict.fromkeys(name for block in self.blocks for name in block.names))
+
+    @cached_property
+    def size(self) -> int:
+        """Return how many rows there are before conditions."""
+        return sum(block.size for block in self.blocks)
+
+    @cached_property
+    def chance(self) -> tuple[str, ...]:
+        """Return the parameters of which only a sample can be taken."""
+        found = [
+            name
+            for block in self.blocks
+            for name in (*block.drawn, *(name for one in block.axes if one.is_for_samples for name in one.names))
+        ]
+        return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def is_drawn(self) -> bool:
+        """Tell whether there is no end of points."""
+        return any(block.drawn for block in self.blocks)
+
+    @cached_property
+    def has_conditions(self) -> bool:
+        """Tell whether some rows may be no point."""
+        pairs = itertools.combinations(self.blocks, 2)
+        return bool(self.exclude) or any(block.when for block in self.blocks) or not all(_are_apart(*p) for p in pairs)
+
+    def find(self, number: int) -> tuple[int, int]:
+        """Return the block of a row, and the row's number in it."""
+        for place, block in enumerate(self.blocks):
+            if number < block.size:
+                return place, number
+            number -= block.size
+        raise IndexError(number)
+
+    def keep(self, place: int, given: dict[str, Value]) -> dict[str, Value] | None:
+        """Return the parameters of a point of a block; None if it is excluded, or stands in the walk already."""
+        left = self.blocks[place].leave_out(given)
+        if left is None:
+            return None
+        data = {name: value.data for name, value in left.items()}
+        if any(condition.holds(data) for condition in self.exclude):
+            return None
+        if any(block.has(data) for block in self.blocks[:place]):
+            return None
+        return left
+
+
+@dataclass(frozen=True)
+class Points:
+    """A walk through a space: all of it in order or shuffled, or a sample."""
+
+    space: Space
+    sample: int | None = None
+    is_shuffled: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.sample is not None and self.sample < 1:
+            raise UserError(f"--sample expected 1 or more points, got {self.sample}.")
+        if self.space.chance and self.sample is None:
+            raise UserError(f"{', '.join(self.space.chance)} is drawn by chance: say how many points with --sample N.")
+
+    @property
+    def most(self) -> int:
+        """Return how many points there are, or how many there are at most if `is_exact` is false."""
+        if self.space.is_drawn and self.sample is not None:
+            return self.sample
+        return self.space.size if self.sample is None else min(self.sample, self.space.size)
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Tell whether `most` is the number of points; otherwise only a walk can count them."""
+        return not (self.space.has_conditions or self._may_repeat)
+
+    def __iter__(self) -> Iterator[Point]:
+        if not self.is_exact:
+            return self._kept()
+        blocks = self.space.blocks
+        if any(block.names != block.axis_names for block in blocks):
+            return map(self._raw, range(self.most))
+        if self.is_in_order:
+            rows = ((block.names, row) for block in blocks for row in block.rows())
+        elif len(blocks) == 1:
+            names, row_of = blocks[0].names, blocks[0].row
+            rows = ((names, row_of(number)) for number in itertools.islice(self._order(0), self.sample))
+        else:
+            return map(self._raw, range(self.most))
+        # `tuple.__new__` is what a Point is made by; naming it here saves a third of a walk.
+        return (tuple.__new__(Point, (index, names, row)) for index, (names, row) in enumerate(rows))
+
+    def at(self, index: int) -> Point:
+        """Return one point by its index; at once if `is_exact`, else by walking to it."""
+        if self.is_exact:
+            if not 0 <= index < self.most:
+                raise IndexError(index)
+            return self._raw(index)
+        found = next(itertools.islice(self, index, None), None)
+        if found is None:
+            raise IndexError(index)
+        return found
+
+    @cached_property
+    def is_in_order(self) -> bool:
+        """Tell whether the walk goes through the blocks as they stand."""
+        return self.sample is None and not self.is_shuffled
+
+    @cached_property
+    def _may_repeat(self) -> bool:
+        return any(
+            block.drawn and not any(columns.is_fine(one) for one in block.drawn.values()) for block in self.space.blocks
+        )
+
+    def _kept(self) -> Iterator[Point]:
+        """Yield what conditions leave, and nothing twice."""
+        most = self.sample if self.sample is not None else self.space.size
+        seen: set[str] = set()
+        index = refused = 0
+        for number in itertools.count() if self.space.is_drawn else range(self.space.size):
+            place, row = self._row(number)
+            kept = self.space.keep(place, dict(zip(self.space.blocks[place].names, row, strict=True)))
+            point = None if kept is None else Point(index, tuple(kept), tuple(kept.values()))
+            if point is not None and self._may_repeat:
+                if point.key in seen:
+                    point = None
+                else:
+                    seen.add(point.key)
+            if point is None:
+                refused += 1
+                if self.space.is_drawn and refused > PATIENCE:
+                    return
+                continue
+            yield point
+            index, refused = index + 1, 0
+            if index == most:
+                return
+
+    def _raw(self, index: int) -> Point:
+        place, row = self._row(index)
+        return Point(index, self.space.blocks[place].names, row)
+
+    def _row(self, number: int) -> tuple[int, Row]:
+        """Return the block and the values that come at a place of the walk, before conditions."""
+        place, row = self.space.find(number if self.is_in_order else self._shuffled(number))
+        block = self.space.blocks[place]
+        if block.names == block.axis_names:
+            return place, block.row(row)
+        found = dict(zip(block.axis_names, block.row(row), strict=True))
+        found |= {name: one.at(self._chance(name, number)) for name, one in block.drawn.items()}
+        return place, tuple([found[name] for name in block.names])
+
+    def _shuffled(self, number: int) -> int:
+        turn, place = divmod(number, self.space.size)
+        return self._order(turn).at(place)
+
+    def _chance(self, name: str, number: int) -> float:
+        # Every step of the grain comes once before one comes again. Each name has an order of its own, whatever else is
+        # drawn beside it.
+        turn, place = divmod(number, columns.GRAIN)
+        return self._steps(name, turn).at(place) / columns.GRAIN
+
+    @cached_property
+    def _order(self) -> Callable[[int], shuffles.Order]:
+        def order(turn: int) -> shuffles.Order:
+            return shuffles.order(self.space.size, shuffles.derived(self.seed, turn) if turn else self.seed)
+
+        return lru_cache(maxsize=1)(order)
+
+    @cached_property
+    def _steps(self) -> Callable[[str, int], shuffles.Scattered]:
+        def steps(name: str, turn: int) -> shuffles.Scattered:
+            return shuffles.Scattered(columns.GRAIN, shuffles.derived(self.seed, name, turn))
+
+        return lru_cache(maxsize=64)(steps)

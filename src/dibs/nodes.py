@@ -1,0 +1,91 @@
+"""Parts of a document: what YAML, JSON or TOML made of a file, and how to take it apart with good complaints.
+
+A leaf is plain data, or a `values.Value` where the text as it was typed matters too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+
+from dibs import values
+from dibs.errors import UserError
+from dibs.values import Data, Value
+
+#: A leaf, a list or a mapping.
+Node = object
+
+
+@contextlib.contextmanager
+def inside(where: str) -> Iterator[None]:
+    """Say of every complaint where it belongs."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error.message}", error.hint) from error
+
+
+def check_keys(document: Mapping[str, Node], known: Sequence[str]) -> None:
+    """Refuse a key that means nothing."""
+    for key in document:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            hint = f"Did you mean {near[0]}?" if near else f"The keys are {', '.join(known)}."
+            raise UserError(f'unknown key "{key}".', hint)
+
+
+def plain(node: Node) -> Data:
+    """Return a part of a document as data."""
+    match node:
+        case Value():
+            return node.data
+        case Mapping():
+            return {str(key): plain(one) for key, one in node.items()}
+        case list() | tuple():
+            return [plain(one) for one in node]
+        case str() | int() | float() | None:
+            return node
+        case _:
+            # TOML has dates and times.
+            return str(node)
+
+
+def value(node: Node) -> Value:
+    """Return a part of a document as the value of a parameter."""
+    return node if isinstance(node, Value) else values.of(plain(node))
+
+
+def kind(node: Node) -> str:
+    """Return what a part of a document is, in a word."""
+    match plain(node):
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case None:
+            return "nothing"
+        case _:
+            return shown(node)
+
+
+def shown(node: Node) -> str:
+    """Return a part of a document as a complaint quotes it."""
+    text = value(node).text
+    return f'"{text}"' if len(text) < 80 else f'"{text[:77]}..."'
+
+
+def text(node: Node) -> str:
+    """Return a text; ValueError for a list, a mapping or nothing."""
+    data = plain(node)
+    if not isinstance(data, str | int | float) or isinstance(data, bool) or not value(node).text:
+        raise ValueError
+    return value(node).text
+
+
+def whole(node: Node, least: int = 1) -> int:
+    """Return a whole number; ValueError for anything else."""
+    data = plain(node)
+    if not isinstance(data, int) or isinstance(data, bool) or data < least:
+        raise ValueError
+    return data

@@ -1,0 +1,98 @@
+"""Orders by chance that can be repeated: the same size and seed give the same order, on every machine, for ever.
+
+`Shuffled` is the order of Python's `random.shuffle`, which simple_hypersearch made known; it needs 4 bytes a place and
+has to be made as a whole. `Scattered` needs no memory and gives any place at once, also of 10^12.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from array import array
+from collections.abc import Callable, Iterator
+
+from dibs.sequences import Lazy
+
+#: Places up to which an order is that of `random.shuffle`: made in an instant, and the old tool's order.
+WHOLE = 100_000
+#: Pairs of rounds of the scattering: four rounds are the proven least for an order that nobody can tell from chance.
+ROUNDS = 2
+#: Bits of the arithmetic inside a round.
+MASK = 2**96 - 1
+
+
+class Shuffled(Lazy[int]):
+    """The order of `random.shuffle`, from a source of random bits such as `random.Random(seed).getrandbits`."""
+
+    def __init__(self, size: int, bits: Callable[[int], int]) -> None:
+        self._numbers = array("L" if size > 2**32 else "I", range(size))
+        _shuffle(self._numbers, bits)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def at(self, place: int) -> int:
+        """Return the number at this place."""
+        return self._numbers[place]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+
+def _shuffle(numbers: array[int], bits: Callable[[int], int]) -> None:
+    """Do what `random.shuffle` does, step by step, in half its time."""
+    for last in range(len(numbers) - 1, 0, -1):
+        below = last + 1
+        width = below.bit_length()
+        other = bits(width)
+        while other >= below:
+            other = bits(width)
+        numbers[last], numbers[other] = numbers[other], numbers[last]
+
+
+class Scattered(Lazy[int]):
+    """An order made by arithmetic: a Feistel network over two digits of a base near the square root of the size."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size = size
+        self._high = max(1, math.isqrt(max(0, size - 1)) + 1)
+        self._low = -(-size // self._high)
+        # Odd, so that no two digits become one by multiplying.
+        self._keys = [(derived(seed, n, "high") | 1, derived(seed, n, "low") | 1) for n in range(ROUNDS)]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[int]:
+        return map(self.at, range(self.size))
+
+    def at(self, place: int) -> int:
+        """Return the number at this place."""
+        highest, lowest, size = self._high, self._low, self.size
+        number = place
+        while True:
+            high, low = divmod(number, lowest)
+            for one, other in self._keys:
+                # A round adds the middle of a square of one digit to the other, which can be undone: a bijection.
+                mixed = (low + 1) * one & MASK
+                high = (high + (mixed * mixed >> 32 & MASK)) % highest
+                mixed = (high + 1) * other & MASK
+                low = (low + (mixed * mixed >> 32 & MASK)) % lowest
+            number = high * lowest + low
+            # Two digits reach a little beyond the size; whoever lands there walks on, and comes back in exactly once.
+            if number < size:
+                return number
+
+
+Order = Shuffled | Scattered
+
+
+def order(size: int, seed: int) -> Order:
+    """Return the order of a size and a seed; large ones take no memory and begin at once."""
+    return Shuffled(size, random.Random(seed).getrandbits) if size <= WHOLE else Scattered(size, seed)
+
+
+def derived(seed: int, *what: object) -> int:
+    """Return the seed of one part of something that has a seed."""
+    return int.from_bytes(hashlib.sha256(repr((seed, *what)).encode()).digest()[:8], "big")

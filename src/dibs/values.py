@@ -1,0 +1,109 @@
+"""One value of a parameter and its two faces: the data that programs and conditions read, and the text as typed.
+
+`1e-5` on a command line is the number 0.00001 in DIBS_PARAMS and in the identity of a point, and stays `1e-5` in the
+command. Numbers that nobody typed (those of `linspace` and the like) are written as short as they can be.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+#: What JSON knows.
+Data = str | int | float | bool | None | list["Data"] | dict[str, "Data"]
+
+#: A number that JSON would take, or nearly (`.5`, `1.`); never `007` or `1_000`, which people mean as text.
+NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+WORDS: dict[str, bool] = {"true": True, "True": True, "false": False, "False": False}
+#: Digits of the longest text that counts as a number. More than that is a hash or an id.
+LONGEST_NUMBER = 40
+#: Up to here every whole number is a float of its own.
+EXACT = 2**53
+
+
+class Value(NamedTuple):
+    """A value: what it is, and how it is written into a command."""
+
+    data: Data
+    text: str
+
+
+def typed(word: str) -> Value:
+    """Return the value of a word from a command line or a table, which is a number or a truth if it looks like one."""
+    if word in WORDS:
+        return Value(WORDS[word], word)
+    number = _number(word)
+    return Value(word if number is None else number, word)
+
+
+def _number(word: str) -> int | float | None:
+    if len(word) > LONGEST_NUMBER or not NUMBER.fullmatch(word):
+        return None
+    if word.lstrip("-").isdigit():
+        return int(word)
+    number = float(word)
+    return number if math.isfinite(number) else None
+
+
+def of(data: Data) -> Value:
+    """Return the value of something that was read from a file or handed over in Python."""
+    if isinstance(data, float) and not math.isfinite(data):
+        # JSON has no such numbers; as text they can still be passed on.
+        return Value(repr(data), repr(data))
+    return Value(data, write(data))
+
+
+def write(data: Data) -> str:
+    """Return how a command spells this: text as it is, numbers short, anything else as JSON."""
+    match data:
+        case str():
+            return data
+        case bool() | None:
+            return json.dumps(data)
+        case int():
+            return str(int(data))
+        case float():
+            return write_number(data)
+        case _:
+            return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def write_number(number: float) -> str:
+    """Return the shortest text of a number: `0.1`, `1e-5`, `25` instead of `25.0`."""
+    if number == int(number) and abs(number) < EXACT:
+        return str(int(number))
+    digits, e, exponent = repr(float(number)).partition("e")
+    return f"{digits}e{int(exponent)}" if e else digits
+
+
+def computed(number: float) -> Value:
+    """Return the value of a number that nobody typed."""
+    return Value(_whole(number), write_number(number))
+
+
+def identity(parameters: Mapping[str, Data]) -> str:
+    """Return the one text that stands for these parameters, in whatever order or spelling they came.
+
+    It is JSON with sorted names and without blanks, and `1.0` is `1`: the key under which a point counts as done.
+    """
+    plain = {name: _normal(data) for name, data in parameters.items()}
+    return json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _normal(data: Data) -> Data:
+    match data:
+        case float():
+            return _whole(data)
+        case list():
+            return [_normal(one) for one in data]
+        case dict():
+            return {name: _normal(one) for name, one in data.items()}
+        case _:
+            return data
+
+
+def _whole(number: float) -> int | float:
+    return int(number) if number == int(number) and abs(number) < EXACT else number

@@ -1,0 +1,60 @@
+"""GNU parallel's form: `CMD {} ::: a b`, several `:::`, `:::+`."""
+
+import pytest
+
+from dibs import arguments, errors, run_commands
+from dibs.grid import Points
+
+
+def commands(*words):
+    """Return all commands of `dibs map WORDS`."""
+    command, space = arguments.parse(words)
+    writer = run_commands.Writer(command)
+    return [writer.command(point) for point in Points(space)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("x {} ::: a b", ["x a", "x b"]),
+        ("x y ::: a b", ["x y a", "x y b"]),
+        ("x {1} {2} ::: a b ::: 1 2", ["x a 1", "x a 2", "x b 1", "x b 2"]),
+        ("x {2}-{1} ::: a b :::+ 1 2", ["x 1-a", "x 2-b"]),
+        ("x {} ::: a b :::+ 1 2", ["x a 1", "x b 2"]),
+        ("x {1}{2}{3} ::: a b :::+ 1 2 ::: p q", ["x a1p", "x a1q", "x b2p", "x b2q"]),
+        ("x {} {#} ::: a b", ["x a 1", "x b 2"]),
+        ("x {.} {/} {//} {/.} ::: d/e.f.gz", ["x d/e.f e.f.gz d e.f"]),
+        ("x {1.} {2/} {2//} {2/.} ::: a.b ::: c/d.e", ["x a d.e c d"]),
+        ("x {} ::: a a", ["x a", "x a"]),
+        ("x {%} ${HOME} {{}} {a} {} ::: b", ["x {%} ${HOME} {b} {a} b"]),
+        ("x {//} ::: a /b /c/ .hid", ["x .", "x /", "x /", "x ."]),
+    ],
+)
+def test_arguments_go_where_parallel_would_put_them(typed, expected):
+    assert [" ".join(words) for words in commands(*typed.split())] == expected
+
+
+def test_one_word_is_for_the_shell_and_its_arguments_are_quoted():
+    assert commands("gzip {} > {#}.gz", ":::", "a b", "c") == ["gzip 'a b' > 1.gz", "gzip c > 2.gz"]
+    assert commands("gzip", ":::", "a b") == ["gzip 'a b'"]
+
+
+def test_several_words_reach_the_program_as_they_are():
+    assert commands("gzip", "{}", "x{}", ":::", "a b") == [("gzip", "a b", "xa b")]
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        ("x {}", "expected ::: and the arguments after the command, got none"),
+        ("::: a", "expected a command before :::, got none"),
+        ("x {} :::", "expected arguments after :::, got none"),
+        ("x {} :::+ a", "expected ::: first, got :::+"),
+        ("x {} ::: a b :::+ c", r"expected 2 arguments after :::\+, as many as before it, got 1"),
+        ("x {3} ::: a ::: b", r"nothing is known for \{3\}: there are 2 of :::"),
+        ("x {0} ::: a", r"nothing is known for \{0\}: there is 1 of :::"),
+    ],
+)
+def test_what_does_not_fit_is_refused(typed, complaint):
+    with pytest.raises(errors.UserError, match=complaint):
+        commands(*typed.split())
