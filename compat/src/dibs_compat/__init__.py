@@ -1,4 +1,5 @@
 """The names of older GPU schedulers, translated onto dibs.
 
-They will live here: `simple_gpu_scheduler`, `schedule` and `sch`, `gpu_task_scheduler`, GPUPeasy. None does yet.
+`simple_hypersearch` is in the package `simple_gpu_scheduler`. The others will follow: `schedule` and `sch`,
+`gpu_task_scheduler`, GPUPeasy.
 """

@@ -1,0 +1,1 @@
+"""The names of simple_gpu_scheduler, as translations onto dibs."""
