@@ -27,6 +27,8 @@ class Sizes:
     idle_for_s: float
     restart_queued: int
     restart_running: int
+    #: Of the grid that is printed; a third power.
+    points: int
 
 
 FULL = Sizes(
@@ -39,6 +41,7 @@ FULL = Sizes(
     idle_for_s=5.0,
     restart_queued=10_000,
     restart_running=64,
+    points=1_000_000,
 )
 #: To see whether it works, not how fast it is.
 QUICK = Sizes(
@@ -51,6 +54,7 @@ QUICK = Sizes(
     idle_for_s=1.0,
     restart_queued=500,
     restart_running=8,
+    points=1_000,
 )
 
 

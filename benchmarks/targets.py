@@ -74,6 +74,14 @@ def _restart(measure: str) -> Key:
     return Key("restart", "10,000 queued, 64 running", measure)
 
 
+def _printed(program: str, order: str, measure: str = "wall") -> Key:
+    return Key("expansion", f"{program}, {order}", measure)
+
+
+def _printing(what: str, program: str, order: str, measure: str, at_most: float | None) -> Target:
+    return Target(what, _printed(program, order, measure), _printed("original", order, measure), at_most=at_most)
+
+
 SGS = "simple_gpu_scheduler"
 
 ALL = (
@@ -95,6 +103,12 @@ ALL = (
     Target("next start, 1,000,000 / 1,000", _depth(DEEPEST, "next start"), _depth(SHALLOW, "next start"), at_most=1.25),
     Target("jobs not adopted after a restart", _restart("not adopted"), None, at_most=0),
     Target("first start after a restart, s", _restart("first start"), None, at_most=1),
+    _printing("10^6 points in grid order / simple_hypersearch", "dibs-compat", "grid", "wall", 0.5),
+    _printing("10^6 points shuffled / simple_hypersearch", "dibs-compat", "shuffled", "wall", 0.5),
+    _printing("10^6 points by the core / simple_hypersearch", "dibs core", "grid", "wall", 0.5),
+    _printing("10^6 points shuffled by the core / simple_hypersearch", "dibs core", "shuffled", "wall", None),
+    _printing("memory in grid order / simple_hypersearch", "dibs-compat", "grid", "memory", 0.15),
+    _printing("first line in grid order / simple_hypersearch", "dibs-compat", "grid", "first line", 0.05),
 )
 
 
