@@ -74,6 +74,10 @@ def _restart(measure: str) -> Key:
     return Key("restart", "10,000 queued, 64 running", measure)
 
 
+def _schedule(measure: str) -> Key:
+    return Key("schedule", "schedule", measure)
+
+
 SGS = "simple_gpu_scheduler"
 
 ALL = (
@@ -95,6 +99,8 @@ ALL = (
     Target("next start, 1,000,000 / 1,000", _depth(DEEPEST, "next start"), _depth(SHALLOW, "next start"), at_most=1.25),
     Target("jobs not adopted after a restart", _restart("not adopted"), None, at_most=0),
     Target("first start after a restart, s", _restart("first start"), None, at_most=1),
+    Target("five tasks of 1 s on one GPU through schedule, s", _schedule("all"), None, at_most=5.6),
+    Target("tasks of schedule out of order", _schedule("out of order"), None, at_most=0),
 )
 
 
