@@ -82,6 +82,10 @@ def _printing(what: str, program: str, order: str, measure: str, at_most: float 
     return Target(what, _printed(program, order, measure), _printed("original", order, measure), at_most=at_most)
 
 
+def _schedule(measure: str) -> Key:
+    return Key("schedule", "schedule", measure)
+
+
 SGS = "simple_gpu_scheduler"
 
 ALL = (
@@ -109,6 +113,8 @@ ALL = (
     _printing("10^6 points shuffled by the core / simple_hypersearch", "dibs core", "shuffled", "wall", None),
     _printing("memory in grid order / simple_hypersearch", "dibs-compat", "grid", "memory", 0.15),
     _printing("first line in grid order / simple_hypersearch", "dibs-compat", "grid", "first line", 0.05),
+    Target("five tasks of 1 s on one GPU through schedule, s", _schedule("all"), None, at_most=5.6),
+    Target("tasks of schedule out of order", _schedule("out of order"), None, at_most=0),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.parts import depth, expansion, gap, restart, submit, throughput
+from benchmarks.parts import depth, expansion, gap, restart, schedule, submit, throughput
 from benchmarks.plans import Plan
 from benchmarks.series import Book
 
@@ -19,4 +19,7 @@ class Part:
     measure: Callable[[Plan, Book], None]
 
 
-ALL = tuple(Part(part.NAME, part.TITLE, part.measure) for part in (throughput, gap, submit, depth, restart, expansion))
+ALL = tuple(
+    Part(part.NAME, part.TITLE, part.measure)
+    for part in (throughput, gap, submit, depth, restart, expansion, schedule)
+)

@@ -64,7 +64,7 @@ class Holder:
         self.pid = pid
         self.uid = uid
         self.mib = mib
-        self.user = None if uid is None else _user_name(uid)
+        self.user = None if uid is None else user_name(uid)
         self.job = job if isinstance(job, str) and job else None
         #: Seconds since 1970.
         self.since = float(since) if isinstance(since, int | float) and 0 < since < 1e11 else None
@@ -148,7 +148,8 @@ def _hidden_holder(place: Folder, device: str, pid: int | None, socket: Socket |
     return Holder(device, pid, uid, None if socket is None else socket.mib, note)
 
 
-def _user_name(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """Return the name of a user, or the number of one who has none."""
     import pwd
 
     try:

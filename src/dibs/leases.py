@@ -214,8 +214,8 @@ def mark_served(place: Folder) -> None:
 
 def served(place: Folder) -> dict[int, int]:
     """Return when each user was last given a device, in boot-time ns; who is missing never was since then."""
-    names = [name for name in os.listdir(place.path) if name.startswith(SERVED)]
-    return served_of(place, [int(name[len(SERVED) :]) for name in names if name[len(SERVED) :].isdecimal()])
+    names = [name[len(SERVED) :] for name in locks.names(place, SERVED)]
+    return served_of(place, [int(name) for name in names if name.isdecimal()])
 
 
 def served_of(place: Folder, uids: Iterable[int]) -> dict[int, int]:

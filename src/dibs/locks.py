@@ -134,16 +134,31 @@ def _make(place: Folder, path: str) -> None:
         os.unlink(temporary)
 
 
+def names(place: Folder, start: str) -> list[str]:
+    """Return the names of the files of this folder that begin with `start`."""
+    try:
+        return [name for name in os.listdir(place.path) if name.startswith(start)]
+    except OSError as error:
+        raise unusable(place, "read", error) from error
+
+
 def make_temporary(place: Folder) -> tuple[str, int]:
     """Make a new empty file of our own in the folder; return its path and a descriptor."""
     path = place.file(f".dibs-new-{os.urandom(8).hex()}")
     try:
         return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
     except OSError as error:
-        raise Broken(f"cannot write in the lease folder {place.path}: {error.strerror}.", HINT) from error
+        raise unusable(place, "write in", error) from error
 
 
-HINT = "It must be writable for all with the sticky bit: chmod 1777, as root."
+def unusable(place: Folder, what: str, error: OSError) -> Broken:
+    """Return the error of a folder in which something cannot be done, with what would help."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    hint = "Make room there." if is_full else HINT
+    return Broken(f"cannot {what} the lease folder {place.path}: {error.strerror}.", hint)
+
+
+HINT = "It must be a folder that all may write, with the sticky bit: mkdir and chmod 1777, as root."
 
 
 def _broken(path: str, problem: str | None) -> Broken:

@@ -139,6 +139,8 @@ def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
             os.pwrite(file_fd, text.encode("utf-8", "replace"), 0)
             os.fchmod(file_fd, TICKET_MODE)
             os.link(temporary, _path(place, ticket.name))
+        except OSError as error:
+            raise locks.unusable(place, "keep a ticket in", error) from error
         finally:
             os.unlink(temporary)
     except BaseException:
@@ -193,7 +195,7 @@ def _living(place: Folder) -> list[Ticket]:
 
 
 def _names(place: Folder) -> set[str]:
-    return {name[len(TICKET) :] for name in os.listdir(place.path) if name.startswith(TICKET)}
+    return {name[len(TICKET) :] for name in locks.names(place, TICKET)}
 
 
 def _read(place: Folder, name: str, listening: set[str], locked: Collection[str]) -> Ticket | None:

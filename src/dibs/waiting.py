@@ -53,33 +53,109 @@ def acquire(
     """
     wanted = tickets.checked(count, wanted)
     until = None if timeout_s is None else time.monotonic() + timeout_s
-    pause_s = SHORTEST_S
-    own: OwnTicket | None = None
-    watched = _Watched()
+    waiter = Waiter(place, note, collect_for_s, on_wait)
     try:
         while True:
-            look = _Look(place, count, wanted, own, collect_for_s)
-            got = _take(place, look.chosen, note)
+            left_s = LONGEST_S if until is None else until - time.monotonic()
+            got = waiter.ask(count, wanted) if left_s > 0 else waiter.try_now(count, wanted)
             if got is not None:
                 return got
             left_s = LONGEST_S if until is None else until - time.monotonic()
             if left_s <= 0:
                 raise TimedOut(f"{count} of {len(wanted)} devices did not become free within {timeout_s:g} s.")
-            if own is None:
-                own = tickets.queue_up(place, count, wanted, note.user)
-                if on_wait is not None:
-                    on_wait(own.ticket)
+            waiter.hung_up(_sleep(waiter.fds(), wake_fd, min(left_s, waiter.sleep_s)))
+    finally:
+        waiter.leave()
+
+
+def _sleep(fds: Collection[int], wake_fd: int | None, for_s: float) -> set[int]:
+    """Sleep until a descriptor is ready; return those that are. Raise `Interrupted` if `wake_fd` is one of them."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    if wake_fd is not None:
+        poll.register(wake_fd, select.POLLIN)
+    ready = {fd for fd, _ in poll.poll(max(0, for_s) * 1000)}
+    if wake_fd in ready:
+        raise Interrupted("waiting for devices was interrupted.")
+    return ready
+
+
+class Waiter:
+    """A foreground door in the line: it asks, keeps a ticket while it has to wait, and knows what may wake it.
+
+    Whoever asks sleeps until one of `fds` is ready or `sleep_s` is over, says which ones were, and asks again.
+    """
+
+    __slots__ = ("_collect_for_s", "_note", "_on_wait", "_own", "_pause_s", "_place", "_watched", "sleep_s")
+
+    def __init__(
+        self, place: Folder, note: Note, collect_for_s: float, on_wait: Callable[[Ticket], None] | None = None
+    ) -> None:
+        self._place = place
+        self._note = note
+        self._collect_for_s = collect_for_s
+        self._on_wait = on_wait
+        self._own: OwnTicket | None = None
+        self._watched = _Watched()
+        self._pause_s = SHORTEST_S
+        #: Seconds after which to ask again even if nobody hung up.
+        self.sleep_s = LONGEST_S
+
+    @property
+    def is_standing(self) -> bool:
+        """Tell whether we have a ticket in the line."""
+        return self._own is not None
+
+    def try_now(self, count: int, wanted: Sequence[str]) -> list[Lease] | None:
+        """Take `count` of `wanted` (best first) if that is possible at once, those ahead considered."""
+        return _take(self._place, self._look(count, wanted).chosen, self._note)
+
+    def ask(self, count: int, wanted: Sequence[str]) -> list[Lease] | None:
+        """Take `count` of `wanted` and leave the line; or stand in it with a ticket for them and return None."""
+        while True:
+            look = self._look(count, wanted)
+            got = _take(self._place, look.chosen, self._note)
+            if got is not None:
+                self.leave()
+                return got
+            if self._own is None:
+                self._own = tickets.queue_up(self._place, count, wanted, self._note.user)
+                if self._on_wait is not None:
+                    self._on_wait(self._own.ticket)
                 continue
-            if watched.follow(look.in_the_way):
+            self._own.update(count, wanted)
+            if self._watched.follow(look.in_the_way):
                 # Look once more now that the watches stand: what they watch may have gone just before.
                 continue
-            is_blind = look.chosen is not None or look.is_hidden or not watched.covers(look.in_the_way)
-            is_woken = watched.wait(wake_fd, min(left_s, pause_s if is_blind else LONGEST_S))
-            pause_s = SHORTEST_S if is_woken else min(2 * pause_s, LONGEST_S)
-    finally:
-        watched.follow(())
-        if own is not None:
-            own.close()
+            is_blind = look.chosen is not None or look.is_hidden or not self._watched.covers(look.in_the_way)
+            self.sleep_s = self._pause_s if is_blind else LONGEST_S
+            return None
+
+    def ahead(self) -> list[Ticket]:
+        """Return the tickets that are served before ours, or before one that we would put down now."""
+        return tickets.ahead(self._place, self._own)
+
+    def fds(self) -> Collection[int]:
+        """Return the descriptors that become ready when something in our way goes."""
+        return self._watched.fds.values()
+
+    def hung_up(self, ready: Collection[int]) -> bool:
+        """Take note of what was ready after a sleep; tell whether any of it was ours."""
+        is_woken = self._watched.drop(ready)
+        self._pause_s = SHORTEST_S if is_woken else min(2 * self._pause_s, LONGEST_S)
+        return is_woken
+
+    def leave(self) -> None:
+        """Leave the line; twice is harmless."""
+        self._watched.follow(())
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+        self._pause_s, self.sleep_s = SHORTEST_S, LONGEST_S
+
+    def _look(self, count: int, wanted: Sequence[str]) -> _Look:
+        return _Look(self._place, count, wanted, self._own, self._collect_for_s)
 
 
 class _Look:
@@ -133,18 +209,12 @@ class _Watched:
         """Tell whether a hang-up of any of these would wake us."""
         return self.fds.keys() >= set(names)
 
-    def wait(self, wake_fd: int | None, for_s: float) -> bool:
-        """Sleep until somebody hangs up; tell whether anybody did. Raise `Interrupted` if `wake_fd` is readable."""
-        poll = select.poll()
-        for fd in self.fds.values():
-            poll.register(fd, select.POLLIN)
-        if wake_fd is not None:
-            poll.register(wake_fd, select.POLLIN)
-        woken = {fd for fd, _ in poll.poll(max(0, for_s) * 1000)}
-        if wake_fd in woken:
-            raise Interrupted("waiting for devices was interrupted.")
-        # Whoever hung up may have the same name again: a dead connection would wake us for ever.
-        for name, fd in list(self.fds.items()):
-            if fd in woken:
-                os.close(self.fds.pop(name))
-        return bool(woken)
+    def drop(self, ready: Collection[int]) -> bool:
+        """Close what hung up, and tell whether anything did.
+
+        Whoever hung up may have the same name again: a dead connection would wake us for ever.
+        """
+        gone = [name for name, fd in self.fds.items() if fd in ready]
+        for name in gone:
+            os.close(self.fds.pop(name))
+        return bool(gone)

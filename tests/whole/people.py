@@ -38,15 +38,16 @@ def reachable_python() -> str:
 
 def shared_environment() -> Path:
     """Return an installation of dibs that every user can run, made anew when the sources changed."""
-    sources = sorted(path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".sql"))
+    found = [*(ROOT / "src").rglob("*"), *(ROOT / "compat").rglob("*")]
+    sources = sorted(path for path in found if path.suffix in (".py", ".sql", ".toml"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     place = Path(tempfile.gettempdir()) / f"dibs-test-people-{os.getuid()}-{digest}"
     with open(f"{place}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "ready").exists():
             subprocess.run([reachable_python(), "-m", "venv", "--clear", place], check=True, cwd="/")
-            pip = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ROOT]
-            subprocess.run(pip, check=True, cwd="/", capture_output=True)
+            pip = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*pip, ROOT, ROOT / "compat"], check=True, cwd="/", capture_output=True)
             subprocess.run(["chmod", "-R", "a+rX", place], check=True)
             (place / "ready").touch()
     return place
@@ -75,9 +76,9 @@ class Person:
     environ: dict[str, str]
     python: Path
 
-    def popen(self, *words: str, **kwargs: Any) -> subprocess.Popen[str]:
-        """Start `dibs ...` as this user."""
-        command = [str(self.python), "-m", "dibs", *words]
+    def popen(self, *words: str, tool: str = "dibs", **kwargs: Any) -> subprocess.Popen[str]:
+        """Start `dibs ...`, or another of our commands, as this user."""
+        command = [str(self.python.with_name(tool)), *words]
         defaults: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
             command, env=self.environ, cwd=self.folder, text=True,

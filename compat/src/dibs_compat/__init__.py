@@ -1,5 +1,5 @@
 """The names of older GPU schedulers, translated onto dibs.
 
-`simple_hypersearch` is in the package `simple_gpu_scheduler`. The others will follow: `schedule` and `sch`,
-`gpu_task_scheduler`, GPUPeasy.
+`scheduler` is the tool with the commands `schedule` and `sch`; `simple_hypersearch` is in the package
+`simple_gpu_scheduler`. `gpu_task_scheduler` and GPUPeasy will follow.
 """

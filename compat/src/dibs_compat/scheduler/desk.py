@@ -1,0 +1,193 @@
+"""What both command lines have in common: set up the state file, release, show, run one task."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dibs import commands, holders, leases, processes, settings, waiting
+from dibs.cli.signals import Signals
+from dibs.errors import DibsError
+from dibs_compat.scheduler import gpus, releasing, screen, state, task
+from dibs_compat.scheduler.line import Line, Stopped, Taken, Wish
+from dibs_compat.scheduler.state import Entries, Entry, State
+from dibs_compat.scheduler.task import Step
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a stream of the task goes: a descriptor (None: where ours goes) and what it is called."""
+
+    fd: int | None
+    name: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """One task and how it is to be run."""
+
+    wish: Wish
+    #: The words of the task for the GPUs it gets.
+    words: Callable[[Sequence[int]], list[str]]
+    #: What these GPUs are called.
+    name: Callable[[Sequence[int]], str]
+    #: Said while forced GPUs are waited for.
+    waiting: str
+    #: What the first Ctrl-C does.
+    first: Step
+    #: Empty: they are not spoken of.
+    outputs: tuple[Output, ...] = ()
+    has_summary: bool = True
+    #: Exit with the code of the task instead of 0.
+    is_exit_status: bool = False
+
+
+class Desk:
+    """The machine and the state file, as one call of one of the old tools sees them."""
+
+    def __init__(self, prog: str) -> None:
+        self.prog = prog
+        self._values = settings.load(os.environ)
+        self._gpus = gpus.load(self._values)
+        self._state = State(os.environ.get("DIBS_COMPAT_STATE") or state.DEFAULT_PATH, self._complain)
+
+    def _complain(self, text: str) -> None:
+        screen.complain(self.prog, text)
+
+    def is_set_up(self) -> bool:
+        """Tell whether there is a state file."""
+        return self._state.update(lambda entries: entries) is not None
+
+    def set_up_if_new(self) -> None:
+        """Make the state file as the old tool does when there is none, or a broken one."""
+        self._state.update(lambda entries: state.fresh(self._gpus.usual_count()) if entries is None else entries)
+
+    def set_up(self, count: int, set_aside: Sequence[int] = ()) -> None:
+        """Say how many GPUs there are and which are not for us. Tasks that run stay what they are."""
+
+        def edit(entries: Entries | None) -> Entries:
+            before = dict(enumerate(self._gpus.swept(entries or ())))
+            made = state.fresh(count, set_aside)
+            running = {n: entry for n, entry in before.items() if entry.task_pid is not None and n not in set_aside}
+            return tuple(running.get(number, entry) for number, entry in enumerate(made))
+
+        self._state.write(edit)
+
+    def release(self, numbers: Sequence[int], is_forced: bool) -> None:
+        """Give GPUs free that were set aside; what is in use stays so, unless forced."""
+        releasing.release(self._gpus, self._state, numbers, is_forced, self._values.grace)
+
+    def show(self, prefix: str) -> None:
+        """Print who uses what."""
+        entries = self._state.update(lambda found: None if found is None else self._gpus.swept(found)) or ()
+        numbers = range(len(entries))
+        faults = {number: fault for number in numbers if (fault := self._gpus.fault(number))}
+        screen.say(screen.status(entries, self._gpus.holders(numbers), faults, prefix))
+
+    def run(self, order: Order) -> int:
+        """Wait for the GPUs, run the task, give them back; return the exit code."""
+        try:
+            _check_found(order.words(()))
+            # Before the wait: between two tasks every millisecond counts.
+            processes.become_subreaper()
+            with Signals(*ENDING) as coming:
+                try:
+                    return self._run(order, self._take(order, coming), coming)
+                except Stopped as stop:
+                    if stop.number == signal.SIGINT:
+                        print("KeyboardInterrupt", file=sys.stderr, flush=True)
+                    return task.die_by(stop.number)
+        except task.NotStarted as error:
+            if not order.is_exit_status:
+                raise
+            self._complain(error.line())
+            return error.shell_code
+
+    def _take(self, order: Order, coming: Signals) -> Taken:
+        if order.wish.count == 0:
+            return Taken((), ())
+        note = leases.Note(self.prog, holders.user_name(os.geteuid()), "dibs-compat")
+        waiter = waiting.Waiter(self._gpus.place, note, self._values.collect_for)
+        return Line(self._gpus, self._state, coming, waiter).wait(
+            order.wish,
+            lambda numbers: self._entry(order, numbers, os.getpid(), time.time()),
+            lambda: screen.say(order.waiting),
+        )
+
+    def _entry(self, order: Order, numbers: Sequence[int], pid: int, began: float) -> Entry:
+        words, user = tuple(order.words(numbers)), holders.user_name(os.geteuid())
+        return Entry(False, order.name(numbers), words, pid, screen.moment(began), user)
+
+    def _run(self, order: Order, taken: Taken, coming: Signals) -> int:
+        mask = task.block()
+        pid = os.getpid()
+        try:
+            for number in coming.new():
+                raise Stopped(number)
+            words = order.words(taken.numbers)
+            began = time.time()
+            env = {**os.environ, **gpus.environ(taken.numbers)}
+            fds = [output.fd for output in order.outputs] or [None, None]
+            pid = task.start(words, env, taken, mask, (fds[0], fds[1]))
+            self._replace(os.getpid(), self._entry(order, taken.numbers, pid, began))
+            screen.say(screen.started(order.name(taken.numbers), pid))
+            end = task.attend(pid, order.first, self._values.grace, self._complain)
+        finally:
+            # First the leases: somebody may wait for them, and knows from the dead pid that the entry means nothing.
+            taken.close()
+            self._replace(pid, state.FREE)
+        if order.has_summary:
+            outputs = [(kind, output.name) for kind, output in zip(("stdout", "stderr"), order.outputs, strict=False)]
+            screen.say(screen.summary(words, outputs, began, end.at))
+        if end.told_by is not None:
+            return task.die_by(end.told_by)
+        return end.code if order.is_exit_status else 0
+
+    def _replace(self, pid: int, entry: Entry) -> None:
+        """Put an entry where the one with this pid is; what others have written since stays."""
+
+        def edit(entries: Entries | None) -> Entries | None:
+            return None if entries is None else tuple(entry if e.task_pid == pid else e for e in entries)
+
+        self._state.update(edit)
+
+
+def _check_found(words: Sequence[str]) -> None:
+    """Say that a program is not there before anybody waits for a GPU."""
+    if commands.is_found(words[0], os.environ.get("PATH", os.defpath), os.getcwd()):
+        return
+    code = errno.EACCES if "/" in words[0] and os.path.exists(words[0]) else errno.ENOENT
+    raise task.NotStarted(words[0], OSError(code, os.strerror(code)))
+
+
+def guarded(prog: str, body: Callable[[], int]) -> int:
+    """Run a command line; whatever goes wrong is one line and an exit code."""
+    for number in range(3):
+        # Where a standard stream is closed, a lease would get its number and the task's output.
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that knows no Unicode shows escapes instead of ending us.
+        if stream is not None:
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        return body()
+    except DibsError as error:
+        screen.complain(prog, error.line())
+        return error.exit_code
+    except OSError as error:
+        about = f" ({error.filename})" if error.filename else ""
+        screen.complain(prog, f"the system refused: {error.strerror or error}{about}.")
+        return DibsError.exit_code
+    except KeyboardInterrupt:
+        print("KeyboardInterrupt", file=sys.stderr, flush=True)
+        return task.die_by(signal.SIGINT)

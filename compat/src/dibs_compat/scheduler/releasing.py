@@ -1,0 +1,103 @@
+"""Giving GPUs free by hand. A lease cannot be taken away from whoever holds it: only its end frees the GPU."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Sequence
+
+from dibs import holders, processes
+from dibs.errors import Conflict, MachineError, NotAllowed, NotFound
+from dibs_compat.scheduler import state
+from dibs_compat.scheduler.gpus import Gpus
+from dibs_compat.scheduler.state import Entries, State
+
+#: Seconds that a scheduler gets beyond the grace of its task, and that KILL gets to work.
+EXTRA_S = 5.0
+
+
+def release(gpus: Gpus, known: State, numbers: Sequence[int], is_forced: bool, grace_s: float) -> None:
+    """Mark GPUs as free. One whose task lives is refused; `is_forced` ends the task first."""
+    entries = known.update(lambda found: None if found is None else gpus.swept(found)) or ()
+    for number in numbers:
+        if not 0 <= number < len(entries):
+            raise NotFound(f"there is no GPU {number} to release; the state file has {len(entries)}.")
+    living = gpus.holders(numbers)
+    if not is_forced:
+        _refuse(numbers, living, entries)
+    for number, holder in living.items():
+        _end(gpus, number, holder, grace_s)
+
+    def edit(found: Entries | None) -> Entries | None:
+        return found and tuple(state.FREE if number in numbers else entry for number, entry in enumerate(found))
+
+    known.write(edit)
+
+
+def _refuse(numbers: Sequence[int], living: dict[int, holders.Holder], entries: Entries) -> None:
+    for number in numbers:
+        entry = entries[number]
+        if number in living:
+            who, pid = living[number].user, entry.task_pid or living[number].pid
+        elif state.is_alive(entry):
+            who, pid = entry.user, entry.task_pid
+        else:
+            continue
+        raise Conflict(f"GPU {number} is in use by {who or 'somebody'} (pid {pid}).", "--force ends what runs on it.")
+
+
+def _end(gpus: Gpus, number: int, holder: holders.Holder, grace_s: float) -> None:
+    """End whoever holds a GPU: its scheduler, which ends the task, or what a killed scheduler left."""
+    if os.geteuid() not in (0, holder.uid):
+        raise NotAllowed(f"GPU {number} is held by {holder.user or 'somebody'} (pid {holder.pid}), not by you.")
+    if holder.job is not None and holder.job.isdigit():
+        raise Conflict(f"GPU {number} is held by job {holder.job} of dibs.", f"End it with: dibs cancel {holder.job}")
+    device = gpus.device(number)
+    path = holders.file(gpus.place, device)
+    having = _having(path)
+    scheduler = [proc for proc in having if proc.pid == holder.pid]
+    processes.send_all(scheduler or having, signal.SIGTERM)
+    if _is_freed(gpus, device, grace_s + EXTRA_S):
+        return
+    processes.send_all(_having(path), signal.SIGKILL)
+    if not _is_freed(gpus, device, EXTRA_S):
+        raise MachineError(f"GPU {number} is still held: {processes.names(_having(path)) or 'nobody can be seen'}.")
+
+
+def _is_freed(gpus: Gpus, device: str, within_s: float) -> bool:
+    """Wait until nobody holds the device; False if somebody does for that long."""
+    until = time.monotonic() + within_s
+    while holders.held(gpus.place, [device]):
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            return False
+        watches = holders.watches(gpus.place, device)
+        # A holder that cannot be watched is looked at again.
+        select.select(watches, (), (), left_s if watches else min(left_s, 0.05))
+        for fd in watches:
+            os.close(fd)
+    return True
+
+
+def _having(path: str) -> list[processes.Proc]:
+    """Return the processes that have a file open, as far as we may see."""
+    wanted = os.stat(path)
+    return [proc for proc in processes.everybody() if proc.pid != os.getpid() and _has(proc.pid, wanted)]
+
+
+def _has(pid: int, wanted: os.stat_result) -> bool:
+    try:
+        fds = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return any(_is_same(f"/proc/{pid}/fd/{fd}", wanted) for fd in fds)
+
+
+def _is_same(path: str, wanted: os.stat_result) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)

@@ -1,0 +1,239 @@
+"""The state file of the old tool: how many GPUs there are, which were set aside by hand, and who runs what.
+
+Any user may write it, so it is never trusted: it is a mirror for people and for whoever still runs the old tool.
+Whether a GPU is free is decided by its lease. What the file alone can say is that a GPU shall be left alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from dibs import locks, processes
+from dibs.errors import MachineError
+
+DEFAULT_PATH = "/tmp/gpu_scheduler_info"
+
+#: The old tool's mode: every user of the machine writes into the same file.
+MODE = 0o777
+
+#: Most GPUs a file may name, and most bytes that are read of it.
+MOST_GPUS = 1024
+MOST_BYTES = 1 << 20
+
+#: Seconds to wait for the lock, which is held for microseconds, and between looks at it.
+LOCK_S = 2.0
+LOCK_PAUSE_S = 0.0005
+
+#: How the old tool writes a moment: local time.
+MOMENT = "%Y-%m-%d %H:%M:%S"
+
+#: Seconds by which a task may have started later than its entry says. A process that has got its pid since is younger.
+SAME_START_S = 120.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One GPU. Not available and without a pid: set aside by hand."""
+
+    avail: bool = True
+    gpu_name: str | None = None
+    task: tuple[str, ...] | None = None
+    task_pid: int | None = None
+    task_start: str | None = None
+    user: str | None = None
+
+
+FREE = Entry()
+SET_ASIDE = Entry(avail=False)
+
+Entries = tuple[Entry, ...]
+
+HINT = "DIBS_COMPAT_STATE names another."
+
+
+class Unusable(MachineError):
+    """The state file cannot be used; the text says why."""
+
+
+def fresh(count: int, set_aside: Sequence[int] = ()) -> Entries:
+    """Return the entries of `count` GPUs of which some are set aside."""
+    return tuple(SET_ASIDE if number in set_aside else FREE for number in range(count))
+
+
+def is_alive(entry: Entry) -> bool:
+    """Tell whether the process that an entry names still is the one it was written for."""
+    proc = None if entry.task_pid is None else processes.look(entry.task_pid)
+    if proc is None or proc.is_dead:
+        return False
+    try:
+        said = time.mktime(time.strptime(entry.task_start or "", MOMENT))
+    except (ValueError, OverflowError):
+        return True
+    ago_s = time.clock_gettime(time.CLOCK_BOOTTIME) - proc.starttime / os.sysconf("SC_CLK_TCK")
+    return time.time() - ago_s <= said + SAME_START_S
+
+
+class State:
+    """The state file of this call. When it cannot be used we go on with what we know, and say so once."""
+
+    def __init__(self, path: str, complain: Callable[[str], None]) -> None:
+        self.path = path
+        self._complain = complain
+        self._known: Entries | None = None
+        self._has_complained = False
+
+    def update(self, edit: Callable[[Entries | None], Entries | None]) -> Entries | None:
+        """Let `edit` turn what the file says into what it shall say (None: there is none, and never was)."""
+        known = self._known
+        try:
+            self._known = self.write(lambda entries: edit(known if entries is None else entries))
+        except Unusable as error:
+            seen = locks.read_small(self.path, size=MOST_BYTES)
+            readable = parse(seen[1].encode()) if seen else None
+            self._known = edit(self._known if readable is None else readable)
+            if not self._has_complained:
+                self._complain(f"{error.message} Going on without it. {error.hint}")
+                self._has_complained = True
+        return self._known
+
+    def write(self, edit: Callable[[Entries | None], Entries | None]) -> Entries | None:
+        """Do as `update`, but raise `Unusable` if the file cannot be read and written."""
+        for _ in range(locks.TRIES):
+            fd = self._open()
+            if fd is None:
+                made = edit(None)
+                if made is None or self._create(made):
+                    return made
+                continue
+            try:
+                self._lock(fd)
+                if not locks.is_same(fd, self.path):
+                    continue
+                before = parse(self._read(fd))
+                after = edit(before)
+                if after is not None and after != before:
+                    self._write(fd, text(after))
+                return after
+            finally:
+                os.close(fd)
+        raise self._unusable("it is deleted again and again")
+
+    def _open(self) -> int | None:
+        """Open the file that is there; None when there is none. Never through a link, and never a second name."""
+        try:
+            fd = os.open(self.path, os.O_RDWR | locks.OPEN_FLAGS)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unusable(error.strerror) from error
+        found = os.fstat(fd)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
+            return fd
+        os.close(fd)
+        raise self._unusable("expected a regular file with one name")
+
+    def _create(self, entries: Entries) -> bool:
+        """Make the file, complete at the moment it appears; False when somebody else was faster."""
+        temporary = f"{self.path}.{os.urandom(8).hex()}"
+        try:
+            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | locks.OPEN_FLAGS, 0o600)
+        except OSError as error:
+            raise self._unusable(error.strerror) from error
+        try:
+            self._write(fd, text(entries))
+            os.fchmod(fd, MODE)
+            os.link(temporary, self.path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise self._unusable(error.strerror) from error
+        finally:
+            os.close(fd)
+            os.unlink(temporary)
+        return True
+
+    def _lock(self, fd: int) -> None:
+        """Lock it as the old tool does. Anybody may hold that lock for ever, so the wait has an end."""
+        until = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise self._unusable("another process keeps it locked") from None
+                time.sleep(LOCK_PAUSE_S)
+            else:
+                return
+
+    def _read(self, fd: int) -> bytes:
+        try:
+            return os.pread(fd, MOST_BYTES, 0)
+        except OSError as error:
+            raise self._unusable(error.strerror) from error
+
+    def _write(self, fd: int, data: bytes) -> None:
+        """Write in place: in /tmp nobody may replace a file of somebody else."""
+        try:
+            written = os.pwrite(fd, data, 0)
+            os.ftruncate(fd, written)
+        except OSError as error:
+            raise self._unusable(error.strerror) from error
+        if written < len(data):
+            raise self._unusable("no space left on the disk")
+
+    def _unusable(self, problem: str | None) -> Unusable:
+        try:
+            found = os.lstat(self.path)
+            link = "a symbolic link, " if stat.S_ISLNK(found.st_mode) else ""
+            about = f" ({link}owner: uid {found.st_uid})"
+        except OSError:
+            about = ""
+        return Unusable(f"cannot use the state file {self.path}: {problem}{about}.", HINT)
+
+
+def text(entries: Entries) -> bytes:
+    """Return the file as the old tool writes it: six lists, by GPU."""
+    rows = [asdict(entry) for entry in entries]
+    columns = {name: [row[name] for row in rows] for name in asdict(FREE)}
+    return json.dumps(columns, indent=4, sort_keys=True).encode("ascii")
+
+
+def parse(data: bytes) -> Entries | None:
+    """Return what a file says, None if it is not a state file; details that cannot be true are left out."""
+    try:
+        columns = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    avail = columns.get("avail") if isinstance(columns, dict) else None
+    if not isinstance(avail, list) or len(avail) > MOST_GPUS or not all(isinstance(value, bool) for value in avail):
+        return None
+    return tuple(_entry(columns, number, value) for number, value in enumerate(avail))
+
+
+def _entry(columns: dict[str, object], number: int, avail: bool) -> Entry:
+    if avail:
+        return FREE
+
+    def cell(name: str) -> object:
+        column = columns.get(name)
+        return column[number] if isinstance(column, list) and number < len(column) else None
+
+    def line(name: str) -> str | None:
+        value = cell(name)
+        return value if isinstance(value, str) else None
+
+    task, pid = cell("task"), cell("task_pid")
+    return Entry(
+        False,
+        line("gpu_name"),
+        tuple(task) if isinstance(task, list) and all(isinstance(word, str) for word in task) else None,
+        pid if type(pid) is int and 0 < pid < 2**31 else None,
+        line("task_start"),
+        line("user"),
+    )

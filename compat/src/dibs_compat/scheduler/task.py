@@ -1,0 +1,177 @@
+"""One task from its start to the end of its tree: a child in a session of its own, answered for by its scheduler.
+
+The task inherits the leases, so its GPUs are its own for as long as any part of it lives, also if we are killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from dibs import records, supervision
+from dibs.errors import DibsError
+from dibs_compat.scheduler import screen
+from dibs_compat.scheduler.line import Taken
+
+#: Seconds after the task was asked to end in which further Ctrl-Cs are ignored: people press it more often than once.
+DEAF_S = 3.0
+
+#: Seconds for which a task that a person has asked to end is waited for: until the person asks again.
+PATIENT_S = 1e9
+
+#: Where inherited descriptors begin: above what shells and programs number themselves.
+FIRST_FD = 100
+
+WAKE = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class NotStarted(DibsError):
+    """The task cannot be run."""
+
+    exit_code = 1
+
+    def __init__(self, word: str, error: OSError) -> None:
+        super().__init__(f"cannot run {word!r}: {error.strerror}.")
+        #: What a shell would exit with.
+        self.shell_code = 127 if isinstance(error, FileNotFoundError) else 126
+
+
+@dataclass(frozen=True)
+class End:
+    """How a task ended."""
+
+    #: Its own code, or 128 and the signal that ended it.
+    code: int
+    #: Seconds since 1970.
+    at: float
+    #: The signal that told us to end.
+    told_by: int | None
+
+
+class Step(Enum):
+    """What the next Ctrl-C does."""
+
+    WARN = "warn"
+    TERMINATE = "terminate"
+    KILL = "kill"
+    NOTHING = "nothing"
+
+
+def block() -> set[int]:
+    """Hold back the signals that are answered while a task runs; return what was held back before."""
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, WAKE))
+
+
+def start(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    taken: Taken,
+    mask: set[int],
+    outputs: tuple[int | None, int | None] = (None, None),
+) -> int:
+    """Start a task; return its pid. It does not see Ctrl-C, and holds the leases itself.
+
+    We must be a subreaper with our signals blocked, or `attend` misses what becomes of it.
+    """
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    inherited = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD) for lease in taken.leases for fd in lease.fds()]
+    try:
+        child = subprocess.Popen(
+            argv,
+            env=env,
+            stdout=outputs[0],
+            stderr=outputs[1],
+            pass_fds=inherited,
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
+    except OSError as error:
+        raise NotStarted(argv[0], error) from error
+    finally:
+        for fd in inherited:
+            os.close(fd)
+    # Its end is seen by the supervision of the whole tree.
+    child.returncode = 0
+    return child.pid
+
+
+def attend(pid: int, first: Step, grace_s: float, complain: Callable[[str], None]) -> End:
+    """Wait until nothing of a task is left, answering signals meanwhile."""
+    nothing = records.Spec(0, 0, 0, "", (), (), b"", b"", grace_s=grace_s)
+    tree = supervision.Tree(nothing, pid, time.monotonic(), lambda _, who: complain(f"survived KILL: {who}"))
+    asking = Asking(pid, first, grace_s)
+    # Whoever ignores a signal for us (nohup) means it; Ctrl-C has a meaning of its own here.
+    wake = [n for n in WAKE if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
+    while not tree.reap(now := time.monotonic()):
+        wake_at = tree.act(now)
+        came = signal.sigtimedwait(wake, min(supervision.LONGEST_S, max(0.0, wake_at - time.monotonic())))
+        if came is not None and came.si_signo != signal.SIGCHLD:
+            now = time.monotonic()
+            seconds = asking.answer(came.si_signo, now)
+            if seconds is not None:
+                tree.obey(["stop", str(seconds)], now)
+    final = tree.final()
+    if final.leftovers and asking.told_by is None:
+        complain(f"the task ended and left processes behind; they were ended: {final.leftovers}")
+    code = 128 + final.signal if final.signal else final.code or 0
+    return End(code, final.ended_at_ns / 1e9, asking.told_by)
+
+
+class Asking:
+    """What each signal means, and what is said about it."""
+
+    def __init__(self, group: int, first: Step, grace_s: float) -> None:
+        self._group = group
+        self._step = first
+        self._grace_s = grace_s
+        self._deaf_until = 0.0
+        self.told_by: int | None = None
+
+    def answer(self, number: int, now: float) -> float | None:
+        """Return how many seconds the task gets to end; None: it goes on."""
+        if number == signal.SIGINT:
+            return self._interrupted(now)
+        is_second = self.told_by is not None
+        self.told_by = self.told_by or number
+        return self._kill() if is_second else self._terminate(now, self._grace_s)
+
+    def _interrupted(self, now: float) -> float | None:
+        if now < self._deaf_until:
+            return None
+        if self._step is Step.WARN:
+            screen.say(f"\nNext Ctrl-C terminate the task (PGID: {self._group}).")
+            self._step = Step.TERMINATE
+            return None
+        if self._step is Step.TERMINATE:
+            return self._terminate(now, PATIENT_S)
+        return self._kill() if self._step is Step.KILL else None
+
+    def _terminate(self, now: float, grace_s: float) -> float:
+        screen.say(f"\nThe task (PGID: {self._group}) was terminated.")
+        self._step, self._deaf_until = Step.KILL, now + DEAF_S
+        return grace_s
+
+    def _kill(self) -> float:
+        screen.say(f"\nThe task (PGID: {self._group}) was killed.")
+        self._step = Step.NOTHING
+        return 0.0
+
+
+def die_by(number: int) -> int:
+    """End as the signal would have ended us, so that whoever waits for us sees it; return the code if it does not."""
+    sys.stdout.flush()
+    signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
+    return 128 + number

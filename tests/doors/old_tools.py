@@ -1,0 +1,158 @@
+"""`schedule` and `sch` as people start them, with leases and a state file of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import PATIENCE_S, Bench, wait_for
+from dibs import holders, leases, processes
+
+#: What differs from run to run: pids and moments.
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+PID = re.compile(r"(?<=PID: )\d+")
+
+
+class OldTools:
+    """One machine with the two old commands."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.folder = bench.folder / "work"
+        self.folder.mkdir()
+        self.path = bench.folder / "gpu_scheduler_info"
+        self.environ = bench.environ | {"DIBS_COMPAT_STATE": str(self.path)}
+        self.place = leases.Folder(str(bench.leases))
+
+    def command(self, tool: str, *words: str) -> list[str]:
+        """Return what is run for a command line."""
+        return [str(Path(sys.executable).parent / tool), *words]
+
+    def run(self, tool: str, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command line to its end."""
+        return subprocess.run(
+            self.command(tool, *words),
+            env=self.environ | environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+
+    @contextmanager
+    def started(self, tool: str, *words: str, **how: Any) -> Iterator[Call]:
+        """Start a command line; what is left of it is killed at the end."""
+        call = Call(self, self.command(tool, *words), how)
+        try:
+            yield call
+        finally:
+            call.clear()
+
+    def set_aside(self, avail: list[bool]) -> None:
+        """Write a state file as the old tool leaves it."""
+        empty: list[None] = [None] * len(avail)
+        names = ("gpu_name", "task", "task_pid", "task_start", "user")
+        self.path.write_text(json.dumps({"avail": avail, **dict.fromkeys(names, empty)}))
+
+    def state(self) -> dict[str, list[Any]]:
+        """Return what the state file says."""
+        return dict(json.loads(self.path.read_text()))
+
+    def held(self) -> set[str]:
+        """Return the pretend GPUs that somebody holds."""
+        return holders.held(self.place, [f"FAKE-{number}" for number in range(4)])
+
+    def file(self, name: str) -> str:
+        """Return the text of a file once it is there and whole lines are in it."""
+        path = self.folder / name
+        return wait_for(lambda: path.read_text() if path.exists() else "", lambda text: text.endswith("\n"))
+
+    def until_waiting(self, count: int = 1) -> None:
+        """Wait until so many stand in the line."""
+        from dibs import tickets
+
+        wait_for(lambda: len(tickets.line(self.place)), lambda seen: seen == count)
+
+
+class Call:
+    """One running command line."""
+
+    def __init__(self, tools: OldTools, command: list[str], how: dict[str, Any]) -> None:
+        self._out = tools.folder.parent / f"out-{os.urandom(4).hex()}"
+        self._err = tools.folder.parent / f"err-{os.urandom(4).hex()}"
+        # A mark by which what it leaves is found.
+        self._mark = f"OLD_TOOL_CALL={os.urandom(8).hex()}"
+        name, _, value = self._mark.partition("=")
+        with open(self._out, "wb") as out, open(self._err, "wb") as err:
+            self.process = subprocess.Popen(
+                command,
+                env=tools.environ | {name: value},
+                cwd=tools.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                **how,
+            )
+
+    @property
+    def stdout(self) -> str:
+        """Return what it has printed so far."""
+        return self._out.read_text()
+
+    @property
+    def stderr(self) -> str:
+        """Return its complaints so far."""
+        return self._err.read_text()
+
+    def until(self, text: str) -> None:
+        """Wait until it has printed this."""
+        wait_for(lambda: self.stdout, lambda seen: text in seen)
+
+    def task_pid(self) -> int:
+        """Return the pid of its task, once that has started."""
+        self.until("TASK PGID")
+        found = re.search(r"TASK PID: (\d+)", self.stdout)
+        assert found is not None
+        return int(found[1])
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the scheduler alone."""
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        """Wait until it is over; return its code, negative for a signal."""
+        return self.process.wait(PATIENCE_S)
+
+    def living(self) -> list[processes.Proc]:
+        """Return what is left of the scheduler and its task."""
+        return list(processes.marked([self._mark.encode()]))
+
+    def clear(self) -> None:
+        """Kill what is left."""
+        processes.send_all(self.living(), signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
+
+
+def is_watching(pid: int) -> bool:
+    """Tell whether a call waits for a change of the state file."""
+    folder = Path(f"/proc/{pid}/fd")
+    return any(os.path.islink(fd) and os.readlink(fd) == "anon_inode:inotify" for fd in folder.iterdir())
+
+
+def normal(text: str, prog: str) -> str:
+    """Return output without what differs from run to run; how usage is broken into lines does not matter."""
+    text = MOMENT.sub("<TIME>", PID.sub("<N>", re.sub(r"PGID: \d+", "PGID: <N>", text)))
+    text = re.sub(rf"^{prog}: ", "<PROG>: ", text.replace(f"usage: {prog} ", "usage: <PROG> "), flags=re.MULTILINE)
+    head, usage, rest = text.partition("usage: ")
+    lines = rest.split("\n")
+    while usage and len(lines) > 1 and lines[1].startswith("  "):
+        lines[0:2] = [f"{lines[0]} {lines[1].strip()}"]
+    return head + usage + "\n".join(lines)

@@ -1,0 +1,97 @@
+"""Two users and the old scheduler's commands: one state file that both may write, leases that it cannot give away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import people
+from bench import PATIENCE_S, wait_for
+from dibs import tickets
+from dibs.locks import Folder
+from dibs_compat.scheduler import state
+from people import Person
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
+
+GATE = "sh -c 'echo > began; while [ ! -e go ]; do sleep 0.01; done'"
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder like /tmp."""
+    folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def pair(shared: Path) -> Iterator[tuple[Person, Person]]:
+    made = [people.make_person(name, shared, shared, "fake:1") for name in people.NAMES]
+    for person in made:
+        person.environ["DIBS_COMPAT_STATE"] = str(shared / "info")
+    yield made[0], made[1]
+    for person in made:
+        person.close()
+
+
+def run(person: Person, tool: str, *words: str) -> tuple[int, str, str]:
+    """Run one of the commands as a user; return code, output and complaints."""
+    with person.popen(*words, tool=tool) as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, out, err
+
+
+@contextmanager
+def started(person: Person, tool: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Start one of the commands as a user; it does not outlive the test."""
+    with person.popen(*words, tool=tool, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def task_pid(shared: Path) -> int | None:
+    """Return the pid that the state file has for the only GPU."""
+    entries = state.parse((shared / "info").read_bytes())
+    return entries[0].task_pid if entries else None
+
+
+def test_all_users_share_one_state_and_one_line(pair: tuple[Person, Person], shared: Path) -> None:
+    ann, ben = pair
+    with started(ann, "schedule", GATE) as hers:
+        wait_for((ann.folder / "began").exists)
+        # Until the task runs, the entry has the pid of its scheduler.
+        pid = wait_for(lambda: task_pid(shared), lambda seen: seen not in (None, hers.pid))
+        shown = run(ben, "sch", "-s")[1]
+        assert f"GPU: cuda0\nUser: {ann.name}\nTask: ['sh', '-c', " in shown
+        assert run(ben, "sch", "-r", "0")[::2] == (
+            2, f"sch: GPU 0 is in use by {ann.name} (pid {pid}). --force ends what runs on it.\n"
+        )  # fmt: skip
+        assert run(ben, "sch", "-r", "0", "--force")[0] == 4, "nobody ends the task of somebody else"
+        with started(ben, "sch", "touch", "ran") as his:
+            wait_for(lambda: [ticket.user for ticket in tickets.line(Folder(str(shared)))] == [ben.name])
+            (ann.folder / "go").touch()
+            assert (hers.wait(PATIENCE_S), his.wait(PATIENCE_S)) == (0, 0)
+    assert (ben.folder / "ran").exists()
+    assert state.parse((shared / "info").read_bytes()) == (state.FREE,)
+
+
+def test_a_state_file_that_one_may_only_read_is_read(pair: tuple[Person, Person], shared: Path) -> None:
+    ann, ben = pair
+    (shared / "info").write_bytes(state.text((state.SET_ASIDE, state.FREE)))
+    (shared / "info").chmod(0o644)
+    code, out, err = run(ben, "schedule", "-v", "true")
+    assert (code, err.count("\n")) == (0, 1)
+    assert out.startswith("GPU: cuda1\n")
+    assert "Permission denied (owner: uid 0)" in err
+    assert run(ann, "schedule", "-i", "1")[0] == 125
