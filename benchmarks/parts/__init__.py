@@ -20,6 +20,5 @@ class Part:
 
 
 ALL = tuple(
-    Part(part.NAME, part.TITLE, part.measure)
-    for part in (throughput, gap, submit, depth, restart, expansion, schedule)
+    Part(part.NAME, part.TITLE, part.measure) for part in (throughput, gap, submit, depth, restart, expansion, schedule)
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from simple_gpu_scheduler import hypersearch
 from simple_gpu_scheduler.hypersearch import HyperparameterSearch
 
