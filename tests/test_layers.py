@@ -174,7 +174,7 @@ def _imports(nodes: list[ast.stmt], is_paid: bool) -> Iterator[Import]:
             yield from (Import(alias.name, node.lineno, is_paid) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: write `from dibs import ...`, not a relative import"
-            is_package = node.module in ("dibs", "dibs.cli", "dibs.engines")
+            is_package = node.module in ("dibs", "dibs.cli", "dibs.engines", "dibs.http_api")
             names = [f"{node.module}.{alias.name}" for alias in node.names] if is_package else [str(node.module)]
             yield from (Import(name, node.lineno, is_paid) for name in names)
         else:

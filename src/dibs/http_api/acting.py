@@ -1,0 +1,42 @@
+"""Verbs on jobs: on many by a selection, on one by its id."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from dibs import actions, housekeeping, selection, submissions
+from dibs.errors import UserError
+from dibs.http_api import exchanges
+
+
+async def post_actions(request: web.Request) -> web.Response:
+    """Do one verb to many jobs."""
+    action = submissions.convert(await exchanges.body(request), actions.ActionIn)
+    if not action.select:
+        raise UserError("expected at least one selector.")
+    return await _do(request, action.verb, selection.parse(action.select), action)
+
+
+async def post_verb(request: web.Request) -> web.Response:
+    """Do one verb to one job."""
+    body = await exchanges.body(request) if request.can_read_body else {}
+    said = submissions.convert(body, actions.OneActionIn)
+    return await _do(request, request.match_info["verb"], _one(request), said)
+
+
+async def patch_job(request: web.Request) -> web.Response:
+    """Change what is asked of a job: fields as in a submission, null for the default."""
+    return await _do(request, "edit", _one(request), actions.OneActionIn(changes=await exchanges.body(request)))
+
+
+def _one(request: web.Request) -> selection.Selection:
+    job_id = exchanges.job_id(request)
+    return ((selection.Ids(((job_id, job_id),)),),)
+
+
+async def _do(request: web.Request, verb: str, chosen: selection.Selection, said: actions.OneActionIn) -> web.Response:
+    daemon = request.app[exchanges.DAEMON]
+    if verb == "clean":
+        cleaned = housekeeping.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)
+        return exchanges.json(await cleaned)
+    return exchanges.json(actions.acted_to_json(await daemon.do(actions.prepare(verb, chosen, said))))

@@ -1,0 +1,38 @@
+"""The daemon itself: who serves here, and how it is told to stop."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from dibs import actions, codec, submissions
+from dibs.http_api import exchanges
+from dibs.version import __version__
+
+
+async def get_daemon(request: web.Request) -> web.Response:
+    """Say who serves here."""
+    who = request.app[exchanges.DAEMON].identity
+    return exchanges.json(
+        {
+            "running": True,
+            "pid": who.pid,
+            "socket": str(who.socket),
+            "version": __version__,
+            "started_at": codec.moment(who.started_at),
+            "home": str(who.home),
+            "user": who.user,
+            "devices": who.devices,
+        }
+    )
+
+
+async def post_stop(request: web.Request) -> web.Response:
+    """End the daemon after this answer; jobs run on. With `drain` it starts nothing new and ends after the last job."""
+    daemon = request.app[exchanges.DAEMON]
+    body = await exchanges.body(request) if request.can_read_body else {}
+    drain = submissions.convert(body, actions.StopIn).drain
+    if drain is None:
+        daemon.events.loop.call_soon(daemon.stopping.set)
+    else:
+        daemon.close_when_idle(drain)
+    return exchanges.json({"pid": daemon.identity.pid})

@@ -1,0 +1,60 @@
+"""One request and its answer: what every handler needs of them. The daemon, the body, numbers, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from dibs.daemon import Daemon
+from dibs.errors import UserError
+from dibs.jobs import JobId
+
+#: Bytes of one request: a hundred thousand commands with their common parts said once.
+LARGEST_BODY = 256 * 1024 * 1024
+#: Seconds one long poll may take.
+LONGEST_WAIT_S = 60.0
+
+DAEMON: web.AppKey[Daemon] = web.AppKey("daemon", Daemon)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def json(body: Any, status: int = 200) -> web.Response:
+    """Answer in JSON."""
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
+
+
+async def body(request: web.Request) -> Any:
+    """Return what a request says, which must be JSON."""
+    if request.content_type != "application/json":
+        raise UserError(f'expected Content-Type application/json, got "{request.content_type}".')
+    try:
+        return msgspec.json.decode(await request.read())
+    except msgspec.DecodeError as error:
+        raise UserError(f"expected JSON: {error}.") from None
+
+
+def job_id(request: web.Request) -> JobId:
+    """Return the job that the path names."""
+    return JobId(int(request.match_info["id"]))
+
+
+def seconds(request: web.Request, name: str) -> float:
+    """Return the seconds of a query, at most what one long poll may take."""
+    text = request.query.get(name, "0")
+    try:
+        # Not a number compares with nothing, and would wait for ever.
+        return min(max(float(text), 0.0), LONGEST_WAIT_S) if text.lower() != "nan" else 0.0
+    except ValueError:
+        raise UserError(f'{name} expected seconds, got "{text}".') from None
+
+
+def whole_number(request: web.Request, name: str, default: int) -> int:
+    """Return a whole number of a query."""
+    text = request.query.get(name, str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(f'{name} expected a whole number, got "{text}".') from None

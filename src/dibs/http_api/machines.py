@@ -1,0 +1,126 @@
+"""The machine: its devices and who has them, draining one, the room on the disk."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from aiohttp import web
+
+from dibs import actions, codec, devices, disk, drains, holders, scheduling, submissions, tickets
+from dibs.daemon import Daemon
+from dibs.devices import Device, Inventory
+from dibs.errors import NotAllowed, NotFound
+from dibs.http_api import exchanges
+from dibs.scheduling import View
+
+
+async def get_gpus(request: web.Request) -> web.Response:
+    """Return every device, with who holds it on this machine."""
+    daemon = request.app[exchanges.DAEMON]
+    inventory = await daemon.probe_now()
+    found = await daemon.ask(lambda reader: holders.survey(daemon.core.standing.place, inventory.ids))
+    line = await daemon.ask(lambda reader: tickets.line(daemon.core.standing.place))
+    waiters = [{"user": t.user or str(t.uid), "pid": t.pid, "gpus": t.count, "devices": list(t.devices)} for t in line]
+    gpus = [codec.device_to_json(device) | _held(found.get(device.id, ()), device) for device in inventory.devices]
+    return exchanges.json(
+        {"gpus": gpus, "waiters": waiters, "problem": inventory.problem, "restriction": inventory.restriction}
+    )
+
+
+def _held(found: tuple[holders.Holder, ...], device: Device) -> dict[str, Any]:
+    # One of whom nothing is known any more has just gone.
+    found = tuple(holder for holder in found if holder.pid is not None or holder.uid is not None)
+    state = "unhealthy" if device.fault else "drained" if device.drained else "leased" if found else "free"
+    return {
+        "state": state,
+        "holders": [
+            {"user": h.user, "uid": h.uid, "pid": h.pid, "job": h.job or None, "since": _since(h)} for h in found
+        ],
+    }
+
+
+def _since(holder: holders.Holder) -> str | None:
+    return None if holder.since is None else codec.moment(round(holder.since * 1000))
+
+
+async def post_drain(request: web.Request) -> web.Response:
+    """Start nothing new on a device: for this user's jobs, or by root for everybody."""
+    body = await exchanges.body(request) if request.can_read_body else {}
+    why = " ".join(submissions.convert(body, actions.DrainIn).reason.split())
+    daemon, device = request.app[exchanges.DAEMON], await _device(request)
+    if os.geteuid() == 0:
+        drains.mark(daemon.drains.place, device.id, why)
+    else:
+        await daemon.do(lambda turn: turn.store.drain(device.id, why, turn.now))
+        daemon.drains.own = {**daemon.drains.own, device.id: why}
+    daemon.core.wake()
+    return _drained(daemon, device)
+
+
+async def post_undrain(request: web.Request) -> web.Response:
+    """Start jobs on a device again."""
+    daemon, device = request.app[exchanges.DAEMON], await _device(request)
+    is_root = os.geteuid() == 0
+    if not is_root and device.id not in daemon.drains.own and device.drained:
+        raise NotAllowed(f"GPU {device.index} is drained by root for everybody.", "Ask who looks after this machine.")
+    await daemon.do(lambda turn: turn.store.undrain(device.id))
+    daemon.drains.own = {own: why for own, why in daemon.drains.own.items() if own != device.id}
+    if is_root:
+        drains.unmark(daemon.drains.place, device.id)
+    daemon.core.wake()
+    return _drained(daemon, device)
+
+
+async def _device(request: web.Request) -> Device:
+    inventory = await request.app[exchanges.DAEMON].probe_now()
+    try:
+        return inventory.by_id[devices.find(inventory, request.match_info["id"])]
+    except devices.UnknownDevice as error:
+        raise NotFound(f"expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
+
+
+def _drained(daemon: Daemon, device: Device) -> web.Response:
+    return exchanges.json(
+        {"id": device.id, "index": device.index, "drained": daemon.inventory.by_id[device.id].drained}
+    )
+
+
+def machine(inventory: Inventory, view: View) -> dict[str, Any]:
+    """Return the machine as the overview shows it."""
+    return {
+        "gpus": len(inventory.devices),
+        "free": len(scheduling.free_devices(view, inventory)),
+        "restriction": inventory.restriction,
+        "problem": inventory.problem,
+        "devices": _devices(inventory, view),
+    }
+
+
+def _devices(inventory: Inventory, view: View) -> list[dict[str, Any]]:
+    """Return every device with who has it, as the scheduler sees it now: without asking the driver."""
+    ours = {device: job.id for job in view.active for device in job.devices}
+    usable = set(inventory.usable())
+    found = []
+    for device in inventory.devices:
+        foreign = view.held.get(device.id)
+        idle = "free" if device.id in usable else "unhealthy" if device.fault is not None else "drained"
+        state = "leased" if device.id in ours or foreign else idle
+        found.append(
+            {
+                "index": device.index,
+                "id": device.id,
+                "state": state,
+                "job": ours.get(device.id),
+                "user": foreign.user if foreign and device.id not in ours else None,
+            }
+        )
+    return found
+
+
+def full(daemon: Daemon) -> str | None:
+    """Say that the disk of the queue is nearly full; it is a local one, so asking does not hang."""
+    try:
+        return disk.warning(daemon.identity.home, disk.room(daemon.identity.home))
+    except OSError as error:
+        return f"the disk of {daemon.identity.home} does not answer: {error.strerror}"

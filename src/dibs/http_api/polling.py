@@ -1,0 +1,66 @@
+"""Waiting for many jobs: one answer for all that ended meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from dibs import selection, turns
+from dibs.core import now_ms
+from dibs.http_api import exchanges
+from dibs.store import Reader
+
+#: Seconds between two answers to one who watches a count grow.
+NEWS_EVERY_S = 0.2
+#: Seconds between two counts for one who waits for many jobs.
+GATHER_S = 0.05
+
+
+async def get_wait(request: web.Request) -> web.Response:
+    """Answer when the finished jobs of a selection are more than `seen`, or all of it, or the time is over."""
+    daemon = request.app[exchanges.DAEMON]
+    words = request.query.getall("select", [])
+    chosen = selection.parse(words)
+    began = daemon.events.loop.time()
+    deadline = began + exchanges.seconds(request, "wait_s")
+    seen = exchanges.whole_number(request, "seen", -1)
+    is_fixed = bool(words) and not selection.is_moving(chosen)
+    if not is_fixed:
+        mark = request.query.get("mark", "") or await daemon.ask(lambda reader: _mark(reader, words, chosen))
+        chosen = _marked(mark)
+    while True:
+        version, looked_at = daemon.events.version, daemon.events.loop.time()
+        tally = await daemon.ask(lambda reader: reader.tally(chosen, now_ms()))
+        summary = _summary(tally)
+        left = deadline - daemon.events.loop.time()
+        if summary["over"] or left <= 0 or daemon.stopping.is_set():
+            break
+        if summary["finished"] != seen:
+            # News, but a thousand short jobs a second are not a thousand answers.
+            left = min(left, began + NEWS_EVERY_S - daemon.events.loop.time())
+            if left <= 0:
+                break
+        await daemon.events.changed(version, left)
+        # The first change is looked at at once; after that they are gathered.
+        await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
+    if words and not summary["total"]:
+        turns.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
+    return exchanges.json(summary | {"mark": "" if is_fixed else mark})
+
+
+def _mark(reader: Reader, words: list[str], chosen: selection.Selection) -> str:
+    """Name the jobs that are meant now, without words all unfinished ones, by ranges of ids."""
+    meant = chosen if words else selection.parse(["unfinished"])
+    return selection.ranges(reader.select_ids(meant, now_ms()))
+
+
+def _marked(mark: str) -> selection.Selection:
+    return selection.parse([mark]) if mark else ()
+
+
+def _summary(tally: dict[str, int]) -> dict[str, Any]:
+    finished = sum(tally.get(word, 0) for word in selection.GROUP_WORDS["finished"])
+    total = sum(tally.values())
+    return {"total": total, "finished": finished, "bad": finished - tally.get("done", 0), "over": finished == total}

@@ -1,0 +1,138 @@
+"""Jobs out: the overview and lists, one job whole, its events, and the words a shell completes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from dibs import codec, reports, scheduling, selection, turns
+from dibs.core import now_ms
+from dibs.daemon import Daemon
+from dibs.devices import indices
+from dibs.errors import UserError
+from dibs.http_api import exchanges, machines
+from dibs.jobs import Job
+from dibs.reasons import Sight
+from dibs.store import Reader
+from dibs.version import __version__
+
+#: Rows of the overview: all that one looks at; `select=all` gives everything.
+UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
+#: Unfinished and finished jobs that a shell offers.
+WORDS_SHOWN = 100, 50
+
+
+async def get_jobs(request: web.Request) -> web.Response:
+    """Return the overview, or the jobs that the `select` words mean."""
+    daemon = request.app[exchanges.DAEMON]
+    words = request.query.getall("select", [])
+    chosen = selection.parse(words)
+
+    def answer(reader: Reader) -> dict[str, Any]:
+        sight = Sight.of(daemon.core, reader)
+        if words:
+            jobs = turns.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
+        else:
+            jobs = _overview(reader, sight)
+        return {
+            "jobs": [_shown(daemon, sight, job) for job in jobs],
+            "queue": {"paused": bool(reader.fact(turns.PAUSED))},
+            "counts": reader.counts(),
+            "machine": machines.machine(daemon.inventory, sight.view) | {"disk": machines.full(daemon)},
+            "daemon": {"version": __version__, "pid": daemon.identity.pid},
+        }
+
+    return exchanges.json(await daemon.ask(answer))
+
+
+def _overview(reader: Reader, sight: Sight) -> list[Job]:
+    """Return what one looks at; behind very many unfinished jobs also what runs and what comes next."""
+    jobs = {job.id: job for job in reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)}
+    jobs |= {job.id: job for job in reader.active()}
+    for waiting in scheduling.order(sight.view.waiting)[:FINISHED_SHOWN]:
+        if waiting.id not in jobs:
+            jobs[waiting.id] = reader.job(waiting.id)
+    return sorted(jobs.values(), key=lambda job: job.id)
+
+
+def _shown(daemon: Daemon, sight: Sight, job: Job) -> dict[str, Any]:
+    """Return a job as lists show it; reports of those that ended are read only when one job is asked for."""
+    reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
+    engine = daemon.core.engine
+    return codec.job_to_json(
+        job,
+        sight.inventory,
+        user=daemon.identity.user,
+        log=engine.log(job),
+        stderr=engine.stderr(job),
+        reason=reason,
+    ) | {"report": reports.last(engine.report(job)) if job.is_active else None}
+
+
+async def get_job(request: web.Request) -> web.Response:
+    """Return one job; with `until` and `wait_s`, when it has started or finished."""
+    daemon = request.app[exchanges.DAEMON]
+    job_id = exchanges.job_id(request)
+    until = request.query.get("until", "")
+    if until not in ("", "started", "finished"):
+        raise UserError(f'until expected started or finished, got "{until}".')
+    deadline = daemon.events.loop.time() + exchanges.seconds(request, "wait_s")
+
+    def is_reached(job: Job) -> bool:
+        return job.is_finished or until == "" or (until == "started" and job.started_at is not None)
+
+    while True:
+        version = daemon.events.version
+        job = await daemon.ask(lambda reader: reader.job(job_id))
+        left = deadline - daemon.events.loop.time()
+        if is_reached(job) or left <= 0 or daemon.stopping.is_set():
+            break
+        await daemon.events.changed(version, left)
+    return exchanges.json(await daemon.ask(lambda reader: _whole(daemon, reader, reader.job(job_id))))
+
+
+def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
+    attempts = [
+        {
+            "attempt": past.attempt,
+            "outcome": past.outcome.value,
+            "cause": past.cause.value if past.cause else None,
+            "exit_code": past.exit_code,
+            "signal": past.signal,
+            "gpu_ids": list(past.allocation),
+            "gpu_indices": list(indices(daemon.inventory, past.allocation)),
+            "started_at": codec.moment(past.started_at),
+            "finished_at": codec.moment(past.finished_at),
+            "log": daemon.core.engine.log(job, past.attempt),
+        }
+        for past in reader.attempts(job.id)
+    ]
+    sight = Sight.of(daemon.core, reader)
+    expected = codec.range_to_json(sight.expected(job).range) if job.is_waiting else None
+    more = {"attempts": attempts, "env": codec.mask_environ(job.asked.env), "expected_start": expected}
+    return _shown(daemon, sight, job) | more | {"report": reports.last(daemon.core.engine.report(job))}
+
+
+async def get_events(request: web.Request) -> web.Response:
+    """Return all that happened to a job."""
+    job_id = exchanges.job_id(request)
+
+    def answer(reader: Reader) -> list[dict[str, Any]]:
+        reader.job(job_id)
+        return [{"at": codec.moment(e.at), "kind": e.kind, "detail": e.detail} for e in reader.events(job_id)]
+
+    return exchanges.json({"events": await request.app[exchanges.DAEMON].ask(answer)})
+
+
+async def get_words(request: web.Request) -> web.Response:
+    """Return jobs and devices in a few words each, for shells that complete what is typed."""
+    daemon = request.app[exchanges.DAEMON]
+    jobs = await daemon.ask(lambda reader: reader.overview(*WORDS_SHOWN))
+    told = [
+        {"id": j.id, "name": j.asked.name, "state": j.word, "project": j.asked.project, "tags": list(j.asked.tags)}
+        for j in jobs
+    ]
+    return exchanges.json(
+        {"jobs": told, "gpus": [{"index": d.index, "name": d.name} for d in daemon.inventory.devices]}
+    )

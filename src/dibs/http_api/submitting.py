@@ -1,0 +1,85 @@
+"""Jobs in: a submission, and its dry run."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+from aiohttp import web
+
+from dibs import codec, commands, reasons, scripts, submissions, turns, verbs
+from dibs.daemon import Daemon
+from dibs.forecasts import Forecast
+from dibs.http_api import exchanges, explaining, machines
+from dibs.jobs import Asked
+from dibs.reasons import Sight
+
+
+async def post_jobs(request: web.Request) -> web.Response:
+    """Queue one job, or many with common defaults: all of them or none."""
+    daemon = request.app[exchanges.DAEMON]
+    body = await exchanges.body(request)
+    rules = submissions.rules(body)
+    wishes = submissions.wishes(body)
+    if request.query.get("dry_run"):
+        return await _rehearse(daemon, wishes, rules)
+    submitted = await daemon.do(lambda turn: _submit(daemon, turn, wishes, rules))
+    if full := machines.full(daemon):
+        submitted = replace(submitted, notes=[*submitted.notes, full])
+    is_plain = request.headers.get("Accept") == "text/plain"
+    if is_plain and "Dibs-Receipt" not in request.headers:
+        return _plain(submitted, "")
+    receipt = await daemon.ask(lambda reader: reasons.receipt(daemon.core, reader, submitted.ids))
+    if is_plain:
+        return _plain(submitted, receipt)
+    return exchanges.json({"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt}, 201)
+
+
+def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[verbs.Wish], rules: verbs.Rules) -> verbs.Submitted:
+    if not any(wish.asked.no_wait for wish in wishes):
+        return verbs.submit(turn, wishes, rules)
+    return daemon.core.submit_now(turn, wishes, rules, lambda job: Sight.of(daemon.core, turn.store).reason(job).text)
+
+
+async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules) -> web.Response:
+    """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
+    rehearsed = await daemon.do(lambda turn: verbs.rehearse(turn, wishes))
+    _, first = rehearsed.jobs[0]
+    forecast = Forecast(unknown="it would be held")
+    if not wishes[0].is_held:
+        forecast = await daemon.ask(lambda reader: Sight.of(daemon.core, reader).if_submitted(first))
+    shell = daemon.core.engine.settings.shell
+    jobs = [
+        codec.asked_to_json(asked) | {"runs": _runs(wish, asked, shell), "held": wish.is_held}
+        for wish, asked in rehearsed.jobs
+    ]
+    return exchanges.json(
+        {
+            "jobs": jobs,
+            "at_once": rules.at_once,
+            "halt_after": rules.halt_after,
+            "notes": rehearsed.notes,
+            # Of the first of them.
+            **explaining.expected(forecast),
+        }
+    )
+
+
+def _runs(wish: verbs.Wish, asked: Asked, shell: str) -> list[str]:
+    """Return the words that are really run."""
+    if wish.script is not None:
+        return [*scripts.interpreter(wish.script, shell), *(asked.argv or ())]
+    env = codec.unpack_environ(wish.environ or b"")
+    path = dict(asked.env).get("PATH") or env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
+    return list(commands.words(asked.command, asked.argv, shell, path, asked.cwd))
+
+
+def _plain(submitted: verbs.Submitted, receipt: str) -> web.Response:
+    """Answer one who cannot read JSON: ids in lines; what is for people in headers, each one JSON string."""
+    answer = web.Response(text="".join(f"{job_id}\n" for job_id in submitted.ids), status=201)
+    for note in submitted.notes:
+        answer.headers.add("Dibs-Note", json.dumps(note))
+    if receipt:
+        answer.headers["Dibs-Receipt"] = json.dumps(receipt)
+    return answer
