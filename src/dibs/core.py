@@ -26,7 +26,7 @@ from dibs.notices import Notices
 from dibs.scheduling import Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
-from dibs.turns import PAUSED, Effect, Order, StartRunner, Sweep, Turn, Watch, WatchOrphan
+from dibs.turns import PAUSED, Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan
 from dibs.verbs import Rules, Submitted, Wish
 from dibs.waits import Waits
 
@@ -270,8 +270,8 @@ class Core:
                 case WatchOrphan(running=running):
                     # One that ended while a child of it lives on is left to the slow tick.
                     self._watch(job, self.engine.adopt_command(running))
-                case Sweep():
-                    self._when_ended(self.engine.sweep(job, LEFTOVER_GRACE_S), lambda: self._look(job))
+                case EndLeftovers():
+                    self._when_ended(self.engine.end_leftovers(job, LEFTOVER_GRACE_S), lambda: self._look(job))
         except OSError as error:
             # No process, no descriptor, no room: the truth is in the files, so look at them again in a while.
             log.error("job %s: %s", job.id, error)
@@ -326,7 +326,7 @@ class Core:
 
     def _order(self, job: Job, line: str) -> None:
         if not self.engine.order(job, line) and line.startswith("stop"):
-            self._when_ended(self.engine.sweep(job, float(line.split()[1])), lambda: self._look(job))
+            self._when_ended(self.engine.end_leftovers(job, float(line.split()[1])), lambda: self._look(job))
 
     def _watch_runner(self, job: Job, shim: Shim | None) -> None:
         pidfd = self.engine.adopt(shim)

@@ -111,7 +111,7 @@ class Daemon:
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._prober = ThreadPoolExecutor(1, "probe")
         #: Removes the files of forgotten jobs, on whatever disk they are.
-        self.sweeper = ThreadPoolExecutor(1, "sweeper")
+        self.remover = ThreadPoolExecutor(1, "remover")
         #: Waits for the running jobs to end, while a drain is asked for.
         self.closing: asyncio.Task[None] | None = None
 
@@ -169,7 +169,7 @@ class Daemon:
         self._readers.shutdown(wait=True, cancel_futures=True)
         for reader in self._opened:
             reader.close()
-        for pool in (self._prober, self.sweeper):
+        for pool in (self._prober, self.remover):
             pool.shutdown(wait=False, cancel_futures=True)
 
 

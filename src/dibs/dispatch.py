@@ -14,7 +14,7 @@ from dibs.attempts import crash_point
 from dibs.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
 from dibs.scheduling import Plan, Policy, View
-from dibs.turns import Order, StartRunner, Sweep, Turn, Watch, WatchOrphan, limit_word
+from dibs.turns import EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word
 
 log = logging.getLogger("dibs.dispatch")
 
@@ -150,7 +150,7 @@ def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None
             why = "its runner ended without a record" if runner_died else "its runner was gone and left no record"
             lost = turn.record(job, lifecycle.LostTrack(turn.now, why))
             # What closed its descriptors no longer holds tree.lock, and may still run on the device.
-            turn.effects.append(Sweep(lost))
+            turn.effects.append(EndLeftovers(lost))
     return None
 
 

@@ -77,7 +77,7 @@ def _removals(where: Sequence[Path], ids: Sequence[JobId], with_checkpoints: boo
 
 async def _in_thread(daemon: Daemon, work: Any, ids: Sequence[JobId], with_checkpoints: bool) -> int:
     loop = asyncio.get_running_loop()
-    return int(await loop.run_in_executor(daemon.sweeper, work, roots(daemon), ids, with_checkpoints))
+    return int(await loop.run_in_executor(daemon.remover, work, roots(daemon), ids, with_checkpoints))
 
 
 async def keep_house(daemon: Daemon) -> None:

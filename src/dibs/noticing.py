@@ -20,7 +20,7 @@ else:
     import _signal as signal
 
 #: Seconds between two KILLs, and after which what still lives is given up.
-SWEEP_S = 0.05
+KILL_EVERY_S = 0.05
 STUCK_S = 5.0
 TIMED_OUT = 124
 NOT_STARTED = 126
@@ -83,4 +83,4 @@ def _kill(until: float) -> None:
         processes.send_all(processes.descendants(os.getpid()), signal.SIGKILL)
         if _reap(0)[1]:
             return
-        signal.sigtimedwait((signal.SIGCHLD,), SWEEP_S)
+        signal.sigtimedwait((signal.SIGCHLD,), KILL_EVERY_S)

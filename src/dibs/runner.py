@@ -42,7 +42,7 @@ TELL_PAUSES_S = (0.001, 0.002, 0.004, 0.008, 0.016)
 #: Seconds to wait for a lock that somebody holds only to look at it.
 LOOK_S = 1.0
 #: Shortest and longest pause, in seconds, between looks for what a dead runner left behind.
-SWEEP_PAUSE_S = (0.01, 1.0)
+LEFTOVERS_PAUSE_S = (0.01, 1.0)
 #: Looks in a row that must find nothing.
 EMPTY_LOOKS = 5
 
@@ -56,9 +56,9 @@ class CannotStart(Exception):
 
 
 def main() -> None:
-    """Serve the socket of a number: `3`. Or end what a dead runner left: `sweep ATTEMPT_DIR GRACE_S MARKER...`."""
-    if sys.argv[1] == "sweep":
-        sweep(sys.argv[2], float(sys.argv[3]), [os.fsencode(word) for word in sys.argv[4:]])
+    """Serve the socket of a number: `3`. Or end what a dead runner left: `leftovers ATTEMPT_DIR GRACE_S MARKER...`."""
+    if sys.argv[1] == "leftovers":
+        end_leftovers(sys.argv[2], float(sys.argv[3]), [os.fsencode(word) for word in sys.argv[4:]])
     else:
         serve(int(sys.argv[1]))
 
@@ -390,7 +390,7 @@ def _tell(spec: records.Spec, what: str, *more: str) -> None:
 # -- after a dead runner ----------------------------------------------------------------------------------------
 
 
-def sweep(folder: str, grace_s: float, markers: list[bytes]) -> None:
+def end_leftovers(folder: str, grace_s: float, markers: list[bytes]) -> None:
     """End everything that bears all markers in its environment: TERM, KILL after the grace, until the tree is gone.
 
     Nobody hands us orphans here, so what respawns may hide from one look; it takes several in a row to be sure.
@@ -398,18 +398,18 @@ def sweep(folder: str, grace_s: float, markers: list[bytes]) -> None:
     kill_at = time.monotonic() + grace_s
     told: set[tuple[int, int]] = set()
     empty_looks = 0
-    pause_s = SWEEP_PAUSE_S[0]
+    pause_s = LEFTOVERS_PAUSE_S[0]
     while empty_looks < EMPTY_LOOKS:
         is_killing = time.monotonic() >= kill_at
-        seen = _sweep_once(markers, told, is_killing)
+        seen = _signal_leftovers(markers, told, is_killing)
         is_empty = not seen and not attempts.has_tree(folder)
         empty_looks = empty_looks + 1 if is_empty else 0
         if not (seen and is_killing):
-            time.sleep(min(pause_s, max(kill_at - time.monotonic(), SWEEP_PAUSE_S[0])))
-            pause_s = SWEEP_PAUSE_S[0] if is_empty else min(2 * pause_s, SWEEP_PAUSE_S[1])
+            time.sleep(min(pause_s, max(kill_at - time.monotonic(), LEFTOVERS_PAUSE_S[0])))
+            pause_s = LEFTOVERS_PAUSE_S[0] if is_empty else min(2 * pause_s, LEFTOVERS_PAUSE_S[1])
 
 
-def _sweep_once(markers: list[bytes], told: set[tuple[int, int]], is_killing: bool) -> bool:
+def _signal_leftovers(markers: list[bytes], told: set[tuple[int, int]], is_killing: bool) -> bool:
     """Signal each marked process as soon as it is seen, TERM only once; return whether there were any."""
     seen = False
     for proc in processes.marked(markers):

@@ -26,11 +26,11 @@ WAKE = frozenset((signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM))
 
 #: Seconds in which helpers may end by themselves after their command (a resource tracker notices a closed pipe).
 SETTLE_S = 0.2
-#: Seconds between KILL sweeps; the end of a child wakes us earlier.
-SWEEP_S = 0.02
-#: Seconds of KILL after which what still lives is reported as stuck, and between sweeps from then on.
+#: Seconds between rounds of KILL; the end of a child wakes us earlier.
+KILL_EVERY_S = 0.02
+#: Seconds of KILL after which what still lives is reported as stuck, and between rounds from then on.
 STUCK_S = 5.0
-STUCK_SWEEP_S = 1.0
+KILL_STUCK_EVERY_S = 1.0
 #: Seconds after which a warning that nobody listened for is tried again.
 WARN_AGAIN_S = 1.0
 #: Longest sleep, in seconds: a day-long timer is split, and one that broke is tried again after a while.
@@ -230,7 +230,7 @@ class Tree:
         if now >= warn_at:
             warn_at = NEVER if self._warn() else now + WARN_AGAIN_S
         if now >= self._kill_at:
-            return self._sweep(now)
+            return self._kill(now)
         return min(warn_at, limit_at, self._kill_at, NEVER if self._is_waited_for else self._settled_at)
 
     def _limit_at(self, now: float) -> float:
@@ -266,7 +266,7 @@ class Tree:
             processes.send_all(living, signal.SIGTERM, signal.SIGCONT)
             self._told.update(proc.key for proc in living)
 
-    def _sweep(self, now: float) -> float:
+    def _kill(self, now: float) -> float:
         """KILL everybody, and return when to do it again.
 
         Children first, and at once again while new ones appear: with its parent dead, everything below becomes our
@@ -284,7 +284,7 @@ class Tree:
         if is_stuck and living and not self._final.note:
             self._final.note = f"survived KILL for {STUCK_S:.0f} s: {processes.names(living)}"
             self._tell("stuck", processes.names(living)[: records.TEXT_MAX])
-        return now + (STUCK_SWEEP_S if is_stuck and not fresh else SWEEP_S)
+        return now + (KILL_STUCK_EVERY_S if is_stuck and not fresh else KILL_EVERY_S)
 
     def _living(self) -> list[processes.Proc]:
         return [proc for proc in processes.descendants(os.getpid()) if not proc.is_dead]

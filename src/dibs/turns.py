@@ -57,13 +57,13 @@ class WatchOrphan:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class EndLeftovers:
     """End what may be left of a job whose runner is gone."""
 
     job: Job
 
 
-Effect = StartRunner | Order | Watch | WatchOrphan | Sweep
+Effect = StartRunner | Order | Watch | WatchOrphan | EndLeftovers
 
 
 @dataclass(slots=True)

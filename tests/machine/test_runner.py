@@ -661,26 +661,26 @@ def test_a_command_without_its_runner_is_orphaned_and_then_lost(bench: Bench) ->
     assert bench.examine() == attempts.Lost(running)
 
 
-def test_a_sweep_ends_what_a_dead_runner_left(bench: Bench) -> None:
+def test_what_a_dead_runner_left_is_ended(bench: Bench) -> None:
     bench.spec(python(HYDRA))
     runner = bench.begin()
     bench.wait_for("up")
     runner.kill()
     bench.finish(runner)
-    assert bench.finish(bench.launch(RUNNER, "sweep", bench.folder, "0.2", bench.marker.decode())) == 0
+    assert bench.finish(bench.launch(RUNNER, "leftovers", bench.folder, "0.2", bench.marker.decode())) == 0
     assert bench.is_over()
     assert not attempts.has_tree(bench.folder)
     assert isinstance(bench.examine(), attempts.Lost)
 
 
-def test_a_sweep_gives_a_grace_and_leaves_strangers_alone(bench: Bench) -> None:
+def test_leftovers_of_a_dead_runner_get_a_grace_and_strangers_are_left_alone(bench: Bench) -> None:
     bench.spec("trap 'echo saving; exit' TERM; echo up; while :; do sleep 0.01; done")
     stranger = subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "DIBS_BENCH": "other"})
     runner = bench.begin()
     bench.wait_for("up")
     runner.kill()
     bench.finish(runner)
-    bench.finish(bench.launch(RUNNER, "sweep", bench.folder, "30", bench.marker.decode()))
+    bench.finish(bench.launch(RUNNER, "leftovers", bench.folder, "30", bench.marker.decode()))
     assert "saving" in bench.read()
     assert stranger.poll() is None
     stranger.kill()

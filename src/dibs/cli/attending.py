@@ -23,7 +23,7 @@ SI_KERNEL = 0x80
 #: Longest sleep in seconds: a day-long timer is split.
 LONGEST_S = 3600.0
 #: Seconds between two KILLs, and after which what still lives is given up.
-SWEEP_S = 0.05
+KILL_EVERY_S = 0.05
 STUCK_S = 5.0
 TIMED_OUT = 124
 NEVER = float("inf")
@@ -77,7 +77,7 @@ class Attended:
         while not (self._has_ended() and not self._living()) and (now := time.monotonic()) < kill_at + STUCK_S:
             if now >= kill_at:
                 processes.send_all(self._living(), signal.SIGKILL)
-            self._sleep(max(kill_at, now + SWEEP_S))
+            self._sleep(max(kill_at, now + KILL_EVERY_S))
 
     def _living(self) -> list[processes.Proc]:
         return [proc for proc in processes.descendants(os.getpid()) if not proc.is_dead]

@@ -148,10 +148,10 @@ class Local:
             own.append(("DIBS_LEASE_DIR", self.lease_dir))
         return own
 
-    def sweep(self, job: Job, grace_s: float) -> int:
+    def end_leftovers(self, job: Job, grace_s: float) -> int:
         """Start a process that ends what is left of an attempt whose runner is gone; return its pidfd."""
         markers = (f"DIBS_JOB_DIR={self.files(job)}", f"DIBS_ATTEMPT={job.attempt}")
-        return self._spawn("sweep", self.folder(job), str(grace_s), *markers)
+        return self._spawn("leftovers", self.folder(job), str(grace_s), *markers)
 
     def _spawn(self, *words: str) -> int:
         return os.pidfd_open(spawn(boot("runner", *words), self.runners.log))
