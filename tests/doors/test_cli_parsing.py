@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dibs import cli
-from dibs.cli import answers, options, submission
+from dibs.cli import answers, job_options, options, submission
 from dibs.cli.options import Args
 from dibs.errors import UserError
 
@@ -45,7 +45,7 @@ def parse(verb: str, *words: str) -> Args:
 )
 def test_an_option_and_its_value_may_be_written_in_every_usual_way(words: tuple[str, ...]) -> None:
     args = parse("add", *words)
-    assert args.get(submission.GPUS) == submission.Count(2)
+    assert args.get(job_options.GPUS) == job_options.Count(2)
     assert args.words == ("python",)
 
 
@@ -76,20 +76,20 @@ def test_short_flags_may_be_joined() -> None:
 
 def test_repeated_options_are_kept_in_order() -> None:
     args = parse("add", "-e", "A=1", "--env=B=2=3", "-eC=", "--tag", "x", "--tag", "y", "true")
-    assert args.all(submission.ENV) == (("A", "1"), ("B", "2=3"), ("C", ""))
-    assert args.all(submission.TAG) == ("x", "y")
+    assert args.all(job_options.ENV) == (("A", "1"), ("B", "2=3"), ("C", ""))
+    assert args.all(job_options.TAG) == ("x", "y")
 
 
 @pytest.mark.parametrize("habit", ["-n", "--name", "-J", "--job-name", "--label"])
 def test_spellings_of_other_tools_are_understood(habit: str) -> None:
-    assert parse("add", habit, "vit", "true").get(submission.NAME) == "vit"
+    assert parse("add", habit, "vit", "true").get(job_options.NAME) == "vit"
 
 
 @pytest.mark.parametrize(
     ("text", "number"), [("5", 5), ("-5", -5), ("low", -10), ("normal", 0), ("high", 10), ("urgent", 100)]
 )
 def test_a_priority_is_a_number_or_a_word(text: str, number: int) -> None:
-    assert parse("add", "--priority", text, "true").get(submission.PRIORITY) == number
+    assert parse("add", "--priority", text, "true").get(job_options.PRIORITY) == number
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_ids_that_a_shell_put_in_a_row_are_sent_as_ranges(words: list[str], expe
 
 
 def test_a_count_may_name_a_type() -> None:
-    assert parse("add", "-g", "2:a100", "true").get(submission.GPUS) == submission.Count(2, "a100")
+    assert parse("add", "-g", "2:a100", "true").get(job_options.GPUS) == job_options.Count(2, "a100")
 
 
 def test_leading_assignments_become_variables() -> None:

@@ -23,7 +23,7 @@ from terminal import Terminal
 
 from bench import Bench
 from dibs import cli, client, fast, places, settings
-from dibs.cli import submission
+from dibs.cli import job_options
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "src" / "bin" / "dibs"
@@ -375,10 +375,10 @@ def test_an_answer_that_is_bad_news_is_told_and_nothing_is_asked_twice(ear: Ear,
 
 def test_its_verbs_and_options_are_those_of_the_full_command_line() -> None:
     assert {*fast.VERBS} == {"add", *(alias for alias, verb in cli.ALIASES.items() if verb == "add")}
-    known = {name: option for option in submission.OPTIONS for name in option.names}
+    known = {name: option for option in job_options.OPTIONS for name in option.names}
     fields = {
-        "gpus": submission.GPUS, "priority": submission.PRIORITY, "name": submission.NAME, "env": submission.ENV,
-        "project": submission.PROJECT, "cwd": submission.CHDIR, "tags": submission.TAG,
+        "gpus": job_options.GPUS, "priority": job_options.PRIORITY, "name": job_options.NAME, "env": job_options.ENV,
+        "project": job_options.PROJECT, "cwd": job_options.CHDIR, "tags": job_options.TAG,
     }  # fmt: skip
     assert {name: known[name] for name in fast.OPTIONS} == {name: fields[key] for name, key in fast.OPTIONS.items()}
 

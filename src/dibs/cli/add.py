@@ -6,7 +6,7 @@ import os
 import sys
 
 from dibs import client
-from dibs.cli import hints, options, rehearsing, screen, scripting, submission
+from dibs.cli import hints, job_options, options, rehearsing, screen, scripting, submission
 from dibs.cli.options import Args, Option
 from dibs.errors import UserError
 
@@ -20,7 +20,7 @@ USAGE = (
     "[OPTIONS] --file FILE",
 )
 FILE = Option(("--file",), "One job a line of this file; - is stdin.", options.PATH, "FILE")
-OPTIONS: tuple[Option[object], ...] = (*submission.OPTIONS, *submission.BATCH_OPTIONS, FILE, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS, FILE, options.JSON)
 TAKES_COMMAND = True
 EXAMPLES = (
     "dibs add python train.py --lr 1e-3",
@@ -38,7 +38,7 @@ def main(args: Args) -> int:
     asking = read(args)
     args = asking.args
     queue = client.connect(os.environ)
-    if args.has(submission.DRY_RUN):
+    if args.has(job_options.DRY_RUN):
         return rehearsing.show(queue, args, asking.body)
     answer = queue.post("/v1/jobs", asking.body)
     hints.about_devices(queue.home, os.environ)
@@ -57,7 +57,7 @@ def main(args: Args) -> int:
 def read(args: Args) -> scripting.Asking:
     """Return what a command line asks for."""
     file = args.get(FILE)
-    if file is None and (args.words != ("-",) or args.has(submission.SCRIPT)):
+    if file is None and (args.words != ("-",) or args.has(job_options.SCRIPT)):
         return scripting.read(args, "add")
     return scripting.Asking(args, _lines(args, file))
 
@@ -65,7 +65,7 @@ def read(args: Args) -> scripting.Asking:
 def _lines(args: Args, file: str | None) -> submission.Body:
     if file is not None and args.words:
         raise UserError(f'--file takes no command, got "{options.shown(" ".join(args.words))}".')
-    for option in (submission.SCRIPT, submission.WRAP, submission.ARRAY):
+    for option in (job_options.SCRIPT, job_options.WRAP, job_options.ARRAY):
         if args.has(option):
             raise UserError(f"{option.names[0]} is for one command, not for one a line.")
     if file in (None, "-"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs import client
-from dibs.cli import answers, editing, options, screen, submission
+from dibs.cli import answers, editing, job_options, options, screen, submission
 from dibs.cli.options import Args, Option
 from dibs.errors import UserError
 
@@ -25,35 +25,35 @@ EXAMPLES = (
 
 #: Which fields of a job an option says; a test finds options that are missing here.
 FIELDS: dict[Option[object], tuple[str, ...]] = {
-    submission.GPUS: ("gpus",),
-    submission.GPU_IDS: ("gpu_ids",),
-    submission.PREFER: ("prefer",),
-    submission.GPU_TYPE: ("gpu_type",),
-    submission.CPUS: ("cpus",),
-    submission.MEM: ("mem",),
-    submission.NAME: ("name",),
-    submission.PROJECT: ("project",),
-    submission.PRIORITY: ("priority",),
-    submission.TIME: ("time_limit_s",),
-    submission.AFTER: ("after",),
-    submission.AFTER_ANY: ("after",),
-    submission.AFTER_END: ("after",),
-    submission.DEPENDENCY: ("after",),
-    submission.BEGIN: ("begin_at",),
-    submission.RETRIES: ("retries",),
-    submission.RETRY_ON: ("retry_on",),
-    submission.ENV: ("env",),
-    submission.CHDIR: ("cwd",),
-    submission.OUTPUT: ("output",),
-    submission.STDERR: ("stderr",),
-    submission.TAG: ("tags",),
-    submission.VISIBLE: ("visible",),
-    submission.SIGNAL: ("warn",),
-    submission.WAIT_TREE: ("wait_tree",),
-    submission.METRIC: ("metric",),
-    submission.NOTIFY: ("notify",),
-    submission.AT_ONCE: ("at_once",),
-    submission.HALT: ("halt_after",),
+    job_options.GPUS: ("gpus",),
+    job_options.GPU_IDS: ("gpu_ids",),
+    job_options.PREFER: ("prefer",),
+    job_options.GPU_TYPE: ("gpu_type",),
+    job_options.CPUS: ("cpus",),
+    job_options.MEM: ("mem",),
+    job_options.NAME: ("name",),
+    job_options.PROJECT: ("project",),
+    job_options.PRIORITY: ("priority",),
+    job_options.TIME: ("time_limit_s",),
+    job_options.AFTER: ("after",),
+    job_options.AFTER_ANY: ("after",),
+    job_options.AFTER_END: ("after",),
+    job_options.DEPENDENCY: ("after",),
+    job_options.BEGIN: ("begin_at",),
+    job_options.RETRIES: ("retries",),
+    job_options.RETRY_ON: ("retry_on",),
+    job_options.ENV: ("env",),
+    job_options.CHDIR: ("cwd",),
+    job_options.OUTPUT: ("output",),
+    job_options.STDERR: ("stderr",),
+    job_options.TAG: ("tags",),
+    job_options.VISIBLE: ("visible",),
+    job_options.SIGNAL: ("warn",),
+    job_options.WAIT_TREE: ("wait_tree",),
+    job_options.METRIC: ("metric",),
+    job_options.NOTIFY: ("notify",),
+    job_options.AT_ONCE: ("at_once",),
+    job_options.HALT: ("halt_after",),
 }
 OPTIONS: tuple[Option[object], ...] = (*FIELDS, COMMAND, UNSET, options.JSON)
 
@@ -81,14 +81,14 @@ def _tell(acted: answers.Acted, args: Args) -> None:
 def changed_by(args: Args) -> dict[str, object]:
     """Return the fields that the options say."""
     given = [option for option in args.given if option in FIELDS]
-    count = args.get(submission.GPUS)
+    count = args.get(job_options.GPUS)
     body: dict[str, object] = {}
     if given:
         # Whether the number of tries is known here is for the daemon to say.
-        own = Args((), {option: values for option, values in args.given.items() if option != submission.RETRY_ON})
+        own = Args((), {option: values for option, values in args.given.items() if option != job_options.RETRY_ON})
         body = submission.common(own, [])
-        body |= {"at_once": args.get(submission.AT_ONCE), "halt_after": args.get(submission.HALT)}
-        body |= {"retry_on": list(args.get(submission.RETRY_ON) or ())}
+        body |= {"at_once": args.get(job_options.AT_ONCE), "halt_after": args.get(job_options.HALT)}
+        body |= {"retry_on": list(args.get(job_options.RETRY_ON) or ())}
     changes = {field: body[field] for option in given for field in FIELDS[option]}
     if count is not None and count.gpu_type:
         changes["gpu_type"] = count.gpu_type

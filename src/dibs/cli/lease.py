@@ -30,7 +30,7 @@ from dibs import (
     units,
     waiting,
 )
-from dibs.cli import attending, keeping, moments, options, screen, signals, submission
+from dibs.cli import attending, job_options, keeping, moments, options, screen, signals, submission
 from dibs.cli.options import Args, Option
 from dibs.devices import DeviceId, Inventory
 from dibs.errors import Busy, Conflict, DibsError, MachineError, NotFound, UserError
@@ -55,8 +55,8 @@ PID = Option(("--pid",), "Lease for as long as this process of yours lives.", op
 RELEASE: Option[bool] = Option(("--release",), "Give back what this shell (or --pid PID) leased.")
 NO_WAIT: Option[bool] = Option(("--no-wait",), "If they are not free now, exit with 75.")
 OPTIONS: tuple[Option[object], ...] = (
-    submission.GPUS, submission.GPU_IDS, submission.PREFER, submission.GPU_TYPE, submission.VISIBLE, TIME, ENV, PID,
-    RELEASE, SHELL, NO_WAIT,
+    job_options.GPUS, job_options.GPU_IDS, job_options.PREFER, job_options.GPU_TYPE, job_options.VISIBLE, TIME, ENV,
+    PID, RELEASE, SHELL, NO_WAIT,
 )  # fmt: skip
 TAKES_COMMAND = True
 EXAMPLES = (
@@ -173,7 +173,7 @@ def _wanted(args: Args, values: settings.Settings) -> Wanted:
     inventory = _inventory(values)
     request = _request(args, inventory)
     return Wanted(
-        request, inventory, values, args.get(submission.VISIBLE) or values.visible, is_patient=not args.has(NO_WAIT)
+        request, inventory, values, args.get(job_options.VISIBLE) or values.visible, is_patient=not args.has(NO_WAIT)
     )
 
 
@@ -236,7 +236,7 @@ def _print_kept(args: Args, wanted: Wanted, owner: keeping.Owner, ids: Sequence[
 
 def _used_by(args: Args, pid: int, wanted: Wanted) -> Request:
     """Return the request for a process that runs: unless it says otherwise, the GPUs that it uses already."""
-    if args.has(submission.GPUS) or args.has(submission.GPU_IDS):
+    if args.has(job_options.GPUS) or args.has(job_options.GPU_IDS):
         return wanted.request
     family = {pid, *(proc.pid for proc in processes.descendants(pid))}
     used = [
@@ -290,16 +290,16 @@ def _inventory(values: settings.Settings) -> Inventory:
 
 
 def _request(args: Args, inventory: Inventory) -> Request:
-    count, gpu_ids = args.get(submission.GPUS), args.get(submission.GPU_IDS)
-    submission.check_count(count, gpu_ids, args.get(submission.GPU_TYPE))
+    count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
+    job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
     if count and count.gpus == 0:
         raise UserError("lease expected at least one GPU, got --gpus 0.")
     chosen = scheduling.resolve(gpu_ids or (), "--gpu-ids", inventory)
     request = Request(
         len(chosen) or (count.gpus if count else 1),
         chosen,
-        scheduling.resolve(args.get(submission.PREFER) or (), "--prefer", inventory),
-        args.get(submission.GPU_TYPE) or (count.gpu_type if count else None),
+        scheduling.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
+        args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
     )
     scheduling.check_possible(request, inventory, scheduling.Policy())
     return request

@@ -7,7 +7,19 @@ import signal
 import sys
 
 from dibs import client
-from dibs.cli import answers, following, hints, logs, rehearsing, screen, scripting, signals, status, submission
+from dibs.cli import (
+    answers,
+    following,
+    hints,
+    job_options,
+    logs,
+    rehearsing,
+    screen,
+    scripting,
+    signals,
+    status,
+    submission,
+)
 from dibs.cli.answers import Job, WholeJob
 from dibs.cli.options import Args, Option
 from dibs.errors import Busy, DibsError, UserError
@@ -15,21 +27,21 @@ from dibs.errors import Busy, DibsError, UserError
 SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
 USAGE = ("[OPTIONS] COMMAND...", '[OPTIONS] "SHELL COMMAND"', "[OPTIONS] --script FILE [--] [ARGUMENTS]")
 NO_WAIT: Option[bool] = Option(("--no-wait",), "If it cannot start now, exit with 75 and queue nothing.")
-OPTIONS: tuple[Option[object], ...] = (*submission.OPTIONS, NO_WAIT)
+OPTIONS: tuple[Option[object], ...] = (*job_options.OPTIONS, NO_WAIT)
 TAKES_COMMAND = True
 EXAMPLES = ("dibs run python eval.py", "dibs run -g 2 -t 1h python test.py && echo good")
 
 #: Signals that end us and not the job.
 DETACHING = (signal.SIGTERM, signal.SIGHUP)
 #: Keys of a job that name files it writes to, and the options that choose them.
-FILES = {"log": submission.OUTPUT, "stderr": submission.STDERR}
+FILES = {"log": job_options.OUTPUT, "stderr": job_options.STDERR}
 
 
 def main(args: Args) -> int:
     """Submit one job and follow it to its end."""
     asking = scripting.read(args, "run")
     args, body = asking.args, asking.body
-    for option in submission.BATCH_OPTIONS:
+    for option in job_options.BATCH_OPTIONS:
         if args.has(option):
             raise UserError(f"run stays with one job, and {option.names[-1]} is for many.", "Queue them with dibs add.")
     if args.has(NO_WAIT):
@@ -37,7 +49,7 @@ def main(args: Args) -> int:
         assert isinstance(defaults, dict)
         defaults["no_wait"] = True
     queue = client.connect(os.environ)
-    if args.has(submission.DRY_RUN):
+    if args.has(job_options.DRY_RUN):
         return rehearsing.show(queue, args, body)
     # A file that is there already is appended to: what it held before is not this job's output.
     old = {name: _size(args, option) for name, option in FILES.items()}
@@ -46,7 +58,7 @@ def main(args: Args) -> int:
         hints.about_devices(queue.home, os.environ)
         for note in answer["notes"]:
             screen.say(note)
-        if args.has(submission.BEGIN) and sys.stderr.isatty():
+        if args.has(job_options.BEGIN) and sys.stderr.isatty():
             screen.say(f"job {answer['ids'][0]}{submission.told_begin(args).removeprefix(';')}")
         attached = Attached(queue, answer["ids"][0])
         follower = following.Follower(queue, coming, attached.on_signal, attached.on_news)
@@ -63,7 +75,7 @@ def _size(args: Args, option: Option[str]) -> int:
     path = args.get(option)
     if path is None:
         return 0
-    return logs.size(os.path.join(args.get(submission.CHDIR) or "", os.path.expanduser(path)))
+    return logs.size(os.path.join(args.get(job_options.CHDIR) or "", os.path.expanduser(path)))
 
 
 def _tails(job: WholeJob, old: dict[str, int]) -> list[logs.Tail]:

@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dibs import commands, sbatch, scripts, settings
-from dibs.cli import options, screen, submission
+from dibs.cli import job_options, options, screen, submission
 from dibs.cli.options import Args, Option
 from dibs.cli.submission import Body
 from dibs.errors import UserError
 
 #: Options of which the one who speaks last means all: what was said before about the same thing no longer counts.
 GROUPS: tuple[tuple[Option[object], ...], ...] = (
-    (submission.GPUS, submission.GPU_IDS),
-    submission.AFTERS,
-    (submission.ARRAY, submission.REPEAT),
+    (job_options.GPUS, job_options.GPU_IDS),
+    job_options.AFTERS,
+    (job_options.ARRAY, job_options.REPEAT),
 )
-LINE_OPTIONS: tuple[Option[object], ...] = (*submission.JOB_OPTIONS, *submission.BATCH_OPTIONS)
+LINE_OPTIONS: tuple[Option[object], ...] = (*job_options.JOB_OPTIONS, *job_options.BATCH_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ def read(args: Args, verb: str) -> Asking:
 
 def find(args: Args) -> Script | None:
     """Return the script that is meant: by `--script`, or by one word that is a file which says that it is one."""
-    chosen = args.get(submission.SCRIPT)
+    chosen = args.get(job_options.SCRIPT)
     if chosen is not None:
         script = Script(os.path.abspath("stdin" if chosen == "-" else chosen), _contents(chosen), args.words)
         scripts.check(script.body, chosen)
         return script
     given, words = submission.split_variables(args.words)
-    if len(words) != 1 or args.has(submission.WRAP) or commands.needs_shell(words[0]) or " " in words[0]:
+    if len(words) != 1 or args.has(job_options.WRAP) or commands.needs_shell(words[0]) or " " in words[0]:
         return None
     word = words[0]
     path = os.environ.get("PATH", os.defpath)
@@ -149,9 +149,9 @@ def _joined(lines: Sequence[Args]) -> Args:
 
 def _without_idle_warning(whole: Args, typed: Args) -> tuple[Args, list[str]]:
     """Drop a warning before a limit that a script leaves to the cluster; one that was typed is an error elsewhere."""
-    if not whole.has(submission.SIGNAL) or whole.has(submission.TIME) or typed.has(submission.SIGNAL):
+    if not whole.has(job_options.SIGNAL) or whole.has(job_options.TIME) or typed.has(job_options.SIGNAL):
         return whole, []
-    given = {option: values for option, values in whole.given.items() if option != submission.SIGNAL}
+    given = {option: values for option, values in whole.given.items() if option != job_options.SIGNAL}
     return Args(whole.words, given), ["--signal without --time"]
 
 

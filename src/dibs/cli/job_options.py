@@ -1,0 +1,265 @@
+"""The options that say what a job is: one table for all verbs that submit or change jobs, and for the lines of scripts.
+
+Each reads its own word and refuses a wrong one; what they say together is for `submission`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dibs import units
+from dibs.cli import options
+from dibs.cli.options import Kind, Option
+from dibs.errors import UserError
+from dibs.jobs import PRIORITIES, Trouble, When
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Count:
+    """`-g 2` or `-g 2:a100`."""
+
+    gpus: int
+    gpu_type: str | None = None
+
+
+def _read_count(text: str) -> Count:
+    if "," in text:
+        listed = options.shown(text)
+        raise UserError(f'expected a count, got the list "{listed}".', f"Choose GPUs with --gpu-ids {listed}.")
+    # Slurm writes gpu:a100:2 after --gres, and a100:2 after --gpus.
+    number, colon, kind = text.removeprefix("gpu:").partition(":")
+    if colon and kind.isdigit() and not number.isdigit():
+        number, kind = kind, number
+    if colon and not kind:
+        raise ValueError
+    return Count(options.whole(0).read("1" if number == "gpu" else number), kind or None)
+
+
+def _read_list(text: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(","))
+    if not all(words):
+        raise ValueError
+    return words
+
+
+def _read_priority(text: str) -> int:
+    if text in PRIORITIES:
+        return PRIORITIES[text]
+    return options.whole(0).read(text.removeprefix("-")) * (-1 if text.startswith("-") else 1)
+
+
+def read_variable(text: str) -> tuple[str, str]:
+    """Read `NAME=VALUE`."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError
+    return name, value
+
+
+def _read_selector(text: str) -> str:
+    from dibs import selection
+
+    selection.parse([text])
+    return text
+
+
+def _read_dependency(text: str) -> tuple[tuple[str, When], ...]:
+    """Read `afterok:12:13,afterany:14`."""
+    needs: list[tuple[str, When]] = []
+    for part in text.split(","):
+        kind, *ids = part.split(":")
+        if kind not in SLURM_KINDS or not ids:
+            raise ValueError
+        needs += [(str(options.whole(1).read(job_id)), SLURM_KINDS[kind]) for job_id in ids]
+    return tuple(needs)
+
+
+def _read_begin(text: str) -> datetime:
+    from datetime import datetime
+
+    from dibs.cli import moments
+
+    return moments.parse(text, datetime.now())
+
+
+def _read_limit(text: str) -> float:
+    seconds = units.parse_duration(text)
+    if not 0 < seconds < LONGEST_LIMIT_S:
+        raise UserError(f'expected a time above 0 and below 30 years such as 90m, 2h or 1d12h, got "{text}".')
+    return seconds
+
+
+def _read_warn(text: str) -> dict[str, object]:
+    """Read `USR1@2m`; Slurm's `B:` before it says whom it reaches, which is ours to say."""
+    import signal
+
+    word, at, before = text.removeprefix("B:").partition("@")
+    name = word.upper().removeprefix("SIG")
+    if name.isdigit():
+        name = next((known.name.removeprefix("SIG") for known in signal.Signals if known == int(name)), "")
+    if f"SIG{name}" not in signal.Signals.__members__ or name in ("KILL", "STOP"):
+        raise ValueError
+    return {"signal": name, "before_s": _read_limit(before) if at else WARN_S}
+
+
+def _read_metric(text: str) -> tuple[str, str]:
+    from dibs import metrics
+
+    name, equals, pattern = text.partition("=")
+    if not equals:
+        raise ValueError
+    metrics.check(name, pattern)
+    return name, pattern
+
+
+def _read_array(text: str) -> str:
+    from dibs import arrays
+
+    arrays.parse(text)
+    return text
+
+
+def _read_path(text: str) -> str:
+    """Read a path with placeholders of ours; Slurm's hold in #SBATCH lines."""
+    from dibs import templates
+
+    if not text.strip():
+        raise ValueError
+    if habit := SLURM_NAMES.keys() & {text[at : at + 2] for at, char in enumerate(text) if char == "%"}:
+        name = min(habit)
+        raise UserError(
+            f"expected a path such as {{name}}-{{id}}.log, got Slurm's {name}.", f"Write {SLURM_NAMES[name]}."
+        )
+    templates.check(text)
+    return text
+
+
+def _read_troubles(text: str) -> tuple[str, ...]:
+    words = _read_list(text)
+    if not {*words} <= {trouble.value for trouble in Trouble}:
+        raise ValueError
+    return words
+
+
+#: What Slurm calls afterany is an end of any kind, not any one of several jobs.
+SLURM_KINDS = {"afterok": When.DONE, "afterany": When.END}
+#: Placeholders that are typed after -o by habit.
+SLURM_NAMES = {"%j": "{id}", "%A": "{array}", "%a": "{index}", "%x": "{name}"}
+#: Seconds; what the wire takes.
+LONGEST_LIMIT_S = 1e9
+#: Seconds before the limit at which a warning comes when it is not said, as in Slurm.
+WARN_S = 60.0
+
+SELECTOR = Kind("a job such as 12, 3-7, @ or name:vit*", _read_selector)
+GPU_LIST = Kind("GPUs such as 0,2 or GPU-8f4a...", _read_list)
+
+GPUS = Option(
+    ("-g", "--gpus"), "How many GPUs; 2:a100 asks for two of that type. Default 1.",
+    Kind("a whole number from 0 up", _read_count), "N", habits=("-G", "--gres", "--gpus-per-node", "--gpus-per-task"),
+)  # fmt: skip
+GPU_IDS = Option(("--gpu-ids",), "Exactly these GPUs, by index or UUID.", GPU_LIST, "0,2")
+PREFER = Option(("--prefer",), "Take these GPUs first if they are free.", GPU_LIST, "1,3")
+GPU_TYPE = Option(("--gpu-type",), "Only GPUs whose name matches.", options.TEXT, "GLOB")
+NAME = Option(
+    ("-n", "--name"), "A name for people.", options.TEXT, "NAME", habits=("-J", "--job-name", "-l", "--label")
+)
+PROJECT = Option(("-P", "--project"), "The project it belongs to.", options.TEXT, "NAME", habits=("--group",))
+PRIORITY = Option(
+    ("--priority",), "Higher comes first: a number, or low, normal, high, urgent (-10, 0, 10, 100).",
+    Kind("a whole number, or low, normal, high or urgent", _read_priority), "N",
+)  # fmt: skip
+AFTER = Option(("-a", "--after"), "Start when these are all done.", SELECTOR, "JOBS", is_repeatable=True)
+AFTER_ANY = Option(("--after-any",), "Start when one of these is done.", SELECTOR, "JOBS", is_repeatable=True)
+AFTER_END = Option(("--after-end",), "Start when these have ended, however.", SELECTOR, "JOBS", is_repeatable=True)
+DEPENDENCY = Option(
+    ("--dependency",), "Slurm's spelling: afterok is --after, afterany is --after-end.",
+    Kind("afterok:12 or afterany:12", _read_dependency), "afterok:12", is_repeatable=True,
+)  # fmt: skip
+BEGIN = Option(
+    ("--begin",), "Not before this moment of your time zone; now+2h and 2026-11-16T08:00 are understood too.",
+    Kind("a moment such as 22:00 or now+2h", _read_begin), "22:00", habits=("--delay",),
+)  # fmt: skip
+RETRIES = Option(("--retries",), "Try again so often when it does not succeed.", options.whole(0, 1000), "N")
+RETRY_ON = Option(
+    ("--retry-on",), "Try again only after these ends. Default fail,lost,oom.",
+    Kind("one or more of fail, lost, oom and timeout, with commas between", _read_troubles), "fail,timeout",
+)  # fmt: skip
+CPUS = Option(
+    ("--cpus",), "Count so many CPU cores for it.", options.whole(0, 65536), "N", habits=("-c", "--cpus-per-task")
+)
+MEM = Option(("--mem",), "Count so much memory for it.", options.SIZE, "32G")
+TIME = Option(("-t", "--time"), "End it after this long.", Kind(units.TIME_EXAMPLE, _read_limit), "2h")
+SIGNAL = Option(
+    ("--signal",), "Warn its processes that catch this signal so long before the time limit; 60s if not said.",
+    Kind("a signal and a time such as USR1@2m", _read_warn), "USR1@2m",
+)  # fmt: skip
+WAIT_TREE: Option[bool] = Option(
+    ("--wait-tree",), "It lasts until every process it started has ended, and not only its command."
+)
+METRIC = Option(
+    ("--metric",), "A number that it prints: the one group of REGEX finds it in the log.",
+    Kind("NAME=REGEX with one group for the number", _read_metric), "NAME=REGEX", is_repeatable=True,
+)  # fmt: skip
+HOLD: Option[bool] = Option(("--hold",), "Queue it held; `dibs unhold` lets it go.", habits=("-H", "--stashed", "-s"))
+ENV = Option(
+    ("-e", "--env"), "Set a variable in its environment.", Kind("NAME=VALUE", read_variable), "NAME=VALUE",
+    is_repeatable=True,
+)  # fmt: skip
+CHDIR = Option(
+    ("-C", "--chdir"), "Run it in this folder instead of the present one.", options.PATH, "DIR",
+    habits=("-D", "-w", "--workdir", "--working-directory"),
+)  # fmt: skip
+PATH = Kind("a path", _read_path)
+OUTPUT = Option(
+    ("-o", "--output"), "Append its output to this file; {id} {name} {project} {index} {attempt} {array} are filled.",
+    PATH, "PATH",
+)  # fmt: skip
+STDERR = Option(("--stderr",), "Append its stderr to a file of its own.", PATH, "PATH", habits=("--error",))
+TAG = Option(("--tag",), "A word to select it by.", options.TEXT, "WORD", is_repeatable=True)
+NOTIFY = Option(
+    ("--notify",), "Run this command when it has ended; of a batch, at its first failure and its end.", options.TEXT,
+    "CMD",
+)  # fmt: skip
+VISIBLE = Option(
+    ("--visible",), "How CUDA_VISIBLE_DEVICES names its GPUs.", options.one_of("uuid", "index"), "uuid|index"
+)
+
+SCRIPT = Option(
+    ("--script",), "Queue the text of this file, with its #DIBS and #SBATCH lines; its arguments follow.",
+    options.PATH, "FILE",
+)  # fmt: skip
+WRAP = Option(("--wrap",), "Slurm's spelling of one quoted command.", options.TEXT, "COMMAND")
+DRY_RUN: Option[bool] = Option(
+    ("--dry-run",), "Check everything, show what would be queued, and queue nothing.", habits=("--test-only",)
+)
+
+ARRAY = Option(
+    ("--array",), "One job for each of these numbers, which it finds in DIBS_INDEX and SLURM_ARRAY_TASK_ID; "
+    "%4: at most four at once.", Kind("numbers such as 0-99, 1,3,7, 0-10:2 or 0-99%4", _read_array), "0-99%4",
+)  # fmt: skip
+REPEAT = Option(("--repeat",), "So many equal jobs; DIBS_INDEX counts them from 0.", options.whole(1, 100_000), "N")
+AT_ONCE = Option(("-j", "--jobs"), "Of a batch: at most so many at once.", options.whole(1), "N")
+HALT = Option(("--halt",), "Of a batch: hold the rest after so many failures.", options.whole(1), "N")
+AFTERS: tuple[Option[object], ...] = (AFTER, AFTER_ANY, AFTER_END, DEPENDENCY)
+#: For verbs that queue many jobs.
+BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
+
+#: What may be said on the command line and in the lines of a script.
+JOB_OPTIONS: tuple[Option[object], ...] = (
+    GPUS, GPU_IDS, PREFER, GPU_TYPE, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END, DEPENDENCY,
+    BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
+    NOTIFY,
+)  # fmt: skip
+OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
+
+
+def check_count(count: Count | None, gpu_ids: tuple[str, ...] | None, gpu_type: str | None) -> None:
+    """Refuse options about GPUs that contradict each other."""
+    if count and gpu_ids and count.gpus != len(gpu_ids):
+        raise UserError(f"--gpus {count.gpus} contradicts --gpu-ids, which names {len(gpu_ids)}.", "Leave --gpus out.")
+    if count and count.gpu_type and gpu_type and count.gpu_type != gpu_type:
+        raise UserError(f'--gpus says "{count.gpu_type}" and --gpu-type says "{gpu_type}".', "Leave one of them out.")
