@@ -69,6 +69,8 @@ LAYERS = {
     "reader": MACHINE_ROOM,
     "store": MACHINE_ROOM,
     "probe": MACHINE_ROOM,
+    "driver": MACHINE_ROOM,
+    "users": MACHINE_ROOM,
     "locks": MACHINE_ROOM,
     "holders": MACHINE_ROOM,
     "leases": MACHINE_ROOM,
@@ -125,7 +127,7 @@ PURE = frozenset(
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
 LEAN = frozenset(
     {"runner", "launcher", "attempts", "records", "oom", "supervision", "processes", "noticing"}
-    | {"leases", "holders", "drains", "holding", "locks", "tickets", "matching", "errors"}
+    | {"leases", "holders", "drains", "holding", "locks", "users", "tickets", "matching", "errors"}
     | {"fast", "captured", "commands"}
 )  # fmt: skip
 
@@ -139,7 +141,7 @@ CHEAP = frozenset(
 THIRD_PARTY = {
     "aiohttp": {"http_api"},
     "msgspec": {"http_api", "submissions", "actions"},
-    "pynvml": {"probe"},
+    "pynvml": {"driver"},
     "rich": {"cli"},
     "yaml": {"sweep_files"},
 }
