@@ -284,7 +284,7 @@ def test_a_bare_word_is_argv_and_a_quoted_command_is_for_the_shell(home: Path) -
 def test_lines_become_jobs_and_comments_do_not(home: Path) -> None:
     lines = [b"echo 1\r\n", b"\n", b"  # not this\n", b"  echo 2 # but this", "echo ü".encode()]
     body = submission.from_lines(Args(), lines, "stdin")
-    assert body["jobs"] == [{"command": "echo 1"}, {"command": "echo 2 # but this"}, {"command": "echo ü"}]
+    assert body["commands"] == ["echo 1", "echo 2 # but this", "echo ü"]
     with pytest.raises(UserError, match="stdin, line 2: expected UTF-8"):
         submission.from_lines(Args(), [b"true\n", b"\xff\n"], "stdin")
 
