@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dibs.errors import UserError
+
 #: Anything here may mean something to a shell.
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"'*?[]#~=%{}!^\n\r\t")
 #: What only a shell can do: as the first of several words it would change nothing, also where a program is named so.
@@ -35,6 +37,11 @@ def needs_shell(command: str) -> bool:
     return odd or not command.strip()
 
 
+def is_string(words: Sequence[str]) -> bool:
+    """Tell whether what was typed is one quoted command, and not the words of one."""
+    return len(words) == 1 and (needs_shell(words[0]) or len(words[0].split()) > 1)
+
+
 def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: str) -> tuple[str, ...]:
     """Return what is really run. A plain string whose program is not found goes to the shell: it may be a builtin."""
     if argv is not None:
@@ -49,3 +56,25 @@ def is_found(program: str, path: str, cwd: str) -> bool:
     folders = [""] if "/" in program else path.split(":")
     candidates = (os.path.join(cwd, folder, program) for folder in folders)
     return any(os.access(candidate, os.X_OK) and os.path.isfile(candidate) for candidate in candidates)
+
+
+def check_text(text: str, what: str = "a command, name or folder") -> None:
+    """Refuse a text that cannot be kept or started: not UTF-8, with a NUL in it, or longer than the kernel takes."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise _refusal(f"{what}: expected UTF-8 text, got other bytes.") from None
+    if "\0" in text:
+        raise _refusal(f"{what}: cannot contain a NUL byte.")
+    if size > LONGEST_BYTES:
+        raise _refusal(
+            f"{what}: one text may have {LONGEST_BYTES:,} bytes, this one has {size:,}.",
+            "Keep it in a script file and queue that with --script.",
+        )
+
+
+def _refusal(message: str, hint: str = "") -> UserError:
+    # The fast path leaves all errors to others, and does not pay for them.
+    from dibs.errors import UserError
+
+    return UserError(message, hint)

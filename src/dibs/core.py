@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from dibs import dispatch, verbs
+from dibs import dispatch, records, verbs
 from dibs.attempts import Shim, crash_point
 from dibs.devices import DeviceId, Inventory
 from dibs.engines.local import Local
@@ -39,12 +39,6 @@ MOST_IN_A_TURN = 500
 RETRY_FOR_S = 1.0
 #: Seconds until a start about which somebody else is just deciding is looked at again.
 LOOK_AGAIN_FOR_S = 0.05
-
-
-#: Seconds between TERM and KILL for what a job leaves running when it ends.
-LEFTOVER_GRACE_S = 10.0
-
-
 #: Seconds between looks at starts that nobody has told of yet.
 CHECK_EVERY_S = 1.0
 #: Seconds for which the news that a command runs waits for company: a short job's end needs a commit anyway.
@@ -271,7 +265,7 @@ class Core:
                     # One that ended while a child of it lives on is left to the slow tick.
                     self._watch(job, self.engine.adopt_command(running))
                 case EndLeftovers():
-                    self._when_ended(self.engine.end_leftovers(job, LEFTOVER_GRACE_S), lambda: self._look(job))
+                    self._when_ended(self.engine.end_leftovers(job, records.LEFTOVER_GRACE_S), lambda: self._look(job))
         except OSError as error:
             # No process, no descriptor, no room: the truth is in the files, so look at them again in a while.
             log.error("job %s: %s", job.id, error)

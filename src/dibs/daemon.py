@@ -11,7 +11,6 @@ import fcntl
 import gc
 import logging
 import os
-import pwd
 import signal
 import socket
 import sys
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from dibs import dispatch, housekeeping, leases, places, probe, settings, store
+from dibs import dispatch, housekeeping, leases, places, probe, settings, store, users
 from dibs.core import Core, Work, now_ms
 from dibs.database import DatabaseError, backup
 from dibs.devices import Inventory, with_drained
@@ -196,7 +195,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
 
     loop = asyncio.get_running_loop()
     events = Events(loop)
-    user = user_name()
+    user = users.own()
     place = leases.Folder(str(values.lease_dir)) if values.lease_dir else leases.folder()
     if not os.access(place.path, os.W_OK | os.X_OK):
         raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
@@ -295,14 +294,6 @@ def policy_of(values: settings.Settings) -> Policy:
     """Return the settings that matter to deciding, with what this machine has."""
     mem_total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Policy(values.cpu_slots, mem_total, values.assumed_time, values.max_gpus, values.keep_free)
-
-
-def user_name() -> str:
-    """Return the name of the user this process runs as."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def main() -> NoReturn:

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dibs import users
+
 #: Seconds after which it ends itself, in case its parent is gone.
 LIFE_S = 60
 
@@ -133,18 +135,13 @@ def _call(nvml: Any, name: str, handle: Any) -> Callable[[], Any]:
 
 def _who(pid: int) -> dict[str, str | None]:
     """Name owner and command of a process; None if it is hidden (hidepid, or a host's process in a container)."""
-    import pwd
-
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
             name = file.read().rstrip("\n")
     except OSError:
         return {"user": None, "name": None}
-    try:
-        return {"user": pwd.getpwuid(uid).pw_name, "name": name}
-    except KeyError:
-        return {"user": str(uid), "name": name}
+    return {"user": users.name(uid), "name": name}
 
 
 def _plain(text: str | bytes) -> str:

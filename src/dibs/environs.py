@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from dibs import captured, codec
 from dibs.captured import DEVICE_NAMES as DEVICE_NAMES
-from dibs.devices import Inventory, indices
+from dibs.devices import DeviceId, Inventory, indices
 from dibs.errors import UserError
 from dibs.jobs import Job
 
@@ -41,6 +41,13 @@ def check_given(name: str) -> None:
         raise UserError(f'-e expected NAME=VALUE, got the name "{name}".')
 
 
+def for_devices(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> dict[str, str]:
+    """Return the variables that tell a program which GPUs are its own; `visible` is uuid or index."""
+    numbers = ",".join(str(index) for index in indices(inventory, ids))
+    shown = numbers if visible == "index" else ",".join(ids)
+    return {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "DIBS_GPU_INDICES": numbers}
+
+
 def for_job(
     job: Job,
     kept: bytes,
@@ -57,16 +64,13 @@ def for_job(
     """
     env = _unpacked(kept).copy()
     env.update({os_bytes(name): os_bytes(value) for name, value in job.asked.env})
-    numbers = ",".join(str(index) for index in indices(inventory, job.allocation))
     forced = {
-        "CUDA_VISIBLE_DEVICES": numbers if visible == "index" else ",".join(job.allocation),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **for_devices(inventory, job.allocation, visible),
         "DIBS_JOB_ID": str(job.id),
         "DIBS_JOB_NAME": job.asked.name,
         "DIBS_PROJECT": job.asked.project,
         "DIBS_ATTEMPT": str(job.attempt),
         "DIBS_JOB_DIR": folder,
-        "DIBS_GPU_INDICES": numbers,
         "DIBS_CHECKPOINT_DIR": f"{folder}/checkpoint",
         "DIBS_REPORT": report_path(job, folder),
         "DIBS_PORT": str(port),

@@ -187,7 +187,7 @@ def request(wish: Wish, environ: Mapping[str, str]) -> str:
     words = wish.words
     chosen = wish.plain.get("cwd")
     cwd = os.path.realpath(str(chosen)) if chosen else os.getcwd()
-    is_string = len(words) == 1 and (commands.needs_shell(words[0]) or len(words[0].split()) > 1)
+    is_string = commands.is_string(words)
     path = wish.env.get("PATH") or environ.get("PATH", os.defpath)
     is_sound = all(len(word.encode()) <= commands.LONGEST_BYTES for word in (*words, cwd)) and os.path.isdir(cwd)
     if not is_sound or not (is_string or _is_plain(words, path, cwd)):

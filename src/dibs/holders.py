@@ -12,7 +12,7 @@ import sys
 import time
 from _json import encode_basestring_ascii as _quoted
 
-from dibs import locks
+from dibs import locks, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Holder:
         self.pid = pid
         self.uid = uid
         self.mib = mib
-        self.user = None if uid is None else user_name(uid)
+        self.user = None if uid is None else users.name(uid)
         self.job = job if isinstance(job, str) and job else None
         #: Seconds since 1970.
         self.since = float(since) if isinstance(since, int | float) and 0 < since < 1e11 else None
@@ -93,11 +93,6 @@ def held(place: Folder, devices: Iterable[str]) -> set[str]:
     seen = {socket.device for socket in sockets(place, wanted)}
     locked = locks.flocked()
     return seen | {device for device in wanted if locks.key_of(file(place, device)) in locked}
-
-
-def shares(place: Folder, device: str) -> dict[int, int]:
-    """Return the MiB of each slot in which the device is shared now."""
-    return {socket.slot: socket.mib for socket in sockets(place, [device]) if socket.mib is not None}
 
 
 def survey(place: Folder, devices: Iterable[str]) -> dict[str, tuple[Holder, ...]]:
@@ -146,16 +141,6 @@ def _hidden_holder(place: Folder, device: str, pid: int | None, socket: Socket |
         claimed = note.get("uid")
         uid = claimed if isinstance(claimed, int) and 0 <= claimed < 2**32 - 1 else None
     return Holder(device, pid, uid, None if socket is None else socket.mib, note)
-
-
-def user_name(uid: int) -> str:
-    """Return the name of a user, or the number of one who has none."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def watches(place: Folder, device: str) -> list[int]:

@@ -212,14 +212,8 @@ def mark_served(place: Folder) -> None:
         return
 
 
-def served(place: Folder) -> dict[int, int]:
-    """Return when each user was last given a device, in boot-time ns; who is missing never was since then."""
-    names = [name[len(SERVED) :] for name in locks.names(place, SERVED)]
-    return served_of(place, [int(name) for name in names if name.isdecimal()])
-
-
 def served_of(place: Folder, uids: Iterable[int]) -> dict[int, int]:
-    """Return `served` for some users only, which spares listing the folder."""
+    """Return when each of these users was last given a device, in boot-time ns; who is missing never was since then."""
     boot_id = processes.boot_id()
     found = {}
     for uid in uids:

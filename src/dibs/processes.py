@@ -18,6 +18,8 @@ else:
 
 #: From <sys/prctl.h>: orphaned descendants become children of the caller instead of pid 1.
 PR_SET_CHILD_SUBREAPER = 36
+#: Lowest descriptor that a command inherits from us besides 0, 1 and 2; programs that count on 3 and up find them free.
+FIRST_FD = 100
 
 
 class Proc:

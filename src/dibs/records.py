@@ -46,6 +46,8 @@ RUNNING_AT = 512
 FINAL_AT = 1024
 #: Bytes kept of a free text in a final record; all texts together must fit.
 TEXT_MAX = 600
+#: Seconds between TERM and KILL for what a job leaves running when it ends.
+LEFTOVER_GRACE_S = 10.0
 
 
 @record
@@ -78,7 +80,7 @@ class Spec:
     note_job: str = ""
     time_limit_s: float | None = None
     grace_s: float = 30.0
-    leftover_grace_s: float = 10.0
+    leftover_grace_s: float = LEFTOVER_GRACE_S
     wait_tree: bool = False
     #: A signal that comes so long before the time limit; 0: none.
     warn_signal: int = 0

@@ -35,8 +35,6 @@ OFTEN_IGNORED = tuple(
 
 #: What a runner tells the daemon when a start is over and everything of it closed.
 OVER = b"over"
-#: Lowest descriptor that a command inherits from us besides 0, 1 and 2; programs that count on 3 and up find them free.
-FIRST_FD = 100
 #: Seconds between tries to tell something to a socket whose queue is full.
 TELL_PAUSES_S = (0.001, 0.002, 0.004, 0.008, 0.016)
 #: Seconds to wait for a lock that somebody holds only to look at it.
@@ -274,7 +272,7 @@ def _spawn(spec: records.Spec, inherited: list[int]) -> int:
         for path in (spec.output, spec.stderr):
             outputs.append(outputs[0] if path is None else _open_output(path, spec.output_mode))
         attempts.crash_point("runner:opened")
-        first = max(FIRST_FD, *(fd + 1 for fd in inherited))
+        first = max(processes.FIRST_FD, *(fd + 1 for fd in inherited))
         copies = [*zip(outputs, (1, 2), strict=True), *((fd, first + place) for place, fd in enumerate(inherited))]
         actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
         return _execute(spec, [(os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0), *actions])

@@ -5,9 +5,9 @@ Reads files only; asking logind itself could hang, and it is often not there.
 
 from __future__ import annotations
 
-import os
-import pwd
 from pathlib import Path
+
+from dibs import users
 
 LOGIND_CONFIG = Path("/etc/systemd/logind.conf")
 LINGERING = Path("/var/lib/systemd/linger")
@@ -21,7 +21,7 @@ def logout_kills(pid: int | str = "self", config: Path = LOGIND_CONFIG, lingerin
         groups = Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
         return None
-    user = _user()
+    user = users.own()
     return judge(groups, (lingering / user).exists(), kills_processes(_texts(config), user))
 
 
@@ -57,10 +57,3 @@ def _read(path: Path) -> str:
         return path.read_text("utf-8", "replace")
     except OSError:
         return ""
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())

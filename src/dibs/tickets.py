@@ -258,12 +258,6 @@ def choose(
     return matching.choose(count, wanted, free, wants)
 
 
-def watch_line(place: Folder, tickets: Iterable[Ticket]) -> list[int]:
-    """Return a descriptor for each ticket that hangs up when it is dropped; see `holders.watches`."""
-    names = [socket_name(place, ticket) for ticket in tickets]
-    return [fd for name in names if (fd := locks.connect(name)) is not None]
-
-
 def socket_name(place: Folder, ticket: Ticket) -> bytes:
     """Return the name of the socket that hangs up when the ticket is dropped, to be given to `locks.connect`."""
     return place.socket("ticket", ticket.name)

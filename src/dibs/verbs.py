@@ -377,7 +377,7 @@ def check_wish(wish: Wish) -> None:
     texts = [asked.cwd, asked.name, asked.project, *asked.tags]
     texts += [asked.output or "", asked.stderr or "", asked.notify or ""]
     for text in (*texts, *(word for pair in asked.env for word in pair)):
-        check_text(text)
+        commands.check_text(text)
 
 
 def check_warn(wish: Wish) -> None:
@@ -408,26 +408,11 @@ def check_command(asked: Asked) -> None:
     if asked.argv is None:
         check_line(asked.command)
     for text in asked.argv or ():
-        check_text(text)
+        commands.check_text(text)
 
 
 def check_line(command: str) -> None:
     """Refuse one string that no shell could run."""
     if not command.strip():
         raise UserError("expected a command, got an empty one.")
-    check_text(command)
-
-
-def check_text(text: str) -> None:
-    """Refuse a text that cannot be given to a program."""
-    if "\0" in text:
-        raise UserError("a command, name or folder cannot contain a NUL byte.")
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise UserError("a command, name or folder is expected in UTF-8, got other bytes.") from None
-    if size > commands.LONGEST_BYTES:
-        raise UserError(
-            f"one text may have {commands.LONGEST_BYTES:,} bytes, this one has {size:,}.",
-            "Keep it in a file and queue that with --script.",
-        )
+    commands.check_text(command)

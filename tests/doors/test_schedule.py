@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from old_tools import OldTools, is_watching
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import devices
+from dibs import devices, users
 from dibs.devices import Inventory
 from dibs.locks import Folder
 from dibs_compat.scheduler import parsing, sch, screen, state
@@ -72,7 +72,7 @@ def test_every_user_sees_who_runs_what_since_when(tools: OldTools) -> None:
         tools.file("began")
         pid = call.task_pid()
         lines = tools.run("sch", "-s").stdout.splitlines()
-        user = screen.holders.user_name(os.geteuid())
+        user = users.own()
         assert lines[:5] == ["Currently used GPU:", "-------------------", "GPU: cuda1", f"User: {user}", lines[4]]
         assert lines[4] == "Task: ['sh', '-c', 'echo $GPU >> began; while [ ! -e go ]; do sleep 0.01; done']"
         assert lines[5] == f"Task PID: {pid}"
@@ -183,7 +183,7 @@ def test_a_gpu_in_use_is_not_released(tools: OldTools) -> None:
         for words in (("schedule", "-rg", "0"), ("sch", "-r", "0")):
             done = tools.run(*words)
             assert (done.returncode, done.stdout) == (2, "")
-            assert f"GPU 0 is in use by {screen.holders.user_name(os.geteuid())} (pid {pid})." in done.stderr
+            assert f"GPU 0 is in use by {users.own()} (pid {pid})." in done.stderr
         assert tools.state()["avail"][0] is False
         (tools.folder / "go").touch()
         assert call.end() == 0

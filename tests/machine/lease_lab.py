@@ -10,12 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from dibs import leases
+from dibs import holders, leases, locks, tickets
 
 #: Seconds after which a wait has failed: far less than the 30 s after which everybody looks again anyhow.
 DEADLINE_S = 10.0
@@ -162,3 +162,20 @@ def close(taken: list[leases.Lease]) -> None:
     """Let go of several leases."""
     for lease in taken:
         lease.close()
+
+
+def shares(place: leases.Folder, device: str) -> dict[int, int]:
+    """Return the MiB of each slot in which the device is shared now."""
+    return {socket.slot: socket.mib for socket in holders.sockets(place, [device]) if socket.mib is not None}
+
+
+def served(place: leases.Folder) -> dict[int, int]:
+    """Return when each user was last given a device."""
+    names = [name.removeprefix(leases.SERVED) for name in os.listdir(place.path) if name.startswith(leases.SERVED)]
+    return leases.served_of(place, [int(name) for name in names if name.isdecimal()])
+
+
+def watch_line(place: leases.Folder, line: Iterable[tickets.Ticket]) -> list[int]:
+    """Return a descriptor for each ticket that hangs up when it is dropped."""
+    names = [tickets.socket_name(place, ticket) for ticket in line]
+    return [fd for name in names if (fd := locks.connect(name)) is not None]

@@ -213,7 +213,7 @@ def test_odd_names_of_strangers_sockets_hurt_nobody(place, rest):
             stranger.bind(place.socket(kind, "") + rest)
             stranger.listen()
             assert all(place.socket(kind, name) for name in locks.bound(place, kind))
-            assert holders.shares(place, "A") == {}
+            assert lease_lab.shares(place, "A") == {}
             holders.survey(place, ["A"])
             assert tickets.line(place) == []
 
@@ -304,12 +304,12 @@ def test_an_exclusive_lease_and_shares_exclude_each_other(place, puppet):
 
 def test_shares_take_the_lowest_free_slot(place):
     first, second, third = (leases.take_shared(place, "A", mib, 1000, 4, NOTE) for mib in (100, 200, 300))
-    assert holders.shares(place, "A") == {0: 100, 1: 200, 2: 300}
+    assert lease_lab.shares(place, "A") == {0: 100, 1: 200, 2: 300}
     second.close()
     fourth = leases.take_shared(place, "A", 400, 1000, 4, NOTE)
-    assert holders.shares(place, "A") == {0: 100, 1: 400, 2: 300}
+    assert lease_lab.shares(place, "A") == {0: 100, 1: 400, 2: 300}
     close([first, third, fourth])
-    assert holders.shares(place, "A") == {}
+    assert lease_lab.shares(place, "A") == {}
 
 
 @pytest.mark.parametrize(("mib", "slots"), [(501, 4), (100, 1)])
@@ -333,7 +333,7 @@ def test_a_share_that_cannot_be_counted_is_a_split(place):
 def test_sharers_never_exceed_the_capacity_together(place, tmp_path):
     granted = race("sharer.py", place.path, tmp_path, 200)
     assert all(int(count) > 0 for count in granted)
-    assert holders.shares(place, "A") == {}
+    assert lease_lab.shares(place, "A") == {}
 
 
 def test_a_share_of_nothing_is_a_mistake(place):
@@ -432,18 +432,18 @@ def test_whoever_is_alone_removes_old_notes(place):
 
 
 def test_a_take_is_remembered_with_its_time(place):
-    assert leases.served(place) == {}
+    assert lease_lab.served(place) == {}
     before = locks.boot_ns()
     close(leases.take(place, ["A"], NOTE))
-    assert before < leases.served(place)[os.geteuid()] < locks.boot_ns()
+    assert before < lease_lab.served(place)[os.geteuid()] < locks.boot_ns()
     assert stat.S_IMODE(os.stat(place.file(f".dibs-served-{os.geteuid()}")).st_mode) == 0o644
 
 
 def test_a_refused_take_is_not_remembered(place, puppet):
     puppet().ask("take A")
-    first = leases.served(place)
+    first = lease_lab.served(place)
     refusal(place, "A")
-    assert leases.served(place) == first
+    assert lease_lab.served(place) == first
 
 
 def test_only_the_users_own_record_of_this_boot_counts(place):
@@ -451,12 +451,12 @@ def test_only_the_users_own_record_of_this_boot_counts(place):
     record = Path(place.file(f".dibs-served-{uid}"))
     for text in ("", "garbage", "00000000-0000-0000-0000-000000000000 5\n", f"{locks.boot_ns()}\n", "\0" * 60):
         record.write_text(text)
-        assert leases.served(place) == {}
+        assert lease_lab.served(place) == {}
     leases.mark_served(place)
-    assert list(leases.served(place)) == [uid]
+    assert list(lease_lab.served(place)) == [uid]
     Path(place.file(".dibs-served-61001")).write_text(record.read_text())
     Path(place.file(".dibs-served-x")).write_text(record.read_text())
-    assert list(leases.served(place)) == [uid]
+    assert list(lease_lab.served(place)) == [uid]
 
 
 @pytest.mark.parametrize("plant", ["symlink_to", "hardlink_to"])
@@ -466,7 +466,7 @@ def test_a_planted_record_does_not_cost_the_device(place, tmp_path, plant):
     getattr(Path(place.file(f".dibs-served-{os.geteuid()}")), plant)(target)
     close(leases.take(place, ["A"], NOTE))
     assert target.read_text() == "precious"
-    assert leases.served(place) == {}
+    assert lease_lab.served(place) == {}
 
 
 # -- the folder and the price -------------------------------------------------------------------------------------

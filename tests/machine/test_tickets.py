@@ -86,7 +86,7 @@ def test_asking_for_the_same_again_changes_nothing(place):
 def test_those_behind_hear_when_a_ticket_goes(place, puppet, end):
     other = puppet()
     other.ask("ticket 1 A")
-    (watch,) = tickets.watch_line(place, tickets.line(place))
+    (watch,) = lease_lab.watch_line(place, tickets.line(place))
     assert not hangs_up(watch, 0)
     other.ask(end)
     assert hangs_up(watch, 0)
@@ -96,7 +96,7 @@ def test_those_behind_hear_when_a_ticket_goes(place, puppet, end):
 def test_those_behind_hear_when_a_ticket_dies(place, puppet):
     other = puppet()
     other.ask("ticket 1 A")
-    (watch,) = tickets.watch_line(place, tickets.line(place))
+    (watch,) = lease_lab.watch_line(place, tickets.line(place))
     other.kill()
     assert hangs_up(watch, 10)
     os.close(watch)
@@ -185,7 +185,7 @@ def test_the_user_served_least_recently_goes_first(place, puppet):
     for user, device in ((two, "X"), (one, "Y")):
         user.ask(f"take {device}")
         user.ask("release")
-    assert list(leases.served(place)) != []
+    assert list(lease_lab.served(place)) != []
     first, second, third = one.ask("ticket 1 A"), two.ask("ticket 1 A"), three.ask("ticket 1 A")
     assert names(tickets.line(place)) == [third, second, first]
     two.ask("take X")

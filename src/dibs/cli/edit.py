@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import client
+from dibs import client, commands
 from dibs.cli import answers, editing, job_options, options, screen, submission
 from dibs.cli.options import Args, Option
 from dibs.errors import UserError
@@ -93,7 +93,7 @@ def changed_by(args: Args) -> dict[str, object]:
     if count is not None and count.gpu_type:
         changes["gpu_type"] = count.gpu_type
     if (command := args.get(COMMAND)) is not None:
-        submission.check_text(command, "--command")
+        commands.check_text(command, "--command")
         changes["command"] = command
     for word in args.all(UNSET):
         changes |= dict.fromkeys(_unset(word, changes))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from dibs import client
-from dibs.cli import answers, options, screen
+from dibs.cli import acting, options
 from dibs.cli.options import Args, Option
 
 SUMMARY = "Keep queued jobs back until `dibs unhold`."
@@ -16,11 +13,5 @@ EXAMPLES = ("dibs hold 12", "dibs hold queued", "dibs hold name:vit*")
 
 def main(args: Args) -> int:
     """Hold the selected jobs and say what became of each."""
-    answers.require_words("hold", args.words)
-    answers.select(args.words)
-    acted = answers.act(client.connect(os.environ), "hold", args.words)
-    if args.has(options.JSON):
-        screen.print_json(acted)
-    else:
-        answers.tell(acted)
+    acting.act("hold", args)
     return 0

@@ -28,6 +28,7 @@ from dibs import (
     scheduling,
     settings,
     units,
+    users,
     waiting,
 )
 from dibs.cli import attending, job_options, keeping, moments, options, screen, signals, submission
@@ -67,8 +68,6 @@ EXAMPLES = (
     "dibs lease --gpu-ids 1 --pid 4242",
 )
 
-#: Where inherited descriptors begin: above what shells and programs number themselves.
-FIRST_FD = 100
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -119,7 +118,7 @@ class Wanted:
 
     def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
         """Return the variables that tell a program which GPUs are its own."""
-        return environ(self.inventory, ids, self.visible)
+        return environs.for_devices(self.inventory, ids, self.visible)
 
     def ordered(self, ids: Sequence[str]) -> list[DeviceId]:
         """Return devices with the preferred ones first, as in a job."""
@@ -275,7 +274,7 @@ def _release(args: Args) -> int:
 def _argv(words: Sequence[str], given: dict[str, str], shell: str) -> tuple[str, ...]:
     """Return what is really run; a program that is not there is said before anything is leased."""
     path = given.get("PATH") or os.environ.get("PATH", os.defpath)
-    is_string = len(words) == 1 and (commands.needs_shell(words[0]) or len(words[0].split()) > 1)
+    is_string = commands.is_string(words)
     argv = commands.words(words[0], None if is_string else words, shell, path, os.getcwd())
     if not commands.is_found(argv[0], path, os.getcwd()):
         raise NotStarted(127, f'"{options.shown(argv[0])}" is not a program here.')
@@ -319,7 +318,7 @@ def _acquire(wanted: Wanted, job: str, wake_fd: int, say: Callable[[str], None])
             place,
             request.gpus,
             able,
-            leases.Note(job, _user()),
+            leases.Note(job, users.own()),
             collect_for_s=wanted.values.collect_for,
             wake_fd=wake_fd,
             timeout_s=None if wanted.is_patient else 0,
@@ -345,25 +344,6 @@ def _job(job: str) -> str:
     return f"job {job}" if job.isdigit() else job
 
 
-def _user() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
-
-
-def environ(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> dict[str, str]:
-    """Return the variables that tell a program which GPUs are its own."""
-    numbers = ",".join(str(index) for index in devices.indices(inventory, ids))
-    return {
-        "CUDA_VISIBLE_DEVICES": numbers if visible == "index" else ",".join(ids),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "DIBS_GPU_INDICES": numbers,
-    }
-
-
 def _own_environ() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in environs.DEVICE_NAMES}
 
@@ -386,7 +366,7 @@ def _run(
     import fcntl
     import subprocess
 
-    inherited = [fcntl.fcntl(fd, fcntl.F_DUPFD, FIRST_FD) for lease in held for fd in lease.fds()]
+    inherited = [fcntl.fcntl(fd, fcntl.F_DUPFD, processes.FIRST_FD) for lease in held for fd in lease.fds()]
 
     def start(prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs import client
-from dibs.cli import answers, options, screen
+from dibs.cli import acting, options, screen
 from dibs.cli.options import Args, Option
 
 SUMMARY = "Start nothing new, or stop the processes of running jobs for a while."
@@ -18,21 +18,10 @@ def main(args: Args) -> int:
     """Pause the queue, or the selected jobs."""
     if not args.words:
         return turn(args, True, "queue paused: nothing new starts; running jobs go on")
-    acted = act("pause", args)
+    acted = acting.act("pause", args)
     if acted["changed"] and not args.has(options.JSON):
         screen.say("a paused job keeps its GPUs and what it has in their memory; its time limit stands still.")
     return 0
-
-
-def act(verb: str, args: Args) -> answers.Acted:
-    """Do a verb to the selected jobs and say what became of each."""
-    answers.select(args.words)
-    acted = answers.act(client.connect(os.environ), verb, args.words)
-    if args.has(options.JSON):
-        screen.print_json(acted)
-    else:
-        answers.tell(acted)
-    return acted
 
 
 def turn(args: Args, is_paused: bool, told: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs.cli import options, pause
+from dibs.cli import acting, options, pause
 from dibs.cli.options import Args, Option
 
 SUMMARY = "Start jobs again after `dibs pause`, or let paused jobs go on."
@@ -15,5 +15,5 @@ def main(args: Args) -> int:
     """Let the queue go on, or the selected jobs."""
     if not args.words:
         return pause.turn(args, False, "queue resumed: jobs start again")
-    pause.act("resume", args)
+    acting.act("resume", args)
     return 0

@@ -12,7 +12,7 @@ from binascii import b2a_base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dibs import commands, sbatch, scripts, settings
+from dibs import commands, sbatch, scripts, settings, users
 from dibs.cli import job_options, options, screen, submission
 from dibs.cli.options import Args, Option
 from dibs.cli.submission import Body
@@ -98,7 +98,7 @@ def _contents(path: str) -> bytes:
 
 def with_lines(args: Args, script: Script, verb: str) -> tuple[Args, bool]:
     """Return the options of the command line over those of the script, and whether it has lines for Slurm."""
-    place = sbatch.Place(_user(), socket.gethostname().partition(".")[0])
+    place = sbatch.Place(users.own(), socket.gethostname().partition(".")[0])
     slurm: list[Args] = []
     ours: list[Args] = []
     left: list[str] = []
@@ -155,19 +155,10 @@ def _without_idle_warning(whole: Args, typed: Args) -> tuple[Args, list[str]]:
     return Args(whole.words, given), ["--signal without --time"]
 
 
-def _user() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
-
-
 def _body(args: Args, script: Script, is_slurm: bool) -> Body:
     """Return the request that submits a script."""
     for word in (script.path, *script.words):
-        submission.check_text(word, "the script")
+        commands.check_text(word, "the script")
     more = [("SLURM_SUBMIT_DIR", os.getcwd())] if is_slurm else []
     defaults = submission.common(args, [*more, *script.given])
     _check_interpreter(script, defaults)

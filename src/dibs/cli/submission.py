@@ -27,10 +27,10 @@ def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
         after = f" after {given[-1][0]}={given[-1][1]}" if given else ""
         raise UserError(f"expected a command{options.shown(after)}, got none.", f"See `dibs {verb} --help`.")
     defaults = common(args, given)
-    is_string = len(words) == 1 and (commands.needs_shell(words[0]) or len(words[0].split()) > 1)
+    is_string = commands.is_string(words)
     job: Body = {"command": words[0]} if is_string else {"argv": list(words)}
     for word in words:
-        check_text(word, "the command")
+        commands.check_text(word, "the command")
     if not is_string:
         _check_program(words, defaults, verb, is_after=any(args.has(option) for option in job_options.AFTERS))
     return {"defaults": defaults, "jobs": [job]} | batch(args)
@@ -40,7 +40,7 @@ def _from_wrapped(args: Args, words: Sequence[str]) -> Body:
     command = args.get(job_options.WRAP) or ""
     if words:
         raise UserError(f'--wrap has the command already, got "{options.shown(" ".join(words))}" beside it.')
-    check_text(command, "--wrap")
+    commands.check_text(command, "--wrap")
     return {"defaults": common(args, []), "jobs": [{"command": command}]} | batch(args)
 
 
@@ -73,18 +73,18 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
     """Return the request that submits one job a line; blank lines and comments are none."""
     from dibs import templates
 
-    commands: list[str] = []
+    kept: list[str] = []
     for number, raw in enumerate(lines, 1):
         line = _decoded(raw, f"{source}, line {number}").strip()
         if line and not line.startswith("#"):
-            check_text(line, f"{source}, line {number}")
-            commands.append(line)
-    if not commands:
+            commands.check_text(line, f"{source}, line {number}")
+            kept.append(line)
+    if not kept:
         raise UserError(f"expected one command a line, got none from {source}.")
     for option in (job_options.OUTPUT, job_options.STDERR):
         if not args.has(job_options.REPEAT) and "index" in templates.used(args.get(option) or ""):
             raise UserError(f"{option.names[-1]}: {{index}} is for --array and --repeat.", "A line has its {id}.")
-    return {"defaults": common(args, []), "commands": commands} | rules(args)
+    return {"defaults": common(args, []), "commands": kept} | rules(args)
 
 
 def split_variables(words: Sequence[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
@@ -106,7 +106,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
     env = dict((*args.all(job_options.ENV), *more_env))
     for name, value in env.items():
         environs.check_given(name)
-        check_text(f"{name}={value}", f"-e {name}")
+        commands.check_text(f"{name}={value}", f"-e {name}")
     count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
     job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
     if args.has(job_options.RETRY_ON) and not args.has(job_options.RETRIES):
@@ -162,7 +162,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         job_options.AFTER_END,
     ):
         for given in args.all(option):
-            check_text(str(given), option.names[-1])
+            commands.check_text(str(given), option.names[-1])
     return body
 
 
@@ -191,7 +191,7 @@ def _folder(chosen: str | None) -> str:
         folder = os.path.realpath(chosen) if chosen else os.getcwd()
     except FileNotFoundError:
         raise UserError("this folder no longer exists.", "Go to another one, or name one with -C.") from None
-    check_text(folder, "the folder")
+    commands.check_text(folder, "the folder")
     if not os.path.isdir(folder):
         what = "is not a folder" if os.path.exists(folder) else "does not exist"
         raise UserError(f'--chdir expected a folder, but "{folder}" {what}.')
@@ -240,18 +240,3 @@ def _decoded(raw: bytes, what: str) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         raise UserError(f"{what}: expected UTF-8 text, got other bytes.") from None
-
-
-def check_text(text: str, what: str) -> None:
-    """Refuse a text that cannot be kept or started: not UTF-8, with a NUL in it, or longer than the kernel takes."""
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise UserError(f"{what}: expected UTF-8 text, got other bytes.") from None
-    if "\0" in text:
-        raise UserError(f"{what}: cannot contain a NUL byte.")
-    if size > commands.LONGEST_BYTES:
-        raise UserError(
-            f"{what}: one text may have {commands.LONGEST_BYTES:,} bytes, this one has {size:,}.",
-            "Keep it in a script file and queue that with --script.",
-        )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from dibs import client
-from dibs.cli import answers, options, screen
+from dibs.cli import acting, options
 from dibs.cli.options import Args, Option
 
 SUMMARY = "Let held jobs wait for their turn again."
@@ -16,11 +13,5 @@ EXAMPLES = ("dibs unhold 12", "dibs unhold held")
 
 def main(args: Args) -> int:
     """Unhold the selected jobs and say what became of each."""
-    answers.require_words("unhold", args.words)
-    answers.select(args.words)
-    acted = answers.act(client.connect(os.environ), "unhold", args.words)
-    if args.has(options.JSON):
-        screen.print_json(acted)
-    else:
-        answers.tell(acted)
+    acting.act("unhold", args)
     return 0

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import commands, holders, leases, processes, settings, waiting
+from dibs import commands, leases, processes, settings, users, waiting
 from dibs.cli.signals import Signals
 from dibs.errors import DibsError
 from dibs_compat.scheduler import gpus, releasing, screen, state, task
@@ -113,7 +113,7 @@ class Desk:
     def _take(self, order: Order, coming: Signals) -> Taken:
         if order.wish.count == 0:
             return Taken((), ())
-        note = leases.Note(self.prog, holders.user_name(os.geteuid()), "dibs-compat")
+        note = leases.Note(self.prog, users.own(), "dibs-compat")
         waiter = waiting.Waiter(self._gpus.place, note, self._values.collect_for)
         return Line(self._gpus, self._state, coming, waiter).wait(
             order.wish,
@@ -122,7 +122,7 @@ class Desk:
         )
 
     def _entry(self, order: Order, numbers: Sequence[int], pid: int, began: float) -> Entry:
-        words, user = tuple(order.words(numbers)), holders.user_name(os.geteuid())
+        words, user = tuple(order.words(numbers)), users.own()
         return Entry(False, order.name(numbers), words, pid, screen.moment(began), user)
 
     def _run(self, order: Order, taken: Taken, coming: Signals) -> int:

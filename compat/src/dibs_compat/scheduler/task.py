@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from dibs import records, supervision
+from dibs import processes, records, supervision
 from dibs.errors import DibsError
 from dibs_compat.scheduler import screen
 from dibs_compat.scheduler.line import Taken
@@ -25,9 +25,6 @@ DEAF_S = 3.0
 
 #: Seconds for which a task that a person has asked to end is waited for: until the person asks again.
 PATIENT_S = 1e9
-
-#: Where inherited descriptors begin: above what shells and programs number themselves.
-FIRST_FD = 100
 
 WAKE = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -85,7 +82,9 @@ def start(
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    inherited = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD) for lease in taken.leases for fd in lease.fds()]
+    inherited = [
+        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, processes.FIRST_FD) for lease in taken.leases for fd in lease.fds()
+    ]
     try:
         child = subprocess.Popen(
             argv,
