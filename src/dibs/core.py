@@ -261,6 +261,9 @@ class Core:
                     self._order(job, line)
                 case Watch(shim=shim):
                     self._watch_runner(job, shim)
+                case WatchOrphan(running=None):
+                    # Its runner died before it could note the pid: only its locks tell when it is over.
+                    self.waits.later(CHECK_EVERY_S, lambda: self._look(job))
                 case WatchOrphan(running=running):
                     # One that ended while a child of it lives on is left to the slow tick.
                     self._watch(job, self.engine.adopt_command(running))

@@ -146,7 +146,7 @@ def test_retries_cores_and_memory_are_sent() -> None:
 def test_the_rules_of_a_batch_stand_beside_its_jobs(tmp_path: Any) -> None:
     (tmp_path / "lines").write_text("true\n")
     body = add.read(parse("add", "-j", "2", "--halt", "3", "--file", str(tmp_path / "lines"))).body
-    assert (body["at_once"], body["halt_after"], body["jobs"]) == (2, 3, [{"command": "true"}])
+    assert (body["at_once"], body["halt_after"], body["commands"]) == (2, 3, ["true"])
 
 
 #: Words, exit code, and what the line must say; a daemon runs, because some of this only it can know.
