@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from dibs import captured, codec
 from dibs.captured import DEVICE_NAMES as DEVICE_NAMES
-from dibs.devices import Inventory, indices
+from dibs.devices import DeviceId, Inventory, indices
 from dibs.errors import UserError
 from dibs.jobs import Job
 
@@ -41,6 +41,22 @@ def check_given(name: str) -> None:
         raise UserError(f'-e expected NAME=VALUE, got the name "{name}".')
 
 
+def for_devices(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> dict[str, str]:
+    """Return the variables that tell a program which devices are its own."""
+    numbers = ",".join(str(index) for index in indices(inventory, ids))
+    return {
+        "CUDA_VISIBLE_DEVICES": numbers if visible == "index" else ",".join(ids),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "DIBS_GPU_INDICES": numbers,
+    }
+
+
+def polite(devices: int, port: int) -> dict[str, str]:
+    """Return what a command on so many devices gets unless it is set: output at once, and a place to meet."""
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
+    return {"PYTHONUNBUFFERED": "1"} | (meeting if devices > 1 else {})
+
+
 def for_job(
     job: Job,
     kept: bytes,
@@ -57,16 +73,12 @@ def for_job(
     """
     env = _unpacked(kept).copy()
     env.update({os_bytes(name): os_bytes(value) for name, value in job.asked.env})
-    numbers = ",".join(str(index) for index in indices(inventory, job.allocation))
-    forced = {
-        "CUDA_VISIBLE_DEVICES": numbers if visible == "index" else ",".join(job.allocation),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    forced = for_devices(inventory, job.allocation, visible) | {
         "DIBS_JOB_ID": str(job.id),
         "DIBS_JOB_NAME": job.asked.name,
         "DIBS_PROJECT": job.asked.project,
         "DIBS_ATTEMPT": str(job.attempt),
         "DIBS_JOB_DIR": folder,
-        "DIBS_GPU_INDICES": numbers,
         "DIBS_CHECKPOINT_DIR": f"{folder}/checkpoint",
         "DIBS_REPORT": report_path(job, folder),
         "DIBS_PORT": str(port),
@@ -78,11 +90,8 @@ def for_job(
         forced["DIBS_SCRIPT"] = job.asked.argv[0]
     if job.asked.is_slurm:
         forced |= _slurm(job)
-    polite = {"PYTHONUNBUFFERED": "1"}
-    if len(job.allocation) > 1:
-        polite |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
     env.update({os_bytes(name): os_bytes(value) for name, value in forced.items()})
-    for name, value in polite.items():
+    for name, value in polite(len(job.allocation), port).items():
         env.setdefault(os_bytes(name), os_bytes(value))
     return env
 
