@@ -163,6 +163,9 @@ class Pipe:
         self._rules = rules
         self._door = door
         self._fd = _own_descriptor(stream_fd)
+        #: Read without asking first whether there is anything. A fifo whose writers were gone before we opened it never
+        #: says that it has ended; only a read tells.
+        self._is_owned = self._is_eager = self._fd != stream_fd
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._waiting: deque[Job] = deque()
         self._running: dict[int, _Run] = {}
@@ -214,7 +217,7 @@ class Pipe:
             finally:
                 self._slots.close()
                 os.close(self._null)
-                if self._fd > 0:
+                if self._is_owned:
                     os.close(self._fd)
 
     def _is_over(self, now: float) -> bool:
@@ -232,7 +235,11 @@ class Pipe:
     def _sleep(self, poll: select.poll, signals: _Signals) -> None:
         """Sleep until something happens, and take note of it."""
         fds = set(self._slots.fds())
-        if not self.stopping and not self._is_read and len(self._waiting) < READ_AHEAD:
+        is_reading = not self.stopping and not self._is_read and len(self._waiting) < READ_AHEAD
+        if is_reading and self._is_eager:
+            self._read()
+            return
+        if is_reading:
             fds.add(self._fd)
         for fd in fds:
             poll.register(fd, select.POLLIN)
@@ -263,7 +270,8 @@ class Pipe:
         try:
             data = os.read(self._fd, READ_BYTES)
         except BlockingIOError:
-            # Somebody else reads from the same place and was faster.
+            # Nothing yet, or somebody else reads from the same place and was faster.
+            self._is_eager = False
             return
         except OSError as error:
             if error.errno != errno.EIO:
@@ -271,6 +279,7 @@ class Pipe:
             # A terminal that is gone.
             data = b""
         self._is_read = not data
+        self._is_eager = self._is_owned
         for text in self._lines.feed(data):
             self.read += 1
             self._waiting.append(Job(self.read, text))
