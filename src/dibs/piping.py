@@ -202,6 +202,12 @@ class Pipe:
         """Tell whether there may be commands that nobody has read."""
         return not self._is_read
 
+    def not_started(self) -> str:
+        """Return in words what a stop has left out; nothing if it was nothing."""
+        if not self.stopping or not (self._waiting or self.is_cut):
+            return ""
+        return counted(len(self._waiting)) + (" and what was not read yet" if self.is_cut else "")
+
     # -- the loop
 
     def run(self) -> None:
@@ -446,8 +452,7 @@ class Pipe:
             self.stopped_by = number
             self.stopping = max(self.stopping, 1)
             if self._running:
-                count = len(self._running)
-                who = f"{count} commands finish" if count > 1 else "1 command finishes"
+                who = f"{counted(len(self._running))} {'finishes' if len(self._running) == 1 else 'finish'}"
                 self._door.said(f"starting nothing more; {who} (the same signal again ends what runs)")
         elif number != signal.SIGHUP:
             self.stopping += 1
@@ -508,6 +513,11 @@ class _Signals:
 
 def _nothing(number: int, frame: object) -> None:
     """Answer a signal whose coming is all it has to say."""
+
+
+def counted(commands: int) -> str:
+    """Return a number of commands in words."""
+    return f"{commands} command" if commands == 1 else f"{commands} commands"
 
 
 def _own_descriptor(fd: int) -> int:

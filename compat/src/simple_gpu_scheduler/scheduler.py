@@ -178,8 +178,8 @@ def main() -> None:
         pipe = read_commands_and_run(GPUManager(gpus * asked.max_process_per_gpu))
     except errors.DibsError as error:
         sys.exit(f"simple_gpu_scheduler: {error.line()}")
-    if pipe.dropped or (pipe.stopping and pipe.is_cut):
-        Teller().said(f"stopped: {pipe.dropped} commands and what was not read yet not started")
+    if not_started := pipe.not_started():
+        Teller().said(f"stopped: {not_started} not started")
     if pipe.stopped_by is not None:
         # As the old tool did: whoever waits for us sees which signal it was.
         signal.signal(pipe.stopped_by, signal.SIG_DFL)

@@ -280,12 +280,10 @@ class Teller(piping.Door):
     def finish(self, pipe: piping.Pipe) -> None:
         """Take the progress line away, and say what was not done."""
         self._draw("")
-        why = "halted" if pipe.is_halted else "stopped"
-        if pipe.dropped or (pipe.stopping and pipe.is_cut):
-            rest = " and what was not read yet" if pipe.is_cut else ""
-            self.said(f"{why}: {_count(pipe.dropped)}{rest} not started")
+        if not_started := pipe.not_started():
+            self.said(f"{'halted' if pipe.is_halted else 'stopped'}: {not_started} not started")
         if pipe.failed and not self._is_summing:
-            self.said(f"{pipe.failed} of {_count(pipe.failed + pipe.done)} failed")
+            self.said(f"{pipe.failed} of {piping.counted(pipe.failed + pipe.done)} failed")
 
     def summary(self, view: screen.Screen, pipe: piping.Pipe) -> str:
         """Return what ran where, how long, and how it ended."""
@@ -294,7 +292,7 @@ class Teller(piping.Door):
             screen.Column("END"), screen.Column("TIME", is_right=True), screen.Column("TEXT", least=20),
         )  # fmt: skip
         rows = [row for _, row in sorted(self._records, key=lambda record: record[0])]
-        total = f"{_count(pipe.done + pipe.failed)}: {pipe.done} done, {pipe.failed} failed"
+        total = f"{piping.counted(pipe.done + pipe.failed)}: {pipe.done} done, {pipe.failed} failed"
         missing = f", {pipe.dropped} not started" if pipe.dropped else ""
         return f"{screen.table(view, columns, rows)}\n{total}{missing}"
 
@@ -313,10 +311,6 @@ def progress(pipe: piping.Pipe) -> str:
     waiting = f", {pipe.dropped}{'+' if pipe.is_cut else ''} waiting" if pipe.dropped else ""
     failed = f", {pipe.failed} failed" if pipe.failed else ""
     return f"dibs: {pipe.done} done{failed}, {pipe.running} running{waiting} "
-
-
-def _count(commands: int) -> str:
-    return f"{commands} command" if commands == 1 else f"{commands} commands"
 
 
 def _how(ended: piping.Ended) -> str:
