@@ -90,13 +90,12 @@ class Ended:
 class Rules:
     """What the user asked for beyond the commands themselves."""
 
-    __slots__ = ("ends_leftovers", "halt", "is_direct", "logs", "most", "retries", "shell")
+    __slots__ = ("ends_leftovers", "halt", "logs", "most", "retries", "shell")
 
     def __init__(
         self,
         shell: str,
         *,
-        is_direct: bool = True,
         most: int | None = None,
         retries: int = 0,
         halt: int | None = None,
@@ -104,8 +103,6 @@ class Rules:
         ends_leftovers: bool = True,
     ) -> None:
         self.shell = shell
-        #: Run a command without a shell where none is needed.
-        self.is_direct = is_direct
         #: Commands at the same time; None: as many as there are slots.
         self.most = most
         self.retries = retries
@@ -344,9 +341,7 @@ class Pipe:
 
     def _exec(self, text: str, environ: dict[bytes, bytes], actions: list[tuple[int, ...]]) -> int:
         shell = self._rules.shell
-        words: tuple[str, ...] = (shell, "-c", text)
-        if self._rules.is_direct:
-            words = commands.words(text, None, shell, os.environ.get("PATH", os.defpath), ".")
+        words = commands.words(text, None, shell, os.environ.get("PATH", os.defpath), ".")
         argv = [word.encode(errors="surrogateescape") for word in words]
         try:
             return os.posix_spawnp(argv[0], argv, environ, file_actions=actions, setpgroup=0, setsigdef=RESTORED)

@@ -101,7 +101,7 @@ def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
         lines.Lines(),
         slots.FixedSlots(leases.folder(), note(), places, on_wait=teller.waits),
         lambda slot: made[slot.label],
-        piping.Rules("/bin/sh", is_direct=False, ends_leftovers=False),
+        piping.Rules("/bin/sh", ends_leftovers=False),
         teller,
     )
     pipe.run()

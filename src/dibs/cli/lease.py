@@ -119,7 +119,7 @@ class Wanted:
 
     def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
         """Return the variables that tell a program which GPUs are its own."""
-        return environ(self.inventory, ids, self.visible)
+        return environs.for_devices(self.inventory, ids, self.visible)
 
     def ordered(self, ids: Sequence[str]) -> list[DeviceId]:
         """Return devices with the preferred ones first, as in a job."""
@@ -319,7 +319,7 @@ def _acquire(wanted: Wanted, job: str, wake_fd: int, say: Callable[[str], None])
             place,
             request.gpus,
             able,
-            leases.Note(job, _user()),
+            leases.Note(job, holders.user_name(os.geteuid())),
             collect_for_s=wanted.values.collect_for,
             wake_fd=wake_fd,
             timeout_s=None if wanted.is_patient else 0,
@@ -343,25 +343,6 @@ def held_by(place: leases.Folder, inventory: Inventory, wanted: Sequence[DeviceI
 
 def _job(job: str) -> str:
     return f"job {job}" if job.isdigit() else job
-
-
-def _user() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
-
-
-def environ(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> dict[str, str]:
-    """Return the variables that tell a program which GPUs are its own."""
-    numbers = ",".join(str(index) for index in devices.indices(inventory, ids))
-    return {
-        "CUDA_VISIBLE_DEVICES": numbers if visible == "index" else ",".join(ids),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "DIBS_GPU_INDICES": numbers,
-    }
 
 
 def _own_environ() -> dict[str, str]:

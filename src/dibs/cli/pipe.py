@@ -6,7 +6,21 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dibs import captured, environs, holders, leases, lines, piping, probe, scheduling, settings, slots, units
+from dibs import (
+    captured,
+    devices,
+    drains,
+    environs,
+    holders,
+    leases,
+    lines,
+    piping,
+    probe,
+    scheduling,
+    settings,
+    slots,
+    units,
+)
 from dibs.cli import options, screen, submission
 from dibs.cli.options import Args, Kind, Option
 from dibs.devices import DeviceId, Inventory
@@ -71,6 +85,7 @@ def main(args: Args) -> int:
     inventory = probe.read(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
+    inventory = devices.with_drained(inventory, drains.Drains(leases.folder(), {}).now())
     teller = Teller(is_summing=args.has(SUMMARIZE), is_drawing=sys.stderr.isatty())
     places = _slots(args, groups, values, inventory, teller)
     visible = args.get(submission.VISIBLE) or values.visible
@@ -137,8 +152,8 @@ def _slots(
 
         teller.said(f"waiting for a GPU: {lease.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
 
-    def label(devices: Sequence[str]) -> str:
-        return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in devices)
+    def label(ids: Sequence[str]) -> str:
+        return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)
 
     named = [_resolved(group, inventory) for group in groups]
     if len(named) > 1 and any(len(group) > 1 for group in named):
@@ -212,9 +227,9 @@ class Environs:
             self._made[slot.devices] = self._make(slot.devices, 0)
         return self._made[slot.devices]
 
-    def _make(self, devices: Sequence[str], port: int) -> dict[bytes, bytes]:
-        own = environs.for_devices(self._inventory, [DeviceId(device) for device in devices], self._visible)
-        polite = environs.polite(len(devices), port)
+    def _make(self, ids: Sequence[str], port: int) -> dict[bytes, bytes]:
+        own = environs.for_devices(self._inventory, [DeviceId(device) for device in ids], self._visible)
+        polite = environs.polite(len(ids), port)
         return _encoded(polite) | self._base | _encoded(own)
 
 
