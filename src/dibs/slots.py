@@ -71,6 +71,8 @@ class Slots:
         tell = None if on_wait is None else lambda ticket: on_wait(ticket.devices)
         self._waiter = waiting.Waiter(place, note, collect_for_s, tell)
         self._kept: dict[str, _Kept] = {}
+        #: Devices that were given to us and not used yet: that turn is ours, whoever came meanwhile.
+        self._fresh: set[str] = set()
         #: When to ask for more devices; they are not asked for again while what is in the way is being watched.
         self._ask_at = 0.0
         self._line = _Line(place)
@@ -140,6 +142,7 @@ class Slots:
         """Count a command on the slot's devices."""
         for device in slot.devices:
             self._kept[device].running += 1
+        self._fresh.difference_update(slot.devices)
         if now - self._served_at >= SERVED_S:
             # A command on a kept lease is as good as a new lease: others who wait must see that we had a turn.
             leases.mark_served(self._place)
@@ -154,9 +157,11 @@ class Slots:
         for lease in taken:
             _move_up(lease)
             self._kept[lease.device] = _Kept(lease, now)
+            self._fresh.add(lease.device)
 
     def _may_use(self, devices: Sequence[str]) -> bool:
         """Tell whether those ahead of us in the line can do without these devices of ours; else let go of idle ones."""
+        devices = [device for device in devices if device not in self._fresh]
         if not devices or not self._line.has_others():
             return True
         ahead = self._waiter.ahead()
@@ -197,6 +202,7 @@ class Slots:
         gone = list(devices)
         for device in gone:
             self._kept.pop(device).lease.close()
+            self._fresh.discard(device)
         if gone:
             self._dropped(gone)
 

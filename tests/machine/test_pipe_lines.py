@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dibs.lines import Lines
@@ -60,6 +60,7 @@ def test_a_line_is_there_as_soon_as_it_ends() -> None:
     assert lines.feed(b"\nthree\n") == ["two", "three"]
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("ab\\-#\n\r é"), max_size=60), st.integers(1, 7), st.booleans())
 def test_it_does_not_matter_in_which_pieces_the_stream_comes(text: str, size: int, is_joined: bool) -> None:
     raw = text.encode()

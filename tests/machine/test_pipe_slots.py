@@ -160,6 +160,26 @@ def test_a_shared_device_takes_no_more_commands_while_somebody_waits_for_it(
     assert other.hear() == "took A"
 
 
+def test_a_device_that_was_just_given_to_us_is_ours_whoever_came_meanwhile(
+    place: leases.Folder, opened: list[Slots], puppet: Make
+) -> None:
+    """Two who take turns would otherwise hand it to each other for ever, and nobody would use it."""
+    for some in (chosen(place, opened, "A"), fixed(place, opened, "A")):
+        holder, other = puppet(), puppet()
+        holder.ask("take A other")
+        assert some.take(0.0) is None
+        assert other.ask("acquire 1 A") == "waits"
+        holder.kill()
+        assert hangs_up(next(iter(some.fds())), within_s=10)
+        some.woken(list(some.fds()), 0.0)
+        (slot,) = taken(some)
+        some.give(slot, 0.0)
+        assert some.take(0.0) is None, "now it is the other's turn"
+        assert other.hear() == "took A"
+        other.kill()
+        some.close()
+
+
 def test_a_ticket_that_others_can_serve_takes_nothing_from_us(
     place: leases.Folder, opened: list[Slots], puppet: Make
 ) -> None:

@@ -39,7 +39,8 @@ class Called:
         self.process.stdin.write(f"{command}\ntouch never\n")
         self.process.stdin.flush()
         self.wait_for("began")
-        self.pid = int((bench.folder / "began").read_text())
+        # The shell makes the file before it writes into it.
+        self.pid = int(wait_for((bench.folder / "began").read_text))
 
     def wait_for(self, name: str) -> None:
         """Wait until a command has made a file."""
