@@ -22,6 +22,7 @@ class Sizes:
     own_rounds: int
     throughput_jobs: int
     gap_jobs: int
+    pipe_lines: int
     submits: int
     depths: tuple[int, ...]
     idle_for_s: float
@@ -36,6 +37,7 @@ FULL = Sizes(
     own_rounds=3,
     throughput_jobs=500,
     gap_jobs=200,
+    pipe_lines=2_000,
     submits=40,
     depths=(1_000, 10_000, 100_000, 1_000_000),
     idle_for_s=5.0,
@@ -49,6 +51,7 @@ QUICK = Sizes(
     own_rounds=1,
     throughput_jobs=40,
     gap_jobs=24,
+    pipe_lines=60,
     submits=5,
     depths=(1_000, 5_000),
     idle_for_s=1.0,

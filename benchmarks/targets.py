@@ -86,6 +86,10 @@ def _schedule(measure: str) -> Key:
     return Key("schedule", "schedule", measure)
 
 
+def _pipe(tool: str) -> Key:
+    return Key("pipe", tool, "lines/s")
+
+
 SGS = "simple_gpu_scheduler"
 
 ALL = (
@@ -115,6 +119,10 @@ ALL = (
     _printing("first line in grid order / simple_hypersearch", "dibs-compat", "grid", "first line", 0.05),
     Target("five tasks of 1 s on one GPU through schedule, s", _schedule("all"), None, at_most=5.6),
     Target("tasks of schedule out of order", _schedule("out of order"), None, at_most=0),
+    Target("lines/s of dibs pipe / simple_gpu_scheduler", _pipe("dibs pipe"), _pipe(SGS), at_least=0.9),
+    Target("lines/s of dibs pipe / GNU parallel", _pipe("dibs pipe"), _pipe("GNU parallel"), at_least=3),
+    Target("lines/s of dibs-compat / simple_gpu_scheduler", _pipe("dibs-compat"), _pipe(SGS), at_least=0.9),
+    Target("lines/s of dibs-compat / GNU parallel", _pipe("dibs-compat"), _pipe("GNU parallel"), at_least=3),
 )
 
 

@@ -21,6 +21,8 @@ BUILTINS = frozenset(
     (".", ":", "alias", "bg", "builtin", "cd", "declare", "disown", "eval", "exec", "export", "fg", "local", "popd",
      "pushd", "readonly", "set", "shift", "shopt", "source", "trap", "typeset", "ulimit", "umask", "unalias", "unset")
 )  # fmt: skip
+#: Programs that a shell has built in too, and understands in its own way: /bin/sh and /bin/echo disagree about -e.
+TWICE = frozenset(("[", "echo", "kill", "printf", "pwd", "test"))
 #: Programs that, without arguments, wait for somebody to type.
 INTERACTIVE = frozenset(
     ("bash", "csh", "dash", "fish", "ipython", "ipython3", "julia", "ksh", "pdb", "python", "python3", "R", "sh",
@@ -43,11 +45,12 @@ def is_string(words: Sequence[str]) -> bool:
 
 
 def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: str) -> tuple[str, ...]:
-    """Return what is really run. A plain string whose program is not found goes to the shell: it may be a builtin."""
+    """Return what is really run. A plain string whose program is not found, or built in, goes to the shell."""
     if argv is not None:
         return tuple(argv)
-    if not needs_shell(command) and is_found(command.split()[0], path, cwd):
-        return tuple(command.split())
+    split = () if needs_shell(command) else tuple(command.split())
+    if split and split[0] not in TWICE and split[0] not in BUILTINS and is_found(split[0], path, cwd):
+        return split
     return (shell, "-c", command)
 
 

@@ -48,6 +48,12 @@ def for_devices(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> 
     return {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "DIBS_GPU_INDICES": numbers}
 
 
+def polite(devices: int, port: int) -> dict[str, str]:
+    """Return what a command on so many devices gets unless it is set: output at once, and a place to meet."""
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
+    return {"PYTHONUNBUFFERED": "1"} | (meeting if devices > 1 else {})
+
+
 def for_job(
     job: Job,
     kept: bytes,
@@ -82,11 +88,8 @@ def for_job(
         forced["DIBS_SCRIPT"] = job.asked.argv[0]
     if job.asked.is_slurm:
         forced |= _slurm(job)
-    polite = {"PYTHONUNBUFFERED": "1"}
-    if len(job.allocation) > 1:
-        polite |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
     env.update({os_bytes(name): os_bytes(value) for name, value in forced.items()})
-    for name, value in polite.items():
+    for name, value in polite(len(job.allocation), port).items():
         env.setdefault(os_bytes(name), os_bytes(value))
     return env
 

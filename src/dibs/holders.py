@@ -12,7 +12,7 @@ import sys
 import time
 from _json import encode_basestring_ascii as _quoted
 
-from dibs import locks, users
+from dibs import locks, processes, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,7 +128,24 @@ def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder:
     finally:
         peer.close()
     peer_pid, peer_uid = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (0, 4))
-    return Holder(socket.device, peer_pid, peer_uid, socket.mib, note if pid == peer_pid else {})
+    # The taker may be dead, and what it started hold the lease on.
+    living = peer_pid if processes.look(peer_pid) else _heir(file(place, socket.device))
+    return Holder(socket.device, living or peer_pid, peer_uid, socket.mib, note if pid == peer_pid else {})
+
+
+def _heir(path: str) -> int | None:
+    """Return the oldest process that has a lease's file open, of those that we may look into."""
+    found = [proc for proc in processes.everybody() if path in _open_files(proc.pid)]
+    return min(found, key=lambda proc: (proc.starttime, proc.pid)).pid if found else None
+
+
+def _open_files(pid: int) -> set[str]:
+    folder = f"/proc/{pid}/fd"
+    try:
+        return {os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}
+    except OSError:
+        # Gone, or somebody else's.
+        return set()
 
 
 def _hidden_holder(place: Folder, device: str, pid: int | None, socket: Socket | None = None) -> Holder:

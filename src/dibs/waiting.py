@@ -136,6 +136,11 @@ class Waiter:
         """Return the tickets that are served before ours, or before one that we would put down now."""
         return tickets.ahead(self._place, self._own)
 
+    def renew(self) -> None:
+        """Go to the back of the line, after a turn that was had otherwise."""
+        if self._own is not None:
+            self._own.renew()
+
     def fds(self) -> Collection[int]:
         """Return the descriptors that become ready when something in our way goes."""
         return self._watched.fds.values()

@@ -55,6 +55,12 @@ def test_a_string_whose_program_is_not_found_goes_to_the_shell_for_it_may_be_a_b
     assert commands.words("ulimit -c", None, "/bin/sh", str(programs), "/") == ("/bin/sh", "-c", "ulimit -c")
 
 
+@pytest.mark.parametrize("command", ["echo -e x", "kill -l", "pwd"])
+def test_what_a_shell_has_built_in_is_left_to_it(programs, command):
+    (programs / command.split()[0]).touch(0o755)
+    assert commands.words(command, None, "/bin/sh", str(programs), "/") == ("/bin/sh", "-c", command)
+
+
 @pytest.mark.parametrize(
     ("program", "is_there"),
     [("train", True), ("./train", True), ("{folder}/train", True), ("notes", False), ("./notes", False), (".", False)],

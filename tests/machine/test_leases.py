@@ -111,7 +111,7 @@ def test_a_lease_lives_as_long_as_the_last_process_that_inherited_it(place, pupp
     assert not hangs_up(watch, 0)
     assert refusal(place, "A").why == "leased"
     (holder,) = holders.survey(place, ["A"])["A"]
-    assert (holder.pid, holder.uid, holder.job) == (taker.pid, os.geteuid(), "train")
+    assert (holder.pid, holder.uid, holder.job) == (child, os.geteuid(), "train"), "named by who holds it now"
     os.kill(child, signal.SIGKILL)
     assert hangs_up(watch, 10)
     os.close(watch)

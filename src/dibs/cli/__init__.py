@@ -22,6 +22,7 @@ VERBS = {
     "status": "dibs.cli.status",
     "add": "dibs.cli.add",
     "run": "dibs.cli.run",
+    "pipe": "dibs.cli.pipe",
     "show": "dibs.cli.show",
     "why": "dibs.cli.why",
     "log": "dibs.cli.log",

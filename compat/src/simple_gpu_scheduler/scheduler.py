@@ -1,0 +1,207 @@
+"""`simple_gpu_scheduler`: commands from stdin, one GPU each, as the old tool did it; the work is that of `dibs.piping`.
+
+What the old tool promised stays to the byte: the line before each start, the last id first, `/bin/sh`, exit code 0.
+What was wrong with it is not kept: jobs no longer read our stdin, lines come at once, a command that cannot be started
+frees its GPU, and a signal lets what runs finish instead of abandoning it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+
+from dibs import devices, errors, holders, leases, lines, piping, probe, settings, slots, users, waiting
+
+#: Files that an NVIDIA driver, or that of Windows below us, makes: without them there is nobody to ask for GPUs.
+DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+
+
+class GPU:
+    """One id of the list, for as long as somebody has it."""
+
+    def __init__(self, nr: str, manager: GPUManager) -> None:
+        self.nr = nr
+        self._manager = manager
+
+    def release(self) -> None:
+        """Give it back."""
+        self._manager.release_gpu(self)
+
+    def __str__(self) -> str:
+        return str(self.nr)
+
+
+class GPUManager:
+    """Hands out the ids of a list, the last one first, each with the lease of its device."""
+
+    def __init__(self, available_gpus: Iterable[str]) -> None:
+        self.available_gpus = [str(gpu) for gpu in available_gpus]
+        self._free = list(self.available_gpus)
+        self._changed = threading.Condition()
+        #: How often each device is in use, and the lease that all of them share.
+        self._held: dict[str, tuple[int, leases.Lease]] = {}
+
+    def get_gpu(self) -> GPU:
+        """Return the id that was freed last, when there is one and its device is ours."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._free))
+            nr = self._free.pop()
+            for device in keys(nr, inventory()):
+                count, lease = self._held.get(device) or (0, _acquire(device))
+                self._held[device] = count + 1, lease
+        return GPU(nr, self)
+
+    def release_gpu(self, gpu: GPU) -> None:
+        """Take an id back; the last user of a device lets go of its lease."""
+        with self._changed:
+            for device in keys(gpu.nr, inventory()):
+                count, lease = self._held.pop(device)
+                if count > 1:
+                    self._held[device] = count - 1, lease
+                else:
+                    lease.close()
+            self._free.append(gpu.nr)
+            self._changed.notify()
+
+
+def _acquire(device: str) -> leases.Lease:
+    return waiting.acquire(leases.folder(), 1, [device], note())[0]
+
+
+def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
+    """Start a command on a GPU in the background, and give the GPU back when it has ended."""
+    import subprocess
+
+    def run() -> None:
+        try:
+            subprocess.run(["/bin/sh", "-c", command], env=os.environ | visible(gpu.nr), stdin=subprocess.DEVNULL)
+        finally:
+            gpu.release()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
+    """Run every line of stdin on the GPUs of a manager; return what became of them."""
+    found = inventory()
+    places = [slots.Slot(keys(nr, found), nr) for nr in manager.available_gpus]
+    base = dict(os.environb)
+    made = {
+        nr: base | {os.fsencode(k): os.fsencode(v) for k, v in visible(nr).items()} for nr in manager.available_gpus
+    }
+    teller = Teller()
+    pipe = piping.Pipe(
+        0,
+        lines.Lines(),
+        slots.FixedSlots(leases.folder(), note(), places, on_wait=teller.waits),
+        lambda slot: made[slot.label],
+        piping.Rules("/bin/sh", ends_leftovers=False),
+        teller,
+    )
+    pipe.run()
+    return pipe
+
+
+def visible(nr: str) -> dict[str, str]:
+    """Return the variable by which a command sees its GPU: the text of the list, whatever it is."""
+    return {"CUDA_VISIBLE_DEVICES": nr}
+
+
+def keys(nr: str, found: devices.Inventory) -> tuple[str, ...]:
+    """Return what an id is leased by: devices of this machine by their own id, any other text by itself."""
+    return tuple(_key(part.strip(), found) for part in nr.split(",") if part.strip())
+
+
+def _key(text: str, found: devices.Inventory) -> str:
+    try:
+        return devices.find(found, text)
+    except devices.UnknownDevice:
+        return slots.key_of(text)
+
+
+def inventory() -> devices.Inventory:
+    """Return the GPUs of this machine; a driver that is not there is not asked, which would take a while."""
+    values = settings.load(os.environ)
+    has_driver = values.devices or values.nvml_library or any(os.path.exists(path) for path in DRIVER_FILES)
+    return probe.read(values) if has_driver else devices.Inventory()
+
+
+def note() -> leases.Note:
+    """Return what others read about our leases."""
+    return leases.Note("simple_gpu_scheduler", users.own(), "dibs-compat")
+
+
+class Teller(piping.Door):
+    """Says what the old tool said on stdout, and on stderr what it hid."""
+
+    def starting(self, job: piping.Job, slot: slots.Slot) -> None:
+        """Print the line of the old tool, at once and as one."""
+        line = f"Processing command `{job.text}` on gpu {slot.label}\n"
+        _write(1, line.encode(errors="surrogateescape"))
+
+    def ended(self, ended: piping.Ended) -> None:
+        """Say what could not be started; how others ended is not told here."""
+        if ended.code is None:
+            self.said(f"cannot start command {ended.job.number}: {ended.trouble}")
+
+    def waits(self, wanted: Sequence[str]) -> None:
+        """Say who has the GPUs that we wait for."""
+        found = holders.survey(leases.folder(), wanted)
+        who = {f"{one.user or 'somebody'} ({one.job or '?'}, pid {one.pid})" for held in found.values() for one in held}
+        self.said(f"waiting for {', '.join(wanted)}: {', '.join(sorted(who)) or 'others are next in the line'}")
+
+    def said(self, text: str) -> None:
+        """Print a line for people."""
+        _write(2, f"simple_gpu_scheduler: {text}\n".encode(errors="surrogateescape"))
+
+
+def _write(fd: int, data: bytes) -> None:
+    """Write all of it, or drop it where nobody reads: what runs goes on."""
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        return
+
+
+def main() -> None:
+    """Run the command line of the old tool."""
+    asked = _options().parse_args()
+    gpus: list[str] = asked.gpus[0].split(",") if len(asked.gpus) == 1 else asked.gpus
+    try:
+        pipe = read_commands_and_run(GPUManager(gpus * asked.max_process_per_gpu))
+    except errors.DibsError as error:
+        sys.exit(f"simple_gpu_scheduler: {error.line()}")
+    if not_started := pipe.not_started():
+        Teller().said(f"stopped: {not_started} not started")
+    if pipe.stopped_by is not None:
+        # As the old tool did: whoever waits for us sees which signal it was.
+        signal.signal(pipe.stopped_by, signal.SIG_DFL)
+        os.kill(os.getpid(), pipe.stopped_by)
+    is_told = asked.exit_status or os.environ.get("SGS_EXIT_STATUS") == "1"
+    sys.exit(1 if is_told and pipe.failed else 0)
+
+
+def _options() -> argparse.ArgumentParser:
+    """Return the options; what the old tool did not have is understood, but its help stays as it was."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpus", nargs="+", required=True)
+    parser.add_argument("--max_process_per_gpu", type=_count, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--exit-status", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1000):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1000, got {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,334 @@
+"""`dibs pipe`: one command a line from stdin, each on GPUs of its own, in the foreground. No daemon is needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from dibs import (
+    captured,
+    devices,
+    drains,
+    environs,
+    leases,
+    lines,
+    piping,
+    probe,
+    scheduling,
+    settings,
+    slots,
+    units,
+    users,
+)
+from dibs.cli import job_options, options, screen
+from dibs.cli.options import Args, Kind, Option
+from dibs.devices import DeviceId, Inventory
+from dibs.errors import MachineError, UserError
+from dibs.jobs import Request
+from dibs.slots import Slot, Slots
+
+SUMMARY = "Run one command a line from stdin, each on its own GPU, and wait for all of them."
+USAGE = ("[OPTIONS] < COMMANDS",)
+
+
+def _read_groups(text: str) -> tuple[tuple[str, ...], ...]:
+    """Read `0,2-4`, or several such words with blanks between them."""
+    return tuple(tuple(name for part in word.split(",") for name in _names(part.strip())) for word in text.split())
+
+
+def _names(part: str) -> list[str]:
+    first, dash, last = part.partition("-")
+    if not part:
+        raise ValueError
+    if not (dash and all(end.isascii() and end.isdigit() and len(end) <= 4 for end in (first, last))):
+        return [part]
+    if int(first) > int(last):
+        raise UserError(f'expected a range that goes up, got "{part}".')
+    return [str(number) for number in range(int(first), int(last) + 1)]
+
+
+GROUPS = Kind("GPUs such as 0,2-4 or GPU-8f4a..., or groups such as 0,1 2,3", _read_groups)
+
+GPU_IDS = Option(
+    ("--gpu-ids",), "Only these GPUs, by index, range or UUID; groups: 0,1 2,3. Default all.", GROUPS, "0,2-4",
+    is_repeatable=True,
+)  # fmt: skip
+GPUS = Option(
+    ("--gpus",), "The same as --gpu-ids, from habit: a list, never a count.", GROUPS, "0,1,2", is_repeatable=True
+)
+COUNT = Option(("-g",), "So many GPUs for each command. Default 1.", job_options.GPUS.kind, "N")
+PER_GPU = Option(("--per-gpu",), "So many commands at once on each GPU.", options.whole(1, 1000), "N")
+AT_ONCE = Option(("-j", "--jobs"), "At most so many commands at once.", options.whole(1), "N")
+LOGS = Option(("--logs",), "Write the output of command 7 to DIR/7.log.", options.PATH, "DIR")
+HALT = Option(("--halt",), "Start nothing more after so many failures.", options.whole(1), "N")
+SUMMARIZE: Option[bool] = Option(("--summary",), "Print at the end what ran where, for how long, and how it ended.")
+SKIP_BLANK: Option[bool] = Option(("--skip-blank",), "Pass over lines that are blank or a comment.")
+OPTIONS: tuple[Option[object], ...] = (
+    GPU_IDS, GPUS, COUNT, job_options.GPU_TYPE, PER_GPU, AT_ONCE, job_options.VISIBLE, LOGS, job_options.RETRIES, HALT,
+    SUMMARIZE, SKIP_BLANK,
+)  # fmt: skip
+EXAMPLES = (
+    "dibs pipe < commands.txt",
+    "dibs pipe --gpu-ids 0,2-4 -j 8 --per-gpu 2 --logs out --summary < commands.txt",
+    "tail -f -n 0 queue | dibs pipe",
+)
+
+#: Seconds between two looks at the progress line.
+DRAW_S = 0.1
+
+
+def main(args: Args) -> int:
+    """Run every command of stdin; 1 if any of them failed."""
+    groups = _groups(args)
+    values = settings.load(os.environ)
+    inventory = probe.read(values)
+    if inventory.problem and not inventory.devices:
+        raise MachineError(inventory.problem)
+    inventory = devices.with_drained(inventory, drains.Drains(leases.folder(), {}).now())
+    teller = Teller(is_summing=args.has(SUMMARIZE), is_drawing=sys.stderr.isatty())
+    places = _slots(args, groups, values, inventory, teller)
+    visible = args.get(job_options.VISIBLE) or values.visible
+    rules = piping.Rules(
+        values.shell,
+        most=args.get(AT_ONCE),
+        retries=args.get(job_options.RETRIES) or 0,
+        halt=args.get(HALT),
+        logs=_logs(args.get(LOGS)),
+    )
+    if sys.stdin.isatty():
+        screen.say("type commands, one a line; Ctrl-D ends")
+    source = lines.Lines(is_joined=True, skips_blank=args.has(SKIP_BLANK))
+    pipe = piping.Pipe(0, source, places, Environs(inventory, visible).of, rules, teller)
+    pipe.run()
+    teller.finish(pipe)
+    if args.has(SUMMARIZE):
+        print(teller.summary(screen.of(sys.stdout, args), pipe))
+    return exit_code(pipe)
+
+
+def exit_code(pipe: piping.Pipe) -> int:
+    """Return how the call ended: by a signal, with failures, or well."""
+    if pipe.stopped_by is not None:
+        return 128 + pipe.stopped_by
+    return 1 if pipe.failed else 0
+
+
+# -- which GPUs
+
+
+def _groups(args: Args) -> list[tuple[str, ...]]:
+    """Return the GPUs that were named, group by group; several words are groups, as in `--gpu-ids 0,1 2,3`."""
+    if args.has(GPU_IDS) and args.has(GPUS):
+        raise UserError("--gpus and --gpu-ids both name GPUs.", "Leave --gpus out.")
+    named = [group for groups in (*args.all(GPU_IDS), *args.all(GPUS)) for group in groups]
+    if not named:
+        options.refuse_words("pipe", args)
+        return []
+    for word in args.words:
+        try:
+            named += _read_groups(word)
+        except ValueError:
+            raise UserError(f'expected {GROUPS.expected}, got "{options.shown(word)}".') from None
+    if args.has(GPUS) and len(named) == 1 and len(named[0]) == 1 and named[0][0].isdigit():
+        number = named[0][0]
+        raise UserError(
+            f"--gpus {number} could be a count or a GPU.",
+            f"Say -g {number} for {number} GPUs a command, or --gpu-ids {number} for the GPU.",
+        )
+    return named
+
+
+def _slots(
+    args: Args, groups: Sequence[tuple[str, ...]], values: settings.Settings, inventory: Inventory, teller: Teller
+) -> Slots:
+    """Return where commands can be started."""
+    place, note = leases.folder(), leases.Note("pipe", users.own())
+    count = args.get(COUNT)
+    per_gpu = args.get(PER_GPU) or 1
+
+    def tell_wait(wanted: Sequence[str]) -> None:
+        from dibs.cli import lease
+
+        teller.said(f"waiting for a GPU: {lease.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
+
+    def label(ids: Sequence[str]) -> str:
+        return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)
+
+    named = [_resolved(group, inventory) for group in groups]
+    if len(named) > 1 and any(len(group) > 1 for group in named):
+        _check_groups(count, named, inventory)
+        fixed = [Slot(group, label(group)) for _ in range(per_gpu) for group in named]
+        return slots.FixedSlots(place, note, fixed[::-1], collect_for_s=values.collect_for, on_wait=tell_wait)
+    chosen = tuple(device for group in named for device in group)
+    if (count and count.gpus == 0) or (count is None and not inventory.devices):
+        if count is None:
+            teller.said(f"this machine shows no GPU: {values.cpu_slots} commands at once, without one")
+        return slots.FreeSlots(place, note, args.get(AT_ONCE) or values.cpu_slots)
+    request = Request(
+        count.gpus if count else 1,
+        prefer=chosen,
+        gpu_type=args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
+    )
+    policy = scheduling.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
+    scheduling.check_possible(request, inventory, policy)
+    eligible = [d for d in scheduling.eligible(inventory, request) if not chosen or d in chosen]
+    if len(eligible) < request.gpus:
+        can = scheduling.count_gpus(len(eligible))
+        raise UserError(f"-g {request.gpus}: only {can} can be used.", "See `dibs gpus`.")
+    most = min(values.max_gpus or len(eligible), max(1, len(inventory.devices) - values.keep_free))
+    return slots.ChosenSlots(
+        place, note, request.gpus, eligible, per_gpu, max(most, request.gpus), label,
+        collect_for_s=values.collect_for, on_wait=tell_wait,
+    )  # fmt: skip
+
+
+def _resolved(group: Sequence[str], inventory: Inventory) -> tuple[DeviceId, ...]:
+    found = scheduling.resolve(group, "--gpu-ids", inventory)
+    if len(found) < len(group):
+        raise UserError("--gpu-ids names a GPU twice.", "Several commands on each GPU: --per-gpu 2.")
+    return found
+
+
+def _check_groups(count: job_options.Count | None, named: Sequence[Sequence[DeviceId]], inventory: Inventory) -> None:
+    if count and any(len(group) != count.gpus for group in named):
+        raise UserError(f"-g {count.gpus} contradicts the groups of --gpu-ids.", "Leave -g out.")
+    usable = inventory.usable()
+    for device in (device for group in named for device in group if device not in usable):
+        raise UserError(f"GPU {inventory.index_of(device)} cannot be used: {inventory.by_id[device].fault}.")
+
+
+def _logs(folder: str | None) -> str | None:
+    if folder is not None:
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise UserError(f'--logs expected a folder, but "{folder}" cannot be made: {error.strerror}.') from None
+    return folder
+
+
+class Environs:
+    """What the commands see, made once for each set of devices."""
+
+    def __init__(self, inventory: Inventory, visible: str) -> None:
+        self._inventory = inventory
+        self._visible = visible
+        theirs = {os.fsencode(name) for name in captured.DEVICE_NAMES}
+        self._base = {name: value for name, value in os.environb.items() if name not in theirs}
+        self._made: dict[tuple[str, ...], dict[bytes, bytes]] = {}
+
+    def of(self, slot: Slot) -> dict[bytes, bytes]:
+        """Return the environment for a slot; commands on several GPUs get a port of their own each time."""
+        if len(slot.devices) > 1:
+            from dibs.engines import local
+
+            return self._make(slot.devices, local.free_port())
+        if slot.devices not in self._made:
+            self._made[slot.devices] = self._make(slot.devices, 0)
+        return self._made[slot.devices]
+
+    def _make(self, ids: Sequence[str], port: int) -> dict[bytes, bytes]:
+        own = environs.for_devices(self._inventory, [DeviceId(device) for device in ids], self._visible)
+        polite = environs.polite(len(ids), port)
+        return _encoded(polite) | self._base | _encoded(own)
+
+
+def _encoded(environ: dict[str, str]) -> dict[bytes, bytes]:
+    return {environs.os_bytes(name): environs.os_bytes(value) for name, value in environ.items()}
+
+
+# -- what people see
+
+
+class Teller(piping.Door):
+    """Says on stderr what went wrong and how far it is; remembers everything if a summary was asked for."""
+
+    def __init__(self, *, is_summing: bool, is_drawing: bool) -> None:
+        self._is_summing = is_summing
+        self._is_drawing = is_drawing
+        #: Number, command, GPU, state, time and end of every attempt.
+        self._records: list[tuple[int, tuple[str, ...]]] = []
+        self._drawn = ""
+        self._drawn_at = 0.0
+
+    def ended(self, ended: piping.Ended) -> None:
+        """Say what failed."""
+        how = _how(ended)
+        if ended.code != 0:
+            again = ", trying again" if ended.is_retried else ""
+            text = options.shown(ended.job.text)
+            self.said(f"command {ended.job.number} failed ({how}) on {ended.label}{again}: {text}")
+        if self._is_summing:
+            state = "done" if ended.code == 0 else "failed"
+            took = (
+                ""
+                if ended.code is None
+                else f"{ended.took_s:.1f}s"
+                if ended.took_s < 60
+                else units.format_duration(ended.took_s)
+            )
+            row = (str(ended.job.number), ended.label, state, how, took, ended.job.text)
+            self._records.append((ended.job.number, row))
+
+    def said(self, text: str) -> None:
+        """Print a line for people, above the progress line."""
+        self._draw("")
+        try:
+            screen.say(text)
+        except OSError:
+            # Nobody is there to read it (a closed terminal); what runs goes on.
+            return
+
+    def changed(self, pipe: piping.Pipe, now: float) -> float:
+        """Keep the progress line up to date, but not for every command that ends."""
+        if not self._is_drawing:
+            return piping.NEVER
+        text = progress(pipe)
+        if text == self._drawn:
+            return piping.NEVER
+        if now < self._drawn_at + DRAW_S:
+            return self._drawn_at + DRAW_S
+        self._drawn_at = now
+        self._draw(text)
+        return piping.NEVER
+
+    def finish(self, pipe: piping.Pipe) -> None:
+        """Take the progress line away, and say what was not done."""
+        self._draw("")
+        if not_started := pipe.not_started():
+            self.said(f"{'halted' if pipe.is_halted else 'stopped'}: {not_started} not started")
+        if pipe.failed and not self._is_summing:
+            self.said(f"{pipe.failed} of {piping.counted(pipe.failed + pipe.done)} failed")
+
+    def summary(self, view: screen.Screen, pipe: piping.Pipe) -> str:
+        """Return what ran where, how long, and how it ended."""
+        columns = (
+            screen.Column("COMMAND", is_right=True), screen.Column("WHERE"), screen.Column("STATE", is_state=True),
+            screen.Column("END"), screen.Column("TIME", is_right=True), screen.Column("TEXT", least=20),
+        )  # fmt: skip
+        rows = [row for _, row in sorted(self._records, key=lambda record: record[0])]
+        total = f"{piping.counted(pipe.done + pipe.failed)}: {pipe.done} done, {pipe.failed} failed"
+        missing = f", {pipe.dropped} not started" if pipe.dropped else ""
+        return f"{screen.table(view, columns, rows)}\n{total}{missing}"
+
+    def _draw(self, text: str) -> None:
+        if text == self._drawn or not self._is_drawing:
+            return
+        self._drawn = text
+        try:
+            os.write(2, f"\r\x1b[K{text}".encode())
+        except OSError:
+            self._is_drawing = False
+
+
+def progress(pipe: piping.Pipe) -> str:
+    """Return the progress line."""
+    waiting = f", {pipe.dropped}{'+' if pipe.is_cut else ''} waiting" if pipe.dropped else ""
+    failed = f", {pipe.failed} failed" if pipe.failed else ""
+    return f"dibs: {pipe.done} done{failed}, {pipe.running} running{waiting} "
+
+
+def _how(ended: piping.Ended) -> str:
+    if ended.code is None:
+        return f"cannot be started: {ended.trouble}"
+    return f"exit {ended.code}" if ended.code >= 0 else f"signal {-ended.code}"

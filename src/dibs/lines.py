@@ -1,0 +1,83 @@
+"""Lines: a stream of bytes taken apart into commands, each as soon as it is whole.
+
+Knows what a line is, and what makes several lines one command; not where the bytes come from or what becomes of them.
+"""
+
+from __future__ import annotations
+
+import codecs
+from io import IncrementalNewlineDecoder
+
+#: A line of its own that opens a block, and closes it.
+FENCE = "---"
+
+
+class Lines:
+    """Collects bytes and gives out commands.
+
+    Lines end as Python's do (LF, CR LF or CR), blanks at their end are dropped, and bytes that are no UTF-8 survive as
+    surrogates. With `is_joined` a line that ends in a backslash goes on in the next one, and what stands between two
+    lines `---` is one command. With `skips_blank` lines that say nothing are passed over.
+    """
+
+    __slots__ = ("_block", "_decoder", "_is_joined", "_rest", "_skips_blank")
+
+    def __init__(self, *, is_joined: bool = False, skips_blank: bool = False) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._decoder = IncrementalNewlineDecoder(decoder, translate=True)
+        self._is_joined = is_joined
+        self._skips_blank = skips_blank
+        #: The beginning of a line whose end has not come yet.
+        self._rest = ""
+        #: The lines of a block that was opened, or those that ended in a backslash.
+        self._block: list[str] = []
+
+    def feed(self, data: bytes) -> list[str]:
+        """Return the commands that are whole with these bytes; no bytes at all are the end of the stream."""
+        text = self._rest + self._decoder.decode(data, final=not data)
+        *whole, self._rest = text.split("\n")
+        if not data and self._rest:
+            whole.append(self._rest)
+            self._rest = ""
+        found = [command for line in whole for command in self._add(line.rstrip())]
+        if not data and self._block:
+            found += self._close()
+        return found
+
+    def _add(self, line: str) -> list[str]:
+        """Return the command that ends with this line, if one does."""
+        if not self._is_joined:
+            return self._checked(line)
+        if self._block and self._block[0] == FENCE:
+            if line == FENCE:
+                return self._close()
+            self._block.append(line)
+            return []
+        if line == FENCE and not self._block:
+            self._block.append(line)
+            return []
+        if _goes_on(line):
+            self._block.append(line)
+            return []
+        return self._close(line) if self._block else self._checked(line)
+
+    def _close(self, *last: str) -> list[str]:
+        """Return all that was collected as one command; a block with nothing in it is none."""
+        lines = [*self._block, *last]
+        self._block = []
+        if lines[0] == FENCE:
+            lines = lines[1:]
+        return self._checked("\n".join(lines)) if lines else []
+
+    def _checked(self, command: str) -> list[str]:
+        return [] if self._skips_blank and is_blank(command) else [command]
+
+
+def _goes_on(line: str) -> bool:
+    """Tell whether the last backslash is not itself escaped by one before it."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def is_blank(command: str) -> bool:
+    """Tell whether a command says nothing: only blanks and comments."""
+    return all(not line.strip() or line.lstrip().startswith("#") for line in command.split("\n"))

@@ -1,0 +1,564 @@
+"""Piping: commands from a stream, each started in a slot as soon as one is free, in one process and one loop.
+
+No daemon, no thread, no file, and for each command nothing but its start and its end. Commands run in process groups
+of their own, so that Ctrl-C is for us alone (sessions of their own would make each a scheduling group of the kernel, at
+half the speed), with `/dev/null` as stdin, and inherit the leases of their devices. Which devices, and what is told to
+people, is the door's business.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import time
+from collections import deque
+
+from dibs import commands, processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+
+    from dibs.lines import Lines
+    from dibs.slots import Slot, Slots
+else:
+    # `signal` imports enum; the C module below it has all we need and costs nothing.
+    import _signal as signal
+
+#: Where a command finds the descriptors of its leases: above what shells and programs number themselves.
+FIRST_FD = 100
+
+#: Bytes asked of the stream at once, and commands read ahead of those that run: a stream may be endless.
+READ_BYTES = 65536
+READ_AHEAD = 64
+
+#: Seconds in which helpers may end by themselves after their command, and then between TERM and KILL.
+SETTLE_S = 0.2
+LEFTOVER_S = 10.0
+
+#: Seconds between two rounds of KILL, against what forks faster than it can be looked up.
+SWEEP_S = 0.05
+
+#: Seconds of KILL after which what still lives is named and left.
+STUCK_S = 5.0
+
+#: What ends us by and by: each of these is one step of `Pipe.stop`.
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+#: What the interpreter ignores and no command expects to.
+RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
+
+#: What would stop, for ever, a command that asks the terminal something; ignored, it is told that there is none.
+TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
+
+#: Starts that may succeed when another command has ended.
+FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
+NEVER = float("inf")
+
+
+class Job:
+    """One command of the stream, and how often it was started."""
+
+    __slots__ = ("attempt", "is_told", "number", "text")
+
+    def __init__(self, number: int, text: str) -> None:
+        self.number = number
+        self.text = text
+        self.attempt = 1
+        #: Whether the door was told of this attempt.
+        self.is_told = False
+
+
+class Ended:
+    """How one attempt ended: the exit code, negative for a signal, None (and in `trouble` why) if it never ran."""
+
+    __slots__ = ("code", "is_retried", "job", "label", "took_s", "trouble")
+
+    def __init__(self, job: Job, label: str, code: int | None, took_s: float, trouble: str = "") -> None:
+        self.job = job
+        self.label = label
+        self.code = code
+        self.took_s = took_s
+        self.trouble = trouble
+        self.is_retried = False
+
+
+class Rules:
+    """What the user asked for beyond the commands themselves."""
+
+    __slots__ = ("ends_leftovers", "halt", "logs", "most", "retries", "shell")
+
+    def __init__(
+        self,
+        shell: str,
+        *,
+        most: int | None = None,
+        retries: int = 0,
+        halt: int | None = None,
+        logs: str | None = None,
+        ends_leftovers: bool = True,
+    ) -> None:
+        self.shell = shell
+        #: Commands at the same time; None: as many as there are slots.
+        self.most = most
+        self.retries = retries
+        #: Failures after which nothing more is started.
+        self.halt = halt
+        #: Folder for the output of each command.
+        self.logs = logs
+        #: End what a command leaves running; otherwise it goes on, and holds its devices.
+        self.ends_leftovers = ends_leftovers
+
+
+class Door:
+    """What a door is told; the plain one says nothing."""
+
+    def starting(self, job: Job, slot: Slot) -> None:
+        """A command is about to start."""
+
+    def ended(self, ended: Ended) -> None:
+        """An attempt is over."""
+
+    def said(self, text: str) -> None:
+        """Something that people should know."""
+
+    def changed(self, pipe: Pipe, now: float) -> float:
+        """Numbers may have changed; return when to be told again at the latest."""
+        return NEVER
+
+
+class _Run:
+    """A command that was started."""
+
+    __slots__ = ("began_at", "job", "kill_at", "pid", "result", "settle_at", "slot")
+
+    def __init__(self, job: Job, slot: Slot, pid: int, began_at: float) -> None:
+        self.job = job
+        self.slot = slot
+        self.pid = pid
+        self.began_at = began_at
+        #: Its end, while something that it left still runs.
+        self.result: Ended | None = None
+        self.settle_at = NEVER
+        self.kill_at = NEVER
+
+
+class Pipe:
+    """One call: reads, starts, waits, until the stream has ended and so has the last command."""
+
+    def __init__(
+        self, stream_fd: int, lines: Lines, slots: Slots, environ: Callable[[Slot], dict[bytes, bytes]], rules: Rules,
+        door: Door,
+    ) -> None:  # fmt: skip
+        self._lines = lines
+        self._slots = slots
+        self._environ = environ
+        self._rules = rules
+        self._door = door
+        self._fd = _own_descriptor(stream_fd)
+        #: Read without asking first whether there is anything. A fifo whose writers were gone before we opened it never
+        #: says that it has ended; only a read tells.
+        self._is_owned = self._is_eager = self._fd != stream_fd
+        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._waiting: deque[Job] = deque()
+        self._running: dict[int, _Run] = {}
+        #: Commands that have ended but left something running.
+        self._leaving: list[_Run] = []
+        #: No process could be made; wait until one has ended.
+        self._is_full = False
+        self._has_children = False
+        self._is_read = False
+        #: When to see to processes that belong to no command any more.
+        self._orphans_at = NEVER
+        self._killing_since = NEVER
+        #: Who got TERM already.
+        self._told: set[tuple[int, int]] = set()
+        #: Steps taken towards the end: 1 start nothing more, 2 TERM, 3 KILL.
+        self.stopping = 0
+        #: The signal that began it; None if it was not a signal.
+        self.stopped_by: int | None = None
+        self.is_halted = False
+        self.read = self.started = self.done = self.failed = 0
+
+    @property
+    def running(self) -> int:
+        """Return how many commands run now."""
+        return len(self._running)
+
+    @property
+    def dropped(self) -> int:
+        """Return how many commands were read and not started."""
+        return len(self._waiting)
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether there may be commands that nobody has read."""
+        return not self._is_read
+
+    def not_started(self) -> str:
+        """Return in words what a stop has left out; nothing if it was nothing."""
+        if not self.stopping or not (self._waiting or self.is_cut):
+            return ""
+        return counted(len(self._waiting)) + (" and what was not read yet" if self.is_cut else "")
+
+    # -- the loop
+
+    def run(self) -> None:
+        """Do it all. Signals are recorded when they come and answered between two steps."""
+        # Whatever a command leaves behind becomes our child, so that none can hide from us.
+        processes.become_subreaper()
+        with _Signals() as signals:
+            poll = select.poll()
+            poll.register(signals.fd, select.POLLIN)
+            try:
+                while not self._is_over(time.monotonic()):
+                    self._sleep(poll, signals)
+            finally:
+                self._slots.close()
+                os.close(self._null)
+                if self._is_owned:
+                    os.close(self._fd)
+
+    def _is_over(self, now: float) -> bool:
+        """Do all that can be done now; tell whether nothing is left to do."""
+        self._reap(now)
+        self._end_leftovers(now)
+        self._start(now)
+        if self.stopping > 2 and self._has_children and self._sweep(now):
+            return True
+        is_drained = not self._waiting and (self._is_read or self.stopping > 0)
+        if (is_drained or self.stopping) and not self._running and not self._leaving:
+            return not self._has_children or not self._end_orphans(now)
+        return False
+
+    def _sleep(self, poll: select.poll, signals: _Signals) -> None:
+        """Sleep until something happens, and take note of it."""
+        fds = set(self._slots.fds())
+        is_reading = not self.stopping and not self._is_read and len(self._waiting) < READ_AHEAD
+        if is_reading and self._is_eager:
+            self._read()
+            return
+        if is_reading:
+            fds.add(self._fd)
+        for fd in fds:
+            poll.register(fd, select.POLLIN)
+        now = time.monotonic()
+        wake_at = min(self._wake_at(now), self._door.changed(self, now))
+        ready = {fd for fd, _ in poll.poll(None if wake_at == NEVER else max(0.0, wake_at - now) * 1000 + 0.5)}
+        for fd in fds:
+            poll.unregister(fd)
+        if signals.fd in ready:
+            for number in signals.new():
+                self.stop(number)
+        if self._fd in ready:
+            self._read()
+        self._slots.woken(ready, time.monotonic())
+
+    def _wake_at(self, now: float) -> float:
+        moments = [run.settle_at if run.kill_at == NEVER else run.kill_at for run in self._leaving]
+        if self._waiting and not self.stopping:
+            moments.append(self._slots.ask_at)
+        else:
+            moments.append(self._slots.rest(now, is_over=self._is_read or self.stopping > 0))
+        moments.append(self._orphans_at if self.stopping < 3 else now + SWEEP_S)
+        return min(moments)
+
+    # -- reading
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            # Nothing yet, or somebody else reads from the same place and was faster.
+            self._is_eager = False
+            return
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            # A terminal that is gone.
+            data = b""
+        self._is_read = not data
+        self._is_eager = self._is_owned
+        for text in self._lines.feed(data):
+            self.read += 1
+            self._waiting.append(Job(self.read, text))
+
+    # -- starting
+
+    def _start(self, now: float) -> None:
+        """Start what can be started."""
+        if self.stopping or self._is_full:
+            return
+        most = self._rules.most
+        while self._waiting:
+            if most is not None and len(self._running) + len(self._leaving) >= most:
+                self._slots.leave_line()
+                return
+            slot = self._slots.take(now)
+            if slot is None:
+                return
+            if not self._begin(self._waiting.popleft(), slot) or self.stopping:
+                return
+
+    def _begin(self, job: Job, slot: Slot) -> bool:
+        """Start one command; tell whether another one may be tried."""
+        if not job.is_told:
+            job.is_told = True
+            self._door.starting(job, slot)
+        now = time.monotonic()
+        try:
+            pid = self._spawn(job, slot)
+        except (OSError, ValueError) as error:
+            self._slots.give(slot, now)
+            if isinstance(error, OSError) and error.errno in FULL and self._running:
+                self._waiting.appendleft(job)
+                self._is_full = True
+                return False
+            why = error.strerror if isinstance(error, OSError) else None
+            self._settle(Ended(job, slot.label, None, 0.0, why or str(error)))
+            return True
+        self.started += job.attempt == 1
+        self._running[pid] = _Run(job, slot, pid, now)
+        return True
+
+    def _spawn(self, job: Job, slot: Slot) -> int:
+        """Start the command of a job and return its pid; OSError or ValueError if it cannot be started."""
+        actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, self._null, 0)]
+        for number, fd in enumerate(self._slots.inherited(slot), FIRST_FD):
+            actions.append((os.POSIX_SPAWN_DUP2, fd, number))
+        log = None if self._rules.logs is None else _open_log(self._rules.logs, job)
+        if log is not None:
+            actions += [(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+        try:
+            return self._exec(job.text, self._environ(slot), actions)
+        finally:
+            if log is not None:
+                os.close(log)
+
+    def _exec(self, text: str, environ: dict[bytes, bytes], actions: list[tuple[int, ...]]) -> int:
+        shell = self._rules.shell
+        words = commands.words(text, None, shell, os.environ.get("PATH", os.defpath), ".")
+        argv = [word.encode(errors="surrogateescape") for word in words]
+        try:
+            return os.posix_spawnp(argv[0], argv, environ, file_actions=actions, setpgroup=0, setsigdef=RESTORED)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+        # A script without #!, which every shell knows how to run.
+        argv = [word.encode(errors="surrogateescape") for word in (shell, "-c", text)]
+        return os.posix_spawn(argv[0], argv, environ, file_actions=actions, setpgroup=0, setsigdef=RESTORED)
+
+    # -- ending
+
+    def _reap(self, now: float) -> None:
+        """Take note of every child that has ended."""
+        ended = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._has_children = False
+                break
+            if pid == 0:
+                self._has_children = True
+                break
+            self._is_full = False
+            run = self._running.pop(pid, None)
+            if run is not None:
+                ended.append((run, os.waitstatus_to_exitcode(status)))
+        # Not before all are reaped: what ended with its command is nothing that was left running.
+        for run, code in ended:
+            self._command_ended(run, code, now)
+
+    def _command_ended(self, run: _Run, code: int, now: float) -> None:
+        result = Ended(run.job, run.slot.label, code, now - run.began_at)
+        if self._rules.ends_leftovers and _is_left(run.pid):
+            run.result = result
+            run.settle_at = now + SETTLE_S
+            self._leaving.append(run)
+        else:
+            self._slots.give(run.slot, now)
+            self._settle(result)
+
+    def _settle(self, result: Ended) -> None:
+        """Count how an attempt ended, and see to what follows from it."""
+        job = result.job
+        is_failed = result.code != 0
+        if is_failed and job.attempt <= self._rules.retries and not self.stopping:
+            result.is_retried = True
+            self._door.ended(result)
+            job.attempt += 1
+            job.is_told = False
+            self._waiting.appendleft(job)
+            return
+        self.done += not is_failed
+        self.failed += is_failed
+        self._door.ended(result)
+        if is_failed and self.failed == self._rules.halt:
+            self.is_halted = True
+            self.stopping = max(self.stopping, 1)
+
+    def _end_leftovers(self, now: float) -> None:
+        """Ask what commands left running to end, name it, and end it after a while; then their slots are free."""
+        for run in list(self._leaving):
+            if not _is_left(run.pid):
+                self._leaving.remove(run)
+                self._slots.give(run.slot, now)
+                if run.result is not None:
+                    self._settle(run.result)
+            elif now >= run.kill_at:
+                _signal_group(run.pid, signal.SIGKILL)
+                run.kill_at = now + SWEEP_S
+            elif now >= run.settle_at:
+                left = [proc for proc in living() if _group_of(proc.pid) == run.pid]
+                self._door.said(f"command {run.job.number} left running, now ended: {processes.names(left)}")
+                _signal_group(run.pid, signal.SIGTERM)
+                run.settle_at, run.kill_at = NEVER, now + LEFTOVER_S
+
+    def _end_orphans(self, now: float) -> bool:
+        """See to what is left when no command is: processes that made themselves daemons. Tell whether to wait."""
+        left = living()
+        if not left or not (self._rules.ends_leftovers or self.stopping > 1):
+            if left and self.stopping:
+                self._door.said(f"still running: {processes.names(left)}")
+            return False
+        is_new = any(proc.key not in self._told for proc in left)
+        if self._orphans_at == NEVER:
+            self._orphans_at = now + (SETTLE_S if is_new else LEFTOVER_S)
+        elif now >= self._orphans_at and self.stopping < 3:
+            if is_new:
+                self._door.said(f"left running, now ended: {processes.names(left)}")
+                self._term(left)
+            else:
+                self.stopping = 3
+            self._orphans_at = now + LEFTOVER_S
+        return True
+
+    def stop(self, number: int) -> None:
+        """Take one more step towards the end: start nothing more; TERM to all that runs; KILL.
+
+        A closed terminal hangs up twice, once from the kernel and once from the shell: that is one step.
+        """
+        if self.stopped_by is None:
+            self.stopped_by = number
+            self.stopping = max(self.stopping, 1)
+            if self._running:
+                who = f"{counted(len(self._running))} {'finishes' if len(self._running) == 1 else 'finish'}"
+                self._door.said(f"starting nothing more; {who} (the same signal again ends what runs)")
+        elif number != signal.SIGHUP:
+            self.stopping += 1
+            if self.stopping == 2:
+                self._term(living())
+
+    def _term(self, procs: list[processes.Proc]) -> None:
+        """TERM, once to each: a second one makes many programs give up saving."""
+        fresh = [proc for proc in procs if proc.key not in self._told]
+        # A stopped process sees TERM only when it goes on.
+        processes.send_all(fresh, signal.SIGTERM, signal.SIGCONT)
+        self._told.update(proc.key for proc in fresh)
+
+    def _sweep(self, now: float) -> bool:
+        """KILL everything; tell whether to give up on what even that does not end."""
+        self._killing_since = min(self._killing_since, now)
+        processes.kill_children()
+        left = living()
+        processes.send_all(left, signal.SIGKILL)
+        if now - self._killing_since < STUCK_S:
+            return False
+        self._door.said(f"survived KILL for {STUCK_S:.0f} s: {processes.names(left)}")
+        return True
+
+
+class _Signals:
+    """Records the signals that stop us, and is readable when one came or a child ended."""
+
+    __slots__ = ("_before", "_seen", "_wakeup_fd", "_write_fd", "fd")
+
+    def __enter__(self) -> _Signals:
+        self._seen: list[int] = []
+        self.fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wakeup_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        # Whoever ignores a signal for us (nohup, a shell without job control) means it.
+        mine = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._record) for number in mine}
+        self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _nothing)
+        self._before |= {number: signal.signal(number, signal.SIG_IGN) for number in TERMINAL}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_fd)
+        os.close(self.fd)
+        os.close(self._write_fd)
+
+    def _record(self, number: int, frame: object) -> None:
+        self._seen.append(number)
+
+    def new(self) -> list[int]:
+        """Return the signals since the last call that stop us."""
+        os.read(self.fd, 4096)
+        seen, self._seen = self._seen, []
+        return seen
+
+
+def _nothing(number: int, frame: object) -> None:
+    """Answer a signal whose coming is all it has to say."""
+
+
+def counted(commands: int) -> str:
+    """Return a number of commands in words."""
+    return f"{commands} command" if commands == 1 else f"{commands} commands"
+
+
+def _own_descriptor(fd: int) -> int:
+    """Return a descriptor of the same stream that never blocks, where there is one: others may read from it too."""
+    if stat.S_ISFIFO(os.fstat(fd).st_mode):
+        try:
+            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            # Made by another user, and not for us to open: then it is read as it is.
+            return fd
+    return fd
+
+
+def _open_log(folder: str, job: Job) -> int:
+    """Open the file for the output of an attempt."""
+    name = f"{job.number}.log" if job.attempt == 1 else f"{job.number}.{job.attempt}.log"
+    return os.open(
+        os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666
+    )
+
+
+def _is_left(group: int) -> bool:
+    """Tell whether anything of an ended command's process group is our child: what it left running is."""
+    try:
+        os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _signal_group(group: int, number: int) -> None:
+    """Signal a process group that has a child of ours in it, so that its number can be nobody else's."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        # It ended this moment, or became another user's (sudo).
+        return
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def living() -> list[processes.Proc]:
+    """Return all processes below us that have not ended."""
+    return [proc for proc in processes.descendants(os.getpid()) if not proc.is_dead]

@@ -1,0 +1,389 @@
+"""Slots: where a foreground door can start one more command, and the leases that the slots of one call share.
+
+A device is leased when a command needs it and kept for the next one. It is given back when somebody who is ahead in the
+line could use it, or when nothing is left to run on it. Nothing here starts a command or waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from dibs import holders, leases, locks, tickets, waiting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from dibs.leases import Lease, Note
+    from dibs.locks import Folder
+
+#: Where the descriptors of our leases are kept, out of the way of the numbers that a command sees them on.
+KEPT_FD = 400
+
+#: Seconds for which a device without work is kept for a line that may be about to come.
+IDLE_S = 1.0
+
+#: Seconds between two notes that this user is being served, while one command follows another on kept leases.
+SERVED_S = 1.0
+
+#: Seconds for which devices that could not be had are left alone, where there is another slot to go on with.
+RETRY_S = 1.0
+
+#: Nanoseconds within which two changes of a folder may bear the same time: a tick of the slowest kernel, twice.
+TICK_NS = 20_000_000
+
+NEVER = float("inf")
+
+
+class Slot:
+    """A place for one command at a time, on these devices."""
+
+    __slots__ = ("devices", "label")
+
+    def __init__(self, devices: Iterable[str], label: str) -> None:
+        self.devices = tuple(dict.fromkeys(devices))
+        #: What people call it.
+        self.label = label
+
+
+class _Kept:
+    """A device that this call has leased."""
+
+    __slots__ = ("idle_since", "lease", "running")
+
+    def __init__(self, lease: Lease, now: float) -> None:
+        self.lease = lease
+        #: Commands on it.
+        self.running = 0
+        self.idle_since = now
+
+
+class Slots:
+    """The slots of one call. What a free slot is and which comes first is what the two kinds below differ in."""
+
+    def __init__(
+        self, place: Folder, note: Note, collect_for_s: float, on_wait: Callable[[Sequence[str]], None] | None = None
+    ) -> None:
+        self._place = place
+        self._collect_for_s = collect_for_s
+        tell = None if on_wait is None else lambda ticket: on_wait(ticket.devices)
+        self._waiter = waiting.Waiter(place, note, collect_for_s, tell)
+        self._kept: dict[str, _Kept] = {}
+        #: Devices that were given to us and not used yet: that turn is ours, whoever came meanwhile.
+        self._fresh: set[str] = set()
+        #: When to ask for more devices; they are not asked for again while what is in the way is being watched.
+        self._ask_at = 0.0
+        self._line = _Line(place)
+        self._served_at = 0.0
+
+    # -- for the loop
+
+    def take(self, now: float) -> Slot | None:
+        """Return a slot whose devices are ours, to start a command in; None if there is none now."""
+        raise NotImplementedError
+
+    def give(self, slot: Slot, now: float) -> None:
+        """Take a slot back whose command has ended."""
+        for device in slot.devices:
+            kept = self._kept[device]
+            kept.running -= 1
+            kept.idle_since = now
+        self._freed(slot)
+
+    def inherited(self, slot: Slot) -> list[int]:
+        """Return the descriptors by which a command holds its devices itself, also when we are killed."""
+        return [fd for device in slot.devices for fd in self._kept[device].lease.fds()]
+
+    def fds(self) -> Collection[int]:
+        """Return what becomes ready when something in our way goes."""
+        return self._waiter.fds()
+
+    def woken(self, ready: Collection[int], now: float) -> None:
+        """Take note of what was ready after a sleep."""
+        if self._waiter.hung_up(ready):
+            self._ask_at = now
+
+    def leave_line(self) -> None:
+        """Ask for nothing more until the next `take`."""
+        self._waiter.leave()
+        self._ask_at = 0.0
+
+    def rest(self, now: float, *, is_over: bool) -> float:
+        """Let go of what nothing runs on: at once if no command can come any more. Return when to look again."""
+        self.leave_line()
+        idle = {device: kept.idle_since + IDLE_S for device, kept in self._kept.items() if not kept.running}
+        self._release(device for device, until in idle.items() if is_over or until <= now)
+        return min((until for device, until in idle.items() if device in self._kept), default=NEVER)
+
+    @property
+    def ask_at(self) -> float:
+        """Return when to call `take` again though nothing was ready."""
+        return self._ask_at if self._waiter.is_standing else NEVER
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._waiter.leave()
+        for kept in self._kept.values():
+            kept.lease.close()
+        self._kept.clear()
+
+    # -- for the two kinds
+
+    def _freed(self, slot: Slot) -> None:
+        """Put a slot back among the free ones."""
+        raise NotImplementedError
+
+    def _dropped(self, devices: Collection[str]) -> None:
+        """Take note of devices that are no longer ours."""
+
+    def _use(self, slot: Slot, now: float) -> Slot:
+        """Count a command on the slot's devices."""
+        for device in slot.devices:
+            self._kept[device].running += 1
+        self._fresh.difference_update(slot.devices)
+        if now - self._served_at >= SERVED_S:
+            # A command on a kept lease is as good as a new lease: others who wait must see that we had a turn.
+            leases.mark_served(self._place)
+            self._served_at = now
+        if self._waiter.is_standing and self._line.has_others():
+            self._waiter.renew()
+        return slot
+
+    def _keep(self, taken: Iterable[Lease], now: float) -> None:
+        self._ask_at = 0.0
+        self._served_at = now
+        for lease in taken:
+            _move_up(lease)
+            self._kept[lease.device] = _Kept(lease, now)
+            self._fresh.add(lease.device)
+
+    def _may_use(self, devices: Sequence[str]) -> bool:
+        """Tell whether those ahead of us in the line can do without these devices of ours; else let go of idle ones."""
+        devices = [device for device in devices if device not in self._fresh]
+        if not devices or not self._line.has_others():
+            return True
+        ahead = self._waiter.ahead()
+        wanted = {device for ticket in ahead for device in ticket.devices}
+        # As if we had let go of them already and came back: the rule is that of everybody who takes a device.
+        free = {*devices, *(wanted - holders.held(self._place, wanted))}
+        if tickets.choose(len(devices), devices, free, ahead, locks.boot_ns(), self._collect_for_s) is not None:
+            return True
+        self._release([device for device in devices if not self._kept[device].running])
+        return False
+
+    def _try(self, count: int, wanted: Sequence[str], now: float) -> bool:
+        """Take more devices if they can be had at once."""
+        got = self._waiter.try_now(count, wanted)
+        if got is None:
+            return False
+        self._waiter.leave()
+        self._keep(got, now)
+        return True
+
+    def _stand(self, count: int, wanted: Sequence[str], now: float) -> bool:
+        """Take more devices, or stand in the line for them until somebody hangs up."""
+        if self._waiter.is_standing and now < self._ask_at:
+            return False
+        got = self._waiter.ask(count, wanted)
+        if got is None:
+            self._ask_at = now + self._waiter.sleep_s
+            return False
+        self._keep(got, now)
+        return True
+
+    def _refused(self, now: float) -> None:
+        """Leave alone for a while what could not be had; who stands in the line is woken and needs no rest."""
+        if not self._waiter.is_standing:
+            self._ask_at = now + RETRY_S
+
+    def _release(self, devices: Iterable[str]) -> None:
+        gone = list(devices)
+        for device in gone:
+            self._kept.pop(device).lease.close()
+            self._fresh.discard(device)
+        if gone:
+            self._dropped(gone)
+
+
+class ChosenSlots(Slots):
+    """So many devices for each command, whichever of several can be had, with room for a few commands on them."""
+
+    def __init__(
+        self,
+        place: Folder,
+        note: Note,
+        count: int,
+        devices: Sequence[str],
+        per_device: int,
+        most: int,
+        label: Callable[[Sequence[str]], str],
+        *,
+        collect_for_s: float = tickets.COLLECT_FOR_S,
+        on_wait: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        super().__init__(place, note, collect_for_s, on_wait)
+        self._count = count
+        self._devices = devices
+        self._per_device = per_device
+        #: Devices that may be ours at the same time.
+        self._most = most
+        self._label = label
+        #: Free slots on devices that we hold, the next one last.
+        self._idle: list[Slot] = []
+
+    def take(self, now: float) -> Slot | None:
+        """Return a slot on empty devices, else on new ones, else beside another command; else stand in the line."""
+        slot = self._reuse(now, is_empty=True)
+        if slot is None and now >= self._ask_at and (others := self._others()):
+            if self._try(self._count, others, now):
+                slot = self._reuse(now, is_empty=True)
+            else:
+                self._refused(now)
+        if slot is None:
+            slot = self._reuse(now, is_empty=False)
+        if slot is None and (others := self._others()) and self._stand(self._count, others, now):
+            slot = self._reuse(now, is_empty=True)
+        return slot
+
+    def _reuse(self, now: float, *, is_empty: bool) -> Slot | None:
+        """Return a free slot on devices that are ours; `is_empty` says whether nothing runs on them yet."""
+        for slot in reversed(self._idle):
+            # One that was let go of took its fellows with it.
+            if slot not in self._idle or is_empty is not (self._kept[slot.devices[0]].running == 0):
+                continue
+            if self._may_use(slot.devices):
+                self._idle.remove(slot)
+                return self._use(slot, now)
+        return None
+
+    def _others(self) -> list[str]:
+        """Return the devices that could still become ours; none if they are too few."""
+        others = [device for device in self._devices if device not in self._kept]
+        is_enough = len(others) >= self._count and len(self._kept) + self._count <= self._most
+        return others if is_enough else []
+
+    def _keep(self, taken: Iterable[Lease], now: float) -> None:
+        leased = list(taken)
+        super()._keep(leased, now)
+        names = {lease.device for lease in leased}
+        devices = [device for device in self._devices if device in names]
+        self._idle += [Slot(devices, self._label(devices)) for _ in range(self._per_device)]
+
+    def _freed(self, slot: Slot) -> None:
+        self._idle.append(slot)
+
+    def _dropped(self, devices: Collection[str]) -> None:
+        gone = {device for slot in self._idle if not set(slot.devices) <= set(self._kept) for device in slot.devices}
+        self._idle = [slot for slot in self._idle if set(slot.devices) <= set(self._kept)]
+        # Devices are taken and given back together: one alone would wait for its fellow and keep it from others.
+        self._release(device for device in gone & set(self._kept) if not self._kept[device].running)
+
+
+class FixedSlots(Slots):
+    """Slots that were named one by one, the last one first; what was freed last comes first. They may overlap."""
+
+    def __init__(
+        self,
+        place: Folder,
+        note: Note,
+        slots: Sequence[Slot],
+        *,
+        collect_for_s: float = tickets.COLLECT_FOR_S,
+        on_wait: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        super().__init__(place, note, collect_for_s, on_wait)
+        self._stack = list(slots)
+
+    def take(self, now: float) -> Slot | None:
+        """Return the last free slot whose devices are ours or can be had now; if there is none, stand in the line."""
+        slot = self._find(now)
+        if slot is None and self._stand_for_any(now):
+            slot = self._find(now)
+        return slot
+
+    def _find(self, now: float) -> Slot | None:
+        is_asking, is_refused = now >= self._ask_at, False
+        for at in range(len(self._stack) - 1, -1, -1):
+            slot = self._stack[at]
+            if not self._may_use([device for device in slot.devices if device in self._kept]):
+                continue
+            missing = self._missing(slot)
+            if not missing or (is_asking and self._try(len(missing), missing, now)):
+                del self._stack[at]
+                if is_refused:
+                    self._refused(now)
+                return self._use(slot, now)
+            is_refused = is_asking
+        return None
+
+    def _missing(self, slot: Slot) -> list[str]:
+        return [device for device in slot.devices if device not in self._kept]
+
+    def _stand_for_any(self, now: float) -> bool:
+        """Stand in the line for what would do: any one device if each free slot lacks one, else the first slot's."""
+        lacking = [missing for slot in reversed(self._stack) if (missing := self._missing(slot))]
+        if not lacking:
+            return False
+        if all(len(missing) == 1 for missing in lacking):
+            return self._stand(1, tuple(dict.fromkeys(missing[0] for missing in lacking)), now)
+        return self._stand(len(lacking[0]), lacking[0], now)
+
+    def _freed(self, slot: Slot) -> None:
+        self._stack.append(slot)
+
+
+class FreeSlots(Slots):
+    """So many slots without any device."""
+
+    def __init__(self, place: Folder, note: Note, count: int) -> None:
+        super().__init__(place, note, 0.0)
+        self._left = [Slot((), "no GPU") for _ in range(count)]
+
+    def take(self, now: float) -> Slot | None:
+        """Return a slot if one is free."""
+        return self._left.pop() if self._left else None
+
+    def _freed(self, slot: Slot) -> None:
+        self._left.append(slot)
+
+
+class _Line:
+    """A cheap look at the line: whether anybody stands in it, without asking the kernel for every command."""
+
+    __slots__ = ("_has_others", "_place", "_seen_ns")
+
+    def __init__(self, place: Folder) -> None:
+        self._place = place
+        self._seen_ns = -1
+        self._has_others = False
+
+    def has_others(self) -> bool:
+        """Tell whether there may be tickets of others; the folder's own time says when to read it again."""
+        changed_ns = os.stat(self._place.path).st_mtime_ns
+        if changed_ns != self._seen_ns or self._has_others:
+            # A change that came in the same tick as the last one would leave no trace.
+            is_settled = time.time_ns() - changed_ns > TICK_NS
+            own = f"{tickets.TICKET}{os.geteuid()}-{os.getpid()}-"
+            names = os.listdir(self._place.path)
+            self._has_others = any(name.startswith(tickets.TICKET) and not name.startswith(own) for name in names)
+            self._seen_ns = changed_ns if is_settled else -1
+        return self._has_others
+
+
+def _move_up(lease: Lease) -> None:
+    """Put the descriptors of a lease on high numbers, so that none stands where a command shall see it."""
+    file_fd, socket_fd = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, KEPT_FD) for fd in lease.fds())
+    lease.close()
+    lease.file_fd, lease.socket_fd = file_fd, socket_fd
+
+
+def key_of(text: str) -> str:
+    """Return what a free text is leased by where it names no device: itself, or a number made from it."""
+    try:
+        return holders.checked(text)
+    except ValueError:
+        import zlib
+
+        return f"text-{zlib.crc32(text.encode(errors='surrogateescape')):08x}"

@@ -1,0 +1,152 @@
+"""`simple_gpu_scheduler`: the old tool's observed behaviour, to the byte, and what was wrong with it gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import PATIENCE_S, Bench, wait_for
+from dibs import holders, leases
+from simple_gpu_scheduler import scheduler
+
+CASES = json.loads((Path(__file__).parent.parent / "data" / "simple_gpu_scheduler.json").read_text())["cases"]
+
+
+def run(bench: Bench, shell: str, stdin: str | bytes = "", **environ: str) -> subprocess.CompletedProcess[bytes]:
+    """Type something into a shell that finds the old names."""
+    path = f"{Path(sys.executable).parent}:{bench.environ['PATH']}"
+    given = stdin if isinstance(stdin, bytes) else stdin.encode()
+    return subprocess.run(
+        ["/bin/sh", "-c", shell], input=given, capture_output=True, timeout=PATIENCE_S,
+        env=bench.environ | {"PATH": path, "DIBS_DEVICES": "", "LANG": "C.UTF-8"} | environ, cwd=bench.folder,
+    )  # fmt: skip
+
+
+def start(bench: Bench, gpus: str) -> subprocess.Popen[bytes]:
+    """Start it on the bench's pretend GPUs, with a pipe to type into."""
+    words = [Path(sys.executable).parent / "simple_gpu_scheduler", "--gpus", gpus]
+    return subprocess.Popen(
+        words, env=bench.environ, cwd=bench.folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def held(bench: Bench, *devices: str) -> list[str]:
+    """Return which of the devices somebody holds."""
+    return [name for name, who in holders.survey(leases.Folder(str(bench.leases)), devices).items() if who]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_it_does_what_the_old_tool_was_seen_to_do(bench: Bench, case: dict[str, Any]) -> None:
+    done = run(bench, case["shell"], case["stdin"], **case["environ"])
+    assert (done.stdout.decode(), done.stderr.decode(), done.returncode) == (
+        case["stdout"],
+        case["stderr"],
+        case["code"],
+    )
+    assert {name: (bench.folder / name).read_text() for name in case["files"]} == case["files"]
+
+
+def test_as_a_package_it_cannot_be_run(bench: Bench) -> None:
+    assert run(bench, "python -m simple_gpu_scheduler").returncode == 1
+
+
+@pytest.mark.parametrize("bad", ["echo " + "x" * 140_000, "echo a\0b"], ids=["too long", "NUL"])
+def test_a_command_that_cannot_be_started_frees_its_gpu_and_is_reported(bench: Bench, bad: str) -> None:
+    done = run(bench, "simple_gpu_scheduler --gpus 0 --exit-status", f"{bad}\necho second\n")
+    assert done.stdout.decode().endswith("Processing command `echo second` on gpu 0\nsecond\n")
+    assert done.stderr.startswith(b"simple_gpu_scheduler: cannot start command 1: ")
+    assert done.returncode == 1
+
+
+def test_bytes_that_are_no_text_reach_the_command(bench: Bench) -> None:
+    done = run(bench, "simple_gpu_scheduler --gpus 0", b"printf '\xff' > a\n")
+    assert done.stdout == b"Processing command `printf '\xff' > a` on gpu 0\n"
+    assert (bench.folder / "a").read_bytes() == b"\xff"
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "code"), [("--exit-status", {}, 1), ("", {"SGS_EXIT_STATUS": "1"}, 1), ("", {}, 0)]
+)
+def test_failures_are_told_by_the_exit_code_if_asked(
+    bench: Bench, words: str, environ: dict[str, str], code: int
+) -> None:
+    assert run(bench, f"simple_gpu_scheduler --gpus 0 {words}", "true\nfalse\n", **environ).returncode == code
+    assert run(bench, f"simple_gpu_scheduler --gpus 0 {words}", "true\n", **environ).returncode == 0
+
+
+def test_an_id_takes_the_lease_of_the_device_it_names(bench: Bench) -> None:
+    """Any other text is leased by itself, so that two calls never run on the same slot."""
+    gate = "while [ ! -e go ]; do sleep 0.01; done"
+    with start(bench, "1,7,1") as process:
+        assert process.stdin is not None
+        process.stdin.write(f"touch a; {gate}\ntouch b; {gate}\ntouch c; {gate}\n".encode())
+        process.stdin.close()
+        wait_for(lambda: all((bench.folder / name).exists() for name in "abc"))
+        assert held(bench, "FAKE-0", "FAKE-1", "1", "7") == ["FAKE-1", "7"]
+        (bench.folder / "go").touch()
+        assert process.wait(PATIENCE_S) == 0
+    assert held(bench, "FAKE-1", "7") == []
+
+
+def test_two_calls_share_the_gpu_one_after_the_other(bench: Bench) -> None:
+    """The second waits in the line and says for whom; the first offers the GPU back after each command."""
+    first, second = start(bench, "0"), start(bench, "0")
+    assert first.stdin is not None
+    first.stdin.write(b"touch began; while [ ! -e go ]; do sleep 0.01; done; echo 1 >> order\necho 3 >> order\n")
+    first.stdin.flush()
+    wait_for((bench.folder / "began").exists)
+    assert second.stdin is not None
+    assert second.stderr is not None
+    second.stdin.write(b"echo 2 >> order\n")
+    second.stdin.close()
+    told = second.stderr.readline()
+    assert told.startswith(b"simple_gpu_scheduler: waiting for FAKE-0: ")
+    assert b"simple_gpu_scheduler, pid" in told
+    (bench.folder / "go").touch()
+    first.stdin.close()
+    assert (first.wait(PATIENCE_S), second.wait(PATIENCE_S)) == (0, 0)
+    for stream in (first.stderr, second.stderr):
+        assert stream is not None
+        stream.close()
+    assert (bench.folder / "order").read_text() == "1\n2\n3\n"
+
+
+def test_its_names_can_be_imported(bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    for name, value in bench.environ.items():
+        monkeypatch.setenv(name, value)
+    manager = scheduler.GPUManager(["0", "x"])
+    gpu = manager.get_gpu()
+    assert (gpu.nr, str(gpu)) == ("x", "x")
+    assert held(bench, "FAKE-0", "x") == ["x"]
+    other = manager.get_gpu()
+    waited: list[str] = []
+    waiter = threading.Thread(target=lambda: waited.append(manager.get_gpu().nr))
+    waiter.start()
+    thread = scheduler.run_command_with_gpu(f"echo $CUDA_VISIBLE_DEVICES > {bench.folder}/seen", other)
+    thread.join(PATIENCE_S)
+    waiter.join(PATIENCE_S)
+    assert (bench.folder / "seen").read_text() == "0\n"
+    assert waited == ["0"]
+    gpu.release()
+    assert held(bench, "x") == []
+
+
+def test_a_command_that_ends_in_an_ampersand_frees_its_gpu_at_once(bench: Bench) -> None:
+    """What it left goes on, as it always did, and holds the GPU for as long as it lives."""
+    left = "(while [ ! -e go ]; do sleep 0.01; done; echo end > a) > /dev/null 2>&1 &"
+    done = run(bench, "simple_gpu_scheduler --gpus 0", f"{left}\necho next > b\n")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (bench.folder / "b").read_text() == "next\n"
+    assert held(bench, "0") == ["0"]
+    (bench.folder / "go").touch()
+    wait_for(lambda: held(bench, "0"), lambda seen: not seen)
+    assert (bench.folder / "a").read_text() == "end\n"
+    assert os.listdir(bench.leases)

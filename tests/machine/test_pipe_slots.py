@@ -1,0 +1,201 @@
+"""Slots: which one a command gets, and when a device is taken, kept, shared, offered back and let go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+import lease_lab
+from dibs import holders, leases, slots
+from dibs.slots import ChosenSlots, FixedSlots, Slot, Slots
+from lease_lab import Puppet, hangs_up
+
+# pytest finds fixtures by their names in this module.
+place, puppet = lease_lab.place, lease_lab.puppet
+
+Make = Callable[..., Puppet]
+NOTE = leases.Note("test")
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Slots]]:
+    """Whatever is put in here is closed in the end."""
+    made: list[Slots] = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def chosen(
+    place: leases.Folder, opened: list[Slots], devices: str, count: int = 1, per_device: int = 1, most: int = 99
+) -> ChosenSlots:
+    made = ChosenSlots(place, NOTE, count, list(devices), per_device, most, "".join)
+    opened.append(made)
+    return made
+
+
+def fixed(place: leases.Folder, opened: list[Slots], *groups: str) -> FixedSlots:
+    made = FixedSlots(place, NOTE, [Slot(group, group) for group in groups])
+    opened.append(made)
+    return made
+
+
+def taken(some: Slots, count: int = 1, now: float = 0.0) -> list[Slot]:
+    """Take so many slots, or as many as there are."""
+    return [slot for _ in range(count) if (slot := some.take(now)) is not None]
+
+
+def labels(found: Sequence[Slot]) -> list[str]:
+    return [slot.label for slot in found]
+
+
+def held(place: leases.Folder) -> str:
+    return "".join(sorted(holders.held(place, "ABCD")))
+
+
+def test_the_best_device_comes_first_and_only_what_is_needed_is_taken(
+    place: leases.Folder, opened: list[Slots]
+) -> None:
+    some = chosen(place, opened, "BAC")
+    assert labels(taken(some, 2)) == ["B", "A"]
+    assert held(place) == "AB"
+
+
+def test_empty_devices_come_before_shared_ones(place: leases.Folder, opened: list[Slots]) -> None:
+    some = chosen(place, opened, "AB", per_device=2)
+    found = taken(some, 5)
+    assert sorted(labels(found)) == ["A", "A", "B", "B"]
+    assert set(labels(found[:2])) == {"A", "B"}
+
+
+def test_no_more_devices_than_allowed(place: leases.Folder, opened: list[Slots]) -> None:
+    assert labels(taken(chosen(place, opened, "ABCD", count=2, most=3), 4)) == ["AB"]
+
+
+def test_several_devices_are_whichever_can_be_had(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+    puppet().ask("take B other")
+    assert labels(taken(chosen(place, opened, "ABCD", count=2), 2)) == ["AC"]
+
+
+def test_the_last_named_comes_first_and_what_was_freed_last(place: leases.Folder, opened: list[Slots]) -> None:
+    some = fixed(place, opened, "A", "B", "C")
+    c, b, a = taken(some, 3)
+    assert labels([c, b, a]) == ["C", "B", "A"]
+    some.give(b, 0.0)
+    some.give(c, 0.0)
+    assert labels(taken(some, 3)) == ["C", "B"]
+
+
+def test_slots_that_overlap_share_a_lease(place: leases.Folder, opened: list[Slots]) -> None:
+    some = fixed(place, opened, "AB", "B", "B")
+    found = taken(some, 3)
+    assert labels(found) == ["B", "B", "AB"]
+    assert held(place) == "AB"
+    for slot in found:
+        some.give(slot, 0.0)
+    some.rest(0.0, is_over=True)
+    assert held(place) == ""
+
+
+def test_another_slot_will_do_when_the_first_is_held(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+    puppet().ask("take C other")
+    assert labels(taken(fixed(place, opened, "AB", "CD"), 2)) == ["AB"]
+
+
+def test_a_device_is_kept_for_the_next_command_without_a_new_lease(place: leases.Folder, opened: list[Slots]) -> None:
+    some = chosen(place, opened, "A")
+    (slot,) = taken(some)
+    before = some.inherited(slot)
+    some.give(slot, 1.0)
+    (again,) = taken(some, now=1.0)
+    assert some.inherited(again) == before
+    assert min(before) >= slots.KEPT_FD
+
+
+def test_an_idle_device_is_kept_for_a_moment_and_at_the_end_not_at_all(
+    place: leases.Folder, opened: list[Slots]
+) -> None:
+    some = chosen(place, opened, "AB")
+    a, b = taken(some, 2)
+    some.give(a, 5.0)
+    assert some.rest(5.5, is_over=False) == 5.0 + slots.IDLE_S
+    assert held(place) == "AB"
+    assert some.rest(6.0, is_over=False) == slots.NEVER
+    assert held(place) == "B"
+    some.give(b, 7.0)
+    some.rest(7.0, is_over=True)
+    assert held(place) == ""
+
+
+def test_an_idle_device_goes_to_an_older_ticket_and_comes_back(
+    place: leases.Folder, opened: list[Slots], puppet: Make
+) -> None:
+    some = chosen(place, opened, "A")
+    (slot,) = taken(some)
+    other = puppet()
+    assert other.ask("acquire 1 A") == "waits"
+    some.give(slot, 0.0)
+    assert some.take(0.0) is None, "we stand behind it now"
+    assert other.hear() == "took A"
+    assert some.fds(), "and wait for its end"
+    other.kill()
+    assert hangs_up(*some.fds(), within_s=10)
+    some.woken(list(some.fds()), 0.0)
+    assert labels(taken(some)) == ["A"]
+
+
+def test_a_shared_device_takes_no_more_commands_while_somebody_waits_for_it(
+    place: leases.Folder, opened: list[Slots], puppet: Make
+) -> None:
+    some = chosen(place, opened, "A", per_device=2)
+    one, two = taken(some, 2)
+    other = puppet()
+    assert other.ask("acquire 1 A") == "waits"
+    some.give(one, 0.0)
+    assert some.take(0.0) is None
+    assert held(place) == "A"
+    some.give(two, 0.0)
+    assert some.take(0.0) is None
+    assert other.hear() == "took A"
+
+
+def test_a_device_that_was_just_given_to_us_is_ours_whoever_came_meanwhile(
+    place: leases.Folder, opened: list[Slots], puppet: Make
+) -> None:
+    """Two who take turns would otherwise hand it to each other for ever, and nobody would use it."""
+    for some in (chosen(place, opened, "A"), fixed(place, opened, "A")):
+        holder, other = puppet(), puppet()
+        holder.ask("take A other")
+        assert some.take(0.0) is None
+        assert other.ask("acquire 1 A") == "waits"
+        holder.kill()
+        assert hangs_up(next(iter(some.fds())), within_s=10)
+        some.woken(list(some.fds()), 0.0)
+        (slot,) = taken(some)
+        some.give(slot, 0.0)
+        assert some.take(0.0) is None, "now it is the other's turn"
+        assert other.hear() == "took A"
+        other.kill()
+        some.close()
+
+
+def test_a_ticket_that_others_can_serve_takes_nothing_from_us(
+    place: leases.Folder, opened: list[Slots], puppet: Make
+) -> None:
+    some = chosen(place, opened, "A")
+    (slot,) = taken(some)
+    holder, other = puppet(), puppet()
+    holder.ask("take B other")
+    assert other.ask("acquire 1 B") == "waits"
+    some.give(slot, 0.0)
+    assert labels(taken(some)) == ["A"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"), [("7", "7"), ("GPU-8f4a", "GPU-8f4a"), ("a b", "text-"), ("x" * 99, "text-"), ("é", "text-")]
+)
+def test_a_free_text_has_a_name_to_be_leased_by(text: str, key: str) -> None:
+    assert slots.key_of(text).startswith(key)
+    assert holders.checked(slots.key_of(text))
+    assert slots.key_of(text) == slots.key_of(text) != slots.key_of(text + "!")
