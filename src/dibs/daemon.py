@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from dibs import dispatch, housekeeping, leases, places, probe, settings, store, users
+from dibs import dispatch, housekeeping, leases, places, probe, processes, settings, store, users
 from dibs.core import Core, Work, now_ms
 from dibs.database import DatabaseError, backup
 from dibs.devices import Inventory, with_drained
@@ -227,7 +227,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, daemon.stopping.set)
     try:
-        recovered = core.ask(dispatch.recover)
+        recovered = core.ask(lambda turn: dispatch.recover(turn, processes.boot_id()))
         await daemon.probe_now()
         await asyncio.wrap_future(recovered)
         ticking = asyncio.create_task(_tick(daemon, database))

@@ -14,7 +14,7 @@ from dibs.attempts import crash_point
 from dibs.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
 from dibs.scheduling import Plan, Policy, View
-from dibs.turns import EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word
+from dibs.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word
 
 log = logging.getLogger("dibs.dispatch")
 
@@ -74,8 +74,10 @@ def refresh(turn: Turn, job: Job) -> None:
         turn.store.note(job.id, turn.now, "Ready" if is_ready else "NotReady", "")
 
 
-def recover(turn: Turn) -> None:
-    """Find out what became of every job that was under way when the last daemon ended."""
+def recover(turn: Turn, boot: str) -> None:
+    """Find out what became of every job that was under way when the last daemon ended; `boot` names this run."""
+    machine_was_down = turn.store.fact(BOOT) not in (None, boot)
+    turn.store.set_fact(BOOT, boot)
     # A fresh or restored database beside older folders must not give their ids once more.
     turn.store.skip_to(turn.engine.highest_folder())
     for job in turn.store.active():
@@ -83,7 +85,12 @@ def recover(turn: Turn) -> None:
         mark = turn.mark()
         try:
             with turn.store.step():
-                settle(turn, job)
+                if machine_was_down and job.state is State.STARTING and turn.engine.is_undecided(job):
+                    # Its claim may never have reached the disk: it must not begin a second time.
+                    why = "the machine went down while it was starting, and nobody knows whether it had begun"
+                    turn.record(job, lifecycle.LostTrack(turn.now, why))
+                else:
+                    settle(turn, job)
         except OSError as error:
             # One folder that cannot be read must not keep all others waiting.
             turn.undo(mark)

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 #: The fact that says whether the queue is paused.
 PAUSED = "paused"
+#: The fact that names the run of the machine in which jobs were last started.
+BOOT = "boot"
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,10 @@ class Local:
         """Return what the runner of the job's present start noted about its command; None: nothing yet."""
         return records.read_running(self.folder(job), job.start)
 
+    def is_undecided(self, job: Job) -> bool:
+        """Tell whether nothing on the disk says that the job's present start began, or was given up."""
+        return attempts.read_started(self.folder(job), job.start) is None
+
     def examine(self, job: Job) -> attempts.Verdict:
         """Say what became of the job's present start, and make it final."""
         return attempts.examine(self.folder(job), job.start)
