@@ -91,13 +91,6 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def typist() -> Iterator[Typist]:
-    own = Typist()
-    yield own
-    own.close()
-
-
-@pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, typist: Typist) -> Iterator[Stage]:
     bench = Bench(tmp_path_factory.mktemp("table"))
     with Terminal(bench, "lease", "-g", "4") as person:
