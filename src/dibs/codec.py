@@ -98,6 +98,8 @@ def job_to_json(
         "warn": warn_to_json(asked.warn),
         "wait_tree": asked.wait_tree,
         "metric": dict(asked.metrics),
+        # Whether, and not what: people put the tokens of their chat into that command.
+        "notifies": asked.notify is not None,
         "request": request_to_json(asked.request),
     }
 

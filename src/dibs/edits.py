@@ -162,7 +162,7 @@ def _request(turn: Turn, job: Job, change: Change) -> Request:
         values["gpu_ids"] = ()
     if "gpu_ids" in keys and "gpus" not in keys and values["gpu_ids"]:
         values["gpus"] = None
-    return verbs.request_of(Wish(job.asked, **values), turn, [])
+    return verbs.request_of(Wish(job.asked, **values), turn, [], f"job {job.id}")
 
 
 def _rule(turn: Turn, jobs: list[Job], new: dict[JobId, Asked], rules: Mapping[str, int | None]) -> dict[JobId, Asked]:

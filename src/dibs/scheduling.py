@@ -307,16 +307,16 @@ class _Planning:
         return Reservation(job.id, at, frozenset(best), pool.less(demand))
 
 
-def check_possible(request: Request, inventory: Inventory, policy: Policy) -> None:
-    """Raise Impossible if no amount of waiting would satisfy `request` on this machine."""
-    _check_counted(request, policy)
+def check_possible(request: Request, inventory: Inventory, policy: Policy, who: str = "the job") -> None:
+    """Raise Impossible if no amount of waiting would satisfy `request`, which `who` makes, on this machine."""
+    _check_counted(request, policy, who)
     if request.gpus == 0 or not inventory.is_known:
         return
     total = len(inventory.devices)
     if total == 0:
         why = f" ({inventory.problem})" if inventory.problem else ""
         raise Impossible(
-            f"asks for {count_gpus(request.gpus)}; this machine has none{why}.",
+            f"{who} asks for {count_gpus(request.gpus)}; this machine has none{why}.",
             "Ask for none with -g 0, or pretend with DIBS_DEVICES=fake:4.",
         )
     if request.gpu_type and not devices.of_type(inventory, request.gpu_type):
@@ -326,27 +326,30 @@ def check_possible(request: Request, inventory: Inventory, policy: Policy) -> No
     if request.gpus > of_kind:
         kind = f' of type "{request.gpu_type}"' if request.gpu_type else ""
         raise Impossible(
-            f"asks for {count_gpus(request.gpus)}; this machine has {of_kind}{kind}.",
-            f"Submit with -g {of_kind} or less.",
+            f"{who} asks for {count_gpus(request.gpus)}; this machine has {of_kind}{kind}.",
+            f"Ask for -g {of_kind} or less.",
         )
     if request.gpus > total - policy.keep_free:
         left = max(0, total - policy.keep_free)
         raise Impossible(
-            f"asks for {count_gpus(request.gpus)}; keep_free leaves {left} of {total}.", "It is a setting of your own."
+            f"{who} asks for {count_gpus(request.gpus)}; keep_free leaves {left} of {total}.",
+            "It is a setting of your own.",
         )
 
 
-def _check_counted(request: Request, policy: Policy) -> None:
+def _check_counted(request: Request, policy: Policy, who: str) -> None:
     if request.cpus > policy.cpu_slots:
         raise Impossible(
-            f"asks for {request.cpus} CPUs; {policy.cpu_slots} may be used here.", "The setting cpu_slots allows more."
+            f"{who} asks for {request.cpus} CPUs; {policy.cpu_slots} may be used here.",
+            "The setting cpu_slots allows more.",
         )
     if policy.mem_total is not None and request.mem > policy.mem_total:
         asked, total = units.format_size(request.mem), units.format_size(policy.mem_total)
-        raise Impossible(f"asks for {asked} of memory; this machine has {total}.")
+        raise Impossible(f"{who} asks for {asked} of memory; this machine has {total}.")
     if policy.max_gpus is not None and request.gpus > policy.max_gpus:
         raise Impossible(
-            f"asks for {count_gpus(request.gpus)}; max_gpus allows {policy.max_gpus}.", "It is a setting of your own."
+            f"{who} asks for {count_gpus(request.gpus)}; max_gpus allows {policy.max_gpus}.",
+            "It is a setting of your own.",
         )
 
 

@@ -185,8 +185,8 @@ def needs_of(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ..
     )
 
 
-def request_of(wish: Wish, turn: Turn, notes: list[str]) -> Request:
-    """Return what a wish asks of this machine; what it can never give is refused."""
+def request_of(wish: Wish, turn: Turn, notes: list[str], who: str = "the job") -> Request:
+    """Return what a wish of `who` asks of this machine; what it can never give is refused."""
     inventory = turn.inventory
     if (wish.gpu_ids or wish.prefer) and not inventory.is_known:
         raise MachineError(f"the GPUs are not known yet ({inventory.problem or 'the driver has not answered'}).")
@@ -202,7 +202,7 @@ def request_of(wish: Wish, turn: Turn, notes: list[str]) -> Request:
             notes.append("this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)")
     kind = (tuple(sorted(gpu_ids)), prefer, wish.gpu_type) if gpus else ((), (), None)
     request = Request(gpus, *kind, wish.cpus, wish.mem, wish.time_limit_s)
-    scheduling.check_possible(request, inventory, turn.policy)
+    scheduling.check_possible(request, inventory, turn.policy, who)
     return request
 
 

@@ -281,13 +281,13 @@ def test_our_second_job_stands_behind_the_ticket_that_our_first_one_passed():
 @pytest.mark.parametrize(
     ("request_", "inventory", "message"),
     [
-        (Request(1), build.inventory(0), "asks for 1 GPU; this machine has none."),
-        (Request(3), build.inventory(2), "asks for 3 GPUs; this machine has 2."),
+        (Request(1), build.inventory(0), "the job asks for 1 GPU; this machine has none."),
+        (Request(3), build.inventory(2), "the job asks for 3 GPUs; this machine has 2."),
         (Request(1, gpu_type="h100"), build.inventory(2), 'no GPU matches --gpu-type "h100".'),
         (
             Request(2, gpu_type="t4"),
             build.inventory(2, names={0: "Tesla T4"}),
-            'asks for 2 GPUs; this machine has 1 of type "t4".',
+            'the job asks for 2 GPUs; this machine has 1 of type "t4".',
         ),
     ],
 )

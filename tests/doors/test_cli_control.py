@@ -12,7 +12,7 @@ from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
 from dibs import places, processes
-from dibs.cli import edit, job_options
+from dibs.cli import edit, job_options, kill
 from dibs.errors import DibsError
 from dibs.jobs import JobId
 from dibs.store import Store
@@ -55,6 +55,30 @@ def test_a_signal_reaches_the_whole_tree(bench: Bench) -> None:
     assert (told.returncode, told.stdout, told.stderr) == (0, f"{job_id} running: SIGUSR1 sent\n", "")
     wait_for(lambda: bench.log(job_id), lambda log: "\ngot it" in log and "child got it" in log)
     assert state(bench, job_id) == "running"
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["-9", "12"], ["-s", "9", "12"]),
+        (["-USR1", "12", "--json"], ["-s", "USR1", "12", "--json"]),
+        (["12", "-sigint"], ["12", "-s", "sigint"]),
+        (["-stop", "12"], ["-s", "stop", "12"]),
+        (["-s", "-9", "12"], ["-s", "-9", "12"]),
+        (["-s9", "--json", "-q", "12"], ["-s9", "--json", "-q", "12"]),
+        (["--", "-9"], ["--", "-9"]),
+    ],
+)
+def test_the_spelling_of_the_other_kill_is_understood(typed: list[str], words: list[str]) -> None:
+    assert kill.usual(typed) == words
+
+
+def test_a_signal_may_be_typed_as_for_the_other_kill(bench: Bench) -> None:
+    bench.until(bench.add(LONG), "started")
+    assert bench.cli("kill", "-CONT", "1").stdout == "1 running: SIGCONT sent\n"
+    assert bench.cli("kill", "-9", "1").stdout == "1 running: SIGKILL sent\n"
+    assert bench.until(1)["signal"] == 9
+    assert bench.cli("kill", "-9", "1").stderr == "1 failed: only a running job can get a signal\n"
 
 
 @pytest.mark.parametrize("word", ["KILL", "sigkill", "9"])
@@ -189,7 +213,7 @@ def test_a_text_that_was_not_changed_changes_nothing(bench: Bench) -> None:
     [
         ("s/^name/name name/", "expected lines such as name", 2),
         ('s/^time.*/time = "3"/', "time: expected a time such as 90m", 2),
-        ("s/^gpus.*/gpus = 9/", "asks for 9 GPUs; this machine has 4", 69),
+        ("s/^gpus.*/gpus = 9/", "job 2 asks for 9 GPUs; this machine has 4", 69),
         ("s/^gpus.*/gpus = true/", "--gpus: expected", 2),
         ("s/^priority/prioritty/", 'there is no field "prioritty". Did you mean priority?', 2),
         ("/^argv/d", "expected a command, got none", 2),
@@ -350,65 +374,17 @@ def test_cancelling_several_running_jobs_asks_and_one_does_not(bench: Bench) -> 
     bench.wait_all()
 
 
-# -- selectors, for every verb that names jobs --
-
-#: Each means the jobs 2 and 3 of the queue below.
-SELECTORS = [
-    "2-3",
-    "3,2",
-    "2 3",
-    "name:b*",
-    "tag:t",
-    "name:b*+since:1h",
-    "project:p+unfinished",
-    "@ @~1",
-    "all+project:p",
-]
-
-
-@pytest.mark.parametrize("words", SELECTORS)
-def test_every_verb_takes_every_selector(bench: Bench, words: str) -> None:
+def test_people_are_told_of_very_many_jobs_in_one_line(bench: Bench) -> None:
     busy(bench)
-    bench.add_many([{"command": "true"}] * 2, name="bee", tags=["t"], project="p")
-    chosen = words.split()
-
-    def ids(*verb: str) -> list[int]:
-        document = json.loads(bench.cli(*verb, *chosen, "--json").stdout)
-        return [job["id"] for job in (*document["changed"], *document["unchanged"])]
-
-    assert ids("hold") == [2, 3]
-    assert ids("unhold") == [2, 3]
-    assert ids("edit", "--priority", "3") == [2, 3]
-    for verb in (("pause",), ("resume",), ("kill", "-s", "USR1")):
-        assert ids(*verb) == [2, 3]
-    assert bench.cli("status", *chosen, "-q").stdout.split() == ["2", "3"]
-    assert ids("cancel") == [2, 3]
-    if "unfinished" not in words:
-        assert bench.cli("wait", *chosen).returncode == 1
-        assert ids("retry") == [2, 3]
-        bench.cancel("2-3")
-        assert json.loads(bench.cli("clean", *chosen, "--json").stdout)["jobs"] == 2
-
-
-@pytest.mark.parametrize(
-    "verb",
-    [
-        ["cancel"],
-        ["hold"],
-        ["unhold"],
-        ["retry"],
-        ["pause"],
-        ["resume"],
-        ["kill", "-s", "1"],
-        ["clean"],
-        ["edit", "-g1"],
-    ],
-)
-def test_a_selector_that_means_no_job_is_one_line_and_exit_3(bench: Bench, verb: list[str]) -> None:
-    bench.until(bench.add("true"))
-    assert "no job matches" in refused(bench, *verb, "queued+name:x", code=3)
-    assert "there is no job 9" in refused(bench, *verb, "9", code=3)
-    assert "Did you mean failed?" in refused(bench, *verb, "faild")
+    bench.add_many([{"command": "true"}] * 30)
+    with Terminal(bench, "hold", "2-22") as person:
+        assert person.end() == (0, "21 jobs held (2-22)\r\n")
+    with Terminal(bench, "cancel", "all", "--grace", "0s") as person:
+        code, shown = person.end()
+    assert code == 0
+    assert shown.splitlines() == ["1 job stopping: TERM now, KILL in 0s (1)", "30 jobs cancelled (2-31)"]
+    # Who reads through a pipe gets each of them.
+    assert len(bench.cli("retry", "2-31").stdout.splitlines()) == 30
 
 
 # -- wrong --

@@ -297,7 +297,7 @@ def test_hold_and_unhold_say_what_they_did(bench: Bench) -> None:
     bench.add("true")
     done = bench.cli("hold", "all")
     assert (done.returncode, done.stdout) == (0, "2 held\n")
-    assert done.stderr == "1 running: it is running: only a queued job can be held\n"
+    assert done.stderr == "1 running: only a queued job can be held\n"
     assert bench.cli("why", "2").stdout.startswith("job 2: it is held")
     acted = json.loads(bench.cli("enqueue", "2", "--json").stdout)
     assert acted == {"changed": [{"id": 2, "state": "queued"}], "unchanged": []}

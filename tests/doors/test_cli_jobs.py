@@ -112,7 +112,7 @@ def test_a_wrong_line_queues_nothing(bench: Bench) -> None:
 def test_what_the_machine_can_never_do_is_refused(bench: Bench) -> None:
     done = bench.cli("add", "-g", "5", "true")
     assert (done.returncode, done.stdout) == (69, "")
-    assert done.stderr == "dibs: asks for 5 GPUs; this machine has 4. Submit with -g 4 or less.\n"
+    assert done.stderr == "dibs: the job asks for 5 GPUs; this machine has 4. Ask for -g 4 or less.\n"
     assert bench.cli("add", "--gpu-ids", "9", "true").returncode == 2
     assert bench.cli("add", "--priority", "99999999999", "true").returncode == 2
     assert bench.cli("status", "-q").stdout == ""

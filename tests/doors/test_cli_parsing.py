@@ -225,7 +225,7 @@ WRONG = [
     (["daemon", "stop", "--foreground"], 2, "daemon stop has no option --foreground."),
     (["daemon", "start", "--json"], 2, "daemon start has no option --json."),
     (["lease", "-g", "0"], 2, "lease expected at least one GPU"),
-    (["lease", "-g", "5"], 69, "asks for 5 GPUs; this machine has 4."),
+    (["lease", "-g", "5"], 69, "the lease asks for 5 GPUs; this machine has 4."),
     (["lease", "--gpu-ids", "9"], 2, "--gpu-ids expected an index or UUID of a GPU"),
     (["lease", "--gpu-type", "h100"], 69, "no GPU matches"),
     (["lease", "no-such-program"], 127, '"no-such-program" is not a program here.'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -284,6 +285,29 @@ def bench_pid(bench: Bench, job_id: int) -> int:
     running = records.read_running(f"{bench.home}/jobs/{job_id}/1", 1)
     assert running is not None
     return running.pid
+
+
+def test_show_tells_of_script_warning_number_and_notice(bench: Bench) -> None:
+    (bench.folder / "job.sh").write_text("#!/bin/sh\necho hi\n")
+    done = bench.cli(
+        *("add", "-g0", "--hold", "--array", "7", "-t", "1h", "--signal", "USR1@2m", "--wait-tree"),
+        *("--notify", "curl https://chat/token", "--script", "job.sh"),
+    )
+    assert done.returncode == 0, done.stderr
+    shown = bench.cli("show", "1").stdout
+    facts = [re.split("  +", line) for line in shown.splitlines()]
+    assert ["script", "job.sh, as it was at submit"] in facts
+    assert ["warning", "USR1 2m00s before the time limit"] in facts
+    assert ["lasts", "until all it started has ended"] in facts
+    assert ["index", "7"] in facts
+    assert ["notice", "a command runs when it has ended"] in facts
+    # People put tokens into that command.
+    assert "token" not in shown
+    assert bench.job(1)["notifies"] is True
+    bench.add("true", gpus=0)
+    assert not {"script", "warning", "lasts", "index", "notice"} & {
+        line.split("  ")[0] for line in bench.cli("show", "2").stdout.splitlines()
+    }
 
 
 def test_show_lists_every_attempt_with_its_log(bench: Bench) -> None:

@@ -1,7 +1,8 @@
 """The command line: finds the verb, imports its module and no other, and turns errors into one line and a code.
 
 A verb is a module with SUMMARY, USAGE, OPTIONS, EXAMPLES and main(args), and a line in VERBS. One that runs a user's
-command also says TAKES_COMMAND: options end at the first word of that command.
+command also says TAKES_COMMAND: options end at the first word of that command. One that is typed in a way of its own
+has `usual`, which returns the words as the table of options reads them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -100,7 +101,7 @@ def execute(words: Sequence[str]) -> int:
         front, name, rest = split(words)
         is_debug = "--debug" in front
         verb = load(name)
-        args = options.parse(name, verb.OPTIONS, [*front, *rest], takes_command=takes_command(verb))
+        args = options.parse(name, verb.OPTIONS, [*front, *usual(verb, rest)], takes_command=takes_command(verb))
         is_debug = is_debug or args.has(options.DEBUG)
         code = _show_help(name) if args.has(options.HELP) else verb.main(args)
         sys.stdout.flush()
@@ -155,6 +156,12 @@ def load(name: str) -> Verb:
 def takes_command(verb: Verb) -> bool:
     """Tell whether options of a verb end at the first word that is none."""
     return getattr(verb, "TAKES_COMMAND", False)
+
+
+def usual(verb: Verb, words: Sequence[str]) -> Sequence[str]:
+    """Return the words after a verb as its table of options reads them."""
+    read: Callable[[Sequence[str]], Sequence[str]] | None = getattr(verb, "usual", None)
+    return words if read is None else read(words)
 
 
 def _suggest(name: str) -> str:

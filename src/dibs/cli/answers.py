@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from dibs import selection
@@ -32,6 +32,13 @@ class Need(TypedDict):
 
     id: int
     when: str
+
+
+class Warn(TypedDict):
+    """A warning before the time limit."""
+
+    signal: str
+    before_s: float
 
 
 class Attempt(TypedDict):
@@ -86,6 +93,11 @@ class Job(TypedDict):
     request: Wanted
     # A daemon that is older than this does not say these.
     batch: NotRequired[int | None]
+    index: NotRequired[int | None]
+    script: NotRequired[str | None]
+    warn: NotRequired[Warn | None]
+    wait_tree: NotRequired[bool]
+    notifies: NotRequired[bool]
     report: NotRequired[dict[str, float | None] | None]
 
 
@@ -332,11 +344,21 @@ def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted
     return answer
 
 
-def tell(acted: Acted) -> None:
-    """Say what became of each job, and which were left as they were."""
-    for job in acted["changed"]:
-        print(f"{job['id']} {cleaning.clean(job['state'])}")
-    tell_unchanged(acted)
+def tell(acted: Acted, became: Callable[[str], str] = str) -> None:
+    """Say what became of each job, and which were left as they were; `became` puts a state in words.
+
+    People are told of very many jobs in a line for each state; who reads us through a pipe gets a line for each job.
+    """
+    changed = acted["changed"]
+    if sys.stdout.isatty() and len(changed) > MOST_NAMED:
+        for state in dict.fromkeys(job["state"] for job in changed):
+            ids = [job["id"] for job in changed if job["state"] == state]
+            which = options.shown(selection.ranges(ids))
+            print(f"{len(ids)} {'job' if len(ids) == 1 else 'jobs'} {cleaning.clean(became(state))} ({which})")
+    else:
+        for job in changed:
+            print(f"{job['id']} {cleaning.clean(became(job['state']))}")
+    _tell_unchanged(acted)
 
 
 def log_path(job: WholeJob, attempt: int) -> str:
@@ -370,9 +392,10 @@ def exit_code(job: Job | Attempt, state: str) -> int:
     return job["exit_code"] if job["exit_code"] is not None else 125
 
 
-def tell_unchanged(acted: Acted) -> None:
+def _tell_unchanged(acted: Acted) -> None:
     """Say which jobs a verb left as they were, and why; of very many only how many."""
     for left in acted["unchanged"][:MOST_NAMED]:
-        print(cleaning.clean(f"{left['id']} {left['state']}: {left['why']}"), file=sys.stderr)
+        why = left["why"].removeprefix(f"it is {left['state']}: ")
+        print(cleaning.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)
     if (more := len(acted["unchanged"]) - MOST_NAMED) > 0:
         print(f"{more} more are as they were", file=sys.stderr)

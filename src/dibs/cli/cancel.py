@@ -68,8 +68,5 @@ def _ended(queue: client.Client, acted: Acted) -> Acted:
 
 
 def _tell(acted: Acted, grace_s: float) -> None:
-    after = units.format_duration(grace_s)
-    for job in acted["changed"]:
-        how = f": TERM now, KILL in {after}" if job["state"] == "stopping" else ""
-        print(f"{job['id']} {screen.clean(job['state'])}{how}")
-    answers.tell_unchanged(acted)
+    how = f": TERM now, KILL in {units.format_duration(grace_s)}"
+    answers.tell(acted, lambda state: f"{state}{how}" if state == "stopping" else state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from dibs import client, processes
 from dibs.cli import answers, options, screen
@@ -19,13 +20,24 @@ def _read_signal(text: str) -> int:
 
 
 SUMMARY = "Send a signal to all processes of running jobs; to end jobs, see cancel."
-USAGE = ("-s SIGNAL SELECTOR...",)
+USAGE = ("-s SIGNAL SELECTOR...", "-SIGNAL SELECTOR...")
 SIGNAL = Option(
     ("-s", "--signal"), "The signal, by name with or without SIG, or by number.",
     Kind("a signal such as USR1 or 10", _read_signal), "USR1",
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (SIGNAL, options.JSON)
-EXAMPLES = ("dibs kill -s USR1 12", "dibs kill -s SIGINT name:vit*+running")
+EXAMPLES = ("dibs kill -s USR1 12", "dibs kill -9 12", "dibs kill -s SIGINT name:vit*+running")
+
+
+def usual(words: Sequence[str]) -> list[str]:
+    """Return kill(1)'s own `-9` and `-USR1` as `-s 9` and `-s USR1`; what is no signal stays as it is."""
+    end = words.index("--") if "--" in words else len(words)
+    found: list[str] = []
+    for place, word in enumerate(words[:end]):
+        is_value = place > 0 and words[place - 1] in SIGNAL.names
+        is_signal = word.startswith("-") and processes.signal_number(word[1:]) is not None
+        found += ["-s", word[1:]] if is_signal and not is_value else [word]
+    return [*found, *words[end:]]
 
 
 def main(args: Args) -> int:
@@ -40,7 +52,5 @@ def main(args: Args) -> int:
     if args.has(options.JSON):
         screen.print_json(acted)
         return 0
-    for job in acted["changed"]:
-        print(f"{job['id']} {screen.clean(job['state'])}: {processes.signal_name(number)} sent")
-    answers.tell_unchanged(acted)
+    answers.tell(acted, lambda state: f"{state}: {processes.signal_name(number)} sent")
     return 0

@@ -300,7 +300,7 @@ def _request(args: Args, inventory: Inventory) -> Request:
         scheduling.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
         args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
     )
-    scheduling.check_possible(request, inventory, scheduling.Policy())
+    scheduling.check_possible(request, inventory, scheduling.Policy(), "the lease")
     return request
 
 

@@ -10,6 +10,8 @@ from datetime import datetime, time, timedelta
 from dibs import units
 from dibs.errors import UserError
 
+#: Said of what is expected within a second.
+NOW = "now"
 EXAMPLE = "a moment to come such as 22:00, now+2h or 2026-11-16T08:00"
 
 
@@ -69,7 +71,7 @@ def between(earliest: datetime, latest: datetime, now: datetime) -> str:
     """Say when something is expected to start: `between 14:05 and 15:30 (in 5m00s to 1h30m)`."""
     soonest_s, longest_s = ((moment - now).total_seconds() for moment in (earliest, latest))
     if longest_s < 1:
-        return "now"
+        return NOW
     last, away = _near(latest, now), units.format_duration(longest_s)
     if soonest_s < 1:
         return f"by {last} (within {away})"

@@ -68,6 +68,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("name", job["name"]),
         ("project", job["project"]),
         ("command", job["command"]),
+        ("script", f"{script}, as it was at submit" if (script := job.get("script")) else ""),
         ("folder", job["cwd"]),
         ("remark", job["remark"] if job["remark"] and job["remark"] not in told else ""),
         ("exit code", "" if job["exit_code"] is None else str(job["exit_code"])),
@@ -81,11 +82,15 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("memory", units.format_size(job["mem"]) if job["mem"] else ""),
         ("priority", str(job["priority"]) if job["priority"] else ""),
         ("time limit", "" if job["time_limit_s"] is None else units.format_duration(job["time_limit_s"])),
+        ("warning", _warning(job)),
+        ("lasts", "until all it started has ended" if job.get("wait_tree") else ""),
         ("after", _needs(job)),
         ("begins", _begin(view, job["begin_at"])),
         ("starts", _starts(view, job, now)),
         ("retries", str(job["retries"] or "")),
+        ("index", "" if job.get("index") is None else str(job["index"])),
         ("tags", ", ".join(job["tags"])),
+        ("notice", "a command runs when it has ended" if job.get("notifies") else ""),
         ("set", " ".join(f"{name}={value}" for name, value in job["env"].items())),
         ("attempt", str(job["attempt"])),
         ("pid", str(job["pid"] or "")),
@@ -102,6 +107,11 @@ def _gpus(job: WholeJob) -> str:
         return str(job["gpus"])
     indices = ",".join(str(index) for index in job["gpu_indices"])
     return f"{indices} ({', '.join(job['gpu_ids'])})"
+
+
+def _warning(job: WholeJob) -> str:
+    warn = job.get("warn")
+    return f"{warn['signal']} {units.format_duration(warn['before_s'])} before the time limit" if warn else ""
 
 
 def _needs(job: WholeJob) -> str:
@@ -124,10 +134,12 @@ def _starts(view: Screen, job: WholeJob, now: datetime) -> str:
 
 
 def expected(view: Screen, ends: Range, now: datetime) -> str:
-    """Return the two moments as they are, or for people by their clock and how far from now."""
-    if not view.is_terminal:
-        return f"between {ends['earliest']} and {ends['latest']}"
-    return moments.between(datetime.fromisoformat(ends["earliest"]), datetime.fromisoformat(ends["latest"]), now)
+    """Return the moments as they are, or for people by their clock and how far from now; `now` is a word for both."""
+    earliest, latest = (datetime.fromisoformat(ends[end]) for end in ("earliest", "latest"))
+    told = moments.between(earliest, latest, now)
+    if view.is_terminal or told == moments.NOW:
+        return told
+    return f"at {ends['latest']}" if earliest == latest else f"between {ends['earliest']} and {ends['latest']}"
 
 
 def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:

@@ -88,11 +88,12 @@ def _progress() -> Iterator[Callable[[Waited], None]]:
     progress = Progress(BarColumn(), text, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
 
     def tell(waited: Waited) -> None:
+        # Only now: what is refused before is said in one line on a screen that nobody has touched.
+        progress.start()
         for task in progress.task_ids or [progress.add_task("", total=waited["total"], bad="")]:
             bad = f", {waited['bad']} not done" if waited["bad"] else ""
             progress.update(task, completed=waited["finished"], total=waited["total"], bad=bad)
 
-    progress.start()
     try:
         yield tell
     finally:
