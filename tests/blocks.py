@@ -23,7 +23,7 @@ TYPED = ("console", "sh")
 VARYING = (
     (re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r"), ""),
     (re.compile(r"\b(\d+d)?(\d+h)?(\d+m)?\d+(\.\d+)?s\b"), "1s"),
-    (re.compile(r"\bpid \d+"), "pid 1"),
+    (re.compile(r"\b(pid|shell|process)\s+\d+"), r"\1 1"),
     (re.compile(r"(?<=PORT=)\d{4,5}\b"), "29500"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z| UTC|[+-]\d\d:\d\d)?"), "now"),
     (re.compile(r"\b\d+\.\d+\.\d+\b"), "1.2.3"),
