@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
 #: Blocks that are only shown: drawings, parts of files, and the man pages of `verbs.md`.
-SHOWN = ("", "text", "mermaid", "toml", "python", "bash")
+SHOWN = ("text", "mermaid", "toml", "python", "bash")
 #: Every block of commands that is not run, with the reason that its fence gives. Nothing is left out by accident.
 NOT_RUN = {
     "README.md": {"installs": 1},
@@ -145,8 +145,9 @@ def commands(page: Path) -> Iterator[list[str]]:
         lexer = shlex.shlex(span.replace("\\|", "|"), posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
         words: list[str] = []
+        last = ""
         for word in (*lexer, ";"):
-            if word == "dibs":
+            if word == "dibs" and last != "install":
                 words = ["dibs"]
             elif set(word) <= set("();<>|&"):
                 if words:
@@ -154,6 +155,7 @@ def commands(page: Path) -> Iterator[list[str]]:
                 words = []
             elif words:
                 words.append(word)
+            last = word
 
 
 def refusal(words: list[str]) -> list[str]:

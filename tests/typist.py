@@ -31,7 +31,7 @@ ACTIVE = ("starting", "running", "stopping")
 #: Seconds that `write` repeats a look before it believes what is shown.
 BELIEF_S = 3.0
 #: Commands that come back when jobs have ended: while they last time passes.
-WAITS = re.compile(r"\bdibs (wait|follow|run|log (.* )?-f|.*--wait\b|.*--drain\b)")
+WAITS = re.compile(r"\bdibs (wait|follow|run|log (.* )?-f|.*--wait\b|.*--drain\b)|\b(schedule|sch) ")
 #: Commands that only look: typed again until they show what the page says.
 LOOKS = re.compile(
     r"(dibs( (status|show|why|log|config|doctor|gpus|daemon status)\b(?!.*( -f| drain| undrain)).*)?|cat .*|ls\b.*)$"
