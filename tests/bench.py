@@ -35,9 +35,9 @@ def wait_for(what: Callable[[], T], until: Callable[[T], bool] = bool, patience_
 class Bench:
     """One user's dibs."""
 
-    def __init__(self, folder: Path, devices: str = "fake:4", **environ: str) -> None:
+    def __init__(self, folder: Path, devices: str = "fake:4", home: Path | None = None, **environ: str) -> None:
         self.folder = folder
-        self.home = folder / "home"
+        self.home = home or folder / "home"
         self.leases = folder / "leases"
         self.leases.mkdir(exist_ok=True)
         base = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "USER") if name in os.environ}

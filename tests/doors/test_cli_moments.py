@@ -183,6 +183,21 @@ def test_wait_shows_how_far_it_is_and_leaves_the_screen_clean(bench: Bench) -> N
     assert shown.count("\x1b[?25h") == shown.count("\x1b[?25l") == 1, "the cursor is back"
 
 
+def test_wait_says_on_a_terminal_that_jobs_did_not_succeed(bench: Bench) -> None:
+    bench.add("false", gpus=0)
+    bench.until(1)
+    with Terminal(bench, "wait", "all") as person:
+        code, shown = person.end()
+    assert code == 1
+    assert shown == "dibs: 1 of 1 did not succeed: `dibs status bad`\r\n", "and draws no bar when all is over"
+
+
+@pytest.mark.parametrize("term", ["dumb", "xterm"])
+def test_wait_draws_nothing_where_there_is_nothing_to_wait_for(bench: Bench, term: str) -> None:
+    with Terminal(bench, "wait", TERM=term) as person:
+        assert person.end() == (0, "")
+
+
 def test_ctrl_c_ends_waiting_with_130_and_the_cursor_back(bench: Bench) -> None:
     bench.add(UNTIL_GO, gpus=0)
     with Terminal(bench, "wait") as person:

@@ -146,7 +146,8 @@ TOPICS: dict[str, Topic] = {
             "A job runs in the folder and with the environment of the moment it was queued; -e NAME=VALUE adds to it. "
             "Its stdin is empty. dibs sets:",
             VARIABLES,
-            "What CUDA_VISIBLE_DEVICES says in your shell never reaches a job.",
+            "What CUDA_VISIBLE_DEVICES says in your shell never reaches a job. "
+            "More: docs/environments.md, docs/training.md",
         ),
     ),
     "sharing": Topic(
@@ -161,7 +162,7 @@ TOPICS: dict[str, Topic] = {
                 ("dibs config max_gpus", "the most GPUs that your jobs use at once"),
                 ("dibs config keep_free", "GPUs that your jobs leave free for others"),
             ),
-            "Who starts a program without dibs is not stopped, but shown.",
+            "Who starts a program without dibs is not stopped, but shown. More: docs/sharing.md, docs/admin.md",
         ),
     ),
     "gpus": Topic(
@@ -179,10 +180,13 @@ TOPICS: dict[str, Topic] = {
             "four. After a change: dibs daemon restart.",
         ),
     ),
-    "slurm": Topic("what Slurm's commands are here", lambda: (SLURM, "One machine, no partitions, no accounts.")),
+    "slurm": Topic(
+        "what Slurm's commands are here",
+        lambda: (SLURM, "One machine, no partitions, no accounts. More: docs/coming-from.md"),
+    ),
     "pueue": Topic(
         "what pueue's commands are here",
-        lambda: (PUEUE, "There are no groups: -j bounds a batch, GPUs bound the rest."),
+        lambda: (PUEUE, "There are no groups: -j bounds a batch, GPUs bound the rest. More: docs/coming-from.md"),
     ),
     "templates": Topic(
         "names in braces in output paths",
@@ -192,6 +196,9 @@ TOPICS: dict[str, Topic] = {
                 ("{id}", "the job's id"),
                 ("{name}", "its name, with _ for each /"),
                 ("{project}", "its project, likewise"),
+                ("{index}", "its number in an array, 0 if it stands alone; {index:03} is padded"),
+                ("{attempt}", "1, 2, ...: the attempt"),
+                ("{array}", "the id of the first job of its array"),
             ),
             "Example: dibs add -o 'logs/{name}-{id}.txt' python train.py",
         ),

@@ -40,6 +40,8 @@ def main(args: Args) -> int:
     if not waited["over"]:
         screen.say(f"{waited['total'] - waited['finished']} of {waited['total']} jobs are not finished yet.")
         return TIMED_OUT
+    if waited["bad"] and sys.stderr.isatty():
+        screen.say(f"{waited['bad']} of {waited['total']} did not succeed: `dibs status bad`")
     return 1 if waited["bad"] else 0
 
 
@@ -77,8 +79,8 @@ def _ask(queue: client.Client, query: list[tuple[str, str]], until: float | None
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Waited], None]]:
-    """Show a bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
+    """Show a bar on a terminal that can draw one, nothing elsewhere."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield lambda waited: None
         return
     from rich.console import Console
@@ -88,6 +90,9 @@ def _progress() -> Iterator[Callable[[Waited], None]]:
     progress = Progress(BarColumn(), text, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
 
     def tell(waited: Waited) -> None:
+        if waited["over"] and not progress.task_ids:
+            # Nothing to wait for: no bar for a moment.
+            return
         # Only now: what is refused before is said in one line on a screen that nobody has touched.
         progress.start()
         for task in progress.task_ids or [progress.add_task("", total=waited["total"], bad="")]:
