@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from terminal import CTRL_C, Terminal
-from typist import Typed, Typist
 
 from bench import Bench, wait_for
 from dibs import cli
 from dibs.cli import options
+from typist import Typed, Typist
 
 Job = dict[str, Any]
 

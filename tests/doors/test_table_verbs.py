@@ -17,11 +17,11 @@ from rich.cells import cell_len
 from terminal import CTRL_C, Terminal
 from test_table_selectors import VERBS as WITH_SELECTORS
 from test_table_selectors import bare
-from typist import Typist
 
 from bench import Bench, wait_for
 from dibs import cli, records
 from dibs.cli import options
+from typist import Typist
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = ["sleep", "1000"]
