@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from dibs.leases import Lease, Note
     from dibs.locks import Folder
+    from dibs.tickets import Ticket
 
 #: Where the descriptors of our leases are kept, out of the way of the numbers that a command sees them on.
 KEPT_FD = 400
@@ -30,6 +31,9 @@ SERVED_S = 1.0
 
 #: Seconds for which devices that could not be had are left alone, where there is another slot to go on with.
 RETRY_S = 1.0
+
+#: Seconds between two words about waiting.
+TELL_S = 60.0
 
 #: Nanoseconds within which two changes of a folder may bear the same time: a tick of the slowest kernel, twice.
 TICK_NS = 20_000_000
@@ -68,8 +72,9 @@ class Slots:
     ) -> None:
         self._place = place
         self._collect_for_s = collect_for_s
-        tell = None if on_wait is None else lambda ticket: on_wait(ticket.devices)
-        self._waiter = waiting.Waiter(place, note, collect_for_s, tell)
+        self._on_wait = on_wait
+        self._told_at = -NEVER
+        self._waiter = waiting.Waiter(place, note, collect_for_s, self._tell)
         self._kept: dict[str, _Kept] = {}
         #: Devices that were given to us and not used yet: that turn is ours, whoever came meanwhile.
         self._fresh: set[str] = set()
@@ -128,6 +133,13 @@ class Slots:
         for kept in self._kept.values():
             kept.lease.close()
         self._kept.clear()
+
+    def _tell(self, ticket: Ticket) -> None:
+        """Say that we wait, but not at every turn where many take turns."""
+        now = time.monotonic()
+        if self._on_wait is not None and now - self._told_at >= TELL_S:
+            self._told_at = now
+            self._on_wait(ticket.devices)
 
     # -- for the two kinds
 

@@ -199,3 +199,15 @@ def test_a_free_text_has_a_name_to_be_leased_by(text: str, key: str) -> None:
     assert slots.key_of(text).startswith(key)
     assert holders.checked(slots.key_of(text))
     assert slots.key_of(text) == slots.key_of(text) != slots.key_of(text + "!")
+
+
+def test_waiting_is_said_once_and_not_at_every_turn(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+    told: list[Sequence[str]] = []
+    some = FixedSlots(place, NOTE, [Slot("A", "A")], on_wait=told.append)
+    opened.append(some)
+    holder = puppet()
+    holder.ask("take A other")
+    for _ in range(3):
+        assert some.take(0.0) is None
+        some.leave_line()
+    assert told == [("A",)]
