@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from typist import Typist
+from keyboard import Typist
 
 
 @pytest.fixture(scope="session")

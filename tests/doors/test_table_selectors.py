@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from keyboard import Typed, Typist
 from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
 from dibs import cli
 from dibs.cli import options
-from typist import Typed, Typist
 
 Job = dict[str, Any]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from keyboard import Typist
 from rich.cells import cell_len
 from terminal import CTRL_C, Terminal
 from test_table_selectors import VERBS as WITH_SELECTORS
@@ -21,7 +22,6 @@ from test_table_selectors import bare
 from bench import Bench, wait_for
 from dibs import cli, records
 from dibs.cli import options
-from typist import Typist
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = ["sleep", "1000"]
@@ -85,13 +85,13 @@ FORMS = [
     Form("report loss=0.5", r"", has_json=False),
 ]  # fmt: skip
 #: Verbs without --json: they print what somebody else wrote, or a page of text, or nothing.
-WITHOUT_JSON = {"run", "log", "follow", "lease", "report", "completion", "help"}
+WITHOUT_JSON = {"run", "pipe", "log", "follow", "lease", "report", "completion", "help"}
 
 
 def test_every_verb_is_in_a_table_and_those_that_print_have_json() -> None:
     forms = {form.words.split()[0] for form in FORMS if form.words}
-    # Of the doctor, whose answer depends on this machine, see `test_cli_finding`.
-    assert forms | {*WITH_SELECTORS} | {"doctor"} == {*cli.VERBS}
+    # Of the doctor, whose answer depends on this machine, see `test_cli_finding`; of pipe, `test_pipe`.
+    assert forms | {*WITH_SELECTORS} | {"doctor", "pipe"} == {*cli.VERBS}
     assert {name for name in cli.VERBS if options.JSON not in cli.load(name).OPTIONS} == WITHOUT_JSON
 
 
