@@ -7,10 +7,10 @@ between stays as it is; see `fakes/page`. No page takes longer than its commands
 from __future__ import annotations
 
 import fcntl
-import getpass
 import itertools
 import os
 import pty
+import pwd
 import re
 import select
 import shutil
@@ -31,7 +31,7 @@ ACTIVE = ("starting", "running", "stopping")
 #: Seconds that `write` repeats a look before it believes what is shown.
 BELIEF_S = 3.0
 #: Commands that come back when jobs have ended: while they last time passes.
-WAITS = re.compile(r"\bdibs (wait|follow|run|log (.* )?-f|.*--wait\b|.*--drain\b)|\b(schedule|sch) ")
+WAITS = re.compile(r"\bdibs (wait|follow|run|pipe|log (.* )?-f|.*--wait\b|.*--drain\b)|\b(schedule|sch) ")
 #: Commands that only look: typed again until they show what the page says.
 LOOKS = re.compile(
     r"(dibs( (status|show|why|log|config|doctor|gpus|daemon status)\b(?!.*( -f| drain| undrain)).*)?|cat .*|ls\b.*)$"
@@ -137,7 +137,7 @@ class Typist:
     def _told(self, text: str) -> str:
         """Return what was shown as a page tells it: with a home and a user that are nobody's."""
         text = text.replace("\r\n", "\n").replace(str(self.folder), "~")
-        return re.sub(rf"\b{re.escape(getpass.getuser())}(?= (job|lease|waits) )", "ada", text)
+        return re.sub(rf"\b{re.escape(pwd.getpwuid(os.geteuid()).pw_name)}(?= (job|lease|waits) )", "ada", text)
 
     def close(self) -> None:
         """End all that was started, and leave nothing behind."""
