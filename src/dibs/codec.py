@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -85,9 +86,10 @@ def job_to_json(
         "finished_at": moment(job.finished_at),
         "log": log,
         "stderr": stderr,
-        "sweep": None,
+        "sweep": asked.sweep,
         "index": asked.index,
-        "params": None,
+        "params": None if asked.params is None else json.loads(asked.params),
+        "dir": asked.folder,
         "tags": list(asked.tags),
         "engine": "local",
         "engine_ref": None,
