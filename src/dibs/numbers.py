@@ -30,12 +30,12 @@ DEADLINE_S = 60.0
 log = logging.getLogger("dibs.numbers")
 
 
-def search(logs: Sequence[str], metrics: Mapping[str, str]) -> list[Numbers]:
+def search(logs: Sequence[str], metrics: Mapping[str, str], deadline_s: float = DEADLINE_S) -> list[Numbers]:
     """Return what expressions find in each of some logs; nothing, and a line in our log, if they take too long."""
     asked = json.dumps({"logs": list(logs), "metrics": dict(metrics)}).encode()
     words = [sys.executable, "-P", "-m", "dibs.numbers"]
     try:
-        told = subprocess.run(words, input=asked, stdout=subprocess.PIPE, timeout=DEADLINE_S, check=True).stdout
+        told = subprocess.run(words, input=asked, stdout=subprocess.PIPE, timeout=deadline_s, check=True).stdout
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
         log.error("%s log(s) were given up: %s", len(logs), error)
         return [{} for _ in logs]

@@ -14,7 +14,7 @@ from dibs.errors import UserError
 SUMMARY = "Queue one job an argument, as GNU parallel runs them; print their ids."
 USAGE = (
     "[OPTIONS] COMMAND... [{}] ::: ARGUMENT...",
-    '[OPTIONS] "SHELL COMMAND {1} {2}" ::: ARGUMENT... ::: ARGUMENT...',
+    '[OPTIONS] "SHELL COMMAND {1} {2}" ::: ARGUMENT... ::: ...',
     "[OPTIONS] COMMAND... ::: ARGUMENT... :::+ ARGUMENT...",
 )
 OPTIONS: tuple[Option[object], ...] = (

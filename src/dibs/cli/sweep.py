@@ -78,10 +78,9 @@ OPTIONS: tuple[Option[object], ...] = (
 )  # fmt: skip
 EXAMPLES = (
     'dibs sweep "python train.py --lr {lr} --bs {bs}" -p lr 0.1 0.01 -p bs 32 64',
-    "dibs sweep --name vit -p 'lr=loguniform(1e-5,1e-1)' --sample 50 -- python train.py --lr {lr}",
+    "dibs sweep -p 'lr=loguniform(1e-5,1e-1)' --sample 50 -- python t.py --lr {lr}",
+    "dibs sweep \"python t.py {args} > {dir}/log\" -p lr 0.1 0.01 --dir 'runs/{lr}'",
     "dibs sweep sweep.yaml --dry-run",
-    "dibs sweep \"python train.py {args} > {dir}/log\" -p seed=range(3) -p lr 0.1 0.01 --dir 'runs/{lr}-{seed}'",
-    "dibs results vit",
 )
 
 #: Points in one request. Each request is one transaction: enough to be quick, few enough to disturb nobody.
