@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -85,13 +86,14 @@ def job_to_json(
         "finished_at": moment(job.finished_at),
         "log": log,
         "stderr": stderr,
-        "sweep": None,
+        "sweep": asked.sweep,
         "index": asked.index,
-        "params": None,
+        "params": None if asked.params is None else json.loads(asked.params),
         "tags": list(asked.tags),
         "engine": "local",
         "engine_ref": None,
         "remark": job.remark,
+        "dir": asked.folder,
         "batch": asked.batch or None,
         "retry_on": [trouble.value for trouble in asked.retry_on],
         "script": asked.script,

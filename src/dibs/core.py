@@ -90,6 +90,8 @@ class Core:
         self.inventory = inventory
         self.waits = waits
         self.publish = publish
+        #: Called when runs of sweeps have ended.
+        self.gather: Callable[[], None] = lambda: None
         self.notices = Notices(engine, standing.user, waits.watch, self.tell)
         #: What this thread itself has found to do, and what may wait a moment for a turn that is needed anyway.
         self._news: list[Work] = []
@@ -178,6 +180,8 @@ class Core:
         self._stand(turn, placement)
         if turn.over:
             self.notices.tell(turn)
+        if turn.has_ended_run:
+            self.gather()
 
     def _do(self, turn: Turn, work: Work) -> Any:
         mark = turn.mark()

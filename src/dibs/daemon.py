@@ -29,6 +29,7 @@ from dibs.drains import Drains
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
+from dibs.gathering import Gathering
 from dibs.jobs import ACTIVE, JobId
 from dibs.scheduling import Policy
 from dibs.standing import Standing
@@ -218,6 +219,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     )
     identity = Identity(os.getpid(), user, home, places.socket_path(home), now_ms(), values.devices)
     daemon = Daemon(identity, core, events, watcher, drained, database)
+    gathering = Gathering(core, database)
+    core.gather = gathering.wake
 
     # Bound before recovery looks at the files: what a runner tells from now on is heard, what it told is written.
     notify = _open_notify(engine.notify)
@@ -230,6 +233,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         recovered = core.ask(lambda turn: dispatch.recover(turn, processes.boot_id()))
         await daemon.probe_now()
         await asyncio.wrap_future(recovered)
+        gathering.start()
         ticking = asyncio.create_task(_tick(daemon, database))
         async with http_api.serving(daemon):
             ready("ready")
@@ -240,6 +244,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         ticking.cancel()
     finally:
         # The core first finishes what it has begun; runners are nobody's to stop.
+        gathering.stop()
         core.stop()
         await loop.run_in_executor(None, thread.join)
         runners.close()

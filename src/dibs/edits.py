@@ -23,7 +23,10 @@ KEPT = {"metric": "metrics"}
 #: What may still be changed of a job under way.
 WHILE_ACTIVE = frozenset({"time_limit_s"})
 #: What is not said by a submission in this form, but follows from it.
-FIXED = frozenset({"request", "after", "batch", "environ_id", "script_id", "index", "place", "is_slurm", "no_wait"})
+FIXED = frozenset(
+    {"request", "after", "batch", "environ_id", "script_id", "index", "place", "is_slurm", "no_wait"}
+    | {"sweep_id", "sweep", "point", "params", "folder"}
+)
 WHERE = ("first", "last", "before", "after")
 
 

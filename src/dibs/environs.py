@@ -78,12 +78,18 @@ def for_job(
         "DIBS_ATTEMPT": str(job.attempt),
         "DIBS_JOB_DIR": folder,
         "DIBS_CHECKPOINT_DIR": f"{folder}/checkpoint",
-        "DIBS_REPORT": report_path(job, folder),
+        "DIBS_REPORT": report_path(job.attempt, folder),
         "DIBS_PORT": str(port),
         **dict(own),
     }
     if job.asked.index is not None:
         forced["DIBS_INDEX"] = str(job.asked.index)
+    if job.asked.sweep is not None:
+        forced |= {
+            "DIBS_SWEEP": job.asked.sweep,
+            "DIBS_PARAMS": job.asked.params or "{}",
+            "DIBS_RUN_DIR": job.asked.folder or folder,
+        }
     if job.asked.script is not None and job.asked.argv:
         forced["DIBS_SCRIPT"] = job.asked.argv[0]
     if job.asked.is_slurm:
@@ -118,9 +124,9 @@ def let_import(env: dict[bytes, bytes], folder: str) -> None:
     env[b"PYTHONPATH"] = os_bytes(folder) + (b":" + old if old else b"")
 
 
-def report_path(job: Job, folder: str) -> str:
-    """Return where the present attempt of a job reports its numbers."""
-    return f"{folder}/{job.attempt}/report.jsonl"
+def report_path(attempt: int, folder: str) -> str:
+    """Return where an attempt of a job with this folder reports its numbers."""
+    return f"{folder}/{attempt}/report.jsonl"
 
 
 def os_bytes(text: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, NewType
 
 from dibs.devices import DeviceId
@@ -166,6 +166,14 @@ class Asked:
     no_wait: bool = False
     #: The command to be run when it has ended; None: as set.
     notify: str | None = None
+    #: The sweep of which it is a run, by its id and by its name; None: of none.
+    sweep_id: int | None = None
+    sweep: str | None = None
+    #: The key of its point, and the parameters as JSON.
+    point: str | None = None
+    params: str | None = None
+    #: The folder of the run, in which its command may leave what it likes; None: that of the job.
+    folder: str | None = None
 
     @property
     def script(self) -> str | None:
@@ -186,6 +194,26 @@ class Member(NamedTuple):
     #: Index and place, as in `Asked`.
     number: int | None = None
     place: int | None = None
+    #: The words, where they differ from job to job; then `command` is for people.
+    argv: tuple[str, ...] | None = None
+    #: Of a run of a sweep, as in `Asked`.
+    point: str | None = None
+    params: str | None = None
+    folder: str | None = None
+
+    def of(self, asked: Asked) -> Asked:
+        """Return what this one asks for, by what all of them ask for."""
+        return replace(
+            asked,
+            command=self.command,
+            argv=self.argv if self.argv is not None else asked.argv,
+            name=self.name,
+            index=self.number,
+            place=self.place,
+            point=self.point,
+            params=self.params,
+            folder=self.folder,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dibs import database, rows, selection
+from dibs import database, rows, selection, spelling
 from dibs.devices import DeviceId
 from dibs.errors import NotFound, UserError
 from dibs.jobs import ACTIVE, WAITING, Cause, Job, JobId, Outcome, When
+from dibs.runs import Run, Sweep
 from dibs.scheduling import Active, Waiting
 
 
@@ -200,6 +201,61 @@ class Reader:
         """Return how a batch stands."""
         return BatchTally(*self._ask("batch", {"id": batch}).fetchone())
 
+    def sweep(self, sweep_id: int) -> Sweep:
+        """Return one sweep."""
+        row = self._ask("sweep", {"id": sweep_id}).fetchone()
+        if row is None:
+            raise NotFound(f"there is no sweep {sweep_id}.")
+        return rows.sweep_of(row)
+
+    def sweeps(self) -> list[Sweep]:
+        """Return all sweeps."""
+        return [rows.sweep_of(row) for row in self._ask("sweeps")]
+
+    def find_sweep(self, project: str, name: str) -> Sweep | None:
+        """Return the sweep of a project by its name; None: there is none."""
+        row = self._ask("find_sweep", {"project": project, "name": name}).fetchone()
+        return None if row is None else self.sweep(row[0])
+
+    def sweep_ids(self, word: str) -> list[int]:
+        """Return the sweeps that a word means: a name, or a glob of it, with or without its project."""
+        found = self._ask("sweeps_like", {"word": word}).fetchall()
+        exact = [row for row in found if word in (row[2], f"{row[1]}/{row[2]}")]
+        if not found:
+            known = [
+                each for row in self._ask("sweep_names", {"most": 1000}) for each in (row[1], f"{row[0]}/{row[1]}")
+            ]
+            raise NotFound(f'there is no sweep "{word}".', spelling.did_you_mean(word, known))
+        if len(exact) > 1:
+            places = " and ".join(f"sweep:{project}/{name}" for _, project, name in exact)
+            raise UserError(f'there are {len(exact)} sweeps "{word}".', f"Write {places}.")
+        return [row[0] for row in exact or found]
+
+    def runs_of_points(self, sweep_id: int, points: Iterable[str]) -> dict[str, tuple[JobId | None, str]]:
+        """Return the newest run of each of these points, None if it was forgotten, and its word."""
+        found = self._ask("runs_of_points", {"sweep": sweep_id, "points": json.dumps(list(points))})
+        return {point: (None if job_id is None else JobId(job_id), word) for point, job_id, word in found.fetchall()}
+
+    def runs(self, sweep_id: int) -> list[Run]:
+        """Return every run of a sweep in the order of its points, also those whose job was forgotten."""
+        return [rows.run_of(row) for row in self._ask("runs_of_sweep", {"sweep": sweep_id})]
+
+    def states_of_sweeps(self) -> dict[int, dict[str, int]]:
+        """Return how many runs of each sweep show which word."""
+        found: dict[int, dict[str, int]] = {}
+        for sweep_id, word, count in self._ask("states_of_sweeps"):
+            states = found.setdefault(sweep_id, {})
+            states[word] = states.get(word, 0) + count
+        return found
+
+    def unread_results(self, most: int) -> list[tuple[JobId, int]]:
+        """Return attempts of runs that have ended and whose numbers are still to be read."""
+        return [(JobId(job_id), attempt) for job_id, attempt in self._ask("unread_results", {"most": most})]
+
+    def count_unread(self, sweep_id: int) -> int:
+        """Return how many runs of a sweep have ended while their numbers are still to be read."""
+        return int(self._ask("count_unread", {"sweep": sweep_id}).fetchone()[0])
+
     def drained(self) -> dict[str, str]:
         """Return the devices that this user drained, and why."""
         return dict(self._ask("drained").fetchall())
@@ -258,7 +314,8 @@ class Reader:
                 values.append(now - round(seconds * 1000))
                 return self.queries["where_since"]
             case selection.Like("sweep", pattern):
-                raise UserError(f'there is no sweep "{pattern}".')
+                values.append(json.dumps(self.sweep_ids(pattern)))
+                return self.queries["where_sweep"]
             case selection.Like(field, pattern):
                 values.append(pattern)
                 return self.queries[f"where_{field}"]

@@ -71,6 +71,8 @@ class Spec:
     umask: int = 0o077
     #: Made, with their parents, before the command starts.
     folders: tuple[bytes, ...] = ()
+    #: The folder of a run of a sweep, which is the user's and not private.
+    run_folder: bytes | None = None
     #: A link that is made to point at the output; None: no link.
     latest: bytes | None = None
     #: Devices to lease alone, and those to share: `UUID MIB CAPACITY_MIB SLOTS` each.
@@ -119,6 +121,7 @@ SPEC_KEYS: dict[bytes, tuple[str, Callable[[bytes], object]]] = {
     b"latest": ("latest", bytes),
     b"attempt_folder": ("folder", _text),
     b"folder": ("folders", bytes),
+    b"run_folder": ("run_folder", bytes),
     b"lease_dir": ("lease_dir", _text),
     b"note_job": ("note_job", _text),
     b"time_limit_s": ("time_limit_s", float),

@@ -9,14 +9,16 @@ from typing import Any
 
 from dibs import ranks
 from dibs.devices import DeviceId
-from dibs.jobs import After, Asked, Cause, Job, JobId, Outcome, Request, State, Trouble, Warn, When
+from dibs.jobs import After, Asked, Cause, Job, JobId, Member, Outcome, Request, State, Trouble, Warn, When
+from dibs.runs import Run, Sweep, SweepWish
 
 
 def job_of(row: Sequence[Any]) -> Job:
     """Return the job in a row of {columns}."""
     (job_id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env,
      umask, output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm,
-     warn, wait_tree, metrics, no_wait, notify, after, submitted_at, state, outcome, cause, attempt, start, dead_starts,
+     warn, wait_tree, metrics, no_wait, notify, sweep_id, sweep, point, params, folder, after,
+     submitted_at, state, outcome, cause, attempt, start, dead_starts,
      retried, is_ready, allocation, *rest) = row  # fmt: skip
     asked = Asked(
         command=command,
@@ -47,6 +49,11 @@ def job_of(row: Sequence[Any]) -> Job:
         metrics=() if metrics == "[]" else tuple((key, value) for key, value in json.loads(metrics)),
         no_wait=bool(no_wait),
         notify=notify,
+        sweep_id=sweep_id,
+        sweep=sweep,
+        point=point,
+        params=params,
+        folder=folder,
     )
     return Job(
         JobId(job_id), asked, submitted_at, State(state), Outcome(outcome) if outcome else None,
@@ -125,10 +132,20 @@ def submitted_row(job_id: int, asked: Asked, request_id: int, now: int, is_ready
         "metrics": json.dumps(asked.metrics) if asked.metrics else "[]",
         "no_wait": asked.no_wait,
         "notify": asked.notify,
+        "sweep": asked.sweep_id,
+        "point": asked.point,
+        "params": asked.params,
+        "folder": asked.folder,
         "submitted_at": now,
         "is_ready": is_ready,
         "rank": ranks.of(job_id),
     }
+
+
+def arriving_row(place: int, one: Member) -> tuple[object, ...]:
+    """Return what sets one of many alike jobs apart as the store takes it in."""
+    argv = None if one.argv is None else json.dumps(one.argv)
+    return place, one.command, one.name, one.number, one.place, argv, one.point, one.params, one.folder
 
 
 def moved_row(before: Job, job: Job) -> dict[str, Any]:
@@ -151,6 +168,33 @@ def moved_row(before: Job, job: Job) -> dict[str, Any]:
         "finished_at": job.finished_at,
         "remark": job.remark,
     }
+
+
+def sweep_row(wanted: SweepWish) -> dict[str, Any]:
+    """Return what is said about a sweep as the store keeps it."""
+    return {
+        "project": wanted.project,
+        "name": wanted.name,
+        "command": wanted.command,
+        "argv": None if wanted.argv is None else json.dumps(wanted.argv),
+        "folder": wanted.folder,
+        "metric": wanted.metric,
+        "goal": wanted.goal,
+        "definition": wanted.definition,
+    }
+
+
+def sweep_of(row: Sequence[Any]) -> Sweep:
+    """Return the sweep in a row."""
+    sweep_id, project, name, command, argv, *rest = row
+    return Sweep(sweep_id, project, name, command, None if argv is None else tuple(json.loads(argv)), *rest)
+
+
+def run_of(row: Sequence[Any]) -> Run:
+    """Return the run in a row."""
+    job_id, attempt, index, params, word, numbers, *times = row
+    told = None if numbers is None else json.loads(numbers)
+    return Run(None if job_id is None else JobId(job_id), attempt, index, json.loads(params), word, told, *times)
 
 
 @lru_cache(maxsize=1024)

@@ -297,6 +297,8 @@ def _furnish(spec: records.Spec) -> None:
     try:
         for folder in spec.folders:
             _make_folder(os.fsdecode(folder))
+        if spec.run_folder is not None:
+            os.makedirs(spec.run_folder, exist_ok=True)
         if spec.latest is not None:
             _point(spec.latest, os.path.relpath(spec.output, os.path.dirname(spec.latest)))
     except OSError as error:

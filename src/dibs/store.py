@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from dibs.reader import Happening as Happening
 from dibs.reader import PastAttempt as PastAttempt
 from dibs.reader import Reader as Reader
 from dibs.reader import digest
+from dibs.runs import SweepWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Store(Reader):
         first = self.last_id() + 1
         row = rows.submitted_row(first, asked, self._keep_request(asked.request), now, _is_ready(asked, now))
         self._ask("make_arriving")
-        self.connection.executemany(self.queries["arrive"], ((place, *one) for place, one in enumerate(members)))
+        self.connection.executemany(self.queries["arrive"], map(rows.arriving_row, itertools.count(), members))
         self._ask("add_arriving", row | {"first": first, "rank_of_0": ranks.ZERO})
         self._ask("clear_arriving")
         return self._submitted(first, [asked.after] * len(members))
@@ -154,13 +156,35 @@ class Store(Reader):
 
     def count_bad(self, batch: int) -> bool:
         """Count a bad end of a batch; tell whether it is the one after which the rest is held."""
-        bad, halt_after = self._ask("batch_bad", {"id": batch}).fetchone()
-        return bool(bad == halt_after)
+        return bool(self._ask("batch_bad", {"id": batch}).fetchone()[0])
 
     def hold_batch(self, batch: int, at: int, detail: str) -> None:
         """Record `lifecycle.HoldAsked` for all queued jobs of a batch at once: there may be a hundred thousand."""
         self._ask("tell_batch_held", {"batch": batch, "at": at, "detail": detail})
         self._ask("hold_batch", {"batch": batch})
+
+    # -- sweeps
+
+    def add_sweep(self, wanted: SweepWish, batch: int, now: int) -> int:
+        """Keep a new sweep; return its id."""
+        row = rows.sweep_row(wanted) | {"batch": batch, "created_at": now}
+        return int(self._ask("add_sweep", row).lastrowid or 0)
+
+    def update_sweep(self, sweep_id: int, wanted: SweepWish) -> None:
+        """Keep what was said about a sweep when it was submitted again, and count its bad ends anew."""
+        self._ask("update_sweep", rows.sweep_row(wanted) | {"id": sweep_id})
+
+    def begin_batch(self, batch: int) -> None:
+        """Count the bad ends of a batch anew."""
+        self._ask("begin_batch", {"id": batch})
+
+    def grow_batch(self, batch: int, more: int) -> None:
+        """Let a batch be of so many more jobs."""
+        self._ask("grow_batch", {"id": batch, "more": more})
+
+    def keep_numbers(self, job_id: JobId, attempt: int, numbers: str) -> None:
+        """Keep the numbers that an attempt of a run reported, as JSON; once."""
+        self._ask("keep_numbers", {"job": job_id, "attempt": attempt, "numbers": numbers})
 
     # -- many at once: there may be a hundred thousand, and a turn must stay short
 
@@ -223,7 +247,7 @@ class Store(Reader):
         self.note(job.id, at, "Edited", detail)
 
     def set_rule(self, batch: int, name: str, value: int | None) -> bool:
-        """Change `at_once` or `halt_after` of a batch; tell whether as many have ended badly as now may."""
+        """Change a rule of a batch by its name; tell whether as many have ended badly as now may."""
         self._ask(f"set_{name}", {"id": batch, "value": value})
         return bool(self._ask("is_over_limit", {"id": batch}).fetchone()[0])
 

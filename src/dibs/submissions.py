@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from dibs import arrays, codec, edits, metrics, scripts, verbs
+from dibs import arrays, codec, edits, metrics, scripts, templates, verbs
 from dibs.errors import UserError
 from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
 
@@ -245,7 +245,15 @@ def _in_our_words(text: str, value: Any) -> str:
     return f"{OPTION_OF.get(name, name)}: {first[:1].lower()}{first[1:]} {rest}{got}."
 
 
-def _wish(job: JobIn) -> verbs.Wish:
+def common(defaults: Any, names: Sequence[str]) -> verbs.Wish:
+    """Return what all runs of a sweep share; the parameters that have these names may stand in its paths."""
+    if not isinstance(defaults, dict):
+        raise UserError("expected the defaults to be an object.")
+    # Not looked at: every run has its own.
+    return _wish(convert({**defaults, "command": "-", "argv": None}, JobIn), (*templates.NAMES, *names))
+
+
+def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> verbs.Wish:
     if (job.command is None) == (job.argv is None):
         raise UserError("expected either `command` or `argv`.")
     if job.visible not in (None, "uuid", "index"):
@@ -287,7 +295,7 @@ def _wish(job: JobIn) -> verbs.Wish:
         _script(job),
         job.hold,
     )
-    verbs.check_wish(wish)
+    verbs.check_wish(wish, names)
     return wish
 
 

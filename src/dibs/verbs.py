@@ -88,7 +88,7 @@ class Rehearsed:
 
 def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submitted:
     """Queue all of `wishes`, or none of them."""
-    checked = _check(turn, wishes)
+    checked = check(turn, wishes)
     count = sum(wish.count for wish in wishes)
     # Everything is possible: from here on it is kept.
     is_batch = rules != NO_RULES or (count > 1 and _is_noticed(turn, wishes))
@@ -120,7 +120,7 @@ def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submi
 
 def rehearse(turn: Turn, wishes: Sequence[Wish]) -> Rehearsed:
     """Say what would be queued, or why nothing could be; nothing is changed."""
-    checked = _check(turn, wishes)
+    checked = check(turn, wishes)
     jobs = [(wish, asked) for wish in wishes for asked in _each(checked.asked(wish), wish.members)]
     return Rehearsed(jobs, checked.notes)
 
@@ -134,11 +134,11 @@ def _each(asked: Asked, members: Sequence[Member] | None) -> Iterator[Asked]:
     if members is None:
         yield asked
     for member in members or ():
-        yield replace(asked, command=member.command, name=member.name, index=member.number, place=member.place)
+        yield member.of(asked)
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class Checked:
     """What wishes come to on this machine, each distinct part once: there may be a hundred thousand of them."""
 
     requests: dict[tuple[object, ...], Request] = field(default_factory=dict)
@@ -158,13 +158,14 @@ class _Checked:
         )
 
 
-def _check(turn: Turn, wishes: Sequence[Wish]) -> _Checked:
+def check(turn: Turn, wishes: Sequence[Wish]) -> Checked:
+    """Refuse what this machine could never run; return what the wishes come to on it."""
     count = sum(wish.count for wish in wishes)
     if not count:
         raise UserError("expected at least one job, got none.")
     if count > MOST_AT_ONCE:
         raise UserError(f"expected at most {MOST_AT_ONCE:,} jobs at once, got {count:,}.", "Submit them in parts.")
-    checked = _Checked()
+    checked = Checked()
     for wish in wishes:
         if wish.shape not in checked.requests:
             checked.requests[wish.shape] = request_of(wish, turn, checked.notes)
@@ -252,11 +253,11 @@ def retry(turn: Turn, chosen: selection.Selection, also_done: bool = False) -> A
         elif job.outcome is Outcome.DONE and not also_done:
             unchanged.append(Left(job.id, job.word, "it succeeded; --done runs it again"))
         else:
-            changed.append(turns.changed(_retry(turn, job)))
+            changed.append(turns.changed(try_again(turn, job)))
     return Acted(changed, unchanged)
 
 
-def _retry(turn: Turn, job: Job) -> Job:
+def try_again(turn: Turn, job: Job) -> Job:
     """Queue a job again, and with it those that were cancelled because of it."""
     again = turn.record(job, lifecycle.RetryAsked(turn.now))
     turn.unsure.append(job.id)
@@ -358,8 +359,11 @@ def resume_queue(turn: Turn) -> None:
     turn.store.set_fact(PAUSED, "")
 
 
-def check_wish(wish: Wish) -> None:
-    """Refuse what no machine could run; what depends on this one is checked at `submit`."""
+def check_wish(wish: Wish, names: Sequence[str] = templates.NAMES) -> None:
+    """Refuse what no machine could run; what depends on this one is checked at `submit`.
+
+    `names` may stand in braces in the paths of its output.
+    """
     asked = wish.asked
     for name, _ in asked.env:
         environs.check_given(name)
@@ -373,7 +377,7 @@ def check_wish(wish: Wish) -> None:
     check_warn(wish)
     for option, template in (("--output", asked.output), ("--stderr", asked.stderr)):
         if template is not None:
-            _check_template(option, template)
+            _check_template(option, template, names)
     texts = [asked.cwd, asked.name, asked.project, *asked.tags]
     texts += [asked.output or "", asked.stderr or "", asked.notify or ""]
     for text in (*texts, *(word for pair in asked.env for word in pair)):
@@ -394,9 +398,9 @@ def check_warn(wish: Wish) -> None:
         )
 
 
-def _check_template(option: str, template: str) -> None:
+def _check_template(option: str, template: str, names: Sequence[str]) -> None:
     try:
-        templates.check(template)
+        templates.check(template, names)
     except UserError as error:
         raise UserError(f"{option} {error.message}", error.hint) from None
 

@@ -17,7 +17,9 @@ PROMISED = [
     *("tags", "engine", "engine_ref"),
 ]
 #: Said beside them.
-EXTRA = {"remark", "request", "stderr", "batch", "retry_on", "script", "warn", "wait_tree", "metric", "notifies"}
+EXTRA = {
+    "remark", "request", "stderr", "batch", "retry_on", "script", "warn", "wait_tree", "metric", "notifies", "dir",
+}  # fmt: skip
 
 NAMES = st.binary(min_size=1, max_size=8).map(lambda raw: raw.replace(b"\0", b"0").replace(b"=", b"_"))
 VALUES = st.binary(max_size=12).map(lambda raw: raw.replace(b"\0", b"0"))

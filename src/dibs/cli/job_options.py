@@ -26,7 +26,8 @@ class Count:
     gpu_type: str | None = None
 
 
-def _read_count(text: str) -> Count:
+def read_count(text: str) -> Count:
+    """Read `2`, `2:a100`, or how Slurm writes it."""
     if "," in text:
         listed = options.shown(text)
         raise UserError(f'expected a count, got the list "{listed}".', f"Choose GPUs with --gpu-ids {listed}.")
@@ -159,7 +160,7 @@ GPU_LIST = Kind("GPUs such as 0,2 or GPU-8f4a...", _read_list)
 
 GPUS = Option(
     ("-g", "--gpus"), "How many GPUs; 2:a100 asks for two of that type. Default 1.",
-    Kind("a whole number from 0 up", _read_count), "N", habits=("-G", "--gres", "--gpus-per-node", "--gpus-per-task"),
+    Kind("a whole number from 0 up", read_count), "N", habits=("-G", "--gres", "--gpus-per-node", "--gpus-per-task"),
 )  # fmt: skip
 GPU_IDS = Option(("--gpu-ids",), "Exactly these GPUs, by index or UUID.", GPU_LIST, "0,2")
 PREFER = Option(("--prefer",), "Take these GPUs first if they are free.", GPU_LIST, "1,3")

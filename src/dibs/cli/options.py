@@ -41,6 +41,8 @@ class Option(Generic[T_co]):
     is_repeatable: bool = False
     #: May stand without its value, which then is None; with one it is `-w2` or `--watch=2`, never the next word.
     is_bare: bool = False
+    #: Takes all words up to the next option as one value, a tuple; after a first word with "=" no more.
+    is_greedy: bool = False
     #: Spellings from other tools, for those who type them by habit.
     habits: tuple[str, ...] = ()
 
@@ -51,6 +53,8 @@ class Args:
 
     words: tuple[str, ...] = ()
     given: dict[Option[object], tuple[object, ...]] = field(default_factory=dict)
+    #: How many of the words stood before `--`; None: there was none.
+    before_dashes: int | None = None
 
     def has(self, option: Option[object]) -> bool:
         """Tell whether an option was given."""
@@ -120,18 +124,21 @@ def parse(verb: str, table: Sequence[Option[object]], words: Sequence[str], *, t
     known = {name: option for option in (*table, *COMMON) for name in (*option.names, *option.habits)}
     given: dict[Option[object], tuple[object, ...]] = {}
     plain: list[str] = []
+    before_dashes: int | None = None
     left = list(reversed(words))
     while left:
         word = left.pop()
         if _is_option(word):
             option, name, value = _take(verb, known, word, left)
-            given[option] = (*given.get(option, ()), _read(option, name, value))
+            read = _many(value, left) if option.is_greedy else _read(option, name, value)
+            given[option] = (*given.get(option, ()), read)
             continue
+        before_dashes = len(plain) if word == "--" else None
         plain += [] if word == "--" else [word]
         if word == "--" or takes_command:
             plain += reversed(left)
             break
-    return Args(tuple(plain), given)
+    return Args(tuple(plain), given, before_dashes)
 
 
 def _is_option(word: str) -> bool:
@@ -191,6 +198,23 @@ def _read(option: Option[object], name: str, text: str | None) -> object:
         raise UserError(f"{name} {error.message}", error.hint) from None
     except ValueError:
         raise UserError(f'{name} expected {option.kind.expected}, got "{shown(text)}".') from None
+
+
+def _many(first: str | None, left: list[str]) -> tuple[str, ...]:
+    """Return the words that belong to a greedy option, taken from `left`."""
+    found = [first or ""]
+    while left and "=" not in found[0] and left[-1] != "--" and (not _is_option(left[-1]) or _is_number(left[-1])):
+        found.append(left.pop())
+    return tuple(found)
+
+
+def _is_number(word: str) -> bool:
+    """Tell whether a word with a dash is a negative number."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _suggest(verb: str, known: Iterable[str], word: str) -> str:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dibs import commands, environs, settings
 from dibs.cli import job_options, options
 from dibs.cli.options import Args, Option
 from dibs.errors import UserError
 from dibs.jobs import When
+
+if TYPE_CHECKING:
+    from dibs.run_commands import Template
 
 Body = dict[str, object]
 
@@ -209,6 +213,13 @@ def search_path(defaults: Mapping[str, object]) -> str:
     """Return where a job looks for programs."""
     env = defaults["env"]
     return (env.get("PATH") if isinstance(env, dict) else None) or os.environ.get("PATH", os.defpath)
+
+
+def check_template(template: Template, defaults: Mapping[str, object], verb: str) -> None:
+    """Refuse words with places for values whose program is known and cannot be started."""
+    program = template.words[0]
+    if all(isinstance(piece, str) for piece in program):
+        _check_program(["".join(str(piece) for piece in program)], defaults, verb, is_after=False)
 
 
 def _check_program(words: Sequence[str], defaults: Mapping[str, object], verb: str, is_after: bool) -> None:

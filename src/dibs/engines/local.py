@@ -7,6 +7,7 @@ held here, so nothing this process starts can keep one by accident.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from dibs.devices import Inventory
 from dibs.engines.launching import Runners, boot, spawn
 from dibs.jobs import Job
 from dibs.settings import Settings
+from dibs.values import write as written
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,16 @@ class Local:
             return self._user_path(job, job.asked.output, attempt)
         return f"{self.files(job)}/{attempt or job.attempt}/log"
 
-    def report(self, job: Job) -> str:
-        """Return the file with the numbers that the present attempt reports."""
-        return environs.report_path(job, self.files(job))
+    def report(self, job: Job, attempt: int | None = None) -> str:
+        """Return the file with the numbers that an attempt reports, by default the present one."""
+        return environs.report_path(attempt or job.attempt, self.files(job))
 
     def stderr(self, job: Job) -> str | None:
         """Return where errors go when not to the log."""
         return None if job.asked.stderr is None else self._user_path(job, job.asked.stderr)
 
     def _user_path(self, job: Job, template: str, attempt: int | None = None) -> str:
-        values = {
+        values: dict[str, object] = {
             "id": job.id,
             "name": job.asked.name,
             "project": job.asked.project,
@@ -70,6 +72,9 @@ class Local:
             "attempt": attempt or job.attempt,
             "array": job.array_id,
         }
+        if job.asked.params is not None:
+            # A parameter that has the name of something that every job has is the one that was meant.
+            values |= {name: written(value) for name, value in json.loads(job.asked.params).items()}
         return os.path.join(job.asked.cwd, templates.fill(os.path.expanduser(template), values))
 
     def start(
@@ -112,6 +117,7 @@ class Local:
             stderr=None if asked.stderr is None else environs.os_bytes(self.stderr(job) or ""),
             umask=asked.umask,
             folders=(environs.os_bytes(f"{self.files(job)}/checkpoint"),),
+            run_folder=None if asked.folder is None else environs.os_bytes(asked.folder),
             latest=None if asked.output is not None else environs.os_bytes(f"{self.files(job)}/log"),
             devices=tuple(job.allocation),
             lease_dir=self.lease_dir,

@@ -23,6 +23,7 @@ from dibs.http_api import (
     queues,
     showing,
     submitting,
+    sweeping,
 )
 
 #: Bytes of one request line: the ids that a `wait` without selector waits for may lie scattered.
@@ -41,6 +42,10 @@ ROUTES = [
     web.get("/v1/queue", queues.get_queue),
     web.post("/v1/queue", queues.post_queue),
     web.get("/v1/queue/starts", explaining.get_starts),
+    web.get("/v1/sweeps", sweeping.get_sweeps),
+    web.post("/v1/sweeps", sweeping.post_sweeps),
+    web.post(r"/v1/sweeps/{id:\d{1,18}}/points", sweeping.post_points),
+    web.get(r"/v1/sweeps/{id:\d{1,18}}/results", sweeping.get_results),
     web.get("/v1/gpus", machines.get_gpus),
     web.get("/v1/words", showing.get_words),
     web.post("/v1/gpus/{id}/drain", machines.post_drain),

@@ -2,9 +2,10 @@
 
 -- name: columns
 -- What `rows.job_of` reads, in its order.
-jobs.id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env, umask,
+jobs.id, jobs.command, jobs.argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, jobs.name, jobs.project, priority, env, umask,
 output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree,
-metrics, no_wait, notify, (SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
+metrics, no_wait, notify, sweep, (SELECT sweeps.name FROM sweeps WHERE sweeps.id = sweep), point, params, folder,
+(SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
 submitted_at, state, outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation,
 pid, exit_code, signal, started_at, finished_at, remark, rank
 
@@ -47,27 +48,29 @@ INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', :id)
 -- name: add_job
 INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, env, umask, output, stderr, tags, visible,
     environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, notify,
-    submitted_at, is_ready, rank)
+    sweep, point, params, folder, submitted_at, is_ready, rank)
 VALUES (:id, :command, :argv, :cwd, :request, :name, :project, :priority, :env, :umask, :output, :stderr, :tags, :visible,
     :environ, :begin_at, :retries, :retry_on, :batch, :script, :number, :place, :is_slurm, :warn, :wait_tree, :metrics,
-    :no_wait, :notify, :submitted_at, :is_ready, :rank)
+    :no_wait, :notify, :sweep, :point, :params, :folder, :submitted_at, :is_ready, :rank)
 
 -- name: make_arriving
 -- What sets many alike jobs apart from each other, on their way into the queue.
 CREATE TEMP TABLE IF NOT EXISTS arriving (
-    id INTEGER PRIMARY KEY, command TEXT NOT NULL, name TEXT NOT NULL, number INTEGER, place INTEGER
+    id INTEGER PRIMARY KEY, command TEXT NOT NULL, name TEXT NOT NULL, number INTEGER, place INTEGER,
+    argv TEXT, point TEXT, params TEXT, folder TEXT
 ) STRICT
 
 -- name: arrive
-INSERT INTO arriving VALUES (?, ?, ?, ?, ?)
+INSERT INTO arriving VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_arriving
 INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, env, umask, output, stderr, tags, visible,
     environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, notify,
-    submitted_at, is_ready, rank)
-SELECT :first + arriving.id, arriving.command, :argv, :cwd, :request, arriving.name, :project, :priority, :env, :umask,
+    sweep, point, params, folder, submitted_at, is_ready, rank)
+SELECT :first + arriving.id, arriving.command, coalesce(arriving.argv, :argv), :cwd, :request, arriving.name, :project, :priority, :env, :umask,
     :output, :stderr, :tags, :visible, :environ, :begin_at, :retries, :retry_on, :batch, :script, arriving.number,
-    arriving.place, :is_slurm, :warn, :wait_tree, :metrics, :no_wait, :notify, :submitted_at, :is_ready,
+    arriving.place, :is_slurm, :warn, :wait_tree, :metrics, :no_wait, :notify, :sweep, arriving.point, arriving.params,
+    arriving.folder, :submitted_at, :is_ready,
     printf('%016x', :rank_of_0 + :first + arriving.id)
 FROM arriving ORDER BY arriving.id
 
@@ -112,7 +115,8 @@ SELECT size, finished, done, bad FROM batches WHERE id = :id
 SELECT at_once - active FROM batches WHERE id = :id
 
 -- name: batch_bad
-UPDATE batches SET bad = bad + 1 WHERE id = :id RETURNING bad, halt_after
+UPDATE batches SET bad = bad + 1 WHERE id = :id
+RETURNING coalesce(bad = halt_after, 0) OR coalesce(bad = halt_first AND done = 0, 0)
 
 -- name: tell_batch_held
 INSERT INTO events (job, at, kind, detail) SELECT id, :at, 'HoldAsked', :detail FROM jobs
@@ -232,6 +236,9 @@ jobs.project GLOB ?
 -- name: where_tag
 EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE value GLOB ?)
 
+-- name: where_sweep
+jobs.sweep IN (SELECT value FROM json_each(?))
+
 -- name: where_since
 jobs.submitted_at >= ?
 
@@ -322,7 +329,8 @@ UPDATE jobs SET command = :command, argv = :argv, cwd = :cwd, request = :request
     priority = :priority, env = :env, umask = :umask, output = :output, stderr = :stderr, tags = :tags,
     visible = :visible, environ = :environ, begin_at = :begin_at, retries = :retries, retry_on = :retry_on,
     batch = :batch, script = :script, number = :number, place = :place, is_slurm = :is_slurm, warn = :warn,
-    wait_tree = :wait_tree, metrics = :metrics, no_wait = :no_wait, notify = :notify
+    wait_tree = :wait_tree, metrics = :metrics, no_wait = :no_wait, notify = :notify, sweep = :sweep, point = :point,
+    params = :params, folder = :folder
 WHERE id = :id
 
 -- name: forget_needs
@@ -373,9 +381,9 @@ SELECT id FROM jobs WHERE state = 'finished' AND finished_at < :moment AND NOT E
 ORDER BY finished_at LIMIT :most
 
 -- name: gather_forgettable
--- Of these, those that are finished and for which nobody waits.
+-- Of these, those that are finished, for which nobody waits, and whose numbers are kept.
 INSERT INTO crowd (id) SELECT jobs.id FROM json_each(:ids) AS wanted JOIN jobs ON jobs.id = wanted.value
-WHERE state = 'finished' AND NOT EXISTS (
+WHERE state = 'finished' AND NOT EXISTS (SELECT 1 FROM results WHERE job = jobs.id AND numbers IS NULL) AND NOT EXISTS (
     SELECT 1 FROM dependencies JOIN jobs AS waiter ON waiter.id = job
     WHERE needs = jobs.id AND waiter.state <> 'finished')
 
@@ -404,3 +412,76 @@ DELETE FROM environs WHERE id NOT IN (SELECT environ FROM jobs WHERE environ IS 
 
 -- name: forget_scripts
 DELETE FROM scripts WHERE id NOT IN (SELECT script FROM jobs WHERE script IS NOT NULL)
+
+-- name: add_sweep
+INSERT INTO sweeps (project, name, command, argv, folder, metric, goal, definition, batch, created_at)
+VALUES (:project, :name, :command, :argv, :folder, :metric, :goal, :definition, :batch, :created_at)
+
+-- name: update_sweep
+-- What may differ the next time it is submitted.
+UPDATE sweeps SET folder = :folder, metric = coalesce(:metric, metric), goal = coalesce(:goal, goal),
+    definition = :definition
+WHERE id = :id
+
+-- name: sweep
+SELECT id, project, name, command, argv, folder, metric, goal, batch, created_at FROM sweeps WHERE id = :id
+
+-- name: sweeps
+SELECT id, project, name, command, argv, folder, metric, goal, batch, created_at FROM sweeps ORDER BY id
+
+-- name: find_sweep
+SELECT id FROM sweeps WHERE project = :project AND name = :name
+
+-- name: sweeps_like
+SELECT id, project, name FROM sweeps WHERE name = :word OR project || '/' || name = :word
+    OR name GLOB :word OR project || '/' || name GLOB :word
+ORDER BY id
+
+-- name: sweep_names
+SELECT project, name FROM sweeps ORDER BY id DESC LIMIT :most
+
+-- name: begin_batch
+-- Its bad ends are counted anew: whoever submits it again has seen them.
+UPDATE batches SET bad = 0 WHERE id = :id
+
+-- name: grow_batch
+UPDATE batches SET size = size + :more WHERE id = :id
+
+-- name: set_halt_first
+UPDATE batches SET halt_first = :value WHERE id = :id
+
+-- name: runs_of_points
+-- The newest run of each of these points; a point whose run was forgotten is known by its result.
+SELECT jobs.point, max(jobs.id), coalesce(jobs.outcome, jobs.state) FROM json_each(:points) AS wanted
+JOIN jobs ON jobs.sweep = :sweep AND jobs.point = wanted.value GROUP BY jobs.point
+UNION ALL
+SELECT results.point, NULL, results.outcome FROM json_each(:points) AS wanted
+JOIN results ON results.sweep = :sweep AND results.point = wanted.value
+WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = wanted.value)
+
+-- name: runs_of_sweep
+-- Every run as it stands, and what is left of those whose job was forgotten.
+SELECT jobs.id, jobs.attempt, coalesce(jobs.number, 0), jobs.params, coalesce(jobs.outcome, jobs.state), results.numbers,
+    jobs.started_at, jobs.finished_at
+FROM jobs LEFT JOIN results ON results.sweep = jobs.sweep AND results.point = jobs.point
+    AND results.job = jobs.id AND results.attempt = jobs.attempt
+WHERE jobs.sweep = :sweep
+UNION ALL
+SELECT NULL, attempt, number, params, outcome, numbers, started_at, finished_at FROM results
+WHERE sweep = :sweep AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = results.point)
+ORDER BY 3, 1
+
+-- name: states_of_sweeps
+SELECT sweep, coalesce(outcome, state), count(*) FROM jobs WHERE sweep IS NOT NULL GROUP BY 1, 2
+UNION ALL
+SELECT sweep, outcome, count(*) FROM results
+WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = results.sweep AND jobs.point = results.point) GROUP BY 1, 2
+
+-- name: unread_results
+SELECT job, attempt FROM results WHERE numbers IS NULL ORDER BY job LIMIT :most
+
+-- name: count_unread
+SELECT count(*) FROM results WHERE sweep = :sweep AND numbers IS NULL
+
+-- name: keep_numbers
+UPDATE results SET numbers = :numbers WHERE job = :job AND attempt = :attempt AND numbers IS NULL

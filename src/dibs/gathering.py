@@ -1,0 +1,116 @@
+"""Gathers the numbers of runs that have ended, in a thread of its own: files may be slow, and the core never waits.
+
+What is still to be read stands in the store, so that a crash in between loses nothing: the next daemon reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dibs import numbers, reports
+from dibs.core import Core
+from dibs.database import DatabaseError
+from dibs.errors import DibsError, NotFound
+from dibs.jobs import JobId
+from dibs.reports import Numbers
+from dibs.store import Reader
+from dibs.turns import Turn
+
+log = logging.getLogger("dibs.gathering")
+
+#: Runs whose numbers are kept in one turn.
+MOST_AT_ONCE = 200
+#: Seconds until it is tried again when something went wrong.
+AGAIN_S = 5.0
+
+#: By job and attempt.
+Found = dict[tuple[JobId, int], Numbers]
+
+
+class Gathering:
+    """The thread that reads. `wake` it when runs may have ended; it looks at the store for which."""
+
+    def __init__(self, core: Core, database: Path) -> None:
+        self._core = core
+        self._database = database
+        self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        # Left to the end of the process if it hangs on a disk.
+        self._thread = threading.Thread(target=self._run, name="gathering", daemon=True)
+
+    def start(self) -> None:
+        """Begin, with what an earlier daemon left."""
+        self._thread.start()
+        self.wake()
+
+    def wake(self) -> None:
+        """Look for runs that have ended. From any thread."""
+        self._calls.put(True)
+
+    def stop(self) -> None:
+        """End the thread when it comes to it. From any thread."""
+        self._calls.put(False)
+
+    def _run(self) -> None:
+        reader = Reader.open(self._database)
+        timeout_s: float | None = None
+        while self._is_called(timeout_s):
+            try:
+                while self._gather(reader):
+                    pass
+                timeout_s = None
+            except (OSError, DatabaseError, DibsError):
+                log.exception("numbers could not be gathered")
+                timeout_s = AGAIN_S
+        reader.close()
+
+    def _is_called(self, timeout_s: float | None) -> bool:
+        try:
+            goes_on = self._calls.get(timeout=timeout_s)
+            while goes_on and not self._calls.empty():
+                goes_on = self._calls.get()
+        except queue.Empty:
+            return True
+        return goes_on
+
+    def _gather(self, reader: Reader) -> bool:
+        """Read and keep the numbers of some runs; tell whether there may be more."""
+        unread = reader.unread_results(MOST_AT_ONCE)
+        found = self._read(reader, unread)
+        if found:
+            self._core.ask(_keep(found)).result()
+        return len(unread) == MOST_AT_ONCE
+
+    def _read(self, reader: Reader, unread: Sequence[tuple[JobId, int]]) -> Found:
+        """Return the numbers of attempts; what was reported counts more than what was printed."""
+        engine = self._core.engine
+        found: Found = {}
+        to_search: dict[tuple[tuple[str, str], ...], list[tuple[JobId, int, str]]] = {}
+        for job_id, attempt in unread:
+            found[job_id, attempt] = {}
+            try:
+                job = reader.job(job_id)
+            except NotFound:
+                # Forgotten: its files are gone too.
+                continue
+            found[job_id, attempt] = reports.last(engine.report(job, attempt)) or {}
+            if job.asked.metrics:
+                to_search.setdefault(job.asked.metrics, []).append((job_id, attempt, engine.log(job, attempt)))
+        for metrics, runs in to_search.items():
+            told = numbers.search([path for _, _, path in runs], dict(metrics))
+            for (job_id, attempt, _), printed in zip(runs, told, strict=True):
+                found[job_id, attempt] = printed | found[job_id, attempt]
+        return found
+
+
+def _keep(found: Found) -> Callable[[Turn], None]:
+    def keep(turn: Turn) -> None:
+        for (job_id, attempt), told in found.items():
+            turn.store.keep_numbers(job_id, attempt, json.dumps(told))
+            turn.changed.add(job_id)
+
+    return keep

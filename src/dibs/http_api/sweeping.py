@@ -1,0 +1,209 @@
+"""Sweeps on the wire: `/v1/sweeps`, its points in parts, and its results. Translation only."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from aiohttp import web
+
+from dibs import codec, commands, reports, submissions, sweeps, values, verbs
+from dibs.daemon import Daemon
+from dibs.errors import UserError
+from dibs.http_api import exchanges
+from dibs.jobs import Member
+from dibs.runs import Run, Sweep, SweepWish
+from dibs.store import Reader
+from dibs.submissions import Name, Word
+
+#: Points in one request: a turn of the core must stay short.
+MOST_POINTS = 10_000
+#: Seconds for which results wait for numbers that are just being read.
+READING_FOR_S = 10.0
+Goal = Annotated[str, msgspec.Meta(pattern="^(minimize|maximize)$")]
+
+
+class SweepIn(msgspec.Struct, forbid_unknown_fields=True):
+    """A sweep to be made, or to be found again."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    project: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "default"
+    #: With places for parameters: one string for the shell, or words.
+    command: str | None = None
+    argv: list[str] | None = None
+    #: The folder of a run, with places for parameters.
+    dir: Word | None = None
+    metric: Name | None = None
+    goal: Goal | None = None
+    #: Whatever else was said about it, kept as it is.
+    definition: dict[str, Any] = {}
+    at_once: int | None = None
+    halt_after: int | None = None
+    #: What is asked for all runs, as in a submission, and the names that may stand in the paths of their output.
+    defaults: dict[str, Any] = {}
+    parameters: list[Name] = []
+
+
+class PointIn(msgspec.Struct, forbid_unknown_fields=True):
+    """One point, with the command and the folder of its run."""
+
+    index: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+    params: dict[str, Any]
+    command: str | None = None
+    argv: list[str] | None = None
+    dir: Word | None = None
+
+
+class PointsIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Some points of a sweep, and what is asked for all of their runs as in a submission."""
+
+    points: Annotated[list[PointIn], msgspec.Meta(min_length=1, max_length=MOST_POINTS)]
+    defaults: dict[str, Any] = {}
+    #: Run also once more what is done.
+    again: bool = False
+
+
+async def post_sweeps(request: web.Request) -> web.Response:
+    """Make a sweep, or find the one of that name; with `dry_run` only say whether that could be."""
+    daemon = request.app[exchanges.DAEMON]
+    told = submissions.convert(await exchanges.body(request), SweepIn)
+    rules = submissions.rules({"jobs": [], "at_once": told.at_once, "halt_after": told.halt_after})
+    wanted, wish = _wanted(told), submissions.common(told.defaults, told.parameters)
+    if request.query.get("dry_run"):
+        checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, wish))
+        return exchanges.json({"is_new": checked.found is None, "notes": checked.notes})
+    sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, wish))
+    return exchanges.json(to_json(sweep) | {"notes": notes}, 201)
+
+
+def _wanted(told: SweepIn) -> SweepWish:
+    if (told.command is None) == (told.argv is None):
+        raise UserError("expected either `command` or `argv`.")
+    if "/" in told.name or "*" in told.name or "+" in told.name:
+        raise UserError(f'expected a name of a sweep without "/", "*" and "+", got "{told.name}".')
+    for text in (told.name, told.project, told.command or "", *(told.argv or ())):
+        commands.check_text(text)
+    command = told.command if told.command is not None else shlex.join(told.argv or ())
+    return SweepWish(
+        told.project,
+        told.name,
+        command,
+        None if told.argv is None else tuple(told.argv),
+        told.dir,
+        told.metric,
+        told.goal,
+        json.dumps(told.definition),
+    )
+
+
+async def post_points(request: web.Request) -> web.Response:
+    """Queue those of some points that are neither done nor queued nor running."""
+    daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
+    told = submissions.convert(await exchanges.body(request), PointsIn)
+    sweep = await daemon.ask(lambda reader: reader.sweep(sweep_id))
+    names = tuple(dict.fromkeys(name for point in told.points for name in point.params))
+    wish = submissions.common(told.defaults, names)
+    members = [_member(sweep, point, wish.asked.cwd) for point in told.points]
+    added = await daemon.do(lambda turn: sweeps.add(turn, sweep_id, wish, members, told.again))
+    counts = {fate.value: count for fate, count in added.fates.items()}
+    return exchanges.json({"counts": counts, "notes": added.notes}, 201)
+
+
+def _member(sweep: Sweep, point: PointIn, cwd: str) -> Member:
+    if (point.command is None) == (point.argv is None):
+        raise UserError(f"point {point.index}: expected either `command` or `argv`.")
+    if point.command is not None:
+        verbs.check_line(point.command)
+    elif not point.argv:
+        raise UserError(f"point {point.index}: expected a command, got none.")
+    for text in (*(point.argv or ()), point.dir or ""):
+        commands.check_text(text)
+    return Member(
+        point.command if point.command is not None else shlex.join(point.argv or ()),
+        f"{sweep.name}-{point.index}",
+        point.index,
+        None,
+        None if point.argv is None else tuple(point.argv),
+        values.identity(point.params),
+        json.dumps(point.params, ensure_ascii=False),
+        None if point.dir is None else os.path.normpath(os.path.join(cwd, point.dir)),
+    )
+
+
+async def get_sweeps(request: web.Request) -> web.Response:
+    """Return all sweeps, or those that `name` means, with how many runs are in which state."""
+    name = request.query.get("name")
+
+    def answer(reader: Reader) -> list[dict[str, Any]]:
+        states = reader.states_of_sweeps()
+        found = reader.sweeps() if name is None else [reader.sweep(each) for each in reader.sweep_ids(name)]
+        return [to_json(sweep) | {"states": states.get(sweep.id, {})} for sweep in found]
+
+    return exchanges.json({"sweeps": await request.app[exchanges.DAEMON].ask(answer)})
+
+
+async def get_results(request: web.Request) -> web.Response:
+    """Return every run of a sweep: its parameters, how it stands, and the last numbers it reported."""
+    daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
+    await _are_read(daemon, sweep_id)
+
+    def answer(reader: Reader) -> dict[str, Any]:
+        sweep = reader.sweep(sweep_id)
+        return {"sweep": to_json(sweep), "runs": _runs(daemon, reader, reader.runs(sweep_id))}
+
+    return exchanges.json(await daemon.ask(answer))
+
+
+async def _are_read(daemon: Daemon, sweep_id: int) -> None:
+    """Wait a while for the numbers of runs that have just ended."""
+    deadline = daemon.events.loop.time() + READING_FOR_S
+    while True:
+        version = daemon.events.version
+        unread = await daemon.ask(lambda reader: reader.count_unread(sweep_id))
+        left = deadline - daemon.events.loop.time()
+        if not unread or left <= 0 or daemon.stopping.is_set():
+            return
+        await daemon.events.changed(version, left)
+
+
+def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    # Few are under way; what they have reported so far is of interest.
+    active = {job.id: job for job in reader.active()}
+    found = []
+    for run in runs:
+        numbers = run.numbers
+        if run.job is not None and run.job in active:
+            numbers = reports.last(daemon.core.engine.report(active[run.job]))
+        found.append(
+            {
+                "job": run.job,
+                "attempt": run.attempt,
+                "index": run.index,
+                "params": run.params,
+                "state": run.word,
+                "numbers": numbers or {},
+                "started_at": codec.moment(run.started_at),
+                "finished_at": codec.moment(run.finished_at),
+            }
+        )
+    return found
+
+
+def to_json(sweep: Sweep) -> dict[str, Any]:
+    """Return a sweep as every door shows it."""
+    return {
+        "id": sweep.id,
+        "project": sweep.project,
+        "name": sweep.name,
+        "command": sweep.command,
+        "argv": None if sweep.argv is None else list(sweep.argv),
+        "dir": sweep.folder,
+        "metric": sweep.metric,
+        "goal": sweep.goal,
+        "batch": sweep.batch,
+        "created_at": codec.moment(sweep.created_at),
+    }

@@ -1,0 +1,156 @@
+"""What happens to a sweep when it is submitted, for the first time or again: which points are queued, which are not.
+
+The points come in parts, each part a turn of its own. Nothing is lost if the one who sends them ends in between: what
+was kept is found again by its point.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from dibs import lifecycle, selection, verbs
+from dibs.errors import Bug, UserError
+from dibs.jobs import Asked, JobId, Member, Outcome, State
+from dibs.runs import Sweep, SweepWish
+from dibs.turns import Turn
+from dibs.verbs import Rules, Wish
+
+#: The rest of a sweep is held if so many, the first to end, all ended badly: then it is the command.
+HALT_FIRST = 3
+
+
+class Fate(enum.Enum):
+    """What becomes of a point when its sweep is submitted; the values are the words people read."""
+
+    #: It had no run: now it has.
+    NEW = "new"
+    #: Its run ended badly: a new attempt.
+    RETRIED = "retried"
+    #: Its run was held, for too many others had failed: it waits for its turn again.
+    LET_GO = "let go"
+    #: Left as it is.
+    DONE = "done"
+    QUEUED = "queued"
+    HELD = "held"
+    RUNNING = "running"
+
+
+@dataclass(slots=True)
+class Added:
+    """What became of some points, how many of each, and what the submitter should know."""
+
+    fates: Counter[Fate] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+
+def fate(word: str | None, *, again: bool = False, has_job: bool = True, stay_held: bool = False) -> Fate:
+    """Decide about a point by the word of its newest run, None if it never had one.
+
+    `again`: also what is done is run once more. Without a job there is only a result left, and nothing to be retried.
+    """
+    if word is None:
+        return Fate.NEW
+    if word == State.QUEUED.value:
+        return Fate.QUEUED
+    if word == State.HELD.value:
+        return Fate.HELD if stay_held else Fate.LET_GO
+    if word == Outcome.DONE.value and not again:
+        return Fate.DONE
+    if word in {outcome.value for outcome in Outcome}:
+        return Fate.RETRIED if has_job else Fate.NEW
+    return Fate.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A sweep that could be submitted: the one of that name, if there is one, and what the submitter should know."""
+
+    found: Sweep | None
+    notes: list[str]
+
+
+def check(turn: Turn, wanted: SweepWish, wish: Wish) -> Checked:
+    """Refuse a sweep whose runs could never start here, and a name that belongs to another command."""
+    notes = verbs.check(turn, [wish]).notes
+    found = turn.store.find_sweep(wanted.project, wanted.name)
+    if found is not None and (found.command, found.argv) != (wanted.command, wanted.argv):
+        raise UserError(
+            f'the sweep "{found.name}" has another command: {found.command[:200]}.', "Choose another name with --name."
+        )
+    return Checked(found, notes)
+
+
+def begin(turn: Turn, wanted: SweepWish, rules: Rules, wish: Wish) -> tuple[Sweep, list[str]]:
+    """Find a sweep or make it, as its runs are asked for now; return it with what the submitter should know."""
+    checked = check(turn, wanted, wish)
+    found = checked.found
+    if found is None:
+        batch = turn.store.add_batch(rules.at_once, rules.halt_after, 0)
+        if rules.halt_after is None:
+            turn.store.set_rule(batch, "halt_first", HALT_FIRST)
+        return turn.store.sweep(turn.store.add_sweep(wanted, batch, turn.now)), checked.notes
+    turn.store.update_sweep(found.id, wanted)
+    turn.store.begin_batch(found.batch)
+    if rules.at_once is not None:
+        turn.store.set_rule(found.batch, "at_once", rules.at_once)
+    if rules.halt_after is not None:
+        turn.store.set_rule(found.batch, "halt_first", None)
+        turn.store.set_rule(found.batch, "halt_after", rules.halt_after)
+    return turn.store.sweep(found.id), checked.notes
+
+
+def add(turn: Turn, sweep_id: int, wish: Wish, members: Sequence[Member], again: bool = False) -> Added:
+    """Queue those of some points that are neither done nor queued nor running; all that or nothing."""
+    sweep = turn.store.sweep(sweep_id)
+    checked = verbs.check(turn, [replace(wish, members=members)])
+    environ_id = None if wish.environ is None else turn.store.keep_environ(wish.environ)
+    common = replace(
+        checked.asked(wish, environ_id, batch=sweep.batch), sweep_id=sweep.id, sweep=sweep.name, project=sweep.project
+    )
+    added = Added(notes=checked.notes)
+    known = turn.store.runs_of_points(sweep.id, [_key(one) for one in members])
+    new: dict[str, Member] = {}
+    for one in members:
+        job_id, word = known.get(_key(one), (None, None))
+        if _key(one) in new:
+            # The same point twice in one part: it is queued by now.
+            word = State.QUEUED.value
+        decided = fate(word, again=again, has_job=job_id is not None, stay_held=wish.is_held)
+        added.fates[decided] += 1
+        if decided is Fate.NEW:
+            new[_key(one)] = one
+        elif decided is Fate.RETRIED and job_id is not None:
+            _retry(turn, job_id, one.of(common))
+        elif decided is Fate.LET_GO and job_id is not None:
+            turn.record(turn.store.job(job_id), lifecycle.UnholdAsked(turn.now), "its sweep was submitted again")
+            turn.unsure.append(job_id)
+    if new:
+        _submit(turn, common, list(new.values()), wish.is_held)
+    return added
+
+
+def _key(member: Member) -> str:
+    if member.point is None:
+        raise Bug("a run without a point.")
+    return member.point
+
+
+def _retry(turn: Turn, job_id: JobId, asked: Asked) -> None:
+    """Queue a new attempt, as it is asked for now: a longer limit should help the run that needed it."""
+    job = turn.store.job(job_id)
+    if job.asked != asked:
+        turn.store.edit(job, asked, turn.now, "its sweep was submitted again")
+    verbs.try_again(turn, turn.store.job(job_id))
+
+
+def _submit(turn: Turn, asked: Asked, members: list[Member], is_held: bool) -> None:
+    ids = turn.store.submit_alike(asked, members, turn.now)
+    turn.store.grow_batch(asked.batch, len(ids))
+    turn.changed.update(ids)
+    if asked.after:
+        turn.unsure += ids
+    if is_held:
+        turn.store.hold(((selection.Ids(((ids[0], ids[-1]),)),),), turn.now)

@@ -1,0 +1,305 @@
+"""What becomes of the points of a sweep that is submitted, and submitted again; and which results are kept."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import build
+from desk import DONE, FAILED, PLACED, RUNNING
+from dibs import dispatch, forgetting, lifecycle, selection, sweeps, turns
+from dibs.errors import NotFound, UserError
+from dibs.jobs import JobId, Member, State
+from dibs.runs import SweepWish
+from dibs.sweeps import Fate
+from dibs.verbs import Rules, Wish
+
+
+def wish(**more):
+    return Wish(build.asked("-"), environ=b"A=1\0", **more)
+
+
+def member(x):
+    return Member(f"train {x}", f"lr-{x}", x, None, None, json.dumps({"x": x}), json.dumps({"x": x}), None)
+
+
+class Sweeping:
+    """A sweep on a desk; every submission of some points is a turn of its own."""
+
+    def __init__(self, desk):
+        self.desk = desk
+        self.id = self.begin()
+
+    def begin(self, command="train {x}", rules=Rules(), **more):
+        sweep, _ = self._do(sweeps.begin, SweepWish("default", "lr", command, **more), rules, wish())
+        return sweep.id
+
+    def _do(self, verb, *given):
+        self.desk.turn = self.desk.new_turn()
+        with self.desk.store.batch():
+            return verb(self.desk.turn, *given)
+
+    def add(self, *xs, again=False, **more):
+        """Submit points; return how many became what."""
+        added = self._do(sweeps.add, self.id, wish(**more), [member(x) for x in xs], again)
+        return {fate.value: count for fate, count in added.fates.items()}
+
+    def happen(self, job_id, *events):
+        """Let things happen to a run, and let the machine do what follows."""
+        self.desk.turn = self.desk.new_turn()
+        with self.desk.store.batch():
+            for event in events:
+                self.desk.turn.record(self.desk.store.job(JobId(job_id)), event)
+            dispatch.follow_up(self.desk.turn)
+
+    def words(self):
+        return [job.word for job in self.desk.store.select(selection.parse(["sweep:lr"]), build.NOW)]
+
+    def read(self, job_id, attempt=1, **numbers):
+        with self.desk.store.batch():
+            self.desk.store.keep_numbers(JobId(job_id), attempt, json.dumps(numbers))
+
+
+@pytest.fixture
+def lr(desk):
+    return Sweeping(desk)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        (None, Fate.NEW),
+        ("queued", Fate.QUEUED),
+        ("held", Fate.LET_GO),
+        ("starting", Fate.RUNNING),
+        ("running", Fate.RUNNING),
+        ("paused", Fate.RUNNING),
+        ("stopping", Fate.RUNNING),
+        ("done", Fate.DONE),
+        ("failed", Fate.RETRIED),
+        ("cancelled", Fate.RETRIED),
+        ("timeout", Fate.RETRIED),
+        ("lost", Fate.RETRIED),
+    ],
+)
+def test_the_fate_of_a_point_follows_from_its_newest_run(word, expected):
+    assert sweeps.fate(word) is expected
+
+
+def test_again_runs_also_what_is_done_but_leaves_what_waits_or_runs():
+    assert sweeps.fate("done", again=True) is Fate.RETRIED
+    assert sweeps.fate("queued", again=True) is Fate.QUEUED
+    assert sweeps.fate("running", again=True) is Fate.RUNNING
+
+
+def test_a_run_that_was_forgotten_cannot_be_retried_and_is_made_anew():
+    assert sweeps.fate("failed", has_job=False) is Fate.NEW
+    assert sweeps.fate("done", has_job=False) is Fate.DONE
+
+
+def test_submitted_again_a_sweep_queues_what_is_new_or_failed_and_leaves_the_rest(lr, desk):
+    assert lr.add(0, 1, 2, 3) == {"new": 4}
+    lr.happen(1, *DONE)
+    lr.happen(2, *FAILED)
+    lr.happen(3, PLACED)
+    assert lr.add(0, 1, 2, 3, 4) == {"done": 1, "retried": 1, "running": 1, "queued": 1, "new": 1}
+    assert lr.words() == ["done", "queued", "starting", "queued", "queued"]
+    assert desk.store.job(JobId(2)).attempt == 2
+
+
+def test_the_same_part_twice_changes_nothing(lr, desk):
+    lr.add(0, 1, 2)
+    before = desk.rows()
+    assert lr.add(0, 1, 2) == {"queued": 3}
+    assert desk.rows() == before
+
+
+def test_a_point_that_comes_twice_in_one_part_is_one_run(lr):
+    assert lr.add(0, 0) == {"new": 1, "queued": 1}
+
+
+def test_a_retried_run_is_asked_for_as_the_sweep_is_now(lr, desk):
+    lr.add(0)
+    lr.happen(1, *FAILED)
+    lr.add(0, time_limit_s=7200.0)
+    assert desk.store.job(JobId(1)).asked.time_limit_s == 7200.0
+
+
+def test_a_run_knows_its_sweep_its_point_and_its_batch(lr, desk):
+    lr.add(0, 5)
+    asked = desk.store.job(JobId(2)).asked
+    sweep = desk.store.sweep(lr.id)
+    assert (asked.sweep, asked.sweep_id, asked.index, asked.params) == ("lr", sweep.id, 5, '{"x": 5}')
+    assert asked.batch == sweep.batch
+    assert desk.store.batch_tally(sweep.batch).size == 2
+
+
+def test_words_may_differ_from_run_to_run(lr, desk):
+    one = replace_argv(member(0), ("train", "0"))
+    other = replace_argv(member(1), ("train", "1 2"))
+    lr._do(sweeps.add, lr.id, wish(), [one, other])
+    assert [desk.store.job(JobId(n)).asked.argv for n in (1, 2)] == [("train", "0"), ("train", "1 2")]
+
+
+def replace_argv(one, argv):
+    return one._replace(argv=argv)
+
+
+def test_the_same_name_with_another_command_is_refused_and_changes_nothing(lr, desk):
+    before = desk.rows()
+    with pytest.raises(UserError, match="another command: train {x}"):
+        lr.begin("evaluate {x}")
+    assert desk.rows() == before
+
+
+def test_a_sweep_that_could_never_start_here_is_refused_before_it_is_kept(desk):
+    with pytest.raises(UserError), desk.store.batch():
+        sweeps.begin(desk.new_turn(), SweepWish("default", "big", "x"), Rules(), replace(wish(), gpus=99))
+    assert desk.store.sweeps() == []
+
+
+# -- halting ------------------------------------------------------------------------------------------------------
+
+
+def test_the_rest_is_held_if_the_first_three_to_end_all_fail(lr):
+    lr.add(*range(6))
+    for n in (1, 2):
+        lr.happen(n, *FAILED)
+    assert lr.words()[2:] == ["queued"] * 4
+    lr.happen(3, *FAILED)
+    assert lr.words()[3:] == ["held"] * 3
+
+
+def test_one_good_end_among_the_first_three_is_enough_to_go_on(lr):
+    lr.add(*range(6))
+    lr.happen(1, *DONE)
+    for n in (2, 3, 4):
+        lr.happen(n, *FAILED)
+    assert lr.words()[4:] == ["queued"] * 2
+
+
+def test_halt_says_otherwise(lr):
+    lr.begin(rules=Rules(halt_after=1))
+    lr.add(*range(3))
+    lr.happen(1, *DONE)
+    lr.happen(2, *FAILED)
+    assert lr.words()[2:] == ["held"]
+
+
+def test_submitted_again_what_was_held_is_let_go_and_failures_count_anew(lr):
+    lr.add(*range(6))
+    for n in (1, 2, 3):
+        lr.happen(n, *FAILED)
+    lr.begin()
+    assert lr.add(*range(6)) == {"retried": 3, "let go": 3}
+    lr.happen(1, *FAILED)
+    assert lr.words() == ["failed"] + ["queued"] * 5
+
+
+def test_a_sweep_that_is_submitted_held_stays_held(lr):
+    lr.add(0, 1, is_held=True)
+    assert lr.words() == ["held", "held"]
+    assert lr.add(0, 1, is_held=True) == {"held": 2}
+
+
+# -- selecting ----------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_is_selected_by_its_name_its_project_or_a_glob(lr, desk):
+    lr.add(0, 1)
+    desk.job()
+    for word in ("sweep:lr", "sweep:default/lr", "sweep:l*"):
+        assert desk.store.select_ids(selection.parse([word]), build.NOW) == [1, 2]
+
+
+def test_a_name_that_two_projects_have_is_refused_with_both(lr, desk):
+    lr._do(sweeps.begin, SweepWish("other", "lr", "x"), Rules(), wish())
+    with pytest.raises(UserError) as refused:
+        desk.store.select_ids(selection.parse(["sweep:lr"]), build.NOW)
+    assert "sweep:default/lr and sweep:other/lr" in refused.value.hint
+
+
+def test_a_sweep_that_is_not_there_is_not_found(lr, desk):
+    with pytest.raises(NotFound, match='no sweep "lrr"'):
+        turns.pick(desk.turn, selection.parse(["sweep:lrr"]))
+
+
+# -- results ------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_run_is_a_result_whose_numbers_are_to_be_read(lr, desk):
+    lr.add(0, 1)
+    lr.happen(1, *DONE)
+    assert desk.turn.has_ended_run
+    assert desk.store.unread_results(10) == [(1, 1)]
+    lr.read(1, loss=0.5)
+    assert desk.store.unread_results(10) == []
+    assert [(run.word, run.numbers) for run in desk.store.runs(lr.id)] == [("done", {"loss": 0.5}), ("queued", None)]
+
+
+def test_numbers_of_an_attempt_are_kept_once(lr, desk):
+    lr.add(0)
+    lr.happen(1, *DONE)
+    lr.read(1, loss=0.5)
+    lr.read(1, loss=0.7)
+    assert desk.store.runs(lr.id)[0].numbers == {"loss": 0.5}
+
+
+def test_numbers_of_an_old_attempt_do_not_stand_for_the_new_one(lr, desk):
+    lr.add(0)
+    lr.happen(1, *FAILED)
+    lr.read(1, loss=9.0)
+    lr.add(0)
+    assert desk.store.runs(lr.id)[0].numbers is None
+    lr.happen(1, *DONE)
+    lr.read(1, attempt=1, loss=9.0)
+    lr.read(1, attempt=2, loss=0.1)
+    assert desk.store.runs(lr.id)[0].numbers == {"loss": 0.1}
+
+
+def test_a_run_that_never_began_has_no_numbers_to_be_read(lr, desk):
+    lr.add(0)
+    lr.happen(1, lifecycle.CancelAsked(1))
+    assert desk.store.unread_results(10) == []
+    assert desk.store.runs(lr.id)[0].word == "cancelled"
+
+
+def test_many_that_are_cancelled_at_once_are_results_too(lr, desk):
+    lr.add(0, 1)
+    with desk.store.batch():
+        desk.store.cancel_waiting(selection.parse(["sweep:lr"]), build.NOW)
+    assert [run.word for run in desk.store.runs(lr.id)] == ["cancelled", "cancelled"]
+
+
+def forget(desk, *ids):
+    with desk.store.batch():
+        return forgetting.forget(desk.new_turn(), [JobId(n) for n in ids], with_checkpoints=False)
+
+
+def test_a_result_outlives_its_job_and_its_point_stays_done(lr, desk):
+    lr.add(0, 1)
+    lr.happen(1, *DONE)
+    lr.happen(2, *FAILED)
+    lr.read(1, loss=0.5)
+    lr.read(2)
+    assert forget(desk, 1, 2) == [1, 2]
+    assert [(run.job, run.params, run.word, run.numbers) for run in desk.store.runs(lr.id)] == [
+        (None, {"x": 0}, "done", {"loss": 0.5}),
+        (None, {"x": 1}, "failed", {}),
+    ]
+    assert lr.add(0, 1) == {"done": 1, "new": 1}
+    assert [run.job for run in desk.store.runs(lr.id)] == [None, 3]
+
+
+def test_a_job_is_not_forgotten_before_its_numbers_are_kept(lr, desk):
+    lr.add(0)
+    lr.happen(1, *DONE)
+    assert forget(desk, 1) == []
+    lr.read(1)
+    assert forget(desk, 1) == [1]
+
+
+def test_states_are_counted_for_each_sweep(lr, desk):
+    lr.add(0, 1)
+    lr.happen(1, *RUNNING)
+    assert desk.store.states_of_sweeps() == {lr.id: {"queued": 1, State.RUNNING.value: 1}}

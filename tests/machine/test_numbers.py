@@ -1,0 +1,34 @@
+"""Numbers that runs print: found in the end of a log by expressions, which may be bad ones."""
+
+from dibs import numbers
+
+
+def test_the_last_match_counts_also_within_a_line():
+    assert numbers.printed("loss: 3\nloss: 2 loss: 1\nend\n", {"loss": r"loss: ([0-9.]+)"}) == {"loss": 1.0}
+
+
+def test_what_is_no_number_is_passed_over():
+    assert numbers.printed("loss: 3\nloss: .\n", {"loss": r"loss: ([0-9.]+)"}) == {"loss": 3.0}
+
+
+def test_a_number_that_is_not_finite_is_none():
+    assert numbers.printed("loss: nan\nacc: inf", {"loss": "loss: (.*)", "acc": "acc: (.*)"}) == {
+        "loss": None,
+        "acc": None,
+    }
+
+
+def test_only_the_end_of_a_long_log_is_read(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("early: 1\n" + "x" * 99 + "\n" * numbers.LOG_BYTES + "late: 2\n")
+    assert numbers.search([str(log)], {"early": r"early: (\d)", "late": r"late: (\d)"}) == [{"late": 2.0}]
+
+
+def test_a_log_that_is_not_there_has_no_numbers(tmp_path):
+    assert numbers.search([str(tmp_path / "none")], {"loss": "(.)"}) == [{}]
+
+
+def test_an_expression_that_takes_for_ever_is_given_up(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("a" * 60 + "\n")
+    assert numbers.search([str(log)], {"loss": "(?:a+)+(b)"}, deadline_s=0.5) == [{}]
