@@ -12,7 +12,7 @@ from dibs.errors import NotFound, UserError
 from dibs.jobs import JobId, Member, State
 from dibs.runs import SweepWish
 from dibs.sweeps import Fate
-from dibs.verbs import Rules, Wish
+from dibs.verbs import NO_RULES, Rules, Wish
 
 
 def wish(**more):
@@ -30,7 +30,7 @@ class Sweeping:
         self.desk = desk
         self.id = self.begin()
 
-    def begin(self, command="train {x}", rules=Rules(), **more):
+    def begin(self, command="train {x}", rules=NO_RULES, **more):
         sweep, _ = self._do(sweeps.begin, SweepWish("default", "lr", command, **more), rules, wish())
         return sweep.id
 
@@ -147,7 +147,7 @@ def replace_argv(one, argv):
 
 def test_the_same_name_with_another_command_is_refused_and_changes_nothing(lr, desk):
     before = desk.rows()
-    with pytest.raises(UserError, match="another command: train {x}"):
+    with pytest.raises(UserError, match=r"another command: train \{x\}"):
         lr.begin("evaluate {x}")
     assert desk.rows() == before
 

@@ -90,8 +90,9 @@ WITHOUT_JSON = {"run", "pipe", "log", "follow", "lease", "report", "completion",
 
 def test_every_verb_is_in_a_table_and_those_that_print_have_json() -> None:
     forms = {form.words.split()[0] for form in FORMS if form.words}
-    # Of the doctor, whose answer depends on this machine, see `test_cli_finding`; of pipe, `test_pipe`.
-    assert forms | {*WITH_SELECTORS} | {"doctor", "pipe"} == {*cli.VERBS}
+    # Of the doctor, whose answer depends on this machine, see `test_cli_finding`; of pipe, `test_pipe`; of
+    # sweeps, `test_cli_sweep`.
+    assert forms | {*WITH_SELECTORS} | {"doctor", "pipe", "map", "sweep", "results"} == {*cli.VERBS}
     assert {name for name in cli.VERBS if options.JSON not in cli.load(name).OPTIONS} == WITHOUT_JSON
 
 
