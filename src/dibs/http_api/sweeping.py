@@ -135,13 +135,14 @@ def _member(sweep: Sweep, point: PointIn, cwd: str) -> Member:
 
 
 async def get_sweeps(request: web.Request) -> web.Response:
-    """Return all sweeps, or those that `name` means, with how many runs are in which state."""
+    """Return all sweeps with how many runs are in which state, or without that those that `name` means."""
     name = request.query.get("name")
 
     def answer(reader: Reader) -> list[dict[str, Any]]:
+        if name is not None:
+            return [to_json(reader.sweep(each)) for each in reader.sweep_ids(name)]
         states = reader.states_of_sweeps()
-        found = reader.sweeps() if name is None else [reader.sweep(each) for each in reader.sweep_ids(name)]
-        return [to_json(sweep) | {"states": states.get(sweep.id, {})} for sweep in found]
+        return [to_json(sweep) | {"states": states.get(sweep.id, {})} for sweep in reader.sweeps()]
 
     return exchanges.json({"sweeps": await request.app[exchanges.DAEMON].ask(answer)})
 

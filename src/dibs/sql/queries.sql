@@ -451,12 +451,14 @@ UPDATE batches SET size = size + :more WHERE id = :id
 UPDATE batches SET halt_first = :value WHERE id = :id
 
 -- name: runs_of_points
--- The newest run of each of these points; a point whose run was forgotten is known by its result.
-SELECT jobs.point, max(jobs.id), coalesce(jobs.outcome, jobs.state) FROM json_each(:points) AS wanted
-JOIN jobs ON jobs.sweep = :sweep AND jobs.point = wanted.value GROUP BY jobs.point
+-- The newest run of each of these points; a point whose run was forgotten is known by its result. CROSS: the few points
+-- first, each looked up by the index; SQLite would rather go through the whole sweep.
+SELECT wanted.value, jobs.id, coalesce(jobs.outcome, jobs.state) FROM json_each(:points) AS wanted
+CROSS JOIN jobs ON jobs.id = (
+    SELECT max(newest.id) FROM jobs AS newest WHERE newest.sweep = :sweep AND newest.point = wanted.value)
 UNION ALL
-SELECT results.point, NULL, results.outcome FROM json_each(:points) AS wanted
-JOIN results ON results.sweep = :sweep AND results.point = wanted.value
+SELECT wanted.value, NULL, results.outcome FROM json_each(:points) AS wanted
+CROSS JOIN results ON results.sweep = :sweep AND results.point = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = wanted.value)
 
 -- name: runs_of_sweep
@@ -481,7 +483,8 @@ WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = results.sweep AND jobs.p
 SELECT job, attempt FROM results WHERE numbers IS NULL ORDER BY job LIMIT :most
 
 -- name: count_unread
-SELECT count(*) FROM results WHERE sweep = :sweep AND numbers IS NULL
+-- The plus: by the index of those that are unread, which are few.
+SELECT count(*) FROM results WHERE +sweep = :sweep AND numbers IS NULL
 
 -- name: keep_numbers
 UPDATE results SET numbers = :numbers WHERE job = :job AND attempt = :attempt AND numbers IS NULL
