@@ -21,7 +21,7 @@ INDENT = 24
 ABOUT = "dibs: call dibs on a GPU. Queue commands on this machine's GPUs and share them fairly."
 SELECTORS = (
     "Jobs are named by selectors: 12, 3-7, 1,4,9-12, @ (the last), @~1, all, a state (queued, failed, ...), "
-    "bad, name:vit*, project:x, tag:x, since:24h; several are a union, a+b means both."
+    "bad, name:vit*, project:x, tag:x, sweep:x, since:24h; several are a union, a+b means both."
 )
 VERSION: Option[bool] = Option(("-V", "--version"), "Show the version.")
 
