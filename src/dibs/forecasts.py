@@ -271,7 +271,7 @@ class _Days:
             return self._endless(job_id)
         job = next((job for line in self.lines.values() for job in line.jobs if job.id == job_id), None)
         if job is None:
-            return f"job {job_id}, for which it waits, cannot be foreseen", f"`dibs why {job_id}` says more."
+            return f"job {job_id}, for which it waits, cannot be foreseen", needs.see(job_id)
         return self._in_the_way(job)
 
     def _in_the_way(self, job: Waiting) -> tuple[str, str]:

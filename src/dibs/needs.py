@@ -32,6 +32,11 @@ class Hopeless:
     because: JobId
 
 
+def see(job_id: JobId) -> str:
+    """Say where to learn more about a job that another waits for."""
+    return f"`dibs why {job_id}` says how that one stands."
+
+
 def judge(outcomes: Outcomes) -> Met | Open | Hopeless:
     """Return how it stands. A job that ended badly is no hope for those who need it done."""
     spoiled = [job for job, when, outcome in outcomes if when is When.DONE and outcome not in (None, Outcome.DONE)]

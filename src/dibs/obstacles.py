@@ -5,13 +5,16 @@ Pure, and from the same values and the same plan as the scheduler; nothing is de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dibs import pools, scheduling, units
+from dibs import pools, scheduling, selection, units
 from dibs.devices import DeviceId, Inventory
 from dibs.pools import Pool
 from dibs.scheduling import Active, Plan, Policy, View, Waiting
+
+#: Holders that are named.
+MOST_TOLD = 8
 
 #: What helps a job that waits behind another one.
 PASSING = "A higher --priority would pass it; so would a --time that ends before it can start."
@@ -45,7 +48,7 @@ def explain(
         return _explain_cpus(job, pool, policy)
     if demand.mem > pool.mem:
         left = f"{units.format_size(int(max(pool.mem, 0)))} of {units.format_size(policy.mem_total or 0)}"
-        text = f"needs {units.format_size(demand.mem)} of memory; {left} are left by running jobs"
+        text = f"needs {units.format_size(demand.mem)} of memory; running jobs leave {left}"
         return Reason(text, "Less --mem may fit sooner.")
     if demand.gpus > pool.gpus:
         return _explain_etiquette(job, view, policy)
@@ -62,7 +65,8 @@ def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason 
     mates = {other.id for other in view.waiting if other.batch == job.batch and _before(other, job)}
     room -= sum(start.id in mates for start in decided.starts)
     if room <= 0:
-        return Reason("as many of its batch are under way as may be at once (-j)", "A higher -j would let more run.")
+        hint = f"`dibs edit {job.id} -j N` would let more run."
+        return Reason("as many of its batch run as -j allows at once", hint)
     kept = [reserved.id for reserved in decided.reserved if reserved.id in mates]
     if room <= len(kept):
         hint = "A higher -j would let both run; a higher --priority would pass it."
@@ -82,7 +86,7 @@ def _explain_cpus(job: Waiting, pool: Pool, policy: Policy) -> Reason:
     hint = "The setting cpu_slots allows more."
     if job.request.cpus:
         left = f"{int(max(pool.cpus, 0))} of {policy.cpu_slots}"
-        text = f"needs {job.request.cpus} CPUs; {left} are left by running jobs"
+        text = f"needs {job.request.cpus} CPUs; running jobs leave {left}"
         return Reason(text, f"Fewer --cpus may fit sooner. {hint}")
     return Reason(f"all {policy.cpu_slots} CPU slots are in use", hint)
 
@@ -102,44 +106,51 @@ def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Se
         return _explain_unusable(job, inventory, len(wanted))
     all_free = scheduling.free_devices(view, inventory)
     free = [d for d in wanted if d in all_free]
-    busy = [_holder_of(d, view, inventory) for d in wanted if d not in free]
-    need = f"needs {scheduling.count_gpus(job.request.gpus)}"
     kind = scheduling.request_devices(inventory, job.request)
-    drained = [f"GPU {d.index}: {d.drained}" for d in inventory.devices if d.drained and d.id in kind]
-    busy += drained
-    text = f"{need}; {len(free)} of {len(wanted) + len(drained)} free" + (f", {', '.join(busy[:8])}" if busy else "")
+    drained = {d.id: d.drained for d in inventory.devices if d.drained and d.id in kind}
+    busy = {d: _holder_of(d, view) for d in wanted if d not in free} | drained
+    text = f"needs {scheduling.count_gpus(job.request.gpus)}; {len(free)} of {len(wanted) + len(drained)} free"
+    text = ", ".join([text, *_by_gpu(busy, inventory)[:MOST_TOLD]])
     rivals = {other: set(scheduling.eligible(inventory, other.request)) for other in earlier if other.request.gpus}
     larger = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
     if larger is not None:
         its = scheduling.count_gpus(larger.request.gpus)
-        return Reason(f"{text}; job {larger.id} is ahead and waits for them (it needs {its})", PASSING)
+        return Reason(f"{text}; what is free is kept for job {larger.id}, which is ahead and needs {its}", PASSING)
     people = dict.fromkeys(other.user for other in view.line[: view.ahead] if other.devices.intersection(free))
     if people:
         return Reason(f"{text}; {', '.join(people)} is next in the machine-wide line", THEIR_TURN)
     rival = next((other for other, devices in rivals.items() if devices.intersection(wanted)), None)
     if rival is not None:
-        return Reason(f"{text}; behind job {rival.id}", "A higher --priority would pass it.")
-    return Reason(text, _what_frees(job, view, len(free), len(all_free)))
+        return Reason(f"{text}; job {rival.id} is ahead of it", "A higher --priority would pass it.")
+    return Reason(text, _what_frees(job, view, wanted, len(free), len(all_free)))
 
 
 def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
-    named = scheduling.request_devices(inventory, job.request)
-    out = [f"GPU {d.index}: {d.obstacle}" for d in inventory.devices if d.obstacle and d.id in named]
-    why = f" ({'; '.join(out)})" if out else f" ({inventory.problem})" if inventory.problem else ""
-    need = scheduling.count_gpus(job.request.gpus)
+    named = scheduling.request_devices(inventory, job.request).intersection(inventory.ids)
+    out = _by_gpu({d.id: d.obstacle for d in inventory.devices if d.obstacle and d.id in named}, inventory)
+    why = f" ({', '.join(out[:MOST_TOLD])})" if out else f" ({inventory.problem})" if inventory.problem else ""
+    need, choice = scheduling.count_gpus(job.request.gpus), _choice(job)
     is_choosy = len(inventory.usable()) >= job.request.gpus
-    hint = f"Without {_choice(job)} it could use the others." if is_choosy else "`dibs gpus` shows how the GPUs are."
-    return Reason(f"needs {need}; only {count} of the right kind can be used now{why}", hint)
+    hint = f"Without {choice} it could use the others." if is_choosy else "`dibs gpus` shows how the GPUs are."
+    if len(named) < job.request.gpus and not inventory.problem:
+        # There were more when it was submitted.
+        return Reason(
+            f"needs {need}; this machine has {len(named) or 'none'} {'that would do' if choice else 'now'}{why}", hint
+        )
+    return Reason(f"needs {need}; {f'only {count}' if count else 'none'} of the right kind can be used now{why}", hint)
 
 
-def _what_frees(job: Waiting, view: View, free: int, all_free: int) -> str:
+def _what_frees(job: Waiting, view: View, wanted: Sequence[DeviceId], free: int, all_free: int) -> str:
     """Say what would help a job in whose way nothing is but those who use the devices."""
     if 0 < free < job.request.gpus and not job.request.gpu_ids:
         return f"It would start now with -g {free}."
     if all_free >= job.request.gpus and _choice(job):
         return f"Without {_choice(job)} it could use GPUs that are free."
-    if any(active.devices for active in view.active):
-        return "It starts when enough of them have ended; `dibs cancel` ends one sooner."
+    ours = [active.id for active in view.active if set(wanted).intersection(active.devices)]
+    if len(ours) == 1 and not view.held.keys() & {*wanted}:
+        return f"It starts when job {ours[0]} has ended; `dibs cancel {ours[0]}` ends it sooner."
+    if ours:
+        return "It starts when enough of them have ended; `dibs cancel` ends one of yours sooner."
     return "`dibs gpus` shows who holds them and since when."
 
 
@@ -152,14 +163,22 @@ def _before(other: Waiting, job: Waiting) -> bool:
     return other.place < job.place
 
 
-def _holder_of(device: DeviceId, view: View, inventory: Inventory) -> str:
-    index = inventory.index_of(device)
+def _holder_of(device: DeviceId, view: View) -> str:
     mine = next((job.id for job in view.active if device in job.devices), None)
     if mine is not None:
-        return f"GPU {index}: job {mine}"
+        return f"job {mine}"
     holder = view.held.get(device)
     if holder is None:
-        return f"GPU {index}: not usable"
+        return "not usable"
     numbered = f"job {holder.job}" if holder.job and holder.job.isdigit() else holder.job
     what = numbered or (f"pid {holder.pid}" if holder.pid else "lease")
-    return f"GPU {index}: {holder.user}'s {what}"
+    return f"{holder.user}'s {what}"
+
+
+def _by_gpu(told: Mapping[DeviceId, str], inventory: Inventory) -> list[str]:
+    """Return what is told of each device, the same of several once: `GPU 0-2: job 7`."""
+    alike: dict[str, list[int]] = {}
+    for device in inventory.devices:
+        if device.id in told:
+            alike.setdefault(told[device.id], []).append(device.index)
+    return [f"GPU {selection.ranges(indices)}: {what}" for what, indices in alike.items()]

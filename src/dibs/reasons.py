@@ -5,6 +5,8 @@ Looks at queue, leases and line as the scheduler does, but with names, and chang
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dibs import codec, forecasts, needs, obstacles, prospects, scheduling, standing, turns
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
@@ -13,6 +15,11 @@ from dibs.jobs import Asked, Job, JobId, State
 from dibs.obstacles import Reason
 from dibs.scheduling import Policy, View, Waiting
 from dibs.store import Reader
+
+#: Jobs that are named of those that another waits for.
+MOST_NAMED = 8
+#: Outcomes that are no sentence after "it is".
+ENDED = {"failed": "it failed", "cancelled": "it was cancelled", "timeout": "it ran out of time"}
 
 
 class Sight:
@@ -91,12 +98,18 @@ class Sight:
     def _not_ready(self, job: Job) -> Reason:
         verdict = needs.judge(self.reader.outcomes(job.id))
         if isinstance(verdict, needs.Open):
-            names = ", ".join(f"job {job_id}" for job_id in verdict.ids[:8])
-            more = f" and {len(verdict.ids) - 8} more" if len(verdict.ids) > 8 else ""
-            return Reason(f"it waits for {names}{more}", f"`dibs why {verdict.ids[0]}` says how that one stands.")
+            return Reason(f"it waits for {self._told(verdict.ids)}", needs.see(verdict.ids[0]))
         if job.asked.begin_at is None:
             return Reason("it is just about to join the line")
-        return Reason(f"it begins at {codec.moment(job.asked.begin_at)}", "That is what --begin asked for.")
+        hint = f"`dibs edit {job.id} --unset begin` lets it start sooner."
+        return Reason(f"it begins at {codec.moment(job.asked.begin_at)} (--begin)", hint)
+
+    def _told(self, ids: Sequence[JobId]) -> str:
+        """Name jobs that another waits for; of a single one also how it stands."""
+        if len(ids) == 1:
+            return f"job {ids[0]}, which is {self.reader.job(ids[0]).word}"
+        more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+        return f"jobs {', '.join(str(job_id) for job_id in ids[:MOST_NAMED])}{more}"
 
 
 def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:
@@ -113,11 +126,12 @@ def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:
 
 def describe(job: Job) -> str:
     """Say how a job stands that is not waiting."""
+    told = ENDED.get(job.word, f"it is {job.word}")
     if job.remark:
-        return f"it is {job.word}: {job.remark}"
+        return f"{told}: {job.remark}"
     if job.signal is not None:
-        return f"it is {job.word}: killed by signal {job.signal}"
+        return f"{told}: killed by signal {job.signal}"
     if job.is_finished and job.exit_code:
-        return f"it is {job.word}: exit code {job.exit_code}"
+        return f"{told}: exit code {job.exit_code}"
     where = f" on {', '.join(job.allocation)}" if job.is_active and job.allocation else ""
-    return f"it is {job.word}{where}"
+    return f"{told}{where}"

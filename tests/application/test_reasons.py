@@ -39,17 +39,19 @@ def after(*ids):
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"after": after(1)}, Reason("it waits for job 1", "`dibs why 1` says how that one stands.")),
+        ({"after": after(1)}, Reason("it waits for job 1, which is queued", "`dibs why 1` says how that one stands.")),
         (
             {"after": after(*range(1, 11))},
             Reason(
-                "it waits for job 1, job 2, job 3, job 4, job 5, job 6, job 7, job 8 and 2 more",
+                "it waits for jobs 1, 2, 3, 4, 5, 6, 7, 8 and 2 more",
                 "`dibs why 1` says how that one stands.",
             ),
         ),
         (
             {"begin_at": LATER},
-            Reason(f"it begins at {codec.moment(LATER)}", "That is what --begin asked for."),
+            Reason(
+                f"it begins at {codec.moment(LATER)} (--begin)", "`dibs edit 11 --unset begin` lets it start sooner."
+            ),
         ),
     ],
 )

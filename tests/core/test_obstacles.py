@@ -17,7 +17,8 @@ from dibs.scheduling import Active, Collector, Occupant, Policy, View, Waiting
 HOW_THEY_ARE = "`dibs gpus` shows how the GPUs are."
 PRIORITY = "A higher --priority would pass it."
 HELD = "`dibs gpus` shows who holds them and since when."
-ENDED = "It starts when enough of them have ended; `dibs cancel` ends one sooner."
+SOME_ENDED = "It starts when enough of them have ended; `dibs cancel` ends one of yours sooner."
+ENDED = "It starts when job 3 has ended; `dibs cancel 3` ends it sooner."
 
 
 @given(WORLDS, st.booleans())
@@ -85,7 +86,7 @@ MINE = build.waiting(10, gpus=2)
             MINE,
             View([MINE]),
             devices.Inventory(problem="nvidia-smi exited 9"),
-            Reason("needs 2 GPUs; only 0 of the right kind can be used now (nvidia-smi exited 9)", HOW_THEY_ARE),
+            Reason("needs 2 GPUs; none of the right kind can be used now (nvidia-smi exited 9)", HOW_THEY_ARE),
             id="the devices cannot be read",
         ),
         pytest.param(
@@ -97,23 +98,44 @@ MINE = build.waiting(10, gpus=2)
         ),
         pytest.param(
             MINE,
-            View([MINE], [Active(JobId(3), build.ids(*range(10)))]),
+            View([MINE], [Active(JobId(n + 100), build.ids(n)) for n in range(10)]),
             build.inventory(10),
-            Reason("needs 2 GPUs; 0 of 10 free, " + ", ".join(f"GPU {n}: job 3" for n in range(8)), ENDED),
+            Reason("needs 2 GPUs; 0 of 10 free, " + ", ".join(f"GPU {n}: job {n + 100}" for n in range(8)), SOME_ENDED),
             id="only the first eight of many are listed",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE], [Active(JobId(3), build.ids(0, 1, 3)), Active(JobId(4), build.ids(2))]),
+            build.inventory(4),
+            Reason("needs 2 GPUs; 0 of 4 free, GPU 0-1,3: job 3, GPU 2: job 4", SOME_ENDED),
+            id="what is the same of several is said once",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE]),
+            build.inventory(1),
+            Reason("needs 2 GPUs; this machine has 1 now", HOW_THEY_ARE),
+            id="there were more of them once",
+        ),
+        pytest.param(
+            build.waiting(10, gpu_ids=build.ids(5)),
+            View([build.waiting(10, gpu_ids=build.ids(5))]),
+            build.inventory(2),
+            Reason("needs 1 GPU; this machine has none that would do", "Without --gpu-ids it could use the others."),
+            id="the one it named is gone",
         ),
         pytest.param(
             MINE,
             View([MINE, build.waiting(11), build.waiting(5, priority=-1)], [Active(JobId(3), build.ids(0, 1))]),
             build.inventory(2),
-            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 3, GPU 1: job 3", ENDED),
+            Reason("needs 2 GPUs; 0 of 2 free, GPU 0-1: job 3", ENDED),
             id="jobs behind are not to blame",
         ),
         pytest.param(
             MINE,
             View([MINE], [Active(JobId(3), build.ids(0, 1))]),
             build.inventory(2),
-            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 3, GPU 1: job 3", ENDED),
+            Reason("needs 2 GPUs; 0 of 2 free, GPU 0-1: job 3", ENDED),
             id="a job of ours has all",
         ),
         pytest.param(
@@ -145,7 +167,8 @@ MINE = build.waiting(10, gpus=2)
             View([build.waiting(4, gpus=4), MINE], [Active(JobId(3), build.ids(0))]),
             build.inventory(4),
             Reason(
-                "needs 2 GPUs; 3 of 4 free, GPU 0: job 3; job 4 is ahead and waits for them (it needs 4 GPUs)",
+                "needs 2 GPUs; 3 of 4 free, GPU 0: job 3; "
+                "what is free is kept for job 4, which is ahead and needs 4 GPUs",
                 "A higher --priority would pass it; so would a --time that ends before it can start.",
             ),
             id="a larger job collects",
@@ -155,7 +178,7 @@ MINE = build.waiting(10, gpus=2)
             View([build.waiting(4), MINE], [Active(JobId(3), build.ids(0, 1))]),
             build.inventory(2),
             Reason(
-                "needs 2 GPUs; 0 of 2 free, GPU 0: job 3, GPU 1: job 3; behind job 4",
+                "needs 2 GPUs; 0 of 2 free, GPU 0-1: job 3; job 4 is ahead of it",
                 PRIORITY,
             ),
             id="behind another job",
@@ -164,7 +187,7 @@ MINE = build.waiting(10, gpus=2)
             MINE,
             View([build.waiting(4, gpus=2), MINE]),
             build.inventory(2),
-            Reason("needs 2 GPUs; 0 of 2 free, GPU 0: job 4, GPU 1: job 4", ENDED),
+            Reason("needs 2 GPUs; 0 of 2 free, GPU 0-1: job 4", ENDED.replace("3", "4")),
             id="an earlier job takes them just now",
         ),
         pytest.param(
@@ -172,7 +195,7 @@ MINE = build.waiting(10, gpus=2)
             View([build.waiting(4, gpu_ids=build.ids(0)), MINE], [Active(JobId(3), build.ids(0, 1))]),
             build.inventory(3),
             Reason(
-                "needs 2 GPUs; 1 of 3 free, GPU 0: job 3, GPU 1: job 3; behind job 4",
+                "needs 2 GPUs; 1 of 3 free, GPU 0-1: job 3; job 4 is ahead of it",
                 PRIORITY,
             ),
             id="the job ahead waits for others than the free ones",
@@ -214,7 +237,7 @@ BUSY = [Active(JobId(3), build.ids(0), cpus=3, mem=6 * 2**30, limit_s=3600, star
             Request(1, cpus=2),
             Policy(4),
             Reason(
-                "needs 2 CPUs; 1 of 4 are left by running jobs",
+                "needs 2 CPUs; running jobs leave 1 of 4",
                 "Fewer --cpus may fit sooner. The setting cpu_slots allows more.",
             ),
             id="CPUs",
@@ -222,7 +245,7 @@ BUSY = [Active(JobId(3), build.ids(0), cpus=3, mem=6 * 2**30, limit_s=3600, star
         pytest.param(
             Request(1, mem=4 * 2**30),
             Policy(4, 8 * 2**30),
-            Reason("needs 4G of memory; 2G of 8G are left by running jobs", "Less --mem may fit sooner."),
+            Reason("needs 4G of memory; running jobs leave 2G of 8G", "Less --mem may fit sooner."),
             id="memory",
         ),
         pytest.param(
@@ -270,6 +293,4 @@ def test_a_job_says_what_it_lacks_and_what_would_help(request_, policy, reason):
 def test_a_job_whose_batch_has_no_place_left_says_that_more_may_be_let_run():
     job = Waiting(JobId(10), Request(1), batch=1, room=0)
     found = obstacles.explain(job, View([job], BUSY), build.inventory(4), Policy(4), build.NOW)
-    assert found == Reason(
-        "as many of its batch are under way as may be at once (-j)", "A higher -j would let more run."
-    )
+    assert found == Reason("as many of its batch run as -j allows at once", "`dibs edit 10 -j N` would let more run.")

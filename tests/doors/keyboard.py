@@ -59,11 +59,11 @@ class Typist:
             "folder": str(folder or bench.folder),
             "is_terminal": columns is not None,
         }
-        ends, reading = _pipes(stdin) if columns is None else _screens(columns)
+        ends, reading = _pipes(stdin) if columns is None else _screens(columns, stdin)
         data = json.dumps(request).encode()
         socket.send_fds(self._ours, [warm_cli.LENGTH.pack(len(data))], ends)
         self._ours.sendall(data)
-        for end in {*ends}:
+        for end in ends:
             os.close(end)
         out, err = _read(reading)
         (code,) = warm_cli.CODE.unpack(warm_cli.exactly(self._ours, warm_cli.CODE.size))
@@ -76,19 +76,24 @@ class Typist:
 
 
 def _pipes(stdin: str) -> tuple[list[int], list[int]]:
-    (in_read, in_write), (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe(), os.pipe()
-    # What is typed here is short: it fits the pipe.
-    os.write(in_write, stdin.encode())
-    os.close(in_write)
-    return [in_read, out_write, err_write], [out_read, err_read]
+    (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
+    return [_filled(stdin), out_write, err_write], [out_read, err_read]
 
 
-def _screens(columns: int) -> tuple[list[int], list[int]]:
+def _filled(text: str) -> int:
+    """Return a pipe from which this text comes, which is short enough to fit into it."""
+    read, write = os.pipe()
+    os.write(write, text.encode())
+    os.close(write)
+    return read
+
+
+def _screens(columns: int, stdin: str) -> tuple[list[int], list[int]]:
     screens = [pty.openpty() for _ in range(2)]
     for _, slave in screens:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     (out_master, out_slave), (err_master, err_slave) = screens
-    return [out_slave, out_slave, err_slave], [out_master, err_master]
+    return [_filled(stdin) if stdin else os.dup(out_slave), out_slave, err_slave], [out_master, err_master]
 
 
 def _read(fds: Sequence[int]) -> tuple[str, str]:

@@ -314,7 +314,7 @@ def test_a_drained_gpu_gets_no_new_job_and_says_why(bench: Bench) -> None:
     assert (state(bench, job_id), len(shown[3]["holders"])) == ("running", 1)
     waiting = bench.add("true", gpu_ids=["2"])
     why = bench.cli("why", str(waiting)).stdout
-    assert why.startswith(f"job {waiting}: needs 1 GPU; only 0 of the right kind can be used now (GPU 2: drained by ")
+    assert why.startswith(f"job {waiting}: needs 1 GPU; none of the right kind can be used now (GPU 2: drained by ")
     assert bench.until(bench.add("true", gpus=2))["gpu_indices"] == [0, 1]
     assert "only 0 can be used now" in refused(bench, "lease", "--gpu-ids", "2", "--no-wait", "true", code=75)
     bench.stop()

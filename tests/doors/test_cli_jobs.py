@@ -197,7 +197,9 @@ def test_show_tells_everything(bench: Bench) -> None:
 def test_why_answers_for_every_state(bench: Bench) -> None:
     bench.until(bench.add(LONG, gpus=4), "started")
     bench.add("true")
-    assert bench.cli("why", "2").stdout.startswith("job 2: needs 1 GPU; 0 of 4 free, GPU 0: job 1")
+    assert bench.cli("why", "2").stdout.startswith(
+        "job 2: needs 1 GPU; 0 of 4 free, GPU 0-3: job 1. It starts when job 1 has ended;"
+    )
     assert bench.cli("why", "1").stdout.startswith("job 1: it is running on FAKE-0")
     told = read_json(bench, "why", "2")
     assert (told["id"], told["state"]) == (2, "queued")

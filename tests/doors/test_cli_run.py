@@ -71,7 +71,7 @@ def test_what_could_not_be_started_is_said(bench: Bench) -> None:
 def test_waiting_is_said_on_a_terminal_and_output_begins_with_the_start(bench: Bench) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
     with Terminal(bench, "run", "echo", "begun") as person:
-        person.until("dibs: job 2 waiting: needs 1 GPU; 0 of 4 free, GPU 0: job 1")
+        person.until("dibs: job 2 waiting: needs 1 GPU; 0 of 4 free, GPU 0-3: job 1")
         bench.cancel(1)
         code, shown = person.end()
     assert code == 0
@@ -215,7 +215,7 @@ def test_no_wait_is_75_when_it_cannot_start_and_leaves_nothing(bench: Bench) -> 
     bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
     done = bench.cli("run", "--no-wait", "true")
     assert (done.returncode, done.stdout) == (75, "")
-    assert done.stderr.startswith("dibs: it cannot start now: needs 1 GPU; 0 of 4 free, GPU 0: job 1")
+    assert done.stderr.startswith("dibs: it cannot start now: needs 1 GPU; 0 of 4 free, GPU 0-3: job 1")
     assert done.stderr.count("\n") == 1
     assert [job["id"] for job in bench.jobs()] == [1]
     assert bench.add("true", gpus=0) == 2, "not even an id was used"

@@ -50,6 +50,7 @@ class Form:
     has_json: bool = True
     #: Its lines are to be copied or read by a program, so they are not folded.
     is_whole: bool = False
+    stdin: str = ""
 
 
 ROW = r"( *ID  NAME .*| *\d+  .*)"
@@ -65,6 +66,8 @@ FORMS = [
     Form("add --dry-run --array 0-20 true", FACT, is_whole=True),
     Form("run -g0 echo out", "out", has_json=False),
     Form("run --dry-run -g0 true", FACT, has_json=False, is_whole=True),
+    Form("pipe", "out", has_json=False, stdin="echo out\necho out\n"),
+    Form("add --hold -", r"\d+", stdin="true\ntrue\n"),
     Form("wait --timeout 0s", r"", 124),
     Form("pause", r"queue paused: .*"),
     Form("resume", r"queue resumed: .*"),
@@ -99,7 +102,7 @@ def test_every_verb_is_in_a_table_and_those_that_print_have_json() -> None:
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.words or "dibs")
 def test_a_form_prints_data_on_stdout_and_fits_the_terminal(used: Bench, typist: Typist, form: Form) -> None:
     words, more = form.words.split(), {"DIBS_REPORT": str(used.folder / "report")}
-    piped = typist.type(used, *words, environ=more)
+    piped = typist.type(used, *words, stdin=form.stdin, environ=more)
     assert piped.code == form.code, piped
     assert "\x1b" not in piped.out + piped.err
     assert all(line.startswith("dibs: ") for line in piped.err.splitlines())
@@ -107,7 +110,7 @@ def test_a_form_prints_data_on_stdout_and_fits_the_terminal(used: Bench, typist:
         assert not [line for line in piped.out.splitlines() if not re.fullmatch(form.line, line)], piped.out
         assert bool(piped.out) is bool(form.line)
     for columns in (80, 200):
-        shown = typist.type(used, *words, columns=columns, environ=more)
+        shown = typist.type(used, *words, columns=columns, stdin=form.stdin, environ=more)
         assert shown.code == form.code, shown
         for line in bare(shown.out).splitlines():
             assert "\x1b" not in line
@@ -115,7 +118,7 @@ def test_a_form_prints_data_on_stdout_and_fits_the_terminal(used: Bench, typist:
     if form.has_json:
         verb, *rest = words or ["status"]
         for columns in (None, 80):
-            asked = typist.type(used, verb, "--json", *rest, columns=columns, environ=more)
+            asked = typist.type(used, verb, "--json", *rest, columns=columns, stdin=form.stdin, environ=more)
             assert asked.code == form.code, asked
             assert "\x1b" not in asked.out
             assert isinstance(json.loads(asked.out), dict)

@@ -64,7 +64,7 @@ def become(request: dict[str, Any], ends: Sequence[int]) -> NoReturn:
             os.dup2(end, number)
         os.closerange(3, 64)
         if request["is_terminal"]:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            fcntl.ioctl(1, termios.TIOCSCTTY, 0)
         os.chdir(str(request["folder"]))
         os.environ.clear()
         os.environ.update(request["environ"])

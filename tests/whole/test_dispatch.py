@@ -28,7 +28,7 @@ def test_a_job_starts_after_those_it_waits_for(bench: Bench) -> None:
     second = bench.add(recording.command(trace), gpus=0, after=after(first))
     bench.until(first, "started")
     waiting = bench.job(second)
-    assert (waiting["state"], waiting["reason"]) == ("queued", f"it waits for job {first}")
+    assert (waiting["state"], waiting["reason"]) == ("queued", f"it waits for job {first}, which is running")
     assert waiting["after"] == [{"id": first, "when": "done"}]
     gate.touch()
     assert bench.until(second)["state"] == "done"
@@ -139,7 +139,7 @@ def test_a_short_job_passes_a_big_one_that_has_to_wait_anyway(bench: Bench) -> N
     short = bench.add("true", gpus=1, time_limit_s=60)
     assert bench.until(short)["state"] == "done"
     assert [bench.job(job)["state"] for job in (big, endless)] == ["queued", "queued"]
-    assert f"job {big} is ahead" in bench.job(endless)["reason"]
+    assert f"kept for job {big}, which is ahead" in bench.job(endless)["reason"]
     gate.touch()
     assert bench.until(endless)["state"] == "done"
     assert bench.job(big)["finished_at"] <= bench.job(endless)["finished_at"]
@@ -150,7 +150,7 @@ def test_counted_cpus_and_memory(bench: Bench) -> None:
     first = bench.add(gated(gate), gpus=1, cpus=3)
     bench.until(first, "started")
     second = bench.add("true", gpus=1, cpus=2)
-    assert bench.job(second)["reason"] == "needs 2 CPUs; 1 of 4 are left by running jobs"
+    assert bench.job(second)["reason"] == "needs 2 CPUs; running jobs leave 1 of 4"
     with pytest.raises(DibsError) as refused:
         bench.add("true", mem=2**50)
     assert refused.value.exit_code == 69

@@ -171,7 +171,7 @@ def _slots(
         gpu_type=args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
     )
     policy = scheduling.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
-    scheduling.check_possible(request, inventory, policy)
+    scheduling.check_possible(request, inventory, policy, "each command")
     eligible = [d for d in scheduling.eligible(inventory, request) if not chosen or d in chosen]
     if len(eligible) < request.gpus:
         can = scheduling.count_gpus(len(eligible))

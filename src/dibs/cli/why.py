@@ -44,4 +44,5 @@ def _expected(view: Screen, told: Why, now: datetime) -> str:
     unknown = told["unknown"]
     if unknown is None or unknown["why"] in told["reason"]:
         return ""
-    return f"When it starts is unknown: {unknown['why']}. {unknown['hint']}".strip()
+    hint = unknown["hint"] if unknown["hint"] not in told["hint"] else ""
+    return f"When it starts is unknown: {unknown['why']}. {hint}".strip()
