@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from typist import Typist
 
 from bench import Bench
+from typist import Typist
 
 LONG = ("sleep", "1000")
 #: Said of a job behind one that may run for ever.
