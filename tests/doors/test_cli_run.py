@@ -153,7 +153,7 @@ def test_ending_the_client_leaves_the_job_alone(bench: Bench) -> None:
         code, shown = person.end()
     assert code == 128 + signal.SIGTERM
     assert "job 1 goes on: dibs follow 1" in shown
-    assert bench.job(1)["state"] == "running"
+    assert bench.until(1, "started")["state"] == "running"
 
 
 def test_the_daemon_may_die_meanwhile(bench: Bench) -> None:
