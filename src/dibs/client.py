@@ -163,7 +163,8 @@ class Client:
             os.close(ready)
         if said != "ready":
             why = said.rstrip(".") or "it ended at once"
-            raise NoDaemon(f"the daemon could not be started: {why}.", self._see_log())
+            end = "" if why.endswith("?") else "."
+            raise NoDaemon(f"the daemon could not be started: {why}{end}", self._see_log())
 
     def _see_log(self) -> str:
         return f"Its log is {places.daemon_log(self.home)}."

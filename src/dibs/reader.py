@@ -219,7 +219,8 @@ class Reader:
 
     def sweep_ids(self, word: str) -> list[int]:
         """Return the sweeps that a word means: a name, or a glob of it, with or without its project."""
-        found = self._ask("sweeps_like", {"word": word}).fetchall()
+        # SQLite takes no longer globs, and no name is as long.
+        found = self._ask("sweeps_like", {"word": word[: selection.LONGEST_PATTERN]}).fetchall()
         exact = [row for row in found if word in (row[2], f"{row[1]}/{row[2]}")]
         if not found:
             known = [

@@ -67,6 +67,8 @@ GROUP_WORDS = {
 FIELDS = ("name", "project", "tag", "sweep")
 #: Words and parts other than ids in one selection. SQLite takes expressions up to 1000 deep.
 MOST_PARTS = 500
+#: Characters of a glob: more than any name has, and less than SQLite takes.
+LONGEST_PATTERN = 4000
 
 
 def parse(words: Sequence[str]) -> Selection:
@@ -127,6 +129,8 @@ def _atom(word: str) -> Atom:
     if word in GROUP_WORDS:
         return InState(GROUP_WORDS[word])
     head, colon, tail = word.partition(":")
+    if colon and head in FIELDS and len(tail) > LONGEST_PATTERN:
+        raise UserError(f"{head}: expected at most {LONGEST_PATTERN:,} characters, got {len(tail):,}.")
     if colon and head in FIELDS and tail:
         return Like(head, tail)
     if colon and head == "since" and tail:

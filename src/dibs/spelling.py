@@ -10,12 +10,15 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     typed = word.lower()
     if not typed:
         return None
-    scored = [(_slips(typed, name.lower()), place, name) for place, name in enumerate(known)]
+    words = list(known)
+    # Words of other lengths are not looked at letter by letter: somebody may have pasted a whole file.
+    alike = [(place, name) for place, name in enumerate(words) if abs(len(typed) - len(name)) <= _allowed(typed, name)]
+    scored = [(_slips(typed, name.lower()), place, name) for place, name in alike]
     near = [each for each in scored if each[0] <= _allowed(typed, each[2])]
     if near:
         return min(near)[2]
     # Three letters say what was meant if only one word begins with them.
-    longer = [name for _, _, name in scored if len(typed) >= 3 and name.lower().startswith(typed)]
+    longer = [name for name in words if len(typed) >= 3 and name.lower().startswith(typed)]
     return longer[0] if len(longer) == 1 else None
 
 

@@ -43,3 +43,8 @@ def test_one_letter_left_out_is_always_forgiven(word: str, at: int) -> None:
 @given(st.text(max_size=8), st.lists(st.text(max_size=8), max_size=5))
 def test_a_suggestion_is_one_of_the_known_words(word: str, known: list[str]) -> None:
     assert spelling.nearest(word, known) in (None, *known)
+
+
+def test_a_pasted_file_is_near_to_nothing_and_is_not_read_letter_by_letter() -> None:
+    # Letter by letter this would take hours.
+    assert spelling.nearest("x" * 10**8, ["status", "show"]) is None

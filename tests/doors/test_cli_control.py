@@ -387,46 +387,6 @@ def test_people_are_told_of_very_many_jobs_in_one_line(bench: Bench) -> None:
     assert len(bench.cli("retry", "2-31").stdout.splitlines()) == 30
 
 
-# -- wrong --
-
-WRONG = [
-    (["kill", "1"], 2, "kill expected a signal: -s USR1. To end jobs with grace: dibs cancel 1"),
-    (["kill", "-s", "USR9", "1"], 2, '-s expected a signal such as USR1 or 10, got "USR9".'),
-    (["kill", "-s", "0", "1"], 2, "expected a signal"),
-    (["kill", "-s", "65", "1"], 2, "expected a signal"),
-    (["kill", "-s", "USR1"], 2, "kill expected a job"),
-    (["move"], 2, "move expected a job and first, last, before JOB or after JOB, got nothing."),
-    (["move", "1"], 2, "move expected a job and first"),
-    (["move", "1", "before"], 2, "move expected a job and first"),
-    (["move", "1", "first", "2"], 2, "move expected a job and first"),
-    (["move", "1", "up"], 2, "move expected a job and first"),
-    (["edit"], 2, "edit expected a job"),
-    (["edit", "1", "--unset", "tme"], 2, "--unset expected the name of an option"),
-    (["edit", "1", "--unset", "time", "-t", "2h"], 2, "--unset time contradicts --time."),
-    (["edit", "1", "-t", "30"], 2, "write 30m or 30s"),
-    (["edit", "1", "-e", "CUDA_VISIBLE_DEVICES=1"], 2, "CUDA_VISIBLE_DEVICES"),
-    (["gpus", "drain"], 2, "gpus drain expected a GPU by index or UUID, got nothing."),
-    (["gpus", "drain", "9"], 3, 'there is no GPU "9" (this machine has: 0, 1, 2, 3).'),
-    (["gpus", "drain", "0", "9"], 3, 'there is no GPU "9"'),
-    (["gpus", "drian", "0"], 2, "gpus expected drain or undrain, or nothing"),
-    (["gpus", "--reason", "x"], 2, "--reason is for `dibs gpus drain`."),
-    (["gpus", "undrain", "0", "--reason", "x"], 2, "--reason is for `dibs gpus drain`."),
-    (["daemon", "status", "--drain"], 2, "daemon status has no option --drain."),
-    (["daemon", "stop", "--print"], 2, "daemon stop has no option --print."),
-    (["daemon", "drain"], 2, "daemon expected start, stop, restart, status, install or uninstall"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else None
-)
-def test_what_is_wrong_is_said_in_one_line_and_changes_nothing(
-    bench: Bench, words: list[str], code: int, message: str
-) -> None:
-    assert message in refused(bench, *words, code=code)
-    assert bench.free_devices() == [0, 1, 2, 3]
-
-
 # -- over HTTP --
 
 

@@ -242,23 +242,6 @@ def test_repeated_jobs_are_equal_but_for_their_number(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--array", "9-1", "true"], '--array expected numbers such as 0-99, 1,3,7, 0-10:2 or 0-99%4, got "9-1".'),
-        (["--array", "0-9999999", "true"], "at most 100,000 jobs"),
-        (["--array", "1-3", "--repeat", "2", "true"], "--array and --repeat both say how many jobs there are."),
-        (["--array", "1-3", "--file", "/dev/null"], "--array is for one command, not for one a line."),
-        (["--repeat", "0", "true"], '--repeat expected a whole number from 1 to 100000, got "0".'),
-        (["-j", "2", "true"], "-j is for a batch (`dibs add -`, --file, --array or --repeat), this is one job."),
-        (["--halt", "2", "true"], "--halt is for a batch"),
-        (["-o", "{index}", "--file", "/etc/hostname"], "{index} is for --array and --repeat."),
-    ],
-)
-def test_what_is_no_batch_is_refused(bench: Bench, words: list[str], says: str) -> None:
-    assert says in refused(bench, "add", *words)
-
-
-@pytest.mark.parametrize(
     ("more", "says"),
     [
         ({"array": 5}, "array expected a text"),
@@ -338,35 +321,6 @@ def test_output_templates_make_folders_when_the_job_starts(bench: Bench) -> None
     bench.client.post("/v1/jobs/actions", {"verb": "unhold", "select": [str(job_id)]})
     assert output(bench, job_id) == "hi\n"
     assert (bench.folder / f"out/{{x}}/default-a_b-{job_id:03}-1").read_text() == "hi\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (
-            ["-o", "{foo}.log"],
-            '-o expected placeholders among {id} {name} {project} {index} {attempt} {array}, got "{foo}".',
-        ),
-        (["--stderr", "a{"], "--stderr expected placeholders among"),
-        (["-o", "%x-%j.out"], "got Slurm's %j. Write {id}."),
-        (["-t", "0s"], "-t expected a time above 0"),
-        (["--mem", "2000P"], "larger than any machine"),
-        (["-g", "5000"], "--gpus: expected a number up to 4096, got 5000."),
-        (["-n", "x" * 1001], "--name: expected at most 1000 characters, got x"),
-        (["--signal", "USR1@2m"], "--signal warns before the time limit, and there is none. Add --time 2h, say."),
-        (["--signal", "USR1@2m", "-t", "1m"], "--signal comes 2m00s before the time limit, which is 1m00s."),
-        (["--signal", "FOO@2m", "-t", "1h"], '--signal expected a signal and a time such as USR1@2m, got "FOO@2m".'),
-        (["--signal", "KILL@2m", "-t", "1h"], "--signal expected a signal"),
-        (["--signal", "USR1@2", "-t", "1h"], "write 2m or 2s"),
-        (["--metric", "loss"], '--metric expected NAME=REGEX with one group for the number, got "loss".'),
-        (["--metric", "loss=("], "is no regular expression"),
-        (["--metric", "loss=a(b)(c)"], "has 2 groups"),
-        (["--wrap", "true"], '--wrap has the command already, got "true" beside it.'),
-    ],
-    ids=str,
-)
-def test_wrong_values_are_refused_in_our_words(bench: Bench, words: list[str], says: str) -> None:
-    assert says in refused(bench, "add", *words, "true")
 
 
 def test_spellings_of_slurm_and_pueue(bench: Bench) -> None:

@@ -71,6 +71,8 @@ HABITS = {
 BUG = 125
 INTERRUPTED = 130
 CLOSED_PIPE = 141
+#: Characters of a word in an error that is still shown whole: longer than most paths, which people copy.
+LONGEST_WORD = 400
 
 
 class Verb(Protocol):
@@ -210,6 +212,8 @@ def _settle_streams() -> None:
 def _say(text: str, code: int) -> int:
     from dibs.cli import cleaning
 
+    # Whatever somebody pasted, the line stays one that can be read.
+    text = " ".join(options.shown(word) if len(word) > LONGEST_WORD else word for word in text.split(" "))
     try:
         print(f"dibs: {cleaning.clean(text)}", file=sys.stderr, flush=True)
     except OSError:

@@ -126,6 +126,9 @@ def parse(verb: str, table: Sequence[Option[object]], words: Sequence[str], *, t
     plain: list[str] = []
     before_dashes: int | None = None
     left = list(reversed(words))
+    for word in words:
+        if "\0" in word:
+            raise UserError(f'{verb}: a word cannot contain a NUL byte, got "{shown(word)}".')
     while left:
         word = left.pop()
         if _is_option(word):
@@ -138,7 +141,17 @@ def parse(verb: str, table: Sequence[Option[object]], words: Sequence[str], *, t
         if word == "--" or takes_command:
             plain += reversed(left)
             break
+    for word in plain[:before_dashes] if not takes_command else ():
+        _check_utf8(word, verb)
     return Args(tuple(plain), given, before_dashes)
+
+
+def _check_utf8(text: str, what: str) -> None:
+    """Refuse bytes that no name, selector or number can have; the words of a command are looked at by who runs it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{what}: expected UTF-8 text, got other bytes.") from None
 
 
 def _is_option(word: str) -> bool:
@@ -192,6 +205,9 @@ def _next_value(option: Option[object], name: str, known: dict[str, Option[objec
 def _read(option: Option[object], name: str, text: str | None) -> object:
     if option.kind is None or text is None:
         return None if option.is_bare else True
+    # A file may have any name.
+    if option.kind is not PATH:
+        _check_utf8(text, option.names[-1])
     try:
         return option.kind.read(text)
     except UserError as error:
@@ -205,6 +221,8 @@ def _many(first: str | None, left: list[str]) -> tuple[str, ...]:
     found = [first or ""]
     while left and "=" not in found[0] and left[-1] != "--" and (not _is_option(left[-1]) or _is_number(left[-1])):
         found.append(left.pop())
+    for word in found:
+        _check_utf8(word, "a value")
     return tuple(found)
 
 

@@ -15,6 +15,8 @@ USAGE = ("NAME=NUMBER...",)
 OPTIONS: tuple[Option[object], ...] = ()
 EXAMPLES = ("dibs report loss=0.3 step=10", 'echo \'{"loss": 0.3, "step": 10}\' >> "$DIBS_REPORT"')
 
+#: Characters; a name is the head of a column.
+LONGEST_NAME = 200
 EXPECTED = "expected numbers such as loss=0.3 step=10"
 
 
@@ -42,7 +44,7 @@ def read(words: tuple[str, ...]) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for word in words:
         name, equals, text = word.partition("=")
-        if not equals or not name or not name.isprintable() or " " in name:
+        if not equals or not name or not name.isprintable() or " " in name or len(name) > LONGEST_NAME:
             raise UserError(f'{EXPECTED}, got "{options.shown(word)}".')
         if name == reports.MOMENT:
             raise UserError(f"{EXPECTED}; {name} is the time of the report itself.", "Choose another name.")

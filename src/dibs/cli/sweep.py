@@ -130,6 +130,7 @@ def main(args: Args) -> int:
     queue = client.connect(os.environ)
     if args.has(job_options.DRY_RUN):
         return _rehearse(queue, asked)
+    _check_first(asked)
     made = queue.post("/v1/sweeps", _request(asked))
     hints.about_devices(queue.home, os.environ)
     for note in made["notes"]:
@@ -278,6 +279,15 @@ def _request(asked: Asked) -> Body:
         "defaults": asked.defaults,
         "parameters": list(asked.sweep.space.names),
     }
+
+
+def _check_first(asked: Asked) -> None:
+    """Refuse values with which no command can be run, before there is a sweep; later parts are refused one by one."""
+    for body in _told(asked.writer, list(islice(iter(asked.points), PART))):
+        words = body.get("argv") or [body["command"]]
+        assert isinstance(words, list)
+        for word in words:
+            commands.check_text(str(word), f"the command of point {body['index']}")
 
 
 def _send(queue: client.Client, asked: Asked, made: dict[str, Any]) -> dict[str, int]:
