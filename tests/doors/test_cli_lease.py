@@ -205,8 +205,11 @@ def test_ctrl_z_stops_and_fg_goes_on(bench: Bench) -> None:
     with Terminal(bench, program=("bash", "--norc", "-i"), PS1="$ ", HISTFILE="") as person:
         person.type(f"{dibs} lease sh -c {shlex.quote(script)}\n")
         person.until("ready")
+        person.forget()
         person.type(CTRL_Z)
         person.until("Stopped")
+        # What is typed before the shell has its terminal back is lost.
+        person.until("2004h$ ")
         assert list(held(bench)) == ["FAKE-0"]
         person.type("fg\n")
         person.type("more\n")
