@@ -198,7 +198,7 @@ WRONG = [
     (["add", "echo", "x" * 200_000], 2, "script file"),
     (["add", "echo", os.fsdecode(b"\xff")], 2, "the command: expected UTF-8 text, got other bytes."),
     (["add", "-n", os.fsdecode(b"\xff"), "true"], 2, "--name: expected UTF-8 text"),
-    (["add", "-e", os.fsdecode(b"A=\xff"), "true"], 2, "-e A: expected UTF-8 text"),
+    (["add", "-e", os.fsdecode(b"A=\xff"), "true"], 2, "--env: expected UTF-8 text"),
     (["add", "echo", "a\0b"], 2, "cannot contain a NUL byte"),
     (["add", "--file", "nowhere"], 2, "--file cannot read nowhere: No such file or directory."),
     (["add", "--file", "/dev/null"], 2, "expected one command a line, got none from /dev/null."),
