@@ -267,7 +267,7 @@ class Core:
                     self._watch_runner(job, shim)
                 case WatchOrphan(running=None):
                     # Its runner died before it could note the pid: only its locks tell when it is over.
-                    self.waits.later(CHECK_EVERY_S, lambda: self._look(job))
+                    self._look_later(job)
                 case WatchOrphan(running=running):
                     # One that ended while a child of it lives on is left to the slow tick.
                     self._watch(job, self.engine.adopt_command(running))
@@ -278,11 +278,17 @@ class Core:
             log.error("job %s: %s", job.id, error)
             self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=False))
 
-    def _start(self, turn: Turn, job: Job) -> None:
+    def _look_later(self, job: Job) -> None:
+        """Look at a start after a while, once, however often that is asked for meanwhile."""
         key = (job.id, job.attempt, job.start)
+        if key not in self._watched:
+            self._watched.add(key)
+            self.waits.later(CHECK_EVERY_S, lambda: self._ended(job))
+
+    def _start(self, turn: Turn, job: Job) -> None:
         captured, script = self._environ(job.asked.environ_id), self.store.script(job.asked.script_id)
         self.engine.start(job, captured, turn.inventory, lambda: self._ended(job), script)
-        self._watched.add(key)
+        self._watched.add((job.id, job.attempt, job.start))
         self._check_starting_later()
         crash_point("core:spawned")
 
