@@ -94,6 +94,7 @@ LAYERS = {
     "numbers": MACHINE_ROOM,
     "records": MACHINE_ROOM,
     "oom": MACHINE_ROOM,
+    "tails": MACHINE_ROOM,
     "attempts": MACHINE_ROOM,
     "supervision": MACHINE_ROOM,
     "runner": MACHINE_ROOM,
@@ -134,7 +135,7 @@ PURE = frozenset(
 
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
 LEAN = frozenset(
-    {"runner", "launcher", "attempts", "records", "oom", "supervision", "processes", "noticing"}
+    {"runner", "launcher", "attempts", "records", "oom", "tails", "supervision", "processes", "noticing"}
     | {"leases", "holders", "drains", "holding", "locks", "users", "tickets", "matching", "errors"}
     | {"fast", "captured", "commands"}
 )  # fmt: skip

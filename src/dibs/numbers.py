@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from dibs import reports
+from dibs import reports, tails
 from dibs.reports import Numbers
 
 #: Bytes at the end of a log in which numbers are looked for.
@@ -78,18 +77,7 @@ def _last(pattern: re.Pattern[str], line: str) -> float | None:
 
 def tail(path: str) -> str:
     """Return the end of a log; nothing if there is none."""
-    try:
-        # Non-blocking: somebody may have put a pipe in its place.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return ""
-    try:
-        size = os.fstat(fd).st_size
-        return os.pread(fd, LOG_BYTES, max(0, size - LOG_BYTES)).decode(errors="replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
+    return tails.read(path, LOG_BYTES).decode(errors="replace")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ Runs under `python -I -S`, so only modules that cost nothing are imported.
 
 from __future__ import annotations
 
-import os
+from dibs import tails
 
 #: What frameworks and runtimes say when memory, of the device or of the machine, runs out.
 LAST_WORDS = (
@@ -25,17 +25,7 @@ TAIL = 16384
 
 def said(path: bytes) -> bool:
     """Tell whether the end of an output speaks of memory that ran out; an output that cannot be read says nothing."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        size = os.fstat(fd).st_size
-        tail = os.pread(fd, TAIL, max(0, size - TAIL))
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
+    tail = tails.read(path, TAIL)
     return any(words in tail for words in LAST_WORDS)
 
 

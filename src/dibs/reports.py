@@ -10,6 +10,8 @@ import math
 import os
 from collections.abc import Mapping
 
+from dibs import tails
+
 #: Not a number to be reported: each line says when it was written.
 MOMENT = "at"
 #: Bytes at the end of the file in which the last numbers are looked for.
@@ -38,19 +40,7 @@ def append(path: str, numbers: Mapping[str, float], at: str) -> None:
 
 def last(path: str) -> Numbers | None:
     """Return the last number of each name; None if nothing was reported."""
-    try:
-        # Non-blocking: a job may have put a pipe in its place.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        size = os.fstat(fd).st_size
-        tail = os.pread(fd, TAIL_BYTES, max(0, size - TAIL_BYTES))
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-    return latest(tail)
+    return latest(tails.read(path, TAIL_BYTES))
 
 
 def latest(tail: bytes) -> Numbers | None:
