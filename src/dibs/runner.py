@@ -73,8 +73,10 @@ def serve(fd: int) -> None:
     """Carry out the starts that arrive at a socket, one after the other, until the daemon closes it."""
     become_runner(fd)
     sock = _socket.socket(fileno=fd)
+    pid = os.getpid()
+    shim = f"shim {pid} {processes.identity(pid)} {processes.boot_id()}"
     while (spec := _receive(sock)) is not None:
-        run(spec)
+        run(spec, shim)
         attempts.crash_point("runner:over")
         if _has_children() or not _tell_over(sock):
             attempts.sync(spec.folder, spec.start)
@@ -139,14 +141,15 @@ def _has_children() -> bool:
     return True
 
 
-def run(spec: records.Spec) -> None:
-    """Carry out one start, unless somebody else did or decided against it; nothing of it stays open."""
+def run(spec: records.Spec, shim: str) -> None:
+    """Carry out one start, unless somebody else did or decided against it; nothing of it stays open.
+
+    `shim` names this process in its claim.
+    """
     attempts.crash_point("runner:begin")
     _forget_signals()
     _make_folder(spec.folder)
-    started = attempts.claim(
-        spec.folder, spec.start, f"shim {os.getpid()} {processes.identity(os.getpid())} {processes.boot_id()}"
-    )
+    started = attempts.claim(spec.folder, spec.start, shim)
     if started is None:
         return
     attempts.crash_point("runner:claimed")

@@ -36,20 +36,25 @@ EXAMPLES = (
 def main(args: Args) -> int:
     """Queue what was given and print the ids."""
     asking = read(args)
-    args = asking.args
+    return deliver(asking.args, asking.body, follows_one=True)
+
+
+def deliver(args: Args, body: submission.Body, *, follows_one: bool = False) -> int:
+    """Send a request and print the ids, or what would be queued; `follows_one`: say how to follow a single job."""
     queue = client.connect(os.environ)
     if args.has(job_options.DRY_RUN):
-        return rehearsing.show(queue, args, asking.body)
-    answer = queue.post("/v1/jobs", asking.body)
+        return rehearsing.show(queue, args, body)
+    answer = queue.post("/v1/jobs", body)
     hints.about_devices(queue.home, os.environ)
     for note in answer["notes"]:
         screen.say(note)
+    ids = answer["ids"]
     if args.has(options.JSON):
-        screen.print_json({"ids": answer["ids"]})
+        screen.print_json({"ids": ids})
         return 0
-    print("\n".join(str(job_id) for job_id in answer["ids"]))
+    print("\n".join(str(job_id) for job_id in ids))
     if sys.stderr.isatty():
-        follow = f"; dibs follow {answer['ids'][0]}" if len(answer["ids"]) == 1 else ""
+        follow = f"; dibs follow {ids[0]}" if follows_one and len(ids) == 1 else ""
         print(f"{screen.clean(answer['receipt'])}{submission.told_begin(args)}{follow}", file=sys.stderr)
     return 0
 

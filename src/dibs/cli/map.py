@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
-from dibs import client, commands
-from dibs.cli import hints, job_options, options, rehearsing, screen, submission
+from dibs import commands
+from dibs.cli import add, job_options, options, submission
 from dibs.cli.options import Args, Option
 from dibs.cli.submission import Body
 from dibs.errors import UserError
@@ -36,21 +33,7 @@ MOST = 100_000
 
 def main(args: Args) -> int:
     """Queue one job for each argument, or each combination of them."""
-    body = read(args)
-    queue = client.connect(os.environ)
-    if args.has(job_options.DRY_RUN):
-        return rehearsing.show(queue, args, body)
-    answer = queue.post("/v1/jobs", body)
-    hints.about_devices(queue.home, os.environ)
-    for note in answer["notes"]:
-        screen.say(note)
-    if args.has(options.JSON):
-        screen.print_json({"ids": answer["ids"]})
-        return 0
-    print("\n".join(str(job_id) for job_id in answer["ids"]))
-    if sys.stderr.isatty():
-        print(f"{screen.clean(answer['receipt'])}{submission.told_begin(args)}", file=sys.stderr)
-    return 0
+    return add.deliver(args, read(args))
 
 
 def read(args: Args) -> Body:
