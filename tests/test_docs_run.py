@@ -12,8 +12,7 @@ import pytest
 
 import blocks
 import typist
-from dibs import cli
-from dibs.cli import options
+from dibs import cli, options
 from dibs.errors import UserError
 
 ROOT = Path(__file__).parent.parent

@@ -11,8 +11,8 @@ import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
-from dibs import places, processes
-from dibs.cli import edit, job_options, kill
+from dibs import job_options, places, processes
+from dibs.cli import edit, kill
 from dibs.errors import DibsError
 from dibs.jobs import JobId
 from dibs.store import Store

@@ -13,7 +13,8 @@ from terminal import Terminal
 from test_cli_parsing import parse
 
 from bench import Bench, wait_for
-from dibs.cli import add, moments, submission
+from dibs import drafts, moments
+from dibs.cli import add
 from dibs.errors import UserError
 
 LONG = ["sleep", "1000"]
@@ -26,9 +27,9 @@ def add_job(bench: Bench, *words: str) -> int:
     return int(done.stdout)
 
 
-def defaults(*words: str) -> submission.Body:
+def defaults(*words: str) -> drafts.Body:
     """Return what the options of `add` become."""
-    return submission.common(parse("add", *words, "true"), [])
+    return drafts.common(parse("add", *words, "true"), [])
 
 
 # -- moments --

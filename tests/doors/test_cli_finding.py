@@ -16,8 +16,8 @@ import pytest
 from terminal import Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import cli, settings
-from dibs.cli import checks, completing, completion, options, report, topics
+from dibs import cli, options, settings
+from dibs.cli import checks, completing, completion, report, topics
 from dibs.cli import help as pages
 from dibs.errors import MachineError, UserError
 from dibs.version import __version__

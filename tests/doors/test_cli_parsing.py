@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dibs import cli
-from dibs.cli import answers, job_options, options, submission
-from dibs.cli.options import Args
+from dibs import answers, cli, drafts, job_options, options
 from dibs.errors import UserError
+from dibs.options import Args
 
 
 @pytest.fixture
@@ -111,12 +110,12 @@ def test_a_count_may_name_a_type() -> None:
 
 
 def test_leading_assignments_become_variables() -> None:
-    assert submission.split_variables(["A=1", "B=x y", "prog", "C=3"]) == (
+    assert drafts.split_variables(["A=1", "B=x y", "prog", "C=3"]) == (
         [("A", "1"), ("B", "x y")],
         ("prog", "C=3"),
     )
-    assert submission.split_variables(["A=1 prog x"]) == ([], ("A=1 prog x",))
-    assert submission.split_variables(["--a=1", "x"]) == ([], ("--a=1", "x"))
+    assert drafts.split_variables(["A=1 prog x"]) == ([], ("A=1 prog x",))
+    assert drafts.split_variables(["--a=1", "x"]) == ([], ("--a=1", "x"))
 
 
 def test_every_verb_has_help_that_names_all_its_options(capsys: pytest.CaptureFixture[str], home: Path) -> None:
@@ -270,7 +269,7 @@ def test_a_folder_that_was_deleted_is_said(home: Path, tmp_path: Path, capsys: p
 
 def test_a_bare_word_is_argv_and_a_quoted_command_is_for_the_shell(home: Path) -> None:
     def job(*words: str) -> object:
-        jobs = submission.from_words(parse("add", *words), words, "add")["jobs"]
+        jobs = drafts.from_words(parse("add", *words), words, "add")["jobs"]
         assert isinstance(jobs, list)
         return jobs[0]
 
@@ -283,15 +282,15 @@ def test_a_bare_word_is_argv_and_a_quoted_command_is_for_the_shell(home: Path) -
 
 def test_lines_become_jobs_and_comments_do_not(home: Path) -> None:
     lines = [b"echo 1\r\n", b"\n", b"  # not this\n", b"  echo 2 # but this", "echo ü".encode()]
-    body = submission.from_lines(Args(), lines, "stdin")
+    body = drafts.from_lines(Args(), lines, "stdin")
     assert body["commands"] == ["echo 1", "echo 2 # but this", "echo ü"]
     with pytest.raises(UserError, match="stdin, line 2: expected UTF-8"):
-        submission.from_lines(Args(), [b"true\n", b"\xff\n"], "stdin")
+        drafts.from_lines(Args(), [b"true\n", b"\xff\n"], "stdin")
 
 
 def test_without_an_option_about_gpus_the_daemon_decides(home: Path) -> None:
-    def defaults(*words: str) -> submission.Body:
-        return submission.common(parse("add", *words, "true"), [])
+    def defaults(*words: str) -> drafts.Body:
+        return drafts.common(parse("add", *words, "true"), [])
 
     assert defaults()["gpus"] is None
     assert defaults("-g", "0")["gpus"] == 0

@@ -15,10 +15,11 @@ from rich.cells import cell_len
 from terminal import Terminal
 
 from bench import Bench
-from dibs.cli import answers, logs, screen
+from dibs import answers
+from dibs.cli import logs, screen
 from dibs.cli.cleaning import LogCleaner, clean
-from dibs.cli.options import Args
 from dibs.cli.screen import Column, Screen
+from dibs.options import Args
 
 PIPED = Screen(is_terminal=False, is_coloured=False, width=None)
 COLUMNS = (Column("ID", is_right=True), Column("NAME", least=8), Column("STATE", is_state=True), Column("CMD", least=8))

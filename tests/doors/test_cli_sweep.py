@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from bench import Bench
-from dibs import cli
+from dibs import cli, options
 from dibs.cli import map as mapping
-from dibs.cli import options, results, sweep
+from dibs.cli import results, sweep
 from dibs.cli.screen import Screen
 from dibs.errors import UserError
 from dibs.ranking import Run

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from terminal import Terminal
 
 from bench import Bench
-from dibs import cli, client, fast, places, settings
-from dibs.cli import job_options
+from dibs import cli, client, fast, job_options, places, settings
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "src" / "bin" / "dibs"

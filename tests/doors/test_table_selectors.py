@@ -16,8 +16,7 @@ from keyboard import Typed, Typist
 from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
-from dibs import cli
-from dibs.cli import options
+from dibs import cli, options
 
 Job = dict[str, Any]
 

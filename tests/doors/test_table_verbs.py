@@ -20,8 +20,7 @@ from test_table_selectors import VERBS as WITH_SELECTORS
 from test_table_selectors import bare
 
 from bench import Bench, wait_for
-from dibs import cli, records
-from dibs.cli import options
+from dibs import cli, options, records
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = ["sleep", "1000"]

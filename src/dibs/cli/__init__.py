@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from dibs import spelling
-from dibs.cli import options
+from dibs import options, spelling
 from dibs.errors import DibsError, UserError
 
 #: Every verb and its module, in the order of `dibs --help`.

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 
-from dibs import client
-from dibs.cli import answers, options, screen
-from dibs.cli.options import Args
+from dibs import answers, client, options, selection
+from dibs.cli import cleaning, screen
+from dibs.options import Args
+
+#: Jobs that are named one by one.
+MOST_NAMED = 20
 
 
 def act(verb: str, args: Args, **said: object) -> answers.Acted:
@@ -17,5 +22,31 @@ def act(verb: str, args: Args, **said: object) -> answers.Acted:
     if args.has(options.JSON):
         screen.print_json(acted)
     else:
-        answers.tell(acted)
+        tell(acted)
     return acted
+
+
+def tell(acted: answers.Acted, became: Callable[[str], str] = str) -> None:
+    """Say what became of each job, and which were left as they were; `became` puts a state in words.
+
+    People are told of very many jobs in a line for each state; who reads us through a pipe gets a line for each job.
+    """
+    changed = acted["changed"]
+    if sys.stdout.isatty() and len(changed) > MOST_NAMED:
+        for state in dict.fromkeys(job["state"] for job in changed):
+            ids = [job["id"] for job in changed if job["state"] == state]
+            which = options.shown(selection.ranges(ids))
+            print(f"{len(ids)} {'job' if len(ids) == 1 else 'jobs'} {cleaning.clean(became(state))} ({which})")
+    else:
+        for job in changed:
+            print(f"{job['id']} {cleaning.clean(became(job['state']))}")
+    _tell_unchanged(acted)
+
+
+def _tell_unchanged(acted: answers.Acted) -> None:
+    """Say which jobs a verb left as they were, and why; of very many only how many."""
+    for left in acted["unchanged"][:MOST_NAMED]:
+        why = left["why"].removeprefix(f"it is {left['state']}: ")
+        print(cleaning.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)
+    if (more := len(acted["unchanged"]) - MOST_NAMED) > 0:
+        print(f"{more} more are as they were", file=sys.stderr)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import client
-from dibs.cli import hints, job_options, options, rehearsing, screen, scripting, submission
-from dibs.cli.options import Args, Option
+from dibs import client, drafts, job_options, options
+from dibs.cli import hints, rehearsing, screen, scripting
 from dibs.errors import UserError
+from dibs.options import Args, Option
 
 SUMMARY = "Queue a command; print its id."
 USAGE = (
@@ -39,7 +39,7 @@ def main(args: Args) -> int:
     return deliver(asking.args, asking.body, follows_one=True)
 
 
-def deliver(args: Args, body: submission.Body, *, follows_one: bool = False) -> int:
+def deliver(args: Args, body: drafts.Body, *, follows_one: bool = False) -> int:
     """Send a request and print the ids, or what would be queued; `follows_one`: say how to follow a single job."""
     queue = client.connect(os.environ)
     if args.has(job_options.DRY_RUN):
@@ -55,7 +55,7 @@ def deliver(args: Args, body: submission.Body, *, follows_one: bool = False) -> 
     print("\n".join(str(job_id) for job_id in ids))
     if sys.stderr.isatty():
         follow = f"; dibs follow {ids[0]}" if follows_one and len(ids) == 1 else ""
-        print(f"{screen.clean(answer['receipt'])}{submission.told_begin(args)}{follow}", file=sys.stderr)
+        print(f"{screen.clean(answer['receipt'])}{drafts.told_begin(args)}{follow}", file=sys.stderr)
     return 0
 
 
@@ -67,17 +67,17 @@ def read(args: Args) -> scripting.Asking:
     return scripting.Asking(args, _lines(args, file))
 
 
-def _lines(args: Args, file: str | None) -> submission.Body:
+def _lines(args: Args, file: str | None) -> drafts.Body:
     if file is not None and args.words:
         raise UserError(f'--file takes no command, got "{options.shown(" ".join(args.words))}".')
     for option in (job_options.SCRIPT, job_options.WRAP, job_options.ARRAY):
         if args.has(option):
             raise UserError(f"{option.names[0]} is for one command, not for one a line.")
     if file in (None, "-"):
-        return submission.from_lines(args, sys.stdin.buffer, "stdin")
+        return drafts.from_lines(args, sys.stdin.buffer, "stdin")
     assert file is not None
     try:
         with open(file, "rb") as lines:
-            return submission.from_lines(args, lines, file)
+            return drafts.from_lines(args, lines, file)
     except OSError as error:
         raise UserError(f"--file cannot read {file}: {error.strerror}.") from None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import client, settings, units
-from dibs.cli import answers, options, screen, wait
-from dibs.cli.answers import Acted
-from dibs.cli.options import Args, Option
+from dibs import answers, client, options, settings, units
+from dibs.answers import Acted
+from dibs.cli import acting, screen, wait
 from dibs.errors import NotFound
+from dibs.options import Args, Option
 
 SUMMARY = "Drop queued jobs, stop running ones with all their processes."
 USAGE = ("[OPTIONS] SELECTOR...",)
@@ -69,4 +69,4 @@ def _ended(queue: client.Client, acted: Acted) -> Acted:
 
 def _tell(acted: Acted, grace_s: float) -> None:
     how = f": TERM now, KILL in {units.format_duration(grace_s)}"
-    answers.tell(acted, lambda state: f"{state}{how}" if state == "stopping" else state)
+    acting.tell(acted, lambda state: f"{state}{how}" if state == "stopping" else state)

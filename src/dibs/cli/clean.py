@@ -6,11 +6,11 @@ import os
 import sys
 from typing import TypedDict
 
-from dibs import client, units
-from dibs.cli import answers, options, screen
-from dibs.cli.options import Args, Option
+from dibs import answers, client, options, units
+from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import NotFound
+from dibs.options import Args, Option
 
 SUMMARY = "Forget finished jobs: rows and logs. Checkpoints stay unless you say so."
 USAGE = ("[OPTIONS] [SELECTOR...]",)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dibs import cli, selection, settings
+from dibs import cli, options, selection, settings
 from dibs.cli import help as pages
-from dibs.cli import options, topics
-from dibs.cli.options import Option
+from dibs.cli import topics
+from dibs.options import Option
 
 #: Seconds that a daemon may take while somebody holds the Tab key.
 PATIENCE_S = 0.5

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import places, settings, spelling
-from dibs.cli import options, screen
-from dibs.cli.options import Args, Option
+from dibs import options, places, settings, spelling
+from dibs.cli import screen
 from dibs.cli.screen import Column
 from dibs.errors import UserError
+from dibs.options import Args, Option
 from dibs.settings import Setting, Settings
 
 SUMMARY = "List all settings with value, source and meaning, or print one value."

@@ -8,11 +8,11 @@ import sys
 import time
 from typing import TypedDict
 
-from dibs import client, places
-from dibs.cli import answers, options, screen
-from dibs.cli.options import Args, Option
+from dibs import answers, client, options, places
+from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import MachineError, NoDaemon, NotFound, UserError
+from dibs.options import Args, Option
 
 SUMMARY = "Start, stop or look at the daemon; jobs run on without it."
 USAGE = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from dibs import client, commands
-from dibs.cli import answers, editing, job_options, options, screen, submission
-from dibs.cli.options import Args, Option
+from dibs import answers, client, commands, drafts, job_options, options
+from dibs.cli import acting, editing, screen
 from dibs.errors import UserError
+from dibs.options import Args, Option
 
 SUMMARY = "Change waiting jobs by the options of add, or one of them in your editor."
 USAGE = ("[OPTIONS] SELECTOR...",)
@@ -75,7 +75,7 @@ def _tell(acted: answers.Acted, args: Args) -> None:
     if args.has(options.JSON):
         screen.print_json(acted)
     else:
-        answers.tell(acted)
+        acting.tell(acted)
 
 
 def changed_by(args: Args) -> dict[str, object]:
@@ -86,7 +86,7 @@ def changed_by(args: Args) -> dict[str, object]:
     if given:
         # Whether the number of tries is known here is for the daemon to say.
         own = Args((), {option: values for option, values in args.given.items() if option != job_options.RETRY_ON})
-        body = submission.common(own, [])
+        body = drafts.common(own, [])
         body |= {"at_once": args.get(job_options.AT_ONCE), "halt_after": args.get(job_options.HALT)}
         body |= {"retry_on": list(args.get(job_options.RETRY_ON) or ())}
     changes = {field: body[field] for option in given for field in FIELDS[option]}

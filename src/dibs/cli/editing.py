@@ -12,9 +12,9 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 
-from dibs import units
-from dibs.cli import answers, options, screen
-from dibs.cli.answers import Acted, WholeJob
+from dibs import answers, options, units
+from dibs.answers import Acted, WholeJob
+from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import DibsError, UserError
 
@@ -168,7 +168,7 @@ def _need(word: str) -> dict[str, str]:
 def _begin(value: object) -> str:
     from datetime import datetime
 
-    from dibs.cli import moments
+    from dibs import moments
 
     word = value.isoformat() if isinstance(value, datetime) else str(value)
     return moments.parse(word, datetime.now()).isoformat()

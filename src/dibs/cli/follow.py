@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from dibs import client
-from dibs.cli import answers, log
-from dibs.cli.options import Args, Option
+from dibs import answers, client
+from dibs.cli import log
+from dibs.options import Args, Option
 
 SUMMARY = "Print a job's output to its end; exit with the job's code."
 USAGE = ("[OPTIONS] SELECTOR",)

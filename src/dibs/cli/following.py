@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs.cli import answers
-from dibs.cli.absence import Absence
-from dibs.cli.answers import Job, WholeJob
+from dibs import answers
+from dibs.absence import Absence
+from dibs.answers import Job, WholeJob
 from dibs.cli.logs import Tail
 from dibs.cli.signals import Signals
 from dibs.client import Client

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import TypedDict
 from urllib.parse import quote
 
-from dibs import client, units
-from dibs.cli import options, screen
-from dibs.cli.answers import Gpu, Gpus, Holder
-from dibs.cli.options import Args, Option
+from dibs import client, options, units
+from dibs.answers import Gpu, Gpus, Holder
+from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
 from dibs.errors import NotFound, UserError
+from dibs.options import Args, Option
 
 SUMMARY = "List every GPU and who holds it, other users included."
 USAGE = ("[OPTIONS]", "drain GPU... [--reason TEXT]", "undrain GPU...")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
-from dibs import cli, spelling
-from dibs.cli import options, topics
-from dibs.cli.options import Args, Option
+from dibs import cli, options, spelling
+from dibs.cli import topics
 from dibs.errors import UserError
+from dibs.options import Args, Option
 
 SUMMARY = "Show all verbs, one with its options, or a topic."
 USAGE = ("[VERB|TOPIC]",)

@@ -13,7 +13,7 @@ from dibs.cli import screen
 from dibs.version import __version__
 
 if TYPE_CHECKING:
-    from dibs.cli.answers import Overview
+    from dibs.answers import Overview
 
 #: What was last said about devices, in the state folder; the fast path looks at it too.
 DEVICES_TOLD = "told.devices"

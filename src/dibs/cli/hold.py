@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dibs.cli import acting, options
-from dibs.cli.options import Args, Option
+from dibs import options
+from dibs.cli import acting
+from dibs.options import Args, Option
 
 SUMMARY = "Keep queued jobs back until `dibs unhold`."
 USAGE = ("[OPTIONS] SELECTOR...",)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs import client, processes
-from dibs.cli import answers, options, screen
-from dibs.cli.options import Args, Kind, Option
+from dibs import answers, client, options, processes
+from dibs.cli import acting, screen
 from dibs.errors import UserError
+from dibs.options import Args, Kind, Option
 
 
 def _read_signal(text: str) -> int:
@@ -52,5 +52,5 @@ def main(args: Args) -> int:
     if args.has(options.JSON):
         screen.print_json(acted)
         return 0
-    answers.tell(acted, lambda state: f"{state}: {processes.signal_name(number)} sent")
+    acting.tell(acted, lambda state: f"{state}: {processes.signal_name(number)} sent")
     return 0

@@ -19,10 +19,14 @@ from select import select
 from dibs import (
     commands,
     devices,
+    drafts,
     drains,
     environs,
     holders,
+    job_options,
     leases,
+    moments,
+    options,
     probe,
     processes,
     scheduling,
@@ -31,11 +35,11 @@ from dibs import (
     users,
     waiting,
 )
-from dibs.cli import attending, job_options, keeping, moments, options, screen, signals, submission
-from dibs.cli.options import Args, Option
+from dibs.cli import attending, keeping, screen, signals
 from dibs.devices import DeviceId, Inventory
 from dibs.errors import Busy, Conflict, DibsError, MachineError, NotFound, UserError
 from dibs.jobs import Request
+from dibs.options import Args, Option
 
 SUMMARY = "Hold GPUs for a command in this terminal, for a shell, or by hand until Ctrl-C."
 USAGE = (
@@ -134,7 +138,7 @@ def main(args: Args) -> int:
     if args.has(ENV) or args.has(PID):
         return _keep(args)
     values = settings.load(os.environ)
-    given, words = submission.split_variables(args.words)
+    given, words = drafts.split_variables(args.words)
     for name, _ in given:
         environs.check_given(name)
     argv = _argv(words, dict(given), values.shell) if words else None

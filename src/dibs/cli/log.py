@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from dibs import client
-from dibs.cli import answers, following, logs, options, screen, signals, status
-from dibs.cli.answers import WholeJob
-from dibs.cli.options import Args, Option
+from dibs import answers, client, options
+from dibs.answers import WholeJob
+from dibs.cli import following, logs, screen, signals, status
+from dibs.options import Args, Option
 
 SUMMARY = "Print a job's output; -f to its end, with the job's exit code."
 USAGE = ("[OPTIONS] SELECTOR",)

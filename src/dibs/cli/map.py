@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dibs import commands
-from dibs.cli import add, job_options, options, submission
-from dibs.cli.options import Args, Option
-from dibs.cli.submission import Body
+from dibs import commands, drafts, job_options, options
+from dibs.cli import add
+from dibs.drafts import Body
 from dibs.errors import UserError
+from dibs.options import Args, Option
 
 SUMMARY = "Queue one job an argument, as GNU parallel runs them; print their ids."
 USAGE = (
@@ -44,18 +44,18 @@ def read(args: Args) -> Body:
 
     for word in args.words:
         commands.check_text(word, "the command")
-    given, words = submission.split_variables(args.words)
+    given, words = drafts.split_variables(args.words)
     template, space = arguments.parse(words)
     points = Points(space)
     if points.most > MOST:
         raise UserError(
             f"expected at most {MOST:,} jobs at once, got {points.most:,}.", "For more there is `dibs sweep`."
         )
-    defaults = submission.common(args, given)
+    defaults = drafts.common(args, given)
     if not template.is_shell:
-        submission.check_template(template, defaults, "map")
+        drafts.check_template(template, defaults, "map")
     written = [Writer(template).command(point) for point in points]
     jobs: Body = {"commands": written}
     if not template.is_shell:
         jobs = {"jobs": [{"argv": list(each)} for each in written]}
-    return {"defaults": defaults} | jobs | submission.rules(args)
+    return {"defaults": defaults} | jobs | drafts.rules(args)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from dibs import client
-from dibs.cli import answers, options, screen
-from dibs.cli.options import Args, Option
+from dibs import answers, client, options
+from dibs.cli import screen
 from dibs.errors import UserError
+from dibs.options import Args, Option
 
 SUMMARY = "Put a waiting job elsewhere in the queue, among the jobs of its priority."
 USAGE = ("JOB first", "JOB last", "JOB before JOB", "JOB after JOB")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dibs import reports, selection, units
-from dibs.cli import answers, screen
-from dibs.cli.answers import Job, Machine, Overview, Starts
+from dibs import answers, reports, selection, units
+from dibs.answers import Job, Machine, Overview, Starts
+from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
 
 EMPTY = "No jobs yet. Queue one: dibs add python train.py"

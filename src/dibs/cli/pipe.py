@@ -11,8 +11,10 @@ from dibs import (
     devices,
     drains,
     environs,
+    job_options,
     leases,
     lines,
+    options,
     piping,
     probe,
     scheduling,
@@ -21,11 +23,11 @@ from dibs import (
     units,
     users,
 )
-from dibs.cli import job_options, options, screen
-from dibs.cli.options import Args, Kind, Option
+from dibs.cli import screen
 from dibs.devices import DeviceId, Inventory
 from dibs.errors import MachineError, UserError
 from dibs.jobs import Request
+from dibs.options import Args, Kind, Option
 from dibs.slots import Slot, Slots
 
 SUMMARY = "Run one command a line from stdin, each on its own GPU, and wait for all of them."

@@ -6,12 +6,12 @@ import shlex
 import sys
 from typing import Any
 
-from dibs import client, units
-from dibs.cli import options, screen
+from dibs import client, options, units
+from dibs.cli import screen
 from dibs.cli import show as show_job
-from dibs.cli.options import Args
 from dibs.cli.screen import Screen
-from dibs.cli.submission import Body
+from dibs.drafts import Body
+from dibs.options import Args
 
 #: Commands of a batch that are shown.
 SHOWN = 10

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 
-from dibs import reports
-from dibs.cli import options
-from dibs.cli.options import Args, Option
+from dibs import options, reports
 from dibs.errors import UserError
+from dibs.options import Args, Option
 
 SUMMARY = "Inside a job: report numbers, which `dibs show` and tables then have."
 USAGE = ("NAME=NUMBER...",)

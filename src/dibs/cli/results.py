@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dibs import client, ranking, values
-from dibs.cli import options, screen
-from dibs.cli.options import Args, Kind, Option
+from dibs import client, options, ranking, values
+from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
 from dibs.cli.sweep import GOAL
 from dibs.errors import UserError
+from dibs.options import Args, Kind, Option
 from dibs.ranking import Group, Run
 
 SUMMARY = "Show what came out of a sweep, one line a run, the best first."

@@ -6,23 +6,11 @@ import os
 import signal
 import sys
 
-from dibs import client
-from dibs.cli import (
-    answers,
-    following,
-    hints,
-    job_options,
-    logs,
-    rehearsing,
-    screen,
-    scripting,
-    signals,
-    status,
-    submission,
-)
-from dibs.cli.answers import Job, WholeJob
-from dibs.cli.options import Args, Option
+from dibs import answers, client, drafts, job_options
+from dibs.answers import Job, WholeJob
+from dibs.cli import following, hints, logs, rehearsing, screen, scripting, signals, status
 from dibs.errors import Busy, DibsError, UserError
+from dibs.options import Args, Option
 
 SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
 USAGE = ("[OPTIONS] COMMAND...", '[OPTIONS] "SHELL COMMAND"', "[OPTIONS] --script FILE [--] [ARGUMENTS]")
@@ -59,7 +47,7 @@ def main(args: Args) -> int:
         for note in answer["notes"]:
             screen.say(note)
         if args.has(job_options.BEGIN) and sys.stderr.isatty():
-            screen.say(f"job {answer['ids'][0]}{submission.told_begin(args).removeprefix(';')}")
+            screen.say(f"job {answer['ids'][0]}{drafts.told_begin(args).removeprefix(';')}")
         attached = Attached(queue, answer["ids"][0])
         follower = following.Follower(queue, coming, attached.on_signal, attached.on_news)
         job = follower.ask(attached.job_id)

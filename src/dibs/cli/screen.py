@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from dibs import units
-from dibs.cli import options
+from dibs import options, units
 from dibs.cli.cleaning import clean as clean
 
 #: When the terminal does not tell.

@@ -12,11 +12,11 @@ from binascii import b2a_base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dibs import commands, sbatch, scripts, settings, users
-from dibs.cli import job_options, options, screen, submission
-from dibs.cli.options import Args, Option
-from dibs.cli.submission import Body
+from dibs import commands, drafts, job_options, options, sbatch, scripts, settings, users
+from dibs.cli import screen
+from dibs.drafts import Body
 from dibs.errors import UserError
+from dibs.options import Args, Option
 
 #: Options of which the one who speaks last means all: what was said before about the same thing no longer counts.
 GROUPS: tuple[tuple[Option[object], ...], ...] = (
@@ -54,7 +54,7 @@ def read(args: Args, verb: str) -> Asking:
     """Return what a command line that names a command or a script asks for."""
     script = find(args)
     if script is None:
-        body = submission.from_words(args, args.words, verb)
+        body = drafts.from_words(args, args.words, verb)
         _say_what_surprises(args.words, verb)
         return Asking(args, body)
     args, is_slurm = with_lines(args, script, verb)
@@ -68,7 +68,7 @@ def find(args: Args) -> Script | None:
         script = Script(os.path.abspath("stdin" if chosen == "-" else chosen), _contents(chosen), args.words)
         scripts.check(script.body, chosen)
         return script
-    given, words = submission.split_variables(args.words)
+    given, words = drafts.split_variables(args.words)
     if len(words) != 1 or args.has(job_options.WRAP) or commands.needs_shell(words[0]) or " " in words[0]:
         return None
     word = words[0]
@@ -160,19 +160,19 @@ def _body(args: Args, script: Script, is_slurm: bool) -> Body:
     for word in (script.path, *script.words):
         commands.check_text(word, "the script")
     more = [("SLURM_SUBMIT_DIR", os.getcwd())] if is_slurm else []
-    defaults = submission.common(args, [*more, *script.given])
+    defaults = drafts.common(args, [*more, *script.given])
     _check_interpreter(script, defaults)
     job: Body = {
         "argv": [script.path, *script.words],
         "script": b2a_base64(script.body, newline=False).decode(),
         "slurm": is_slurm,
     }
-    return {"defaults": defaults | job, "jobs": [{}]} | submission.batch(args)
+    return {"defaults": defaults | job, "jobs": [{}]} | drafts.batch(args)
 
 
 def _check_interpreter(script: Script, defaults: Body) -> None:
     words = scripts.interpreter(script.body, settings.load(os.environ).shell)
-    path, cwd = submission.search_path(defaults), str(defaults["cwd"])
+    path, cwd = drafts.search_path(defaults), str(defaults["cwd"])
     wanted = [words[0]]
     if os.path.basename(words[0]) == "env" and len(words) > 1 and not words[1].startswith("-") and "=" not in words[1]:
         wanted.append(words[1])
@@ -184,7 +184,7 @@ def _check_interpreter(script: Script, defaults: Body) -> None:
 
 
 def _say_what_surprises(words: Sequence[str], verb: str) -> None:
-    _, words = submission.split_variables(words)
+    _, words = drafts.split_variables(words)
     if len(words) > 1 and "/" in words[0] and os.path.isfile(words[0]) and os.access(words[0], os.R_OK):
         kinds = {line.kind for line in scripts.directives(_contents(words[0]), words[0])}
         if kinds:

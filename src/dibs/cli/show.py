@@ -6,12 +6,12 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import client, reports, units
-from dibs.cli import answers, logs, moments, options, overview, screen
-from dibs.cli.answers import Attempt, Event, Range, WholeJob
+from dibs import answers, client, moments, options, reports, units
+from dibs.answers import Attempt, Event, Range, WholeJob
+from dibs.cli import acting, logs, overview, screen
 from dibs.cli.cleaning import LogCleaner
-from dibs.cli.options import Args, Option
 from dibs.cli.screen import Column, Screen
+from dibs.options import Args, Option
 
 SUMMARY = "Show everything about jobs, with attempts, events and the end of the log."
 USAGE = ("[OPTIONS] SELECTOR...",)
@@ -115,8 +115,8 @@ def _warning(job: WholeJob) -> str:
 
 
 def _needs(job: WholeJob) -> str:
-    few = ", ".join(f"{need['id']} ({need['when']})" for need in job["after"][: answers.MOST_NAMED])
-    more = len(job["after"]) - answers.MOST_NAMED
+    few = ", ".join(f"{need['id']} ({need['when']})" for need in job["after"][: acting.MOST_NAMED])
+    more = len(job["after"]) - acting.MOST_NAMED
     return few + (f" and {more} more" if more > 0 else "")
 
 

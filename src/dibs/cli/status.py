@@ -6,13 +6,13 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import client
-from dibs.cli import answers, hints, options, overview, screen, watching
-from dibs.cli.answers import Job, Overview, Starts
-from dibs.cli.options import Args, Kind, Option
+from dibs import answers, client, options
+from dibs.answers import Job, Overview, Starts
+from dibs.cli import hints, overview, screen, watching
 from dibs.cli.overview import remark as remark
 from dibs.cli.screen import Column, Screen
 from dibs.errors import NoDaemon
+from dibs.options import Args, Kind, Option
 
 SUMMARY = "Show machine, running, next and latest jobs, or those selected."
 USAGE = ("[OPTIONS] [SELECTOR...]",)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dibs import client, commands
-from dibs.cli import hints, job_options, options, screen, submission
-from dibs.cli.options import Args, Kind, Option
-from dibs.cli.submission import Body
+from dibs import client, commands, drafts, job_options, options
+from dibs.cli import hints, screen
+from dibs.drafts import Body
 from dibs.errors import UserError
 from dibs.jobs import default_name
+from dibs.options import Args, Kind, Option
 
 if TYPE_CHECKING:
     from dibs.documents import Sweep
@@ -162,9 +162,9 @@ def read(args: Args) -> Asked:
     # An endless one is refused here too.
     most = sweep.points().most
     args = _with_file(args, sweep)
-    defaults = submission.common(args, given)
+    defaults = drafts.common(args, given)
     if sweep.command and not sweep.command.is_shell:
-        submission.check_template(sweep.command, defaults, "sweep")
+        drafts.check_template(sweep.command, defaults, "sweep")
     name = args.get(job_options.NAME) or sweep.name or _default_name(sweep, str(defaults["cwd"]))
     defaults.pop("name", None)
     definition: Body = {
@@ -217,7 +217,7 @@ def _command(
     if before:
         commands.check_text(before[0], "the command")
         return [], before[0]
-    given, words = submission.split_variables(after or ())
+    given, words = drafts.split_variables(after or ())
     for word in words:
         commands.check_text(word, "the command")
     if not words:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from dibs import client
-from dibs.cli import daemon, options, screen
-from dibs.cli.options import Args, Option
+from dibs import client, options
+from dibs.cli import daemon, screen
+from dibs.options import Args, Option
 from dibs.version import __version__
 
 SUMMARY = "Show the version of dibs, and of a running daemon if it differs."

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from dibs import client
-from dibs.cli import answers, options, screen, signals
-from dibs.cli.absence import Absence
-from dibs.cli.answers import Waited
-from dibs.cli.options import Args, Option
+from dibs import answers, client, options
+from dibs.absence import Absence
+from dibs.answers import Waited
+from dibs.cli import screen, signals
 from dibs.errors import NoDaemon
+from dibs.options import Args, Option
 
 SUMMARY = "Wait for jobs: 0 if all are done, 1 if not, 124 if the time is over."
 USAGE = ("[OPTIONS] [SELECTOR...]",)

@@ -6,11 +6,11 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import client
-from dibs.cli import answers, options, screen, show
-from dibs.cli.answers import Why
-from dibs.cli.options import Args, Option
+from dibs import answers, client, options
+from dibs.answers import Why
+from dibs.cli import screen, show
 from dibs.cli.screen import Screen
+from dibs.options import Args, Option
 
 SUMMARY = "Say why a job waits, what would help, and when it may start."
 USAGE = ("[OPTIONS] SELECTOR...",)

@@ -1,13 +1,11 @@
-"""The shapes of the daemon's answers that the command line reads, and the few questions that many verbs ask."""
+"""The shapes of the daemon's answers that the doors for people read, and the few questions that many of them ask."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from dibs import selection
-from dibs.cli import cleaning, options
+from dibs import options, selection
 from dibs.errors import NotFound, UserError
 
 if TYPE_CHECKING:
@@ -15,8 +13,6 @@ if TYPE_CHECKING:
 
 WAITING = ("held", "queued")
 FINISHED = selection.GROUP_WORDS["finished"]
-#: Jobs that are named one by one.
-MOST_NAMED = 20
 
 
 class Wanted(TypedDict):
@@ -344,23 +340,6 @@ def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted
     return answer
 
 
-def tell(acted: Acted, became: Callable[[str], str] = str) -> None:
-    """Say what became of each job, and which were left as they were; `became` puts a state in words.
-
-    People are told of very many jobs in a line for each state; who reads us through a pipe gets a line for each job.
-    """
-    changed = acted["changed"]
-    if sys.stdout.isatty() and len(changed) > MOST_NAMED:
-        for state in dict.fromkeys(job["state"] for job in changed):
-            ids = [job["id"] for job in changed if job["state"] == state]
-            which = options.shown(selection.ranges(ids))
-            print(f"{len(ids)} {'job' if len(ids) == 1 else 'jobs'} {cleaning.clean(became(state))} ({which})")
-    else:
-        for job in changed:
-            print(f"{job['id']} {cleaning.clean(became(job['state']))}")
-    _tell_unchanged(acted)
-
-
 def log_path(job: WholeJob, attempt: int) -> str:
     """Return where the output of one attempt is."""
     if attempt == job["attempt"]:
@@ -390,12 +369,3 @@ def exit_code(job: Job | Attempt, state: str) -> int:
     if state == "cancelled":
         return job["exit_code"] or 130
     return job["exit_code"] if job["exit_code"] is not None else 125
-
-
-def _tell_unchanged(acted: Acted) -> None:
-    """Say which jobs a verb left as they were, and why; of very many only how many."""
-    for left in acted["unchanged"][:MOST_NAMED]:
-        why = left["why"].removeprefix(f"it is {left['state']}: ")
-        print(cleaning.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)
-    if (more := len(acted["unchanged"]) - MOST_NAMED) > 0:
-        print(f"{more} more are as they were", file=sys.stderr)

@@ -10,11 +10,10 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dibs import commands, environs, settings
-from dibs.cli import job_options, options
-from dibs.cli.options import Args, Option
+from dibs import commands, environs, job_options, options, settings
 from dibs.errors import UserError
 from dibs.jobs import When
+from dibs.options import Args, Option
 
 if TYPE_CHECKING:
     from dibs.run_commands import Template
@@ -175,7 +174,7 @@ def told_begin(args: Args) -> str:
     begin = args.get(job_options.BEGIN)
     if begin is None:
         return ""
-    from dibs.cli import moments
+    from dibs import moments
 
     return f"; begins {moments.shown(begin)}"
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dibs import units
-from dibs.cli import options
-from dibs.cli.options import Kind, Option
+from dibs import options, units
 from dibs.errors import UserError
 from dibs.jobs import PRIORITIES, Trouble, When
+from dibs.options import Kind, Option
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -82,7 +81,7 @@ def _read_dependency(text: str) -> tuple[tuple[str, When], ...]:
 def _read_begin(text: str) -> datetime:
     from datetime import datetime
 
-    from dibs.cli import moments
+    from dibs import moments
 
     return moments.parse(text, datetime.now())
 
