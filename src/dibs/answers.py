@@ -21,6 +21,7 @@ class Wanted(TypedDict):
     gpu_ids: list[str]
     prefer: list[str]
     gpu_type: str | None
+    ignore_foreign: bool
 
 
 class Need(TypedDict):
@@ -93,6 +94,7 @@ class Job(TypedDict):
     script: NotRequired[str | None]
     warn: NotRequired[Warn | None]
     wait_tree: NotRequired[bool]
+    strict_gpus: NotRequired[bool]
     notifies: NotRequired[bool]
     report: NotRequired[dict[str, float | None] | None]
 

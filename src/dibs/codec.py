@@ -99,6 +99,7 @@ def job_to_json(
         "script": asked.script,
         "warn": warn_to_json(asked.warn),
         "wait_tree": asked.wait_tree,
+        "strict_gpus": asked.strict_gpus,
         "metric": dict(asked.metrics),
         # Whether, and not what: people put the tokens of their chat into that command.
         "notifies": asked.notify is not None,
@@ -131,6 +132,7 @@ def asked_to_json(asked: Asked) -> dict[str, Any]:
         "tags": list(asked.tags),
         "warn": warn_to_json(asked.warn),
         "wait_tree": asked.wait_tree,
+        "strict_gpus": asked.strict_gpus,
         "metric": dict(asked.metrics),
         "request": request_to_json(request),
     }
@@ -138,7 +140,12 @@ def asked_to_json(asked: Asked) -> dict[str, Any]:
 
 def request_to_json(request: Request) -> dict[str, Any]:
     """Return which devices would do."""
-    return {"gpu_ids": list(request.gpu_ids), "prefer": list(request.prefer), "gpu_type": request.gpu_type}
+    return {
+        "gpu_ids": list(request.gpu_ids),
+        "prefer": list(request.prefer),
+        "gpu_type": request.gpu_type,
+        "ignore_foreign": request.ignore_foreign,
+    }
 
 
 def warn_to_json(warn: Warn | None) -> dict[str, Any] | None:

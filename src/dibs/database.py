@@ -18,6 +18,7 @@ APPLICATION_ID = 0x64696273
 #: One file a version, applied in order; the schema is their sum.
 MIGRATIONS = (
     "001_schema.sql", "002_forecast.sql", "003_submit.sql", "004_terminals.sql", "005_control.sql", "006_sweeps.sql",
+    "007_gpus.sql",
 )  # fmt: skip
 #: Automatic copies kept beside the database.
 BACKUPS_KEPT = 3
@@ -128,11 +129,16 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if 0 < version < len(MIGRATIONS):
         backup(path)
+    # A table that others refer to can be made anew only while nobody checks that; afterwards all of it is checked.
+    connection.execute("PRAGMA foreign_keys = OFF")
     for number, name in enumerate(MIGRATIONS[version:], version + 1):
         connection.executescript(
             f"BEGIN IMMEDIATE;\n{read_sql(name)}\n"
             f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {number};\nCOMMIT;"
         )
+    if version < len(MIGRATIONS) and (broken := connection.execute("PRAGMA foreign_key_check").fetchone()):
+        raise _damaged(path, f"a row of {broken[0]} refers to none of {broken[2]}")
+    connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _unopened(path: Path, error: sqlite3.Error) -> MachineError:

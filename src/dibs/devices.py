@@ -40,11 +40,31 @@ class Device:
     fault: str | None = None
     #: By whom it was drained, and why ("drained by root: fan"); None when it was not.
     drained: str | None = None
+    #: Who uses it without a lease, in words, where that is enough to keep others away; None when nobody does.
+    foreign: str | None = None
+    #: Bytes on it of processes that hold no lease of it; what is left is less by that.
+    foreign_memory: int = 0
+    #: What is still to come back after its last lease ended, in words; None when all has.
+    settling: str | None = None
+    #: Watts, and how many it may draw.
+    power: float | None = None
+    power_limit: float | None = None
+    #: Memory errors since the driver was loaded that could not be corrected.
+    ecc_errors: int | None = None
+    #: Where it is plugged in ("00000000:07:00.0"), and the node of memory it is next to.
+    pci: str | None = None
+    numa: int | None = None
+    #: The card of which it is a MIG slice.
+    parent: str | None = None
 
     @property
     def obstacle(self) -> str | None:
         """Return why nothing may be started on it; None if something may."""
-        return self.fault or self.drained
+        return self.obstacle_to(ignores_foreign=False)
+
+    def obstacle_to(self, *, ignores_foreign: bool) -> str | None:
+        """Return why a job may not be started on it that does or does not mind who else uses it."""
+        return self.fault or self.drained or self.settling or (None if ignores_foreign else self.foreign)
 
 
 @dataclass(frozen=True)
@@ -58,6 +78,8 @@ class Inventory:
     problem: str | None = None
     #: False until the first answer of the driver: nothing may be refused as impossible before that.
     is_known: bool = True
+    #: How closely each two devices are connected, in both orders: 0 across sockets, more is closer, most is NVLink.
+    closeness: Mapping[tuple[DeviceId, DeviceId], int] = field(default_factory=dict, repr=False)
     by_id: dict[DeviceId, Device] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -68,9 +90,11 @@ class Inventory:
         """Return the ids of all devices in index order."""
         return tuple(device.id for device in self.devices)
 
-    def usable(self) -> tuple[DeviceId, ...]:
-        """Return the ids of the devices on which something may be started."""
-        return tuple(device.id for device in self.devices if device.obstacle is None)
+    def usable(self, *, ignores_foreign: bool = False) -> tuple[DeviceId, ...]:
+        """Return the ids of the devices on which something may be started; none while they cannot be read."""
+        if self.problem is not None:
+            return ()
+        return tuple(d.id for d in self.devices if d.obstacle_to(ignores_foreign=ignores_foreign) is None)
 
     def index_of(self, device_id: DeviceId) -> int | None:
         """Return the index of a device, or None if it has vanished."""

@@ -151,6 +151,8 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         "warn": job_options.SIGNAL,
         "hold": job_options.HOLD,
         "wait_tree": job_options.WAIT_TREE,
+        "ignore_foreign": job_options.IGNORE_FOREIGN,
+        "strict_gpus": job_options.STRICT_GPUS,
     }
     body |= {key: args.get(option) for key, option in plain.items() if args.has(option)}
     for option in (

@@ -200,6 +200,10 @@ SIGNAL = Option(
 WAIT_TREE: Option[bool] = Option(
     ("--wait-tree",), "It lasts until every process it started has ended, and not only its command."
 )
+IGNORE_FOREIGN: Option[bool] = Option(
+    ("--ignore-foreign",), "Start it also on a GPU that somebody uses without a lease."
+)
+STRICT_GPUS: Option[bool] = Option(("--strict-gpus",), "End it when it uses a GPU that it was not given.")
 METRIC = Option(
     ("--metric",), "A number that it prints: the one group of REGEX finds it in the log.",
     Kind("NAME=REGEX with one group for the number", _read_metric), "NAME=REGEX", is_repeatable=True,
@@ -252,7 +256,7 @@ BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
 JOB_OPTIONS: tuple[Option[object], ...] = (
     GPUS, GPU_IDS, PREFER, GPU_TYPE, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END, DEPENDENCY,
     BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
-    NOTIFY,
+    IGNORE_FOREIGN, STRICT_GPUS, NOTIFY,
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
 

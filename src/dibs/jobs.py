@@ -76,6 +76,10 @@ class Request:
     mem: int = 0
     #: Seconds after which it is ended; also how long it is expected to run.
     limit_s: float | None = None
+    #: Bytes of each device that it will use, beside others; 0: it wants the device alone.
+    vram: int = 0
+    #: Whether it may be started on a device that somebody uses without a lease.
+    ignore_foreign: bool = False
 
 
 class When(enum.Enum):
@@ -164,6 +168,8 @@ class Asked:
     metrics: tuple[tuple[str, str], ...] = ()
     #: Dropped when its first start cannot be made at once.
     no_wait: bool = False
+    #: Ended when it uses a device that it does not lease.
+    strict_gpus: bool = False
     #: The command to be run when it has ended; None: as set.
     notify: str | None = None
     #: The sweep of which it is a run, by its id and by its name; None: of none.

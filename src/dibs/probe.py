@@ -238,7 +238,7 @@ def restrict(found: Inventory, words: Sequence[str], label: str, visible: str | 
         texts.append(label)
         # While the driver is silent that is the thing to say, and what the list names cannot be judged.
         if unknown and problem is None:
-            problem = f"{label} cannot be followed: {'; '.join(unknown)}"
+            texts[-1] = f"{label}, but {'; '.join(unknown)}"
     if visible is not None:
         shown = cuda_visible(found, visible)
         kept = tuple(device for device in kept if device.id in shown)

@@ -15,16 +15,17 @@ from dibs.runs import Run, Sweep, SweepWish
 
 def job_of(row: Sequence[Any]) -> Job:
     """Return the job in a row of {columns}."""
-    (job_id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, name, project, priority, env,
-     umask, output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm,
-     warn, wait_tree, metrics, no_wait, notify, sweep_id, sweep, point, params, folder, after,
+    (job_id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign,
+     name, project, priority, env, umask, output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch,
+     script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, strict_gpus, notify,
+     sweep_id, sweep, point, params, folder, after,
      submitted_at, state, outcome, cause, attempt, start, dead_starts,
      retried, is_ready, allocation, *rest) = row  # fmt: skip
     asked = Asked(
         command=command,
         argv=None if argv is None else tuple(json.loads(argv)),
         cwd=cwd,
-        request=_request(gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s),
+        request=_request(gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign),
         name=name,
         project=project,
         priority=priority,
@@ -48,6 +49,7 @@ def job_of(row: Sequence[Any]) -> Job:
         wait_tree=bool(wait_tree),
         metrics=() if metrics == "[]" else tuple((key, value) for key, value in json.loads(metrics)),
         no_wait=bool(no_wait),
+        strict_gpus=bool(strict_gpus),
         notify=notify,
         sweep_id=sweep_id,
         sweep=sweep,
@@ -84,8 +86,11 @@ def request_of(row: Sequence[Any]) -> Request:
 
 # A queue has few different requests and many jobs: the same text is read again and again.
 @lru_cache(maxsize=1024)
-def _request(gpus: int, gpu_ids: str, prefer: str, gpu_type: str, cpus: int, mem: int, limit_s: float) -> Request:
-    return Request(gpus, devices_of(gpu_ids), devices_of(prefer), gpu_type or None, cpus, mem, limit_s or None)
+def _request(
+    gpus: int, gpu_ids: str, prefer: str, gpu_type: str, cpus: int, mem: int, limit_s: float, vram: int, ignores: int
+) -> Request:
+    ids, preferred = devices_of(gpu_ids), devices_of(prefer)
+    return Request(gpus, ids, preferred, gpu_type or None, cpus, mem, limit_s or None, vram, bool(ignores))
 
 
 def request_row(request: Request) -> dict[str, Any]:
@@ -98,6 +103,8 @@ def request_row(request: Request) -> dict[str, Any]:
         "cpus": request.cpus,
         "mem": request.mem,
         "limit_s": request.limit_s or 0.0,
+        "vram": request.vram,
+        "ignore_foreign": request.ignore_foreign,
     }
 
 
@@ -131,6 +138,7 @@ def submitted_row(job_id: int, asked: Asked, request_id: int, now: int, is_ready
         "wait_tree": asked.wait_tree,
         "metrics": json.dumps(asked.metrics) if asked.metrics else "[]",
         "no_wait": asked.no_wait,
+        "strict_gpus": asked.strict_gpus,
         "notify": asked.notify,
         "sweep": asked.sweep_id,
         "point": asked.point,

@@ -133,19 +133,20 @@ def request_devices(inventory: Inventory, request: Request) -> frozenset[DeviceI
 
 def eligible(inventory: Inventory, request: Request) -> tuple[DeviceId, ...]:
     """Return the devices that could serve `request`, the preferred ones first."""
+    usable = inventory.usable(ignores_foreign=request.ignore_foreign)
     if request.gpu_ids:
-        usable = inventory.usable()
         return tuple(d for d in request.gpu_ids if d in usable)
     right = request_devices(inventory, request)
-    usable = tuple(d for d in inventory.usable() if d in right)
+    usable = tuple(d for d in usable if d in right)
     preferred = tuple(d for d in request.prefer if d in usable)
     return preferred + tuple(d for d in usable if d not in preferred)
 
 
-def free_devices(view: View, inventory: Inventory) -> set[DeviceId]:
+def free_devices(view: View, inventory: Inventory, *, ignores_foreign: bool = False) -> set[DeviceId]:
     """Return the usable devices that nobody holds."""
     taken = {device for job in view.active for device in job.devices}
-    return {device for device in inventory.usable() if device not in taken and device not in view.held}
+    usable = inventory.usable(ignores_foreign=ignores_foreign)
+    return {device for device in usable if device not in taken and device not in view.held}
 
 
 def used_by(job: Active) -> Demand:
@@ -207,7 +208,8 @@ class _Planning:
 
     def __init__(self, view: View, inventory: Inventory, policy: Policy, now: int) -> None:
         self.view, self.inventory, self.policy, self.now = view, inventory, policy, now
-        self.free = free_devices(view, inventory)
+        #: Also those that somebody uses without a lease: each request says whether it minds.
+        self.free = free_devices(view, inventory, ignores_foreign=True)
         self.pool = pool_of(view, inventory, policy)
         self.whole = pool_of(View(), inventory, policy)
         self.active = list(view.active)

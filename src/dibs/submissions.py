@@ -112,6 +112,10 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     hold: bool = False
     warn: WarnIn | None = None
     wait_tree: bool = False
+    #: Start it also where somebody uses the GPU without a lease.
+    ignore_foreign: bool = False
+    #: End it when it uses a GPU that it does not lease.
+    strict_gpus: bool = False
     #: Names, and regular expressions whose one group finds the number.
     metric: dict[Name, Word] = {}
     #: Queue it only if it starts at once.
@@ -279,6 +283,7 @@ def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> verbs.Wish:
         wait_tree=job.wait_tree,
         metrics=tuple((name, _metric(name, pattern)) for name, pattern in job.metric.items()),
         no_wait=job.no_wait,
+        strict_gpus=job.strict_gpus,
         notify=job.notify,
     )
     wish = verbs.Wish(
@@ -290,10 +295,11 @@ def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> verbs.Wish:
         job.cpus,
         job.mem,
         job.time_limit_s,
-        tuple((need.select, _when(need.when)) for need in job.after),
-        _decoded(job.environ, "environ"),
-        _script(job),
-        job.hold,
+        ignore_foreign=job.ignore_foreign,
+        after=tuple((need.select, _when(need.when)) for need in job.after),
+        environ=_decoded(job.environ, "environ"),
+        script=_script(job),
+        is_held=job.hold,
     )
     verbs.check_wish(wish, names)
     return wish

@@ -36,6 +36,8 @@ class Wish:
     cpus: int = 0
     mem: int = 0
     time_limit_s: float | None = None
+    vram: int = 0
+    ignore_foreign: bool = False
     #: Selectors of the jobs it waits for, and for what end.
     after: tuple[tuple[str, When], ...] = ()
     #: The captured environment; None: the daemon's own.
@@ -54,7 +56,8 @@ class Wish:
     @property
     def shape(self) -> tuple[object, ...]:
         """Return all that makes up its request."""
-        return self.gpus, self.gpu_ids, self.prefer, self.gpu_type, self.cpus, self.mem, self.time_limit_s
+        devices = self.gpus, self.gpu_ids, self.prefer, self.gpu_type, self.vram, self.ignore_foreign
+        return *devices, self.cpus, self.mem, self.time_limit_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,8 @@ def request_of(wish: Wish, turn: Turn, notes: list[str], who: str = "the job") -
         if gpus == 0:
             notes.append("this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)")
     kind = (tuple(sorted(gpu_ids)), prefer, wish.gpu_type) if gpus else ((), (), None)
-    request = Request(gpus, *kind, wish.cpus, wish.mem, wish.time_limit_s)
+    use = (wish.vram, wish.ignore_foreign) if gpus else (0, False)
+    request = Request(gpus, *kind, wish.cpus, wish.mem, wish.time_limit_s, *use)
     scheduling.check_possible(request, inventory, turn.policy, who)
     return request
 

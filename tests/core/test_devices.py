@@ -1,5 +1,7 @@
 """Devices by the words people use for them."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,3 +95,19 @@ def test_pretend_gpus_are_numbered_from_zero_and_have_the_memory_asked_for():
         (build.ids(1)[0], 1, 2**30),
         (build.ids(2)[0], 2, 2**30),
     ]
+
+
+def test_what_keeps_jobs_from_a_gpu_is_told_in_one_place():
+    well = devices.pretend(1, 2**30)[0]
+    assert well.obstacle is None
+    used = dataclasses.replace(well, foreign="bob uses it")
+    assert used.obstacle == "bob uses it"
+    assert used.obstacle_to(ignores_foreign=True) is None
+    for reason in ("fault", "drained", "settling"):
+        assert dataclasses.replace(used, **{reason: "why"}).obstacle_to(ignores_foreign=True) == "why"
+
+
+def test_nothing_is_started_while_the_gpus_cannot_be_read():
+    four = devices.Inventory(devices.pretend(4, 2**30))
+    assert len(four.usable()) == 4
+    assert dataclasses.replace(four, problem="the driver is silent").usable() == ()

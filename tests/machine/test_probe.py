@@ -417,11 +417,11 @@ def test_a_list_of_indices_uuids_or_prefixes_restricts(words, kept):
 @pytest.mark.parametrize(
     ("word", "why"), [("9", 'there is no GPU "9"'), ("GPU-x", 'no GPU "GPU-x"'), ("GPU-c", "fits 2 GPUs")]
 )
-def test_an_entry_that_names_no_single_gpu_is_a_problem_in_words(word, why):
+def test_an_entry_that_names_no_single_gpu_is_told_and_the_others_are_used(word, why):
     found = probe.restrict(FOUR, ("0", word), f"DIBS_DEVICES=0,{word}", None)
-    assert indices(found) == [0]
-    assert found.problem.startswith(f"DIBS_DEVICES=0,{word} cannot be followed: ")
-    assert why in found.problem
+    assert (indices(found), found.problem) == ([0], None)
+    assert found.restriction.startswith(f"DIBS_DEVICES=0,{word}, but ")
+    assert why in found.restriction
 
 
 def test_a_silent_driver_is_the_problem_that_is_told_first():

@@ -313,7 +313,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     @invariant()
     def the_lines_are_as_long_as_jobs_wait_in_them(self):
         kept = self.reader.connection.execute(
-            "SELECT queued, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s "
+            "SELECT queued, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign "
             "FROM requests JOIN lines ON request = requests.id"
         )
         # Counters are equal also where one of them has a zero and the other nothing.
@@ -552,9 +552,12 @@ def test_a_row_that_makes_no_sense_is_refused_whatever_the_program_believes(stor
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO requests VALUES (NULL, -1, '[]', '[]', '', 0, 0, 0.0)",
-        "INSERT INTO requests VALUES (NULL, 1, '0', '[]', '', 0, 0, 0.0)",
-        "INSERT INTO requests SELECT NULL, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s FROM requests",
+        "INSERT INTO requests VALUES (NULL, -1, '[]', '[]', '', 0, 0, 0.0, 0, 0)",
+        "INSERT INTO requests VALUES (NULL, 1, '0', '[]', '', 0, 0, 0.0, 0, 0)",
+        "INSERT INTO requests VALUES (NULL, 1, '[]', '[]', '', 0, 0, 0.0, -1, 0)",
+        "INSERT INTO requests VALUES (NULL, 1, '[]', '[]', '', 0, 0, 0.0, 0, 2)",
+        "INSERT INTO requests SELECT NULL, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign "
+        "FROM requests",
         "UPDATE lines SET queued = -1",
         "INSERT INTO batches (at_once) VALUES (0)",
         "INSERT INTO dependencies VALUES (999, 1, 'done')",
