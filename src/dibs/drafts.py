@@ -5,12 +5,13 @@ Whatever can be said wrong without asking the daemon is said here, before one is
 
 from __future__ import annotations
 
+import contextlib
 import os
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dibs import commands, environs, job_options, options, settings
+from dibs import commands, environs, job_options, options, settings, spelling
 from dibs.errors import UserError
 from dibs.jobs import When
 from dibs.options import Args, Option
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from dibs.run_commands import Template
 
 Body = dict[str, object]
+
+#: Characters; no program has a longer name (NAME_MAX).
+LONGEST_PROGRAM = 255
 
 
 def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
@@ -239,12 +243,26 @@ def _check_program(words: Sequence[str], defaults: Mapping[str, object], verb: s
     elif os.path.isfile(os.path.join(cwd, program)):
         rest = " -- ARGUMENTS" if len(words) > 1 else ""
         why = f"but a file; queue its text: dibs {verb} --script {shown}{rest}"
+    elif near := _near_program(program, path):
+        why = f'; did you mean {near}? What needs a shell is quoted: dibs {verb} "{shown} ..."'
     else:
         why = (
             f"(aliases and functions of a shell are not known here); quote a command that needs a shell: "
             f'dibs {verb} "{shown} ..."'
         )
     raise UserError(f'"{shown}" is not a program here{"" if why.startswith(";") else " "}{why}')
+
+
+def _near_program(program: str, path: str) -> str | None:
+    """Return the program that was probably meant, if there is one; a folder that cannot be read has none."""
+    if "/" in program or len(program) > LONGEST_PROGRAM:
+        return None
+    names: list[str] = []
+    for folder in path.split(":"):
+        with contextlib.suppress(OSError):
+            names += os.listdir(folder or ".")
+    near = spelling.one_slip(program, names)
+    return near if near is not None and commands.is_found(near, path, ".") else None
 
 
 def _decoded(raw: bytes, what: str) -> str:

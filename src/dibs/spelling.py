@@ -22,6 +22,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return longer[0] if len(longer) == 1 else None
 
 
+def one_slip(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is a single slip after the first letter away: for a crowd of names, where something
+    is always near."""
+    alike = (name for name in known if name[:1] == word[:1] and abs(len(name) - len(word)) <= 1)
+    return min((name for name in alike if len(word) >= 3 and _slips(word, name) == 1), default=None)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "Did you mean ...?", or nothing where any guess would be far."""
     near = nearest(word, known)
@@ -30,8 +37,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def _allowed(typed: str, name: str) -> int:
     """Return how many slips still let people recognise a word: none in the shortest, three in long ones."""
+    if len(typed) < 2 or len(name) < 3:
+        return 0
     length = min(len(typed), len(name))
-    return 0 if length < 3 else 1 if length < 5 else 2 if length < 9 else 3
+    return 1 if length < 5 else 2 if length < 9 else 3
 
 
 def _slips(typed: str, name: str) -> int:

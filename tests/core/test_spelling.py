@@ -21,7 +21,12 @@ VERBS = ("status", "add", "run", "show", "cancel", "retry", "completion", "confi
         ("cancle", "cancel"),
         ("compleation", "completion"),
         ("comp", "completion"),
-        ("ad", None),
+        ("ad", "add"),
+        ("dd", "add"),
+        ("ru", "run"),
+        ("rnu", "run"),
+        ("wh", None),
+        ("st", None),
         ("x", None),
         ("", None),
         ("con", "config"),
@@ -48,3 +53,20 @@ def test_a_suggestion_is_one_of_the_known_words(word: str, known: list[str]) -> 
 def test_a_pasted_file_is_near_to_nothing_and_is_not_read_letter_by_letter() -> None:
     # Letter by letter this would take hours.
     assert spelling.nearest("x" * 10**8, ["status", "show"]) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("pyhton", "python"),
+        ("pythn", "python"),
+        ("pythonn", "python"),
+        ("ypthon", None),
+        ("pyhtno", None),
+        ("python", "python3"),
+        ("sl", None),
+        ("", None),
+    ],
+)
+def test_in_a_crowd_only_a_single_slip_is_recognised(typed: str, meant: str | None) -> None:
+    assert spelling.one_slip(typed, ["ls", "python", "python3", "pydoc", ""]) == meant

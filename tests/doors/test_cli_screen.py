@@ -7,6 +7,7 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -15,8 +16,8 @@ from rich.cells import cell_len
 from terminal import Terminal
 
 from bench import Bench
-from dibs import answers
-from dibs.cli import logs, screen
+from dibs import answers, lifecycle
+from dibs.cli import logs, screen, show
 from dibs.cli.cleaning import LogCleaner, clean
 from dibs.cli.screen import Column, Screen
 from dibs.options import Args
@@ -212,3 +213,11 @@ def test_an_empty_queue_teaches_how_to_fill_it(bench: Bench) -> None:
     piped = bench.cli()
     assert (piped.returncode, piped.stdout) == (0, "")
     assert "dibs add" in piped.stderr
+
+
+def test_every_kind_of_event_has_words_for_people() -> None:
+    kinds = {event.__name__ for event in get_args(lifecycle.Event)}
+    source = "".join(path.read_text() for path in Path(show.__file__).parents[1].glob("*.py"))
+    noted = {kind for call in re.findall(r"\bnote\((.*)", source) for kind in re.findall(r'"([A-Z]\w+)"', call)}
+    assert len(noted) >= 8
+    assert show.EVENT_WORDS.keys() == kinds | noted | {"Submitted"}

@@ -410,6 +410,14 @@ def test_a_first_word_that_is_no_program_gets_a_hint(bench: Bench, words: list[s
     assert says in refused(bench, "add", *words)
 
 
+def test_a_program_that_is_a_slip_away_is_named(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "trainer").symlink_to("/bin/true")
+    (tmp_path / "trayner").write_text("not a program")
+    says = 'is not a program here; did you mean trainer? What needs a shell is quoted: dibs add "triner ..."'
+    assert says in refused(bench, "add", "-e", f"PATH={tmp_path}:/nowhere:", "triner", "x")
+    assert "did you mean" not in refused(bench, "add", "-e", f"PATH={tmp_path}", "trayne")
+
+
 def test_a_shell_without_a_keyboard_is_pointed_to_a_lease(bench: Bench) -> None:
     done = bench.cli("run", "bash")
     assert done.returncode == 0

@@ -20,6 +20,34 @@ EXAMPLES = ("dibs show 12", "dibs show @", "dibs show 12 --json | jq .log")
 
 LOG_LINES = 10
 
+#: Every kind of event, as people read it; programs get its name.
+EVENT_WORDS = {
+    "Submitted": "submitted",
+    "Ready": "joined the line",
+    "NotReady": "left the line",
+    "Placed": "given its place",
+    "GivenUp": "start given up",
+    "Started": "started",
+    "Ended": "ended",
+    "LostTrack": "lost",
+    "Orphaned": "lost its runner",
+    "CannotStart": "could not be started",
+    "CancelAsked": "cancel asked",
+    "NeedFailed": "needs what failed",
+    "NeedRetried": "waits again",
+    "HoldAsked": "held",
+    "UnholdAsked": "let go",
+    "Paused": "paused",
+    "Resumed": "resumed",
+    "RetryAsked": "retry asked",
+    "Moved": "moved",
+    "Edited": "edited",
+    "Signalled": "got a signal",
+    "Stuck": "would not end",
+    "Leftovers": "cleaned up",
+    "NoticeFailed": "notice failed",
+}
+
 
 def main(args: Args) -> int:
     """Show each job that the selectors mean."""
@@ -173,7 +201,9 @@ def _attempt(view: Screen, past: Attempt, now: datetime) -> tuple[str, ...]:
 def _events(view: Screen, events: list[Event], now: datetime) -> str:
     columns = (Column("AT", is_right=view.is_terminal), Column("EVENT"), Column("DETAIL", least=12, is_sentence=True))
     return screen.table(
-        view, columns, [(screen.moment(view, e["at"], now), e["kind"], e["detail"] or "") for e in events]
+        view,
+        columns,
+        [(screen.moment(view, e["at"], now), EVENT_WORDS.get(e["kind"], e["kind"]), e["detail"] or "") for e in events],
     )
 
 
