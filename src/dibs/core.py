@@ -180,7 +180,7 @@ class Core:
         self._stand(turn, placement)
         if turn.over:
             self.notices.tell(turn)
-        if turn.has_ended_run:
+        if turn.has_unread:
             self.gather()
 
     def _do(self, turn: Turn, work: Work) -> Any:

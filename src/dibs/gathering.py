@@ -1,4 +1,4 @@
-"""Gathers the numbers of runs that have ended, in a thread of its own: files may be slow, and the core never waits.
+"""Gathers the numbers of jobs that have ended, in a thread of its own: files may be slow, and the core never waits.
 
 What is still to be read stands in the store, so that a crash in between loses nothing: the next daemon reads it.
 """
@@ -23,7 +23,7 @@ from dibs.turns import Turn
 
 log = logging.getLogger("dibs.gathering")
 
-#: Runs whose numbers are kept in one turn.
+#: Attempts whose numbers are kept in one turn.
 MOST_AT_ONCE = 200
 #: Seconds until it is tried again when something went wrong.
 AGAIN_S = 5.0
@@ -33,7 +33,7 @@ Found = dict[tuple[JobId, int], Numbers]
 
 
 class Gathering:
-    """The thread that reads. `wake` it when runs may have ended; it looks at the store for which."""
+    """The thread that reads. `wake` it when jobs may have ended; it looks at the store for which."""
 
     def __init__(self, core: Core, database: Path) -> None:
         self._core = core
@@ -48,7 +48,7 @@ class Gathering:
         self.wake()
 
     def wake(self) -> None:
-        """Look for runs that have ended. From any thread."""
+        """Look for jobs that have ended. From any thread."""
         self._calls.put(True)
 
     def stop(self) -> None:
@@ -78,7 +78,7 @@ class Gathering:
         return goes_on
 
     def _gather(self, reader: Reader) -> bool:
-        """Read and keep the numbers of some runs; tell whether there may be more."""
+        """Read and keep the numbers of some attempts; tell whether there may be more."""
         unread = reader.unread_results(MOST_AT_ONCE)
         found = self._read(reader, unread)
         if found:

@@ -1,4 +1,4 @@
-"""The numbers of runs, read from their files: what they reported, and what expressions of `--metric` find in the log.
+"""The numbers of jobs, read from their files: what they reported, and what expressions of `--metric` find in the log.
 
 Files may be on a slow network and as long as they like: who calls this does so in a thread that may wait, and of a log
 only the end is read. An expression may take for ever, and no other thread gets a turn while it does: so expressions

@@ -249,9 +249,22 @@ class Reader:
             states[word] = states.get(word, 0) + count
         return found
 
+    def numbers(self, job: Job) -> dict[str, float | None] | None:
+        """Return the numbers that are kept of a finished job; None: there are none, or they are still to be read."""
+        asked = job.asked
+        if not asked.metrics and asked.sweep_id is None:
+            return None
+        which = {"job": job.id, "attempt": job.attempt, "sweep": asked.sweep_id, "point": asked.point}
+        row = self._ask("numbers_of", which).fetchone()
+        return None if row is None or row[0] is None else dict(json.loads(row[0]))
+
     def unread_results(self, most: int) -> list[tuple[JobId, int]]:
-        """Return attempts of runs that have ended and whose numbers are still to be read."""
+        """Return attempts that have ended and whose numbers are still to be read."""
         return [(JobId(job_id), attempt) for job_id, attempt in self._ask("unread_results", {"most": most})]
+
+    def is_unread(self, job_id: JobId) -> bool:
+        """Tell whether the numbers of a job that has ended are still to be read."""
+        return bool(self._ask("is_unread", {"job": job_id}).fetchone()[0])
 
     def count_unread(self, sweep_id: int) -> int:
         """Return how many runs of a sweep have ended while their numbers are still to be read."""

@@ -183,8 +183,9 @@ class Store(Reader):
         self._ask("grow_batch", {"id": batch, "more": more})
 
     def keep_numbers(self, job_id: JobId, attempt: int, numbers: str) -> None:
-        """Keep the numbers that an attempt of a run reported, as JSON; once."""
-        self._ask("keep_numbers", {"job": job_id, "attempt": attempt, "numbers": numbers})
+        """Keep the numbers of an attempt, as JSON; once."""
+        for query in ("keep_numbers", "keep_numbers_of_run"):
+            self._ask(query, {"job": job_id, "attempt": attempt, "numbers": numbers})
 
     # -- many at once: there may be a hundred thousand, and a turn must stay short
 

@@ -87,8 +87,8 @@ class Turn:
     over: list[Job] = field(default_factory=list)
     #: New jobs that wait for others: it is still to be seen how it stands with them.
     unsure: list[JobId] = field(default_factory=list)
-    #: A run of a sweep has ended: its numbers are to be read.
-    has_ended_run: bool = False
+    #: A job has ended whose numbers are to be read.
+    has_unread: bool = False
 
     def mark(self) -> tuple[int, int, int]:
         """Return how far this turn has come, for `undo`."""
@@ -105,7 +105,7 @@ class Turn:
         moved = self.store.record(job, event, detail)
         if moved.is_finished:
             self.finished.append(moved)
-            self.has_ended_run = self.has_ended_run or moved.asked.sweep_id is not None
+            self.has_unread = self.has_unread or moved.asked.sweep_id is not None or bool(moved.asked.metrics)
         return moved
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import codec, reports, scheduling, selection, turns
+from dibs import codec, scheduling, selection, turns
 from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import indices
 from dibs.errors import UserError
-from dibs.http_api import exchanges, machines
+from dibs.http_api import exchanges, machines, measured
 from dibs.jobs import Job
 from dibs.reasons import Sight
 from dibs.store import Reader
@@ -21,6 +21,10 @@ from dibs.version import __version__
 UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
 #: Unfinished and finished jobs that a shell offers.
 WORDS_SHOWN = 100, 50
+#: Seconds for which one job, and a list, wait for numbers that are just being read.
+READING_FOR_S, LIST_READING_FOR_S = 10.0, 1.0
+#: Jobs among which a list looks for such.
+UNREAD_LOOKED_AT = 1000
 
 
 async def get_jobs(request: web.Request) -> web.Response:
@@ -29,20 +33,26 @@ async def get_jobs(request: web.Request) -> web.Response:
     words = request.query.getall("select", [])
     chosen = selection.parse(words)
 
+    def found(reader: Reader, sight: Sight) -> list[Job]:
+        if words:
+            return turns.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
+        return _overview(reader, sight)
+
+    def has_unread(reader: Reader) -> bool:
+        unread = {job_id for job_id, _ in reader.unread_results(UNREAD_LOOKED_AT)}
+        return bool(unread) and any(job.id in unread for job in found(reader, Sight.of(daemon.core, reader)))
+
     def answer(reader: Reader) -> dict[str, Any]:
         sight = Sight.of(daemon.core, reader)
-        if words:
-            jobs = turns.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
-        else:
-            jobs = _overview(reader, sight)
         return {
-            "jobs": [_shown(daemon, sight, job) for job in jobs],
+            "jobs": [_shown(daemon, reader, sight, job) for job in found(reader, sight)],
             "queue": {"paused": bool(reader.fact(turns.PAUSED))},
             "counts": reader.counts(),
             "machine": machines.machine(daemon.inventory, sight.view) | {"disk": machines.full(daemon)},
             "daemon": {"version": __version__, "pid": daemon.identity.pid},
         }
 
+    await measured.are_read(daemon, has_unread, LIST_READING_FOR_S)
     return exchanges.json(await daemon.ask(answer))
 
 
@@ -56,8 +66,8 @@ def _overview(reader: Reader, sight: Sight) -> list[Job]:
     return sorted(jobs.values(), key=lambda job: job.id)
 
 
-def _shown(daemon: Daemon, sight: Sight, job: Job) -> dict[str, Any]:
-    """Return a job as lists show it; reports of those that ended are read only when one job is asked for."""
+def _shown(daemon: Daemon, reader: Reader, sight: Sight, job: Job) -> dict[str, Any]:
+    """Return a job as lists show it, with its last numbers."""
     reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
     engine = daemon.core.engine
     return codec.job_to_json(
@@ -67,7 +77,7 @@ def _shown(daemon: Daemon, sight: Sight, job: Job) -> dict[str, Any]:
         log=engine.log(job),
         stderr=engine.stderr(job),
         reason=reason,
-    ) | {"report": reports.last(engine.report(job)) if job.is_active else None}
+    ) | {"report": measured.of(daemon, reader, job)}
 
 
 async def get_job(request: web.Request) -> web.Response:
@@ -89,6 +99,8 @@ async def get_job(request: web.Request) -> web.Response:
         if is_reached(job) or left <= 0 or daemon.stopping.is_set():
             break
         await daemon.events.changed(version, left)
+    if not until:
+        await measured.are_read(daemon, lambda reader: reader.is_unread(job_id), READING_FOR_S)
     return exchanges.json(await daemon.ask(lambda reader: _whole(daemon, reader, reader.job(job_id))))
 
 
@@ -111,7 +123,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
     sight = Sight.of(daemon.core, reader)
     expected = codec.range_to_json(sight.expected(job).range) if job.is_waiting else None
     more = {"attempts": attempts, "env": codec.mask_environ(job.asked.env), "expected_start": expected}
-    return _shown(daemon, sight, job) | more | {"report": reports.last(daemon.core.engine.report(job))}
+    return _shown(daemon, reader, sight, job) | more
 
 
 async def get_events(request: web.Request) -> web.Response:

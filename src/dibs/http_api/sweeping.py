@@ -14,7 +14,7 @@ from aiohttp import web
 from dibs import codec, commands, reports, submissions, sweeps, values, verbs
 from dibs.daemon import Daemon
 from dibs.errors import UserError
-from dibs.http_api import exchanges
+from dibs.http_api import exchanges, measured
 from dibs.jobs import Member
 from dibs.runs import Run, Sweep, SweepWish
 from dibs.store import Reader
@@ -150,25 +150,13 @@ async def get_sweeps(request: web.Request) -> web.Response:
 async def get_results(request: web.Request) -> web.Response:
     """Return every run of a sweep: its parameters, how it stands, and the last numbers it reported."""
     daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
-    await _are_read(daemon, sweep_id)
+    await measured.are_read(daemon, lambda reader: reader.count_unread(sweep_id) > 0, READING_FOR_S)
 
     def answer(reader: Reader) -> dict[str, Any]:
         sweep = reader.sweep(sweep_id)
         return {"sweep": to_json(sweep), "runs": _runs(daemon, reader, reader.runs(sweep_id))}
 
     return exchanges.json(await daemon.ask(answer))
-
-
-async def _are_read(daemon: Daemon, sweep_id: int) -> None:
-    """Wait a while for the numbers of runs that have just ended."""
-    deadline = daemon.events.loop.time() + READING_FOR_S
-    while True:
-        version = daemon.events.version
-        unread = await daemon.ask(lambda reader: reader.count_unread(sweep_id))
-        left = deadline - daemon.events.loop.time()
-        if not unread or left <= 0 or daemon.stopping.is_set():
-            return
-        await daemon.events.changed(version, left)
 
 
 def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -481,11 +481,25 @@ SELECT sweep, outcome, count(*) FROM results
 WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = results.sweep AND jobs.point = results.point) GROUP BY 1, 2
 
 -- name: unread_results
-SELECT job, attempt FROM results WHERE numbers IS NULL ORDER BY job LIMIT :most
+SELECT job, attempt FROM results WHERE numbers IS NULL
+UNION ALL
+SELECT job, attempt FROM numbers WHERE numbers IS NULL ORDER BY job LIMIT :most
+
+-- name: is_unread
+SELECT EXISTS (SELECT 1 FROM numbers WHERE job = :job AND numbers IS NULL)
+    OR EXISTS (SELECT 1 FROM results WHERE job = :job AND numbers IS NULL)
 
 -- name: count_unread
 -- The plus: by the index of those that are unread, which are few.
 SELECT count(*) FROM results WHERE +sweep = :sweep AND numbers IS NULL
 
--- name: keep_numbers
+-- name: keep_numbers_of_run
 UPDATE results SET numbers = :numbers WHERE job = :job AND attempt = :attempt AND numbers IS NULL
+
+-- name: keep_numbers
+UPDATE numbers SET numbers = :numbers WHERE job = :job AND attempt = :attempt AND numbers IS NULL
+
+-- name: numbers_of
+SELECT numbers FROM numbers WHERE job = :job AND attempt = :attempt
+UNION ALL
+SELECT numbers FROM results WHERE sweep = :sweep AND point = :point AND job = :job AND attempt = :attempt
