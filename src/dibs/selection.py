@@ -95,8 +95,8 @@ def is_moving(chosen: Selection) -> bool:
     return any(isinstance(atom, Last | InState | Since) for atoms in chosen for atom in atoms)
 
 
-def within(chosen: Selection, states: Iterable[State]) -> Selection:
-    """Return the part of a selection that is in one of these states."""
+def within(chosen: Selection, states: Iterable[State | Outcome]) -> Selection:
+    """Return the part of a selection that is in one of these states, or ended in one of these ways."""
     also = InState(tuple(state.value for state in states))
     return tuple((*atoms, also) for atoms in chosen)
 

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,16 @@ from dibs.reader import PastAttempt as PastAttempt
 from dibs.reader import Reader as Reader
 from dibs.reader import digest
 from dibs.runs import SweepWish
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """Finished jobs that were queued again together."""
+
+    #: Those that somebody named, those that had been cancelled because of them, and those that may have to wait.
+    named: list[JobId]
+    revived: list[JobId]
+    unsure: list[JobId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +209,16 @@ class Store(Reader):
         self._ask("cancel_crowd", {"at": now})
         self._ask("cancel_doomed", values)
         self._ask("keep_attempts_of_crowd")
-        crowd = self._ask("crowd").fetchall()
-        waiters = [JobId(row[0]) for row in self._ask("waiters_of_crowd")]
-        return Ended(
-            [JobId(job_id) for job_id, need in crowd if need is None],
-            [JobId(job_id) for job_id, need in crowd if need is not None],
-            waiters,
-        )
+        return Ended(*self._crowd(), [JobId(row[0]) for row in self._ask("waiters_of_crowd")])
+
+    def retry(self, chosen: selection.Selection, outcomes: Iterable[Outcome], now: int) -> Retried:
+        """Record `lifecycle.RetryAsked` for those of a selection that ended so, `NeedRetried` for who needs them."""
+        self._gather(selection.within(chosen, outcomes), now)
+        self._ask("gather_revived")
+        self._ask("tell_crowd", {"at": now, "kind": "RetryAsked", "detail": ""})
+        self._ask("tell_revived", {"at": now})
+        self._ask("retry_crowd")
+        return Retried(*self._crowd(), [JobId(row[0]) for row in self._ask("unsure_of_crowd")])
 
     def noticed(self, is_for_all: bool, most: int) -> list[Job]:
         """Return those that ended together last and of whose end somebody wants to hear; at most so many."""
@@ -226,6 +239,12 @@ class Store(Reader):
         self._ask("tell_crowd", {"at": now, "kind": event.__name__, "detail": ""})
         self._ask("shift_crowd", {"state": after.value})
         return [JobId(row[0]) for row in self._ask("crowd")]
+
+    def _crowd(self) -> tuple[list[JobId], list[JobId]]:
+        """Return those who were named, and those who changed because of them."""
+        crowd = self._ask("crowd").fetchall()
+        named = [JobId(job_id) for job_id, need in crowd if need is None]
+        return named, [JobId(job_id) for job_id, need in crowd if need is not None]
 
     def _gather(self, chosen: selection.Selection, now: int) -> None:
         self._ask("make_crowd")

@@ -250,15 +250,18 @@ def _stop(turn: Turn, grace_s: float | None) -> str:
 
 def retry(turn: Turn, chosen: selection.Selection, also_done: bool = False) -> Acted:
     """Queue a new attempt of finished jobs that did not succeed, or of all finished ones."""
-    changed, unchanged = [], []
-    for job in pick(turn, chosen):
-        if not job.is_finished:
-            unchanged.append(Left(job.id, job.word, f"it is {job.word}, not finished"))
-        elif job.outcome is Outcome.DONE and not also_done:
-            unchanged.append(Left(job.id, job.word, "it succeeded; --done runs it again"))
-        else:
-            changed.append(turns.changed(try_again(turn, job)))
-    return Acted(changed, unchanged)
+    found = turns.pick_words(turn, chosen)
+    outcomes = [outcome for outcome in Outcome if also_done or outcome is not Outcome.DONE]
+    retried = turn.store.retry(chosen, outcomes, turn.now)
+    turn.changed.update(retried.named, retried.revived)
+    turn.unsure += retried.unsure
+    known = set(retried.named)
+    unchanged = [
+        Left(i, word, "it succeeded; --done runs it again" if word in FINISHED_WORDS else f"it is {word}, not finished")
+        for i, word in found
+        if i not in known
+    ]
+    return Acted([Changed(job_id, State.QUEUED.value) for job_id in retried.named], unchanged)
 
 
 def try_again(turn: Turn, job: Job) -> Job:

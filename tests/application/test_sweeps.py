@@ -230,7 +230,7 @@ def test_a_sweep_that_is_not_there_is_not_found(lr, desk):
 def test_the_end_of_a_run_is_a_result_whose_numbers_are_to_be_read(lr, desk):
     lr.add(0, 1)
     lr.happen(1, *DONE)
-    assert desk.turn.has_ended_run
+    assert desk.turn.has_unread
     assert desk.store.unread_results(10) == [(1, 1)]
     lr.read(1, loss=0.5)
     assert desk.store.unread_results(10) == []

@@ -9,7 +9,7 @@ from desk import DONE, FAILED, PLACED, RUNNING
 from dibs import attempts, lifecycle, turns, verbs
 from dibs.devices import Inventory
 from dibs.errors import Impossible, NotFound, UserError
-from dibs.jobs import JobId, Outcome, State
+from dibs.jobs import JobId, Outcome, State, When
 from dibs.verbs import Wish
 
 
@@ -264,6 +264,23 @@ def test_a_job_that_is_not_finished_cannot_be_retried(desk, events, word):
     acted = desk.do(verbs.retry, "1", also_done=True)
     assert [left.why for left in acted.unchanged] == [f"it is {word}, not finished"]
     assert desk.store.job(1) == before
+
+
+def test_those_that_were_cancelled_because_of_it_are_tried_again_too(desk):
+    """All of them in one go, also those that are named themselves, and in whatever order."""
+    desk.job(*FAILED)
+    for need in (1, 2, 3):
+        desk.submit(Wish(build.asked(), after=((str(need), When.DONE),)))
+        with desk.store.batch():
+            desk.store.record(desk.store.job(need + 1), lifecycle.NeedFailed(4, need))
+    acted = desk.do(verbs.retry, "1", "3")
+    assert [job.id for job in acted.changed] == [1, 3]
+    assert desk.turn.changed == {1, 2, 3, 4}
+    assert desk.turn.unsure == [2, 3, 4]
+    assert [desk.store.job(n).state for n in (1, 2, 3, 4)] == [State.QUEUED] * 4
+    assert [desk.store.job(n).attempt for n in (1, 2, 3, 4)] == [2, 1, 2, 1]
+    last = [desk.store.events(n)[-1].kind for n in (1, 2, 3, 4)]
+    assert last == ["RetryAsked", "NeedRetried", "RetryAsked", "NeedRetried"]
 
 
 # -- picking ------------------------------------------------------------------------------------------------------

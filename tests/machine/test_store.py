@@ -273,6 +273,17 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         for job in held:
             self._happened(job, lifecycle.UnholdAsked(self.now))
 
+    @rule(selector=st.sampled_from(SELECTORS), also_done=st.booleans())
+    def many_are_retried_at_once(self, selector, also_done):
+        self.now += 1000
+        chosen, finished = self._meant(selector, State.FINISHED)
+        outcomes = [outcome for outcome in Outcome if also_done or outcome is not Outcome.DONE]
+        ended_so = [job for job in finished if job.outcome in outcomes]
+        with self.store.batch():
+            assert self.store.retry(chosen, outcomes, self.now).named == [job.id for job in ended_so]
+        for job in ended_so:
+            self._happened(job, lifecycle.RetryAsked(self.now))
+
     @rule(number=build.NUMBERS, where=st.sampled_from(["first", "last", "before", "after"]))
     def one_is_moved(self, number, where):
         """It stands where it was put, and the order of all others is as it was."""

@@ -298,11 +298,37 @@ WHERE state IN ('held', 'queued') ORDER BY job
 SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE jobs.id IN (SELECT id FROM crowd) AND (:is_for_all OR notify IS NOT NULL) ORDER BY jobs.id DESC LIMIT :most
 
+-- name: gather_revived
+-- Those who were cancelled, however far away, because one of the crowd had not succeeded.
+WITH RECURSIVE revived (id) AS (
+    SELECT job FROM crowd JOIN dependencies ON needs = crowd.id JOIN jobs ON jobs.id = job WHERE cause = 'dependency'
+    UNION
+    SELECT job FROM revived JOIN dependencies ON needs = revived.id JOIN jobs ON jobs.id = job
+    WHERE cause = 'dependency')
+INSERT OR IGNORE INTO crowd (id, need)
+SELECT id, (SELECT min(needs) FROM dependencies WHERE job = revived.id
+    AND (needs IN (SELECT id FROM crowd) OR needs IN (SELECT id FROM revived))) FROM revived
+
+-- name: tell_revived
+INSERT INTO events (job, at, kind, detail)
+SELECT id, :at, 'NeedRetried', '' FROM crowd WHERE need IS NOT NULL ORDER BY id
+
+-- name: retry_crowd
+-- As a rule those who are revived never ran, and have no attempt behind them.
+UPDATE jobs SET state = 'queued', attempt = attempt + (start > 0 OR crowd.need IS NULL), retried = 0, start = 0,
+    dead_starts = 0, allocation = '[]', pid = NULL, outcome = NULL, cause = NULL, exit_code = NULL, signal = NULL,
+    started_at = NULL, finished_at = NULL, remark = NULL FROM crowd WHERE jobs.id = crowd.id
+
 -- name: shift_crowd
 UPDATE jobs SET state = :state, remark = NULL WHERE id IN (SELECT id FROM crowd)
 
 -- name: unready_of_crowd
 SELECT id FROM jobs WHERE id IN (SELECT id FROM crowd) AND is_ready = 0 ORDER BY id
+
+-- name: unsure_of_crowd
+-- Those of whom it is to be seen whether they may stand in line.
+SELECT id FROM jobs WHERE id IN (SELECT id FROM crowd)
+    AND (is_ready = 0 OR EXISTS (SELECT 1 FROM dependencies WHERE job = jobs.id)) ORDER BY id
 
 -- name: set_rank
 UPDATE jobs SET rank = :rank WHERE id = :id
