@@ -26,11 +26,12 @@ class Desk:
         runners = Runners(str(folder / "launcher.log"), nothing_is_started, nothing_is_started)
         self.engine = Local(folder, Settings(grace=30.0), str(folder), folder / "notify.sock", runners)
         self.inventory = inventory
+        self.now = build.NOW
         self.turn = self.new_turn()
 
     def new_turn(self):
         """Return a turn in which nothing has happened yet."""
-        return turns.Turn(self.store, self.engine, self.inventory, Policy(4), build.NOW)
+        return turns.Turn(self.store, self.engine, self.inventory, Policy(4), self.now)
 
     def do(self, verb, *words, **more):
         """Do a verb to the jobs that `words` mean."""

@@ -82,7 +82,7 @@ def due(over: Iterable[Job], batches: Mapping[int, BatchTally], is_empty: bool, 
         command = jobs[-1].asked.notify or default
         batch = batches[number]
         bad = [job for job in jobs if job.outcome in BAD]
-        if command and batch.finished >= batch.size:
+        if command and batch.is_over:
             notices.append(Notice(Event.FINISHED, command, jobs[-1], batch))
         elif command and bad and batch.bad == len(bad):
             notices.append(Notice(Event.FAILED, command, bad[0], batch))

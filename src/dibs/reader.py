@@ -52,6 +52,13 @@ class BatchTally:
     finished: int
     done: int
     bad: int
+    #: More of its jobs are to come.
+    is_open: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether all of its jobs have ended."""
+        return self.finished >= self.size and not self.is_open
 
 
 class Reader:
@@ -199,7 +206,8 @@ class Reader:
 
     def batch_tally(self, batch: int) -> BatchTally:
         """Return how a batch stands."""
-        return BatchTally(*self._ask("batch", {"id": batch}).fetchone())
+        size, finished, done, bad, is_open = self._ask("batch", {"id": batch}).fetchone()
+        return BatchTally(size, finished, done, bad, bool(is_open))
 
     def sweep(self, sweep_id: int) -> Sweep:
         """Return one sweep."""

@@ -184,9 +184,15 @@ class Store(Reader):
         """Keep what was said about a sweep when it was submitted again, and count its bad ends anew."""
         self._ask("update_sweep", rows.sweep_row(wanted) | {"id": sweep_id})
 
-    def begin_batch(self, batch: int) -> None:
-        """Count the bad ends of a batch anew."""
-        self._ask("begin_batch", {"id": batch})
+    def open_batch(self, batch: int, now: int) -> None:
+        """Let a batch grow until `close_batch`, and count its bad ends anew."""
+        self._ask("open_batch", {"id": batch, "at": now})
+
+    def close_batch(self, batch: int) -> Job | None:
+        """Let a batch be whole; return the last of its jobs that ended while it grew, if one did."""
+        row = self._ask("ended_while_open", {"id": batch}).fetchone()
+        self._ask("close_batch", {"id": batch})
+        return None if row is None else self.job(JobId(row[0]))
 
     def grow_batch(self, batch: int, more: int) -> None:
         """Let a batch be of so many more jobs."""

@@ -91,9 +91,10 @@ def begin(turn: Turn, wanted: SweepWish, rules: Rules, wish: Wish) -> tuple[Swee
         batch = turn.store.add_batch(rules.at_once, rules.halt_after, 0)
         if rules.halt_after is None:
             turn.store.set_rule(batch, "halt_first", HALT_FIRST)
+        turn.store.open_batch(batch, turn.now)
         return turn.store.sweep(turn.store.add_sweep(wanted, batch, turn.now)), checked.notes
     turn.store.update_sweep(found.id, wanted)
-    turn.store.begin_batch(found.batch)
+    turn.store.open_batch(found.batch, turn.now)
     if rules.at_once is not None:
         turn.store.set_rule(found.batch, "at_once", rules.at_once)
     if rules.halt_after is not None:
@@ -102,8 +103,13 @@ def begin(turn: Turn, wanted: SweepWish, rules: Rules, wish: Wish) -> tuple[Swee
     return turn.store.sweep(found.id), checked.notes
 
 
-def add(turn: Turn, sweep_id: int, wish: Wish, members: Sequence[Member], again: bool = False) -> Added:
-    """Queue those of some points that are neither done nor queued nor running; all that or nothing."""
+def add(
+    turn: Turn, sweep_id: int, wish: Wish, members: Sequence[Member], *, again: bool = False, is_last: bool = True
+) -> Added:
+    """Queue those of some points that are neither done nor queued nor running; all that or nothing.
+
+    Nobody is told that a sweep has ended before its last points have come.
+    """
     sweep = turn.store.sweep(sweep_id)
     checked = verbs.check(turn, [replace(wish, members=members)])
     environ_id = None if wish.environ is None else turn.store.keep_environ(wish.environ)
@@ -129,7 +135,16 @@ def add(turn: Turn, sweep_id: int, wish: Wish, members: Sequence[Member], again:
             turn.unsure.append(job_id)
     if new:
         _submit(turn, common, list(new.values()), wish.is_held)
+    if is_last:
+        _close(turn, sweep.batch)
     return added
+
+
+def _close(turn: Turn, batch: int) -> None:
+    """Let a sweep be whole; if it is over already, its end is told now."""
+    ended = turn.store.close_batch(batch)
+    if ended is not None and turn.store.batch_tally(batch).is_over:
+        turn.over.append(ended)
 
 
 def _key(member: Member) -> str:

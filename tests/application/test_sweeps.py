@@ -34,14 +34,15 @@ class Sweeping:
         sweep, _ = self._do(sweeps.begin, SweepWish("default", "lr", command, **more), rules, wish())
         return sweep.id
 
-    def _do(self, verb, *given):
+    def _do(self, verb, *given, **options):
         self.desk.turn = self.desk.new_turn()
         with self.desk.store.batch():
-            return verb(self.desk.turn, *given)
+            return verb(self.desk.turn, *given, **options)
 
-    def add(self, *xs, again=False, **more):
+    def add(self, *xs, again=False, is_last=True, **more):
         """Submit points; return how many became what."""
-        added = self._do(sweeps.add, self.id, wish(**more), [member(x) for x in xs], again)
+        points = [member(x) for x in xs]
+        added = self._do(sweeps.add, self.id, wish(**more), points, again=again, is_last=is_last)
         return {fate.value: count for fate, count in added.fates.items()}
 
     def happen(self, job_id, *events):
@@ -303,3 +304,44 @@ def test_states_are_counted_for_each_sweep(lr, desk):
     lr.add(0, 1)
     lr.happen(1, *RUNNING)
     assert desk.store.states_of_sweeps() == {lr.id: {"queued": 1, State.RUNNING.value: 1}}
+
+
+# -- a sweep that comes in parts
+
+
+def ends(code):
+    return *RUNNING, lifecycle.Ended(build.NOW, exit_code=code)
+
+
+def test_a_sweep_is_not_over_before_its_last_part_has_come(desk):
+    sweeping = Sweeping(desk)
+    batch = desk.store.sweep(sweeping.id).batch
+    sweeping.add(0, is_last=False)
+    sweeping.happen(1, *ends(0))
+    assert not desk.store.batch_tally(batch).is_over
+    sweeping.add(1)
+    # The run that came last goes on: its end will be told.
+    assert desk.turn.over == []
+    assert not desk.store.batch_tally(batch).is_over
+    sweeping.happen(2, *ends(0))
+    assert desk.store.batch_tally(batch).is_over
+
+
+def test_the_end_is_told_with_the_last_part_if_all_have_ended_by_then(desk):
+    sweeping = Sweeping(desk)
+    sweeping.add(0, 1, is_last=False)
+    sweeping.happen(1, *ends(0))
+    sweeping.happen(2, *ends(1))
+    sweeping.add(0)
+    assert [job.id for job in desk.turn.over] == [2]
+    assert desk.store.batch_tally(desk.store.sweep(sweeping.id).batch).is_over
+
+
+def test_nothing_is_told_when_a_sweep_that_is_done_is_submitted_again(desk):
+    sweeping = Sweeping(desk)
+    sweeping.add(0)
+    sweeping.happen(1, *ends(0))
+    desk.now += 1_000_000
+    sweeping.begin()
+    sweeping.add(0)
+    assert desk.turn.over == []

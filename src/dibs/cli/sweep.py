@@ -295,17 +295,22 @@ def _send(queue: client.Client, asked: Asked, made: dict[str, Any]) -> dict[str,
     counts: dict[str, int] = {}
     path = f"/v1/sweeps/{made['id']}/points"
     with _progress(asked.points.most) as tell:
-        for part in _parts(iter(asked.points)):
+        for part, is_last in _parts(iter(asked.points)):
             body = {"defaults": asked.defaults, "again": asked.args.has(AGAIN), "points": _told(asked.writer, part)}
+            body["more"] = not is_last
             for word, count in queue.post(path, body)["counts"].items():
                 counts[word] = counts.get(word, 0) + count
             tell(sum(counts.values()))
     return counts
 
 
-def _parts(points: Iterator[Point]) -> Iterator[list[Point]]:
-    while part := list(islice(points, PART)):
-        yield part
+def _parts(points: Iterator[Point]) -> Iterator[tuple[list[Point], bool]]:
+    """Return the points in parts, each with whether it is the last one."""
+    part = list(islice(points, PART))
+    while part:
+        following = list(islice(points, PART))
+        yield part, not following
+        part = following
 
 
 def _told(writer: Writer, points: Sequence[Point]) -> list[Body]:

@@ -65,6 +65,8 @@ class PointsIn(msgspec.Struct, forbid_unknown_fields=True):
     defaults: dict[str, Any] = {}
     #: Run also once more what is done.
     again: bool = False
+    #: Other points of the sweep follow in a request of their own.
+    more: bool = False
 
 
 async def post_sweeps(request: web.Request) -> web.Response:
@@ -108,7 +110,9 @@ async def post_points(request: web.Request) -> web.Response:
     names = tuple(dict.fromkeys(name for point in told.points for name in point.params))
     wish = submissions.common(told.defaults, names)
     members = [_member(sweep, point, wish.asked.cwd) for point in told.points]
-    added = await daemon.do(lambda turn: sweeps.add(turn, sweep_id, wish, members, told.again))
+    added = await daemon.do(
+        lambda turn: sweeps.add(turn, sweep_id, wish, members, again=told.again, is_last=not told.more)
+    )
     counts = {fate.value: count for fate, count in added.fates.items()}
     return exchanges.json({"counts": counts, "notes": added.notes}, 201)
 

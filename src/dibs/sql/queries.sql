@@ -110,7 +110,7 @@ SELECT min(begin_at) FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin
 INSERT INTO batches (at_once, halt_after, size) VALUES (:at_once, :halt_after, :size)
 
 -- name: batch
-SELECT size, finished, done, bad FROM batches WHERE id = :id
+SELECT size, finished, done, bad, open_since IS NOT NULL FROM batches WHERE id = :id
 
 -- name: batch_room
 SELECT at_once - active FROM batches WHERE id = :id
@@ -467,9 +467,18 @@ ORDER BY id
 -- name: sweep_names
 SELECT project, name FROM sweeps ORDER BY id DESC LIMIT :most
 
--- name: begin_batch
+-- name: open_batch
 -- Its bad ends are counted anew: whoever submits it again has seen them.
-UPDATE batches SET bad = 0 WHERE id = :id
+UPDATE batches SET bad = 0, open_since = :at WHERE id = :id
+
+-- name: close_batch
+UPDATE batches SET open_since = NULL WHERE id = :id
+
+-- name: ended_while_open
+-- The last of a batch that ended since it was opened.
+SELECT id FROM jobs WHERE state = 'finished' AND batch = :id
+    AND finished_at >= (SELECT open_since FROM batches WHERE batches.id = :id)
+ORDER BY finished_at DESC, id DESC LIMIT 1
 
 -- name: grow_batch
 UPDATE batches SET size = size + :more WHERE id = :id

@@ -1,5 +1,6 @@
--- Numbers that jobs outside a sweep print (`--metric`), by attempt; those of runs are in `results`.
+-- Numbers of jobs outside a sweep, and batches that come in parts.
 
+-- What such jobs print (`--metric`), by attempt; the numbers of runs are in `results`.
 CREATE TABLE numbers (
     job     INTEGER NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
     attempt INTEGER NOT NULL,
@@ -15,3 +16,6 @@ WHEN NEW.metrics <> '[]' AND NEW.sweep IS NULL AND NEW.start > 0
     AND NEW.state = 'finished' AND OLD.state <> 'finished' BEGIN
     INSERT OR REPLACE INTO numbers (job, attempt) VALUES (NEW.id, NEW.attempt);
 END;
+
+-- Since when more jobs of a batch are to come; NULL: it is whole. One whose submitter ended in between stays open.
+ALTER TABLE batches ADD COLUMN open_since INTEGER;
