@@ -10,11 +10,12 @@ import subprocess
 import tomllib
 from pathlib import Path
 from types import ModuleType
+from typing import get_type_hints
 
 import pytest
 
 import dibs
-from dibs import cli, errors, lifecycle, settings
+from dibs import cli, errors, handles, job_options, keywords, lifecycle, options, settings
 from dibs.version import __version__
 
 ROOT = Path(__file__).parent.parent
@@ -212,3 +213,10 @@ SOMEBODYS_PATHS = re.compile("|".join(("/wo" + "rk/", "/ro" + r"ot/(?!\.\.\.)", 
 def test_nothing_names_a_path_of_somebodys_machine(path: Path) -> None:
     found = [line for line in path.read_text().splitlines() if SOMEBODYS_PATHS.search(line)]
     assert not found
+
+
+@pytest.mark.parametrize("option", [each for each in handles.SUBMIT_OPTIONS if each not in keywords.SLURMS])
+def test_every_option_has_a_typed_keyword(option: options.Option[object]) -> None:
+    """What is said of a job on the command line can be said in Python; what changes the result is in the overloads."""
+    special = {job_options.ARRAY, job_options.REPEAT, job_options.DRY_RUN}
+    assert option in special or keywords.name(option) in get_type_hints(keywords.Options)

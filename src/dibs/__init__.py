@@ -1,4 +1,64 @@
 """dibs: call dibs on a GPU.
 
+    job = dibs.submit("python train.py --lr 0.1", gpus=1)
+    job.wait()
+    print(job.state, job.log())
+
 Importing this package costs nothing and needs only the standard library; names load when they are first used.
 """
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs import errors as errors
+    from dibs.handles import Job as Job
+    from dibs.handles import gpus as gpus
+    from dibs.handles import job as job
+    from dibs.handles import jobs as jobs
+    from dibs.handles import submit as submit
+    from dibs.handles import submit_many as submit_many
+    from dibs.version import __version__ as __version__
+
+#: What users find here, and the module that each comes from; an empty one is a module itself.
+_HOMES = {
+    "__version__": "version",
+    "Job": "handles",
+    "errors": "",
+    "gpus": "handles",
+    "job": "handles",
+    "jobs": "handles",
+    "submit": "handles",
+    "submit_many": "handles",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dibs' has no attribute '{name}'")
+    # The builtin and not importlib: runners load this package too, and pay for nothing.
+    __import__(f"dibs.{home or name}")
+    module = sys.modules[f"dibs.{home or name}"]
+    if not home:
+        return module
+    found: object = getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
+
+class _Package(type(sys)):  # type: ignore[misc]
+    """This package, on which a submodule never hides a function: `dibs.jobs` is one, and a module of ours."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Python puts every submodule here when it is first imported; `from dibs.jobs import Job` does not need that.
+        if not (_HOMES.get(name) and isinstance(value, type(sys))):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

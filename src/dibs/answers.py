@@ -261,6 +261,18 @@ class Gpus(TypedDict):
     restriction: str | None
 
 
+class Rehearsal(TypedDict):
+    """The answer to a dry run: the jobs that would be queued, and what holds for all of them."""
+
+    jobs: list[dict[str, object]]
+    at_once: int | None
+    halt_after: int | None
+    notes: list[str]
+    #: Of the first of them.
+    expected_start: Range | None
+    unknown: Unknown | None
+
+
 class Waited(TypedDict):
     """The answer to `GET /v1/jobs/wait`."""
 

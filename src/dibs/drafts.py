@@ -9,6 +9,7 @@ import contextlib
 import os
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dibs import commands, environs, job_options, options, settings, spelling
@@ -208,7 +209,12 @@ def _folder(chosen: str | None) -> str:
 
 
 def _umask() -> int:
-    # It can only be read by setting it.
+    # Where the kernel does not tell, it can only be read by setting it; then a thread that creates a file meanwhile, or
+    # asks at the same time, would see the wrong one.
+    with suppress(OSError), open("/proc/self/status", "rb") as status:
+        for line in status:
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

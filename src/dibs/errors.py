@@ -9,6 +9,8 @@
     │   └── Busy             cannot start now (`--no-wait`)       exit 75   HTTP 409
     ├── MachineError         driver, disk, system; may pass       exit 125  HTTP 503
     │   └── NoDaemon         none could be reached or started     exit 5
+    ├── JobFailed            a job did not succeed                exit 1
+    ├── TimedOut             waited for as long as was said       exit 124
     └── Bug                  ours: stop loudly                    exit 125  HTTP 500
 
 A message says in one line what was expected, what came, and what to do next. `hint` is the part that says what to type.
@@ -26,6 +28,9 @@ class DibsError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def __str__(self) -> str:
+        return self.line()
 
     def line(self) -> str:
         """Return message and hint as the one line people see."""
@@ -93,6 +98,20 @@ class NoDaemon(MachineError):
     exit_code = 5
 
 
+class JobFailed(DibsError):
+    """A job that was to succeed did not."""
+
+    kind = "job_failed"
+    exit_code = 1
+
+
+class TimedOut(DibsError, TimeoutError):
+    """The time that somebody was ready to wait is over; what was waited for goes on."""
+
+    kind = "timed_out"
+    exit_code = 124
+
+
 class Bug(DibsError):
     """Our own mistake; it is said loudly and nothing goes on from it."""
 
@@ -101,5 +120,8 @@ class Bug(DibsError):
 
 KINDS = {
     error.kind: error
-    for error in (DibsError, UserError, NotFound, NotAllowed, Conflict, Impossible, Busy, MachineError, NoDaemon, Bug)
+    for error in (
+        *(DibsError, UserError, NotFound, NotAllowed, Conflict, Impossible, Busy),
+        *(MachineError, NoDaemon, JobFailed, TimedOut, Bug),
+    )
 }

@@ -133,8 +133,8 @@ def parse(verb: str, table: Sequence[Option[object]], words: Sequence[str], *, t
         word = left.pop()
         if _is_option(word):
             option, name, value = _take(verb, known, word, left)
-            read = _many(value, left) if option.is_greedy else _read(option, name, value)
-            given[option] = (*given.get(option, ()), read)
+            found = _many(value, left) if option.is_greedy else read(option, name, value)
+            given[option] = (*given.get(option, ()), found)
             continue
         before_dashes = len(plain) if word == "--" else None
         plain += [] if word == "--" else [word]
@@ -202,7 +202,8 @@ def _next_value(option: Option[object], name: str, known: dict[str, Option[objec
     return value
 
 
-def _read(option: Option[object], name: str, text: str | None) -> object:
+def read(option: Option[object], name: str, text: str | None) -> object:
+    """Return what a text means to an option; `name` is what the one who said it calls the option."""
     if option.kind is None or text is None:
         return None if option.is_bare else True
     # A file may have any name.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import answers, client, options, settings, units
+from dibs import answers, awaiting, client, options, settings, units
 from dibs.answers import Acted
-from dibs.cli import acting, screen, wait
+from dibs.cli import acting, screen
 from dibs.errors import NotFound
 from dibs.options import Args, Option
 
@@ -58,7 +58,7 @@ def _ended(queue: client.Client, acted: Acted) -> Acted:
     stopping = [job["id"] for job in (*acted["changed"], *acted["unchanged"]) if job["state"] == "stopping"]
     if stopping:
         words = tuple(str(job_id) for job_id in stopping)
-        wait.until_over(queue, words, None, lambda waited: None)
+        awaiting.until_over(queue, words, None)
         states = {job["id"]: job["state"] for job in answers.overview(queue, words)["jobs"]}
         for job in acted["changed"]:
             job["state"] = states.get(job["id"], job["state"])

@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from dibs import answers, client, options
-from dibs.absence import Absence
+from dibs import answers, awaiting, client, options
 from dibs.answers import Waited
 from dibs.cli import screen, signals
-from dibs.errors import NoDaemon
 from dibs.options import Args, Option
 
 SUMMARY = "Wait for jobs: 0 if all are done, 1 if not, 124 if the time is over."
@@ -21,10 +19,6 @@ TIMEOUT = Option(("--timeout",), "Give up after this long.", options.DURATION, "
 OPTIONS: tuple[Option[object], ...] = (TIMEOUT, options.JSON)
 EXAMPLES = ("dibs wait", "dibs wait 12 13 --timeout 2h", "dibs wait name:vit* && ./evaluate")
 
-#: Seconds of one long poll.
-POLL_FOR_S = 20.0
-#: Seconds between two questions at least: a daemon that is about to stop answers at once.
-REST_S = 0.05
 TIMED_OUT = 124
 
 
@@ -34,7 +28,7 @@ def main(args: Args) -> int:
     queue = client.connect(os.environ)
     limit_s = args.get(TIMEOUT)
     with signals.leaving(), _progress() as tell:
-        waited = until_over(queue, args.words, None if limit_s is None else time.monotonic() + limit_s, tell)
+        waited = awaiting.until_over(queue, args.words, None if limit_s is None else time.monotonic() + limit_s, tell)
     if args.has(options.JSON):
         screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over")})
     if not waited["over"]:
@@ -43,38 +37,6 @@ def main(args: Args) -> int:
     if waited["bad"] and sys.stderr.isatty():
         screen.say(f"{waited['bad']} of {waited['total']} did not succeed: `dibs status bad`")
     return 1 if waited["bad"] else 0
-
-
-def until_over(
-    queue: client.Client, words: tuple[str, ...], until: float | None, tell: Callable[[Waited], None]
-) -> Waited:
-    """Return when all jobs have finished or the moment `until` has come; `tell` hears of each that finishes."""
-    query = answers.select(words)
-    waited: Waited = queue.get("/v1/jobs/wait", [*query, ("seen", "-1"), ("wait_s", "0")])
-    tell(waited)
-    while not waited["over"]:
-        left_s = POLL_FOR_S if until is None else until - time.monotonic()
-        if left_s <= 0:
-            break
-        more = [("seen", str(waited["finished"])), ("wait_s", f"{min(left_s, POLL_FOR_S):.3f}")]
-        waited = _ask(queue, [*query, *more, ("mark", waited["mark"])], until) or waited
-        tell(waited)
-        time.sleep(0 if waited["over"] else min(left_s, REST_S))
-    return waited
-
-
-def _ask(queue: client.Client, query: list[tuple[str, str]], until: float | None) -> Waited | None:
-    """Ask once, or until a daemon that went away is back; None if the time was over before that."""
-    absence = Absence(queue)
-    while until is None or time.monotonic() < until:
-        if absence.is_over():
-            try:
-                answer: Waited = queue.get("/v1/jobs/wait", query)
-                return answer
-            except NoDaemon as error:
-                absence.go_on(error)
-        time.sleep(REST_S)
-    return None
 
 
 @contextmanager

@@ -1,0 +1,30 @@
+"""Fixtures for tests of the Python door."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from bench import Bench
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One queue for all tests of a module that do not mind the jobs of the others."""
+    own = Bench(tmp_path_factory.mktemp("api"))
+    yield own
+    own.close()
+
+
+@pytest.fixture
+def queue(shared: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The shared queue, and this process in the place of a user's program: in its folder, with its environment."""
+    for name in os.environ:
+        if name.startswith("DIBS_"):
+            monkeypatch.delenv(name)
+    for name, value in shared.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(shared.folder)
+    return shared

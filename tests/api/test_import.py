@@ -1,0 +1,49 @@
+"""`import dibs`: what it costs, what it offers, and that its own modules do not get in the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import dibs
+
+
+def loaded(program: str) -> set[str]:
+    """Return what a program has loaded at its end beyond what the interpreter had."""
+    whole = f"import sys; before = set(sys.modules)\n{program}\nprint(*set(sys.modules) - before)"
+    return {*subprocess.run([sys.executable, "-c", whole], check=True, capture_output=True, text=True).stdout.split()}
+
+
+def test_importing_it_loads_nothing_else() -> None:
+    assert loaded("import dibs") == {"dibs"}
+
+
+def test_looking_at_errors_loads_nothing_more() -> None:
+    ours = {name for name in loaded("import dibs\ndibs.errors.DibsError") if name.startswith("dibs")}
+    assert ours == {"dibs", "dibs.errors"}
+
+
+@pytest.mark.parametrize("name", dibs.__all__)
+def test_every_name_is_there_and_is_not_a_module_by_accident(name: str) -> None:
+    assert name in dir(dibs)
+    assert hasattr(dibs, name)
+
+
+def test_submodules_do_not_hide_functions() -> None:
+    """`dibs.jobs` is a function for users and a module of ours; Python would put the module in its place."""
+    program = (
+        "import dibs.jobs\n"
+        "from dibs.jobs import State\n"
+        "assert callable(dibs.jobs), dibs.jobs\n"
+        "assert State.QUEUED.value == 'queued'\n"
+        "from dibs import jobs, errors\n"
+        "assert callable(jobs) and errors.UserError is dibs.errors.UserError"
+    )
+    assert "dibs.jobs" in loaded(program)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'dibs' has no attribute 'nonsense'"):
+        _ = dibs.nonsense  # type: ignore[attr-defined]
