@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,12 @@ from desk import Desk
 # No test may depend on how fast the machine is just now.
 hypothesis.settings.register_profile("dibs", deadline=None)
 hypothesis.settings.load_profile("dibs")
+
+# Nor on who started it: `nohup`, and `&` in a script, leave signals ignored, and all programs under test inherit that.
+for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
+    signal.signal(number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.umask(0o022)
 
 
 @pytest.fixture
