@@ -93,6 +93,7 @@ LAYERS = {
     "reports": MACHINE_ROOM,
     "numbers": MACHINE_ROOM,
     "records": MACHINE_ROOM,
+    "spares": MACHINE_ROOM,
     "oom": MACHINE_ROOM,
     "tails": MACHINE_ROOM,
     "attempts": MACHINE_ROOM,
@@ -144,7 +145,7 @@ PURE = frozenset(
 
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
 LEAN = frozenset(
-    {"runner", "launcher", "attempts", "records", "oom", "tails", "supervision", "processes", "noticing"}
+    {"runner", "launcher", "attempts", "records", "spares", "oom", "tails", "supervision", "processes", "noticing"}
     | {"leases", "holders", "drains", "holding", "locks", "users", "tickets", "matching", "errors"}
     | {"fast", "captured", "commands"}
 )  # fmt: skip

@@ -61,47 +61,67 @@ class Shim:
     boot: str
 
 
-def claim(folder: str, start: int, text: str) -> int | None:
-    """Decide that a start begins, for the runner that asks; None if it was decided before.
+class Claim:
+    """What will say how a start was decided, complete and locked, before it is linked to its name."""
 
-    Returns the open file, locked, with room for all its records: a full disk is a start that never was, not a lost job.
-    """
-    return _decide(folder, start, text, records.SIZE)
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    def drop(self) -> None:
+        """Give it up."""
+        os.close(self.fd)
+        os.unlink(self.path)
 
 
-def bury(folder: str, start: int) -> bool:
-    """Decide that a start never begins; False if it was decided before."""
-    fd = _decide(folder, start, TOMBSTONE, 0)
-    if fd is not None:
-        os.close(fd)
-    return fd is not None
-
-
-def _decide(folder: str, start: int, text: str, room: int) -> int | None:
-    """Link the `started` file of a start, complete and locked at the moment it appears.
+def prepare(folder: str, text: str, room: int = records.SIZE) -> Claim:
+    """Make what a runner will claim a start with; a full disk is a start that never was, not a lost job.
 
     Nothing is synced: after any crash of ours the kernel still has it, and a power cut ends every runner. What was just
     starting then and left no file is unknown, not open; see `dispatch.recover`.
     """
-    temporary = f"{folder}/.started.{start}.{os.getpid()}.{os.urandom(4).hex()}"
-    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    path = f"{folder}/.started.{os.getpid()}.{os.urandom(4).hex()}"
+    claim = Claim(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(claim.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if room:
-            os.posix_fallocate(fd, 0, room)
+            os.posix_fallocate(claim.fd, 0, room)
         # A claim that lost its text in a power cut is still a claim.
-        os.pwrite(fd, text.encode() + b"\n", 0)
-        crash_point("started:written")
-        os.link(temporary, f"{folder}/started.{start}")
+        os.pwrite(claim.fd, text.encode() + b"\n", 0)
+    except BaseException:
+        claim.drop()
+        raise
+    crash_point("started:written")
+    return claim
+
+
+def decide(claim: Claim, folder: str, start: int) -> int | None:
+    """Link the `started` file of a start; return it open and locked, or None if the start was decided before."""
+    try:
+        os.link(claim.path, f"{folder}/started.{start}")
     except BaseException as error:
-        os.close(fd)
+        claim.drop()
         if isinstance(error, FileExistsError):
             return None
         raise
-    finally:
-        crash_point("started:linked")
-        os.unlink(temporary)
-    return fd
+    crash_point("started:linked")
+    os.unlink(claim.path)
+    return claim.fd
+
+
+def claim(folder: str, start: int, text: str) -> int | None:
+    """Decide that a start begins, for the runner that asks; as `decide`."""
+    return decide(prepare(folder, text), folder, start)
+
+
+def bury(folder: str, start: int) -> bool:
+    """Decide that a start never begins; False if it was decided before."""
+    fd = decide(prepare(folder, TOMBSTONE, room=0), folder, start)
+    if fd is not None:
+        os.close(fd)
+    return fd is not None
 
 
 def sync(folder: str, start: int) -> None:

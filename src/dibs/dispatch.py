@@ -80,6 +80,7 @@ def recover(turn: Turn, boot: str) -> None:
     turn.store.set_fact(BOOT, boot)
     # A fresh or restored database beside older folders must not give their ids once more.
     turn.store.skip_to(turn.engine.highest_folder())
+    turn.engine.remove_dead_spares()
     for job in turn.store.active():
         crash_point("recover:job")
         mark = turn.mark()

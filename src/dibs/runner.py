@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import _socket
 import errno
-import fcntl
 import os
 import sys
 import time
 
-from dibs import attempts, oom, processes, records, supervision
+from dibs import attempts, oom, processes, records, spares, supervision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,12 +74,16 @@ def serve(fd: int) -> None:
     sock = _socket.socket(fileno=fd)
     pid = os.getpid()
     shim = f"shim {pid} {processes.identity(pid)} {processes.boot_id()}"
-    while (spec := _receive(sock)) is not None:
-        run(spec, shim)
-        attempts.crash_point("runner:over")
-        if _has_children() or not _tell_over(sock):
-            attempts.sync(spec.folder, spec.start)
-            return
+    mine = spares.Spares(shim)
+    try:
+        while (spec := _receive(sock)) is not None:
+            run(spec, shim, mine)
+            attempts.crash_point("runner:over")
+            if _has_children() or not _tell_over(sock):
+                attempts.sync(spec.folder, spec.start)
+                return
+    finally:
+        mine.drop()
 
 
 def become_runner(keep: int) -> None:
@@ -141,25 +144,30 @@ def _has_children() -> bool:
     return True
 
 
-def run(spec: records.Spec, shim: str) -> None:
+def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
     """Carry out one start, unless somebody else did or decided against it; nothing of it stays open.
 
     `shim` names this process in its claim.
     """
     attempts.crash_point("runner:begin")
     _forget_signals()
-    _make_folder(spec.folder)
-    started = attempts.claim(spec.folder, spec.start, shim)
-    if started is None:
-        return
-    attempts.crash_point("runner:claimed")
-    # Closed last of all: who finds it unlocked finds everything else settled.
-    open_fds = [started]
-    begun = _start_command(spec, open_fds)
-    final = begun if isinstance(begun, records.Final) else _follow(spec, started, begun)
-    attempts.crash_point("runner:ended")
-    records.write_final(started, final)
-    attempts.crash_point("runner:recorded")
+    spare = mine.take(spec)
+    # What is closed in the end, the claim last of all: who finds it unlocked finds everything else settled.
+    open_fds: list[int] = []
+    if spare is not None:
+        open_fds.append(spare.log)
+        started = attempts.decide(spare.claim, spec.folder, spec.start)
+    else:
+        _make_folder(spec.folder)
+        started = attempts.claim(spec.folder, spec.start, shim)
+    if started is not None:
+        open_fds.insert(0, started)
+        attempts.crash_point("runner:claimed")
+        begun = _start_command(spec, spare, open_fds)
+        final = begun if isinstance(begun, records.Final) else _follow(spec, started, begun, mine)
+        attempts.crash_point("runner:ended")
+        records.write_final(started, final)
+        attempts.crash_point("runner:recorded")
     for fd in reversed(open_fds):
         os.close(fd)
 
@@ -181,7 +189,7 @@ def _make_folder(path: str) -> None:
         pass
 
 
-def _follow(spec: records.Spec, started: int, pid: int) -> records.Final:
+def _follow(spec: records.Spec, started: int, pid: int, mine: spares.Spares) -> records.Final:
     """Write down that the command runs, and return how it ended. It has begun: nothing here may fail the job."""
     started_at_ns = time.time_ns()
     attempts.crash_point("runner:spawned")
@@ -191,6 +199,7 @@ def _follow(spec: records.Spec, started: int, pid: int) -> records.Final:
         sys.excepthook(*sys.exc_info())
     attempts.crash_point("runner:running")
     _tell(spec, "running", str(pid), str(started_at_ns))
+    mine.make(spec)
     killed_before = oom.kills()
     orders = attempts.Orders(spec.folder, spec.start)
     final = supervision.supervise(spec, pid, orders.new, lambda what, names: _tell(spec, what, names))
@@ -201,7 +210,7 @@ def _follow(spec: records.Spec, started: int, pid: int) -> records.Final:
     return final
 
 
-def _start_command(spec: records.Spec, open_fds: list[int]) -> int | records.Final:
+def _start_command(spec: records.Spec, spare: spares.Spare | None, open_fds: list[int]) -> int | records.Final:
     """Return the pid of the command, or why there is none; whatever goes wrong here becomes the result."""
     try:
         tree = _lock_tree(spec.folder)
@@ -212,7 +221,7 @@ def _start_command(spec: records.Spec, open_fds: list[int]) -> int | records.Fin
             return held
         open_fds += held
         attempts.crash_point("runner:leased")
-        return _spawn(spec, [*held, tree])
+        return _spawn(spec, spare, [*held, tree])
     except CannotStart as error:
         return _failed(error.code, str(error))
     except Exception as error:  # noqa: BLE001 - no command runs yet, so the record is the right place for it
@@ -262,28 +271,31 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
 # -- starting the command ---------------------------------------------------------------------------------------
 
 
-def _spawn(spec: records.Spec, inherited: list[int]) -> int:
+def _spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) -> int:
     """Start the command in its own session with the given descriptors on numbers from 100 up."""
     mask = os.umask(spec.umask)
-    outputs: list[int] = []
+    opened: list[int] = []
     try:
         try:
             os.chdir(spec.cwd)
         except OSError as error:
             raise CannotStart(126, spec.cwd, error) from error
-        _furnish(spec)
-        for path in (spec.output, spec.stderr):
-            outputs.append(outputs[0] if path is None else _open_output(path, spec.output_mode))
+        _furnish(spec, spare)
+        if spare is None:
+            opened.append(_open_output(spec.output, spec.output_mode))
+        if spec.stderr is not None:
+            opened.append(_open_output(spec.stderr, spec.output_mode))
+        outputs = [*([spare.log] if spare is not None else []), *opened]
         attempts.crash_point("runner:opened")
         first = max(processes.FIRST_FD, *(fd + 1 for fd in inherited))
-        copies = [*zip(outputs, (1, 2), strict=True), *((fd, first + place) for place, fd in enumerate(inherited))]
+        copies = [(outputs[0], 1), (outputs[-1], 2), *((fd, first + place) for place, fd in enumerate(inherited))]
         actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
         return _execute(spec, [(os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0), *actions])
     finally:
-        _let_go(set(outputs), mask)
+        _let_go(opened, mask)
 
 
-def _let_go(fds: set[int], mask: int) -> None:
+def _let_go(fds: list[int], mask: int) -> None:
     """Keep nothing of the user's, whose files and folders may go away; no failure may hide that the command runs."""
     os.umask(mask)
     os.chdir("/")
@@ -295,14 +307,14 @@ def _let_go(fds: set[int], mask: int) -> None:
             sys.excepthook(*sys.exc_info())
 
 
-def _furnish(spec: records.Spec) -> None:
+def _furnish(spec: records.Spec, spare: spares.Spare | None) -> None:
     """Make the folders the job expects, and the link to its newest output. Here, for they may be on a slow network."""
     try:
-        for folder in spec.folders:
+        for folder in spec.folders if spare is None else ():
             _make_folder(os.fsdecode(folder))
         if spec.run_folder is not None:
             os.makedirs(spec.run_folder, exist_ok=True)
-        if spec.latest is not None:
+        if spec.latest is not None and spare is None:
             _point(spec.latest, os.path.relpath(spec.output, os.path.dirname(spec.latest)))
     except OSError as error:
         raise CannotStart(126, error.filename or spec.output, error) from error
@@ -334,8 +346,7 @@ def _open_output(path: bytes, mode: int | None) -> int:
             fd = os.open(path, flags, file_mode)
     except OSError as error:
         raise CannotStart(126, path, error) from error
-    # Low numbers are free only if whoever started us closed them; the command gets its own 0, 1 and 2.
-    return fd if fd > 2 else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    return spares.above_standard(fd)
 
 
 def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:

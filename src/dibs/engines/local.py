@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import attempts, commands, environs, processes, records, scripts, templates
+from dibs import attempts, commands, environs, processes, records, scripts, spares, templates
 from dibs.devices import Inventory
 from dibs.engines.launching import Runners, boot, spawn
 from dibs.jobs import Job
@@ -44,6 +44,10 @@ class Local:
         except FileNotFoundError:
             return 0
         return max((int(name) for name in names if name.isdecimal() and name.isascii()), default=0)
+
+    def remove_dead_spares(self) -> None:
+        """Remove the folders that dead runners had made in advance."""
+        spares.remove_dead(str(self.home))
 
     def files(self, job: Job) -> str:
         """Return the folder of a job's logs and checkpoints, which may be on a network."""
