@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import forking
 from dibs import client, places, processes
 from dibs.errors import NoDaemon
+from forking import PATIENCE_S, Forked
 
 T = TypeVar("T")
-
-#: Seconds until a wait gives up. Generous: it bounds a hang, it never decides whether a test is right.
-PATIENCE_S = 60.0
 
 
 def wait_for(what: Callable[[], T], until: Callable[[T], bool] = bool, patience_s: float = PATIENCE_S) -> T:
@@ -30,6 +30,32 @@ def wait_for(what: Callable[[], T], until: Callable[[T], bool] = bool, patience_
         if time.monotonic() > deadline:
             raise AssertionError(f"still not so after {patience_s} s; last seen: {seen!r}")
         time.sleep(0.005)
+
+
+def end(procs: Iterable[processes.Proc]) -> None:
+    """Kill processes and wait until they have let go of all that they held."""
+    for proc in list(procs):
+        pidfd = processes.open_verified(proc.pid, proc.starttime)
+        if pidfd is not None:
+            processes.send(pidfd, signal.SIGKILL)
+            # Readable when it is dead, also while nobody has reaped it.
+            wait_for(lambda pidfd=pidfd: select.select([pidfd], [], [], 1)[0])
+            os.close(pidfd)
+
+
+class Starter(client.Client):
+    """A client whose daemons are forked from the warm interpreter; all else about starting one is as it is."""
+
+    def __init__(self, home: Path, environ: dict[str, str]) -> None:
+        super().__init__(home, environ)
+        self.daemons: list[Forked] = []
+
+    def spawn(self, environ: Mapping[str, str], tell: int) -> None:
+        """Make the process of a daemon."""
+        log = os.open(places.daemon_log(self.home), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with open(log, "ab"), open(os.devnull, "rb") as nothing:
+            ends = [nothing.fileno(), log, log, tell]
+            self.daemons.append(forking.start("daemon", ["--ready-fd", "3"], environ, Path("/"), ends))
 
 
 class Bench:
@@ -48,7 +74,7 @@ class Bench:
             "DIBS_CPU_SLOTS": "4",
             **environ,
         }
-        self.client = client.Client(self.home, self.environ)
+        self.client = Starter(self.home, self.environ)
 
     # -- the daemon --
 
@@ -101,8 +127,10 @@ class Bench:
         except Exception as error:  # noqa: BLE001
             print("could not cancel:", error, file=sys.stderr)
         self.kill()
-        for proc in processes.marked([f"DIBS_HOME={self.home}".encode()]):
-            os.kill(proc.pid, signal.SIGKILL)
+        for daemon in self.client.daemons:
+            daemon.kill()
+            daemon.wait()
+        end(processes.marked([f"DIBS_HOME={self.home}".encode()]))
 
     # -- jobs --
 
@@ -173,10 +201,19 @@ class Bench:
         """Return the indices of the devices that nobody holds."""
         return [gpu["index"] for gpu in self.client.get("/v1/gpus")["gpus"] if gpu["state"] == "free"]
 
-    def cli(self, *words: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    def cli(self, *words: str, input: str = "", environ: Mapping[str, str] = {}) -> subprocess.CompletedProcess[str]:
         """Run the command line as a user would, piped."""
+        return forking.run("dibs", words, self.environ | environ, self.folder, stdin=input)
+
+    def fresh(self, *words: str, environ: Mapping[str, str] = {}, **how: Any) -> subprocess.CompletedProcess[str]:
+        """Run the command line in an interpreter of its own, for tests of what Python or the kernel do for it."""
         command = [sys.executable, "-m", "dibs", *words]
-        environ = self.environ | kwargs.pop("environ", {})
         return subprocess.run(
-            command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, cwd=self.folder, **kwargs
+            command,
+            env=self.environ | environ,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            cwd=self.folder,
+            **how,
         )

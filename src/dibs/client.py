@@ -140,20 +140,7 @@ class Client:
         import select
 
         ready, tell = os.pipe()
-        log = str(places.daemon_log(self.home))
-        os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", "3"],
-            daemon_environ(self.environ) | dict(extra),
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-                (os.POSIX_SPAWN_DUP2, tell, 3),
-            ],
-            setsid=True,
-            setsigmask=(),
-        )
+        self.spawn(daemon_environ(self.environ) | dict(extra), tell)
         os.close(tell)
         try:
             # The pipe closes when the daemon dies, so a daemon that cannot start is known at once.
@@ -165,6 +152,23 @@ class Client:
             why = said.rstrip(".") or "it ended at once"
             end = "" if why.endswith("?") else "."
             raise NoDaemon(f"the daemon could not be started: {why}{end}", self._see_log())
+
+    def spawn(self, environ: Mapping[str, str], tell: int) -> None:
+        """Make the process of a daemon, which says one line to `tell`: that it answers, or why it cannot."""
+        log = str(places.daemon_log(self.home))
+        os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", "3"],
+            environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+                (os.POSIX_SPAWN_DUP2, tell, 3),
+            ],
+            setsid=True,
+            setsigmask=(),
+        )
 
     def _see_log(self) -> str:
         return f"Its log is {places.daemon_log(self.home)}."

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import PATIENCE_S, Bench, wait_for
+import forking
+from bench import PATIENCE_S, Bench, end, wait_for
 from dibs import holders, leases, processes
 
 #: What differs from run to run: pids and moments.
@@ -38,14 +39,7 @@ class OldTools:
 
     def run(self, tool: str, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command line to its end."""
-        return subprocess.run(
-            self.command(tool, *words),
-            env=self.environ | environ,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
+        return forking.run(tool, words, self.environ | environ, self.folder)
 
     @contextmanager
     def started(self, tool: str, *words: str, **how: Any) -> Iterator[Call]:
@@ -137,7 +131,7 @@ class Call:
 
     def clear(self) -> None:
         """Kill what is left."""
-        processes.send_all(self.living(), signal.SIGKILL)
+        end(self.living())
         self.process.wait(PATIENCE_S)
 
 

@@ -8,31 +8,29 @@ import pty
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Sequence
 
+import forking
 from bench import PATIENCE_S, Bench
 
 CTRL_C = "\x03"
 CTRL_Z = "\x1a"
-DIBS = (sys.executable, "-m", "dibs")
 
 
 class Terminal:
     """One command of dibs, or another program, on a terminal of so many columns."""
 
     def __init__(
-        self, bench: Bench, *words: str, columns: int = 80, program: Sequence[str] = DIBS, **environ: str
+        self, bench: Bench, *words: str, columns: int = 80, program: Sequence[str] = (), **environ: str
     ) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         env = bench.environ | {"TERM": "xterm-256color"} | environ
-        command = [sys.executable, "-c", CONTROLLING, *program, *words]
-        self.process = subprocess.Popen(
-            command, env=env, stdin=slave, stdout=slave, stderr=slave, cwd=bench.folder, start_new_session=True
+        # It is the controlling terminal, so that Ctrl-C is a signal.
+        self.process = forking.start(
+            None if program else "dibs", [*program, *words], env, bench.folder, [slave] * 3, terminal=0
         )
         os.close(slave)
         self._shown = bytearray()
@@ -74,7 +72,7 @@ class Terminal:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command alone."""
-        os.kill(self.process.pid, number)
+        self.process.send_signal(number)
 
     def _read(self, deadline: float) -> bool:
         ready, _, _ = select.select([self.master], [], [], max(0, deadline - time.monotonic()))
@@ -97,9 +95,3 @@ class Terminal:
         self.process.wait(PATIENCE_S)
         if self.master >= 0:
             os.close(self.master)
-
-
-#: Makes the pty the controlling terminal, so that Ctrl-C is a signal, and becomes the command.
-CONTROLLING = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
-)

@@ -127,7 +127,7 @@ def test_a_closed_stream_is_not_confused_with_a_socket(bench: Bench, number: int
 
 def test_a_narrow_locale_shows_escapes_instead_of_failing(bench: Bench) -> None:
     bench.until(bench.add("true", name="漢字", gpus=0))
-    done = bench.cli("status", environ={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"})
+    done = bench.fresh("status", environ={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"})
     assert done.returncode == 0
     assert "\\u6f22\\u5b57" in done.stdout
 

@@ -121,7 +121,7 @@ def test_a_closed_stdout_changes_nothing_but_what_is_seen(used: Bench, verb: str
         words: tuple[str, ...] = ("lease", "true")
     else:
         words = typed(verb)
-    usual = used.cli(*words, stdin=subprocess.DEVNULL)
+    usual = used.cli(*words)
     script = 'exec >&-; exec "$0" -m dibs "$@"'
     done = subprocess.run(
         ["sh", "-c", script, sys.executable, *words],

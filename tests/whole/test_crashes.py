@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 import dibs
+import forking
 import recording
 from bench import Bench, wait_for
 from dibs import attempts, processes
 from dibs.errors import DibsError
+from forking import Forked
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
 KILLS = 2000 if PROVING else 100
@@ -36,16 +38,15 @@ RUNNER_SIDE = [point for point in crash_points() if point.startswith("runner:")]
 DAEMON_SIDE = [point for point in crash_points() if not point.startswith("runner:")]
 
 
-def launch(bench: Bench, **extra: str) -> subprocess.Popen[bytes]:
+def launch(bench: Bench, **extra: str) -> Forked:
     """Start a daemon without waiting for it."""
     bench.home.mkdir(exist_ok=True, mode=0o700)
-    log = (bench.folder / "daemons.log").open("ab")
-    with log:
-        command = [sys.executable, "-P", "-m", "dibs.daemon"]
-        return subprocess.Popen(command, env=bench.environ | extra, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    with (bench.folder / "daemons.log").open("ab") as log, open(os.devnull, "rb") as nothing:
+        ends = [nothing.fileno(), log.fileno(), log.fileno()]
+        return forking.start("daemon", [], bench.environ | extra, bench.folder, ends)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: Forked) -> None:
     process.kill()
     process.wait()
 
@@ -142,7 +143,7 @@ def crash_once(bench: Bench, point: str, rng: random.Random, **extra: str) -> di
     return codes
 
 
-def submit_anyway(bench: Bench, rng: random.Random, process: subprocess.Popen[bytes]) -> dict[int, int]:
+def submit_anyway(bench: Bench, rng: random.Random, process: Forked) -> dict[int, int]:
     """Queue jobs with a daemon that may die under us: only what was acknowledged must be kept."""
     wait_for(lambda: process.poll() is not None or bench.pid() is not None)
     if process.poll() is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench import Bench, wait_for
+from dibs import client
 from dibs.errors import DibsError, MachineError
 from fakes.nvml import world
 
@@ -121,12 +122,12 @@ def test_a_machine_without_gpus_runs_jobs_that_ask_for_none(tmp_path: Path) -> N
 
 
 def test_the_daemon_sees_little_of_the_shell_that_started_it(bench: Bench) -> None:
-    bench.client.environ = bench.environ | {"CUDA_VISIBLE_DEVICES": "0", "SECRET_TOKEN": "x", "PYTHONPATH": "/nowhere"}
-    bench.start()
-    environ = Path(f"/proc/{bench.pid()}/environ").read_bytes()
+    environ = bench.environ | {"CUDA_VISIBLE_DEVICES": "0", "SECRET_TOKEN": "x", "PYTHONPATH": "/nowhere"}
+    client.Client(bench.home, environ).start()
+    seen = Path(f"/proc/{bench.pid()}/environ").read_bytes()
     for name in (b"CUDA_VISIBLE_DEVICES", b"SECRET_TOKEN", b"PYTHONPATH"):
-        assert name not in environ
-    assert b"DIBS_HOME" in environ
+        assert name not in seen
+    assert b"DIBS_HOME" in seen
 
 
 def test_cancel_ends_a_tree_that_will_not_go(bench: Bench) -> None:
