@@ -171,6 +171,7 @@ class Daemon:
             reader.close()
         for pool in (self._prober, self.remover):
             pool.shutdown(wait=False, cancel_futures=True)
+        self.probe.close()
 
 
 class Locked:

@@ -56,6 +56,10 @@ class Device:
     numa: int | None = None
     #: The card of which it is a MIG slice.
     parent: str | None = None
+    #: nvidia, amd or intel: which variable names it to a program.
+    vendor: str = "nvidia"
+    #: What speaks against it though it still works, in words; somebody may accept that.
+    worry: str | None = None
 
     @property
     def obstacle(self) -> str | None:
@@ -150,6 +154,11 @@ def pretend(count: int, memory_bytes: int) -> tuple[Device, ...]:
         Device(DeviceId(f"FAKE-{n}"), n, "Pretend GPU", memory_bytes, memory_used=0, utilization=0)
         for n in range(count)
     )
+
+
+def named(numbers: Sequence[int]) -> tuple[Device, ...]:
+    """Return the Intel GPUs of these numbers, of which nothing else is known."""
+    return tuple(Device(DeviceId(f"INTEL-{n}"), n, "Intel GPU", vendor="intel") for n in numbers)
 
 
 def indices(inventory: Inventory, ids: Sequence[DeviceId]) -> tuple[int, ...]:

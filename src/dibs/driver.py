@@ -1,7 +1,8 @@
-"""The child of `probe` that talks to the NVIDIA driver: `python -m dibs.driver [LIBRARY]` prints one JSON document.
+"""The child of `probe` that talks to the driver: `python -m dibs.driver read|listen [LIBRARY]`.
 
-Nothing else makes a driver call, because one may hang for ever or take its process with it. What is not told about a
-card is None; what tells that it is unwell is its fault.
+Nothing else makes a driver call, because one may hang for ever or take its process with it. `read` answers each line
+on stdin (indices not to ask about) with lines of JSON: what it is about to ask, what it learnt, `end`. `listen` prints
+a line for each fault that the driver tells of by itself. Both end when their parent is gone.
 """
 
 from __future__ import annotations
@@ -9,144 +10,133 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TextIO
 
-from dibs import users
+from dibs import amd, nvidia
 
-#: Seconds after which it ends itself, in case its parent is gone.
+#: Seconds after which an answer is given up, in case the parent is gone and the driver hangs.
 LIFE_S = 60
+#: Milliseconds of one wait for faults; then it is seen whether the parent still lives.
+WAIT_MS = 5000
+#: What is asked after all cards, as `begin` and `skip` call it.
+TOPOLOGY = "topology"
+#: NVML's code for "nothing happened meanwhile".
+TIMED_OUT = 10
 
-#: NVML error codes that say that a card is unwell. All others mean that it does not tell.
-FAULTS = {
-    8: "the GPU has too little power: a power cable is missing",
-    15: "the GPU has fallen off the bus: the machine needs a reboot",
-    16: "the GPU needs a reset: nvidia-smi --gpu-reset as root, or a reboot",
-    999: "the NVIDIA driver reports an unknown error for this GPU",
-}
-
-#: Why NVML does not start, by error code, in words.
-INIT_PROBLEMS = {
-    4: "no permission to talk to the NVIDIA driver: ask the admin about /dev/nvidiactl",
-    9: "the NVIDIA driver is not loaded: nvidia-smi says why, or ask the admin",
-    17: "the NVIDIA driver is blocked by the operating system: reboot, or ask the admin",
-    18: "the NVIDIA driver was upgraded but not reloaded: reboot, or ask the admin",
-    999: "the NVIDIA driver reports an unknown error: nvidia-smi may say more, or ask the admin",
-}
-
-#: No library, or a driver without a card: a machine without GPUs, which is no problem.
-NO_GPUS = frozenset({12, 28})
+Say = Callable[[dict[str, object]], None]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the devices of the NVIDIA driver as one JSON document; the first argument may name its library."""
-    import signal
-
-    signal.alarm(LIFE_S)
+    """Read or listen until the parent is gone."""
     # Libraries print on stdout when they feel like it. Ours is a copy that they do not know.
     with open(os.dup(1), "w", encoding="utf-8") as output:
         os.dup2(2, 1)
-        json.dump(ask_driver(arguments[0] if arguments else None), output)
+        kind, *rest = arguments
+        library = rest[0] if rest else None
+        if kind == "listen":
+            listen(library, _sayer(output), os.getppid())
+        else:
+            _serve(library, _sayer(output))
 
 
-def ask_driver(library: str | None) -> dict[str, object]:
-    """Return the JSON document about all cards, or about what keeps NVML from starting."""
-    import pynvml
+def _sayer(output: TextIO) -> Say:
+    def say(line: dict[str, object]) -> None:
+        output.write(json.dumps(line) + "\n")
+        output.flush()
+
+    return say
+
+
+def _serve(library: str | None, say: Say) -> None:
+    import signal
+
+    known: set[str] = set()
+    for line in sys.stdin:
+        signal.alarm(LIFE_S)
+        known = answer(library, frozenset(line.strip().split(",")), known, say)
+        signal.alarm(0)
+
+
+def answer(library: str | None, skip: Collection[str], known: set[str], say: Say) -> set[str]:
+    """Say all about the devices once; return the ids of the cards whose closeness has been told."""
+    import pynvml as nvml
+
+    def begin(index: str) -> None:
+        say({"at": index})
 
     try:
-        if library is not None:
-            import ctypes
-
-            # Its name inside is libnvidia-ml.so.1, so the binding finds this one instead of the system's.
-            ctypes.CDLL(library)
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
+        _init(nvml, library)
+        count = nvml.nvmlDeviceGetCount()
     except OSError as error:
-        return {"devices": [], "problem": f"cannot load the NVIDIA library {library}: {error}"}
-    except pynvml.NVMLError as error:
-        return {"devices": [], "problem": _init_problem(error)}
-    return {"devices": [_read_card(pynvml, index) for index in range(count)], "problem": None}
+        say({"end": f"cannot load the NVIDIA library {library}: {error}"})
+        return known
+    except nvml.NVMLError as error:
+        problem = nvidia.init_problem(error)
+        for record in amd.read(begin) if problem is None else ():
+            _told(record, say)
+        say({"end": problem})
+        return known
+    say({"count": count})
+    records = [_told(record, say) for record in nvidia.read(nvml, skip, begin)]
+    ids = {str(record["id"]) for record in records if record.get("id")}
+    if ids != known and TOPOLOGY not in skip:
+        say({"at": TOPOLOGY})
+        say({"close": nvidia.closeness(nvml, records)})
+    nvml.nvmlShutdown()
+    say({"end": None})
+    return ids
 
 
-def _init_problem(error: Any) -> str | None:
-    if error.value in NO_GPUS:
-        return None
-    return INIT_PROBLEMS.get(error.value, f"the NVIDIA driver does not start: {error} (NVML error {error.value})")
+def _told(record: dict[str, object], say: Say) -> dict[str, object]:
+    say({"card": record})
+    return record
 
 
-class _Card:
-    """Asks one card field by field, so that one refusal costs one field."""
+def _init(nvml: Any, library: str | None) -> None:
+    """Start NVML anew: so cards that come and go are seen."""
+    if library is not None:
+        import ctypes
 
-    def __init__(self, error_type: type[Exception]) -> None:
-        self.error_type = error_type
-        self.fault: str | None = None
-
-    def get(self, *calls: Callable[[], Any]) -> Any:
-        """Return the answer of the first call that gives one, else None; note what tells that the card is unwell."""
-        for call in calls:
-            try:
-                return call()
-            except self.error_type as error:
-                self.fault = self.fault or FAULTS.get(getattr(error, "value", 0))
-        return None
+        # Its name inside is libnvidia-ml.so.1, so the binding finds this one instead of the system's.
+        ctypes.CDLL(library)
+    nvml.nvmlInit()
 
 
-def _read_card(nvml: Any, index: int) -> dict[str, object]:
-    card = _Card(nvml.NVMLError)
-    handle = card.get(lambda: nvml.nvmlDeviceGetHandleByIndex(index))
-    uuid = None if handle is None else card.get(lambda: nvml.nvmlDeviceGetUUID(handle))
-    if uuid is None:
-        fault = card.fault or "the NVIDIA driver does not open this GPU: nvidia-smi may say more, or ask the admin"
-        return {"id": None, "index": index, "fault": fault, "processes": []}
-    # The old call counts what the driver keeps for itself as used: 300 MB and more on an idle card.
-    memory = card.get(
-        lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2),
-        lambda: nvml.nvmlDeviceGetMemoryInfo(handle),
-    )
-    return {
-        "id": _plain(uuid),
-        "index": index,
-        "name": _plain(card.get(lambda: nvml.nvmlDeviceGetName(handle)) or "NVIDIA GPU"),
-        "memory_total": None if memory is None else memory.total,
-        "memory_used": None if memory is None else memory.used,
-        "utilization": card.get(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
-        "temperature": card.get(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-        "processes": _read_processes(nvml, card, handle),
-        # Last, because every field above may have found out.
-        "fault": card.fault,
-    }
+def listen(library: str | None, say: Say, parent: int) -> None:
+    """Say each Xid that the driver reports, until the parent is gone or the driver is."""
+    import pynvml as nvml
 
-
-def _read_processes(nvml: Any, card: _Card, handle: Any) -> list[dict[str, object]]:
-    """Return every process on the card once, with the largest memory that is told of it."""
-    told: dict[int, list[int]] = {}
-    for kind in ("Compute", "Graphics", "MPSCompute"):
-        name = f"nvmlDeviceGet{kind}RunningProcesses"
-        # By version: the call without one turns "too old a driver" into an error of another family.
-        for process in card.get(*(_call(nvml, f"{name}_{v}", handle) for v in ("v3", "v2"))) or ():
-            used = process.usedGpuMemory
-            told.setdefault(process.pid, []).extend(() if used is None else (used,))
-    return [{"pid": pid, "memory": max(used, default=None), **_who(pid)} for pid, used in sorted(told.items())]
-
-
-def _call(nvml: Any, name: str, handle: Any) -> Callable[[], Any]:
-    return lambda: getattr(nvml, name)(handle)
-
-
-def _who(pid: int) -> dict[str, str | None]:
-    """Name owner and command of a process; None if it is hidden (hidepid, or a host's process in a container)."""
     try:
-        uid = os.stat(f"/proc/{pid}").st_uid
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            name = file.read().rstrip("\n")
-    except OSError:
-        return {"user": None, "name": None}
-    return {"user": users.name(uid), "name": name}
+        _init(nvml, library)
+        events = nvml.nvmlEventSetCreate()
+    except (OSError, nvml.NVMLError) as error:
+        say({"deaf": str(error)})
+        return
+    heard = [index for index in range(nvml.nvmlDeviceGetCount()) if _register(nvml, index, events)]
+    say({"listens": heard})
+    while heard and os.getppid() == parent:
+        try:
+            event = nvml.nvmlEventSetWait_v2(events, WAIT_MS)
+            uuid = nvml.nvmlDeviceGetUUID(event.device)
+        except nvml.NVMLError as error:
+            if getattr(error, "value", 0) != TIMED_OUT:
+                # The card that the event was about, or all of them, are gone: a look at the cards tells which.
+                say({"deaf": str(error)})
+                return
+            continue
+        if event.eventType == nvml.nvmlEventTypeXidCriticalError:
+            say({"xid": int(event.eventData), "id": uuid})
 
 
-def _plain(text: str | bytes) -> str:
-    """Return text; some versions of the binding give bytes."""
-    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+def _register(nvml: Any, index: int, events: Any) -> bool:
+    """Ask for the faults of one card; one that has none to tell, or is unwell, is left out."""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+    except nvml.NVMLError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

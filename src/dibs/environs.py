@@ -44,8 +44,17 @@ def check_given(name: str) -> None:
 def for_devices(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> dict[str, str]:
     """Return the variables that tell a program which GPUs are its own; `visible` is uuid or index."""
     numbers = ",".join(str(index) for index in indices(inventory, ids))
-    shown = numbers if visible == "index" else ",".join(ids)
-    return {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "DIBS_GPU_INDICES": numbers}
+    vendors = {inventory.by_id[device].vendor for device in ids if device in inventory.by_id}
+    own = {"DIBS_GPU_INDICES": numbers}
+    if "intel" in vendors:
+        return {"ZE_AFFINITY_MASK": numbers} | own
+    # A MIG slice has no index that CUDA would know it by.
+    is_slice = any(device.startswith("MIG-") for device in ids)
+    shown = numbers if visible == "index" and not is_slice else ",".join(ids)
+    if "amd" in vendors:
+        # Alone: the other variables are applied after it, and would choose among what it leaves once more.
+        return {"ROCR_VISIBLE_DEVICES": shown} | own
+    return {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} | own
 
 
 def polite(devices: int, port: int) -> dict[str, str]:

@@ -1,22 +1,22 @@
 """Reading the GPUs of this machine into one plain `Inventory`.
 
-A driver call may hang for ever or take its process with it, so all of them are made by a disposable child
-(`driver`) which prints one JSON document. The parent waits for it until a deadline and not longer.
+A driver call may hang for ever or take its process with it, so all of them are made by a disposable child (`driver`),
+asked through `informants` with a deadline. A card that hangs there is out; the others are read without it.
 Who may use a device is not decided here.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dibs import devices, errors, units
+from dibs import devices, errors, informants, units
 from dibs.devices import Device, DeviceId, Inventory, Process
+from dibs.informants import Answer, Informant
+from dibs.nvidia import SLICES
 
 if TYPE_CHECKING:
     from dibs.settings import Settings
@@ -26,12 +26,6 @@ DEADLINE_S = 5.0
 
 #: Seconds. Without persistence mode the first call wakes every card.
 FIRST_DEADLINE_S = 20.0
-
-#: Seconds between two tries while a child is stuck in the driver.
-RETRY_S = 60.0
-
-#: Children that even SIGKILL does not end (asleep in the driver) before we stop trying.
-MOST_STUCK = 4
 
 GONE = "the NVIDIA driver shows no GPU any more; they are shown as last seen. Is it being upgraded?"
 
@@ -59,7 +53,14 @@ class Real:
     words: tuple[str, ...] = ()
 
 
-Choice = Pretend | Nothing | Real
+@dataclass(frozen=True)
+class Named:
+    """`intel:0,1`: GPUs that exist, of which nothing can be read."""
+
+    indices: tuple[int, ...]
+
+
+Choice = Pretend | Nothing | Real | Named
 
 
 def parse_devices(text: str, label: str) -> Choice:
@@ -69,6 +70,8 @@ def parse_devices(text: str, label: str) -> Choice:
         return _parse_pretend(text, label)
     if text == "none":
         return Nothing()
+    if text.startswith("intel:"):
+        return _parse_named(text, label)
     words = tuple(word.strip() for word in text.split(",")) if text else ()
     for word in words:
         if not (_is_index(word) or word.upper().startswith(("GPU-", "MIG-"))):
@@ -90,6 +93,13 @@ def _parse_pretend(text: str, label: str) -> Pretend:
         raise errors.UserError(f"{label}: {error.message}", error.hint) from None
 
 
+def _parse_named(text: str, label: str) -> Named:
+    words = [word.strip() for word in text.removeprefix("intel:").split(",")]
+    if not all(_is_index(word) for word in words) or len({int(word) for word in words}) != len(words):
+        raise errors.UserError(f'{label}: expected the numbers of Intel GPUs such as intel:0,1, got "{text}".')
+    return Named(tuple(sorted(int(word) for word in words)))
+
+
 def as_written(settings: Settings) -> str:
     """Return the setting `devices` as the user wrote it, with its place: `DIBS_DEVICES=0,1`."""
     source = settings.sources.get("devices", "DIBS_DEVICES")
@@ -104,7 +114,11 @@ def _is_index(word: str) -> bool:
 
 def read(settings: Settings, visible: str | None = None) -> Inventory:
     """Return the devices once, for a door that does not stay."""
-    return Probe(settings, visible).read()
+    eyes = Probe(settings, visible)
+    try:
+        return eyes.read()
+    finally:
+        eyes.close()
 
 
 class Probe:
@@ -128,37 +142,43 @@ class Probe:
         self._label = as_written(settings)
         self._choice = parse_devices(settings.devices, self._label)
         self._visible = visible
-        self._command = command or child_command(settings)
-        self._clock = clock
-        self._stuck: list[subprocess.Popen[bytes]] = []
-        self._missed_at = float("-inf")
+        self._informant = Informant(command or child_command(settings, "read"), clock)
         #: The last whole answer of the driver, before any restriction.
         self._seen = Inventory(is_known=False)
         self.latest = Inventory(is_known=False)
+
+    @property
+    def is_real(self) -> bool:
+        """Tell whether there is a driver behind the devices, so that they may be other than they were."""
+        return isinstance(self._choice, Real)
+
+    @property
+    def stuck(self) -> int:
+        """Return how many children have been given up and are not gone yet."""
+        return self._informant.stuck
 
     def read(self) -> Inventory:
         """Return the devices now, or as last seen with the `problem` that keeps us from seeing them now."""
         match self._choice:
             case Pretend(count, memory_bytes):
                 self.latest = restrict(Inventory(devices.pretend(count, memory_bytes)), (), self._label, self._visible)
+            case Named(indices):
+                self.latest = Inventory(devices.named(indices), restriction=self._label)
             case Nothing():
                 self.latest = Inventory(restriction=self._label)
             case Real(words):
                 self.latest = restrict(self._ask(), words, self._label, self._visible)
         return self.latest
 
-    @property
-    def stuck(self) -> int:
-        """Return how many children have been given up and are not gone yet."""
-        self._stuck = [child for child in self._stuck if child.poll() is None]
-        return len(self._stuck)
+    def close(self) -> None:
+        """Let go of the driver until the next `read`."""
+        self._informant.close()
 
     def _ask(self) -> Inventory:
-        """Ask the driver through a child, unless earlier ones still hang in it."""
-        if not may_ask(self.stuck, self._clock() - self._missed_at):
-            return replace(self._seen, problem=_no_answer(self._deadline()))
+        """Ask the driver through a child; what hung in an earlier one is left out while it hangs."""
         try:
-            found = parse_answer(self._run_child(), self._seen)
+            answer, avoided = self._whole_answer()
+            found = parse_answer(answer.lines, self._seen, avoided)
         except errors.MachineError as error:
             return replace(self._seen, problem=error.message)
         if found.problem is None and self._seen.devices and not found.devices:
@@ -169,64 +189,35 @@ class Probe:
         self._seen = found
         return found
 
-    def _run_child(self) -> bytes:
-        """Return what a child printed; MachineError if it did not answer in time or at all."""
-        try:
-            # Its own session, so that Ctrl-C at a terminal is not for it. All other descriptors are closed, so
-            # that a child stuck in the driver cannot hold a lease.
-            child = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise errors.MachineError(f"cannot read the GPUs: {error.strerror} ({self._command[0]}).") from error
-        try:
-            output, complaint = child.communicate(timeout=self._deadline())
-        except subprocess.TimeoutExpired:
-            self._give_up(child)
-            raise errors.MachineError(_no_answer(self._deadline())) from None
-        if child.returncode != 0:
-            raise errors.MachineError(_crash(child.returncode, complaint))
-        return output
-
-    def _give_up(self, child: subprocess.Popen[bytes]) -> None:
-        """Kill a child and do not wait: in the driver it may be deaf to that for hours."""
-        child.kill()
-        for pipe in (child.stdout, child.stderr):
-            if pipe is not None:
-                pipe.close()
-        self._stuck.append(child)
-        self._missed_at = self._clock()
-
-    def _deadline(self) -> float:
-        return self.deadline_s if self._seen.is_known else self.first_deadline_s
+    def _whole_answer(self) -> tuple[Answer, dict[str, str]]:
+        """Return an answer that reached its end, and what it leaves out: a card that hung before."""
+        deadline_s = self.deadline_s if self._seen.is_known else self.first_deadline_s
+        while True:
+            avoided = self._informant.avoided
+            if informants.BEGINNING in avoided:
+                raise errors.MachineError(_no_answer(avoided[informants.BEGINNING]))
+            answer = self._informant.ask(list(avoided), deadline_s)
+            if answer.trouble is None:
+                return answer, avoided
+            # The first wake-up of the cards is over.
+            deadline_s = self.deadline_s
+            if answer.at == informants.BEGINNING:
+                raise errors.MachineError(_no_answer(answer.trouble))
 
 
-def child_command(settings: Settings) -> tuple[str, ...]:
-    """Return the command of the child that talks to the driver."""
+def child_command(settings: Settings, kind: str) -> tuple[str, ...]:
+    """Return the command of a child that talks to the driver: one to `read`, or one to `listen`."""
     library = () if settings.nvml_library is None else (str(settings.nvml_library),)
-    return (sys.executable, "-P", "-m", "dibs.driver", *library)
+    return (sys.executable, "-P", "-m", "dibs.driver", kind, *library)
 
 
-def may_ask(stuck: int, since_miss_s: float) -> bool:
-    """Tell whether another child may be started while `stuck` ones have not ended."""
-    return stuck == 0 or (stuck < MOST_STUCK and since_miss_s >= RETRY_S)
-
-
-def _no_answer(deadline_s: float) -> str:
-    return (
-        f"the NVIDIA driver did not answer for {deadline_s:g} s; the GPUs are shown as last seen. "
-        "Try nvidia-smi; if that hangs too, the machine needs a reboot."
-    )
-
-
-def _crash(code: int, complaint: bytes) -> str:
-    how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-    last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    return f"cannot read the GPUs: the process that asks the NVIDIA driver {how}" + (f" ({last})." if last else ".")
+def _no_answer(trouble: str) -> str:
+    if trouble.startswith("did not answer"):
+        return (
+            f"the NVIDIA driver {trouble}; the GPUs are shown as last seen. "
+            "Try nvidia-smi; if that hangs too, the machine needs a reboot."
+        )
+    return f"cannot read the GPUs: the process that asks the NVIDIA driver {trouble}."
 
 
 def restrict(found: Inventory, words: Sequence[str], label: str, visible: str | None) -> Inventory:
@@ -243,6 +234,8 @@ def restrict(found: Inventory, words: Sequence[str], label: str, visible: str | 
         shown = cuda_visible(found, visible)
         kept = tuple(device for device in kept if device.id in shown)
         texts.append(f"CUDA_VISIBLE_DEVICES={visible}")
+    if found.restriction:
+        texts.append(found.restriction)
     return replace(found, devices=kept, restriction=" and ".join(texts) or None, problem=problem)
 
 
@@ -275,32 +268,57 @@ def cuda_visible(found: Inventory, text: str) -> tuple[DeviceId, ...]:
     return tuple(shown) if len(set(shown)) == len(shown) else ()
 
 
-# --- what the child prints, and how it is read back ---
+# --- what the child says, and how it is understood ---
 
 
-def parse_answer(output: bytes, seen: Inventory) -> Inventory:
-    """Return what a child printed as an inventory; `seen` names cards that the driver can no longer identify."""
+def parse_answer(lines: Sequence[Mapping[str, Any]], seen: Inventory, avoided: Mapping[str, str]) -> Inventory:
+    """Return what a child said as an inventory.
+
+    `seen` names cards that the driver can no longer identify, and those in `avoided`, which were not asked about.
+    """
     try:
-        answer = json.loads(output)
-        ids = {record["id"] for record in answer["devices"]}
-        known = {device.index: device for device in seen.devices if device.id not in ids}
-        return Inventory(tuple(_device(record, known) for record in answer["devices"]), problem=answer["problem"])
+        return _understood(lines, seen, avoided)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        start = output[:60].decode("utf-8", "replace")
         raise errors.MachineError(
-            f'cannot read the GPUs: expected one JSON document from "python -m dibs.driver", got {start!r}.'
+            f'cannot read the GPUs: expected lines about GPUs from "python -m dibs.driver", got {str(lines)[:60]}.'
         ) from error
 
 
-def _device(record: Any, known: Mapping[int, Device]) -> Device:
+def _understood(lines: Sequence[Mapping[str, Any]], seen: Inventory, avoided: Mapping[str, str]) -> Inventory:
+    problem = lines[-1]["end"]
+    if problem is not None:
+        return Inventory(problem=str(problem))
+    records = [line["card"] for line in lines if "card" in line]
+    hidden = [record["hidden"] for record in records if "hidden" in record]
+    cards = [record for record in records if "hidden" not in record]
+    ids = {record["id"] for record in cards}
+    known = {device.index: device for device in seen.devices if device.id not in ids}
+    found = [_device(record, known) for record in cards]
+    count = next((line["count"] for line in lines if "count" in line), 0)
+    for index in (int(at) for at in avoided if at.isdigit() and int(at) < count):
+        found += _hanging(index, avoided[str(index)], known)
+    close = next((line["close"] for line in lines if "close" in line), None)
+    closeness = seen.closeness if close is None else {(a, b): rank for x, y, rank in close for a, b in ((x, y), (y, x))}
+    told = f"GPU {', '.join(map(str, hidden))} cannot be opened here (container or batch system)" if hidden else None
+    return Inventory(tuple(sorted(found, key=lambda d: d.index)), restriction=told, closeness=closeness)
+
+
+def _device(record: Mapping[str, Any], known: Mapping[int, Device]) -> Device:
     if record["id"] is None:
         return _unreadable(record["index"], record["fault"], known)
-    processes = tuple(Process(**process) for process in record["processes"])
+    processes = tuple(Process(**process) for process in record.get("processes", ()))
     return Device(**{**record, "id": DeviceId(record["id"]), "processes": processes})
 
 
 def _unreadable(index: int, fault: str, known: Mapping[int, Device]) -> Device:
     """Return a card that does not tell its UUID any more as the one it was, or else under a name of its own."""
     if before := known.get(index):
-        return Device(before.id, index, before.name, before.memory_total, fault=fault)
+        return Device(before.id, index, before.name, before.memory_total, fault=fault, pci=before.pci)
     return Device(DeviceId(f"UNREADABLE-{index}"), index, "GPU that cannot be read", fault=fault)
+
+
+def _hanging(index: int, why: str, known: Mapping[int, Device]) -> list[Device]:
+    """Return the devices of a card about which a call hung, as last seen: the card, or its slices."""
+    fault = f"the NVIDIA driver {why} about this GPU: try nvidia-smi -i {index}; it may need a reset or a reboot"
+    slices = [device for device in known.values() if device.parent and device.index // SLICES == index]
+    return [replace(device, fault=fault) for device in slices] or [_unreadable(index, fault, known)]

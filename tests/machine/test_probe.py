@@ -1,7 +1,6 @@
 """The GPUs of this machine, as an unmodified nvidia-ml-py tells them and as a bad driver does."""
 
 import dataclasses
-import json
 import os
 import pwd
 import signal
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs import devices, errors, probe
+from dibs import devices, errors, informants, probe
 from dibs.devices import Inventory
 from dibs.settings import Settings
 from fakes.nvml import world
@@ -37,15 +36,31 @@ def driver(library, tmp_path, monkeypatch):
     return here
 
 
+@pytest.fixture(autouse=True)
+def opened():
+    """Every probe of a test lets go of its child at the end."""
+    OPENED.clear()
+    yield
+    for eyes in OPENED:
+        wait_until(lambda eyes=eyes: eyes.stuck == 0, "what was killed is gone")
+        eyes.close()
+
+
+OPENED: list[probe.Probe] = []
+
+
+def open_probe(*words, **options):
+    OPENED.append(probe.Probe(*words, **{"deadline_s": PATIENT_S, "first_deadline_s": PATIENT_S, **options}))
+    return OPENED[-1]
+
+
 def probe_of(driver, setting="", visible=None, **options):
-    settings = Settings(devices=setting, nvml_library=driver.library)
-    return probe.Probe(settings, visible, **{"deadline_s": PATIENT_S, "first_deadline_s": PATIENT_S, **options})
+    return open_probe(Settings(devices=setting, nvml_library=driver.library), visible, **options)
 
 
 def probe_printing(code, **options):
     """A probe whose child is a Python program of our choice."""
-    options = {"deadline_s": PATIENT_S, "first_deadline_s": PATIENT_S, **options}
-    return probe.Probe(Settings(), command=(sys.executable, "-c", code), **options)
+    return open_probe(Settings(), command=(sys.executable, "-c", code), **options)
 
 
 def wait_until(condition, what):
@@ -68,9 +83,14 @@ def test_the_driver_tells_what_the_cards_are_and_do(driver):
         "gpu 1 uuid=GPU-bbbb name=NVIDIA_A100",
     )
     found = probe_of(driver).read()
+    more = {"power": 30.0, "power_limit": 300.0, "ecc_errors": 0, "numa": 0}
     assert found.devices == (
-        devices.Device(devices.DeviceId("GPU-aaaa"), 0, "NVIDIA A100", 85899345920, GIB, 97, 61),
-        devices.Device(devices.DeviceId("GPU-bbbb"), 1, "NVIDIA A100", 24 * GIB, 0, 0, 30),
+        devices.Device(
+            devices.DeviceId("GPU-aaaa"), 0, "NVIDIA A100", 85899345920, GIB, 97, 61, **more, pci="00000000:01:00.0"
+        ),
+        devices.Device(
+            devices.DeviceId("GPU-bbbb"), 1, "NVIDIA A100", 24 * GIB, 0, 0, 30, **more, pci="00000000:02:00.0"
+        ),
     )
     assert (found.restriction, found.problem, found.is_known) == (None, None, True)
 
@@ -111,6 +131,11 @@ def test_what_a_card_does_not_tell_is_none_and_no_fault(driver):
         "fail nvmlDeviceGetTemperature 0 code=13",
         "fail nvmlDeviceGetComputeRunningProcesses_v3 0 code=3",
         "fail nvmlDeviceGetComputeRunningProcesses_v2 0 code=3",
+        "fail nvmlDeviceGetPowerUsage 0 code=3",
+        "fail nvmlDeviceGetEnforcedPowerLimit 0 code=3",
+        "fail nvmlDeviceGetTotalEccErrors 0 code=3",
+        "fail nvmlDeviceGetPciInfo_v3 0 code=3",
+        "fail nvmlDeviceGetNumaNodeId 0 code=3",
     )
     card = probe_of(driver).read().devices[0]
     assert card == devices.Device(card.id, 0, "Fake GPU")
@@ -220,7 +245,7 @@ def test_cards_that_vanish_all_at_once_are_a_problem_and_not_a_machine_without_g
 
 def test_a_wrong_path_of_the_library_is_a_problem_that_names_it(tmp_path):
     settings = Settings(nvml_library=tmp_path / "nothing.so")
-    found = probe.Probe(settings, first_deadline_s=PATIENT_S).read()
+    found = open_probe(settings).read()
     assert f"cannot load the NVIDIA library {tmp_path}/nothing.so" in found.problem
 
 
@@ -231,12 +256,51 @@ def test_a_driver_that_hangs_costs_the_deadline_and_leaves_the_last_good_answer(
     driver.is_now("gpu 0 util=7")
     eyes = probe_of(driver)
     good = eyes.read()
-    driver.is_now("gpu 0 util=8", f"slow nvmlDeviceGetUtilizationRates ms={AN_HOUR_MS}")
+    driver.is_now("gpu 0 util=8", f"slow nvmlInitWithFlags ms={AN_HOUR_MS}")
     eyes.deadline_s = HASTY_S
     found = eyes.read()
     assert found == dataclasses.replace(good, problem=found.problem)
     assert found.problem.startswith("the NVIDIA driver did not answer for 0.2 s")
     wait_until(lambda: eyes.stuck == 0, "the child that was killed is gone")
+
+
+def test_a_card_that_hangs_is_out_and_the_others_are_seen(driver):
+    driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb", "gpu 2 util=1")
+    now = 1000.0
+    eyes = probe_of(driver, clock=lambda: now)
+    eyes.read()
+    driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb", "gpu 2 util=2", f"slow nvmlDeviceGetUUID 1 ms={AN_HOUR_MS}")
+    eyes.deadline_s = 2.0
+    found = eyes.read()
+    assert (found.problem, indices(found)) == (None, [0, 1, 2])
+    assert [device.fault is None for device in found.devices] == [True, False, True]
+    assert "did not answer for 2 s about this GPU: try nvidia-smi -i 1" in found.devices[1].fault
+    assert (found.devices[1].id, found.devices[2].utilization) == ("GPU-bbbb", 2)
+    # It is not asked about again, until a while after the child that hung there is gone.
+    driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb", "gpu 2 util=3")
+    eyes.deadline_s = PATIENT_S
+    assert eyes.read().devices[1].fault is not None
+    wait_until(lambda: eyes.stuck == 0, "the child that was killed is gone")
+    now += informants.RETRY_S
+    assert eyes.read().devices[1].fault is None
+
+
+def test_a_call_that_takes_its_process_with_it_costs_that_card(driver):
+    """The fake sleeps until it is ended by a signal, as a crash in the driver would."""
+    code = (
+        "import json, os, signal, sys\n"
+        "for line in sys.stdin:\n"
+        "    for index in (0, 1):\n"
+        "        if str(index) in line.split(','): continue\n"
+        "        if not index: print(json.dumps({'count': 2}), flush=True)\n"
+        "        print(json.dumps({'at': str(index)}), flush=True)\n"
+        "        if index: os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "        print(json.dumps({'card': {'id': f'GPU-{index}', 'index': index, 'name': 'A100'}}), flush=True)\n"
+        "    print(json.dumps({'end': None}), flush=True)\n"
+    )
+    found = probe_printing(code.replace("line.split", "line.strip().split")).read()
+    assert (found.problem, found.ids) == (None, ("GPU-0", "UNREADABLE-1"))
+    assert "ended by signal 11" in found.devices[1].fault
 
 
 def test_a_driver_that_answers_again_is_believed_again(driver):
@@ -289,80 +353,49 @@ def unkillable(tmp_path):
 def test_a_child_that_cannot_be_killed_is_not_waited_for_and_not_followed_by_another(unkillable):
     command, keeper = unkillable
     now = 1000.0
-    eyes = probe.Probe(Settings(), command=command, clock=lambda: now)
+    eyes = open_probe(Settings(), command=command, clock=lambda: now)
     for eyes.first_deadline_s in (0.5, 2.0, 8.0, 32.0, PATIENT_S):
         eyes.read()
         if keeper.exists():
             break
         wait_until(lambda: eyes.stuck == 0, "the child that was killed too early is gone")
     assert eyes.stuck == 1
-    stuck = eyes._stuck
-    now += probe.RETRY_S - 1
+    now += 10 * informants.RETRY_S
     assert "did not answer" in eyes.read().problem
-    assert eyes._stuck == stuck
+    assert eyes.stuck == 1
     os.kill(int(keeper.read_text()), signal.SIGKILL)
     keeper.unlink()
     wait_until(lambda: eyes.stuck == 0, "the child is gone with its keeper")
 
 
-@pytest.mark.parametrize(
-    ("stuck", "since_miss_s", "allowed"),
-    [
-        (0, 0.0, True),
-        (1, 0.0, False),
-        (1, 59.9, False),
-        (1, 60.0, True),
-        (3, 60.0, True),
-        (4, 1e9, False),
-    ],
-)
-def test_stuck_children_are_few_and_far_between(stuck, since_miss_s, allowed):
-    assert probe.may_ask(stuck, since_miss_s) is allowed
-
-
-WHOLE = json.dumps({"devices": [{"id": "GPU-a", "index": 0, "name": "A100", "processes": []}], "problem": None})
-
-
-@pytest.mark.parametrize("length", range(0, len(WHOLE), 7))
-def test_half_an_answer_is_no_answer(length):
-    with pytest.raises(errors.MachineError, match="expected one JSON document"):
-        probe.parse_answer(WHOLE[:length].encode(), Inventory())
+CARD = {"id": "GPU-a", "index": 0, "name": "A100", "processes": []}
+WHOLE = [{"count": 1}, {"at": "0"}, {"card": CARD}, {"close": []}, {"end": None}]
 
 
 @pytest.mark.parametrize(
-    "output",
+    "lines",
     [
-        *(
-            b"null",
-            b"[]",
-            b"{}",
-            b"7",
-            b'"devices"',
-            b"\xff\xfe",
-            b"Failed to initialize NVML: Driver/library mismatch",
-        ),
-        *(
-            b'{"devices": [], "problem": null} {}',
-            b'{"devices": [{}], "problem": null}',
-            b'{"devices": [7], "problem": 0}',
-        ),
-        b'{"devices": [{"id": "a", "index": 0, "name": "n", "processes": [], "colour": 1}], "problem": null}',
-        b'{"devices": [{"id": "a", "index": 0, "name": "n", "processes": [{}]}], "problem": null}',
+        *([], [{}], [{"count": 1}], [{"card": CARD}], [{"card": {}}, {"end": None}], [{"card": 7}, {"end": None}]),
+        [{"card": CARD | {"colour": 1}}, {"end": None}],
+        [{"card": CARD | {"processes": [{}]}}, {"end": None}],
+        [{"card": CARD}, {"close": [["a"]]}, {"end": None}],
+        [{"count": "x"}, {"end": None}],
     ],
 )
-def test_garbage_is_no_answer(output):
-    with pytest.raises(errors.MachineError, match="expected one JSON document"):
-        probe.parse_answer(output, Inventory())
+def test_garbage_is_no_answer(lines):
+    with pytest.raises(errors.MachineError, match="expected lines about GPUs"):
+        probe.parse_answer(lines, Inventory(), {"1": "hung"})
 
 
 def test_a_whole_answer_is_an_answer():
-    assert probe.parse_answer(WHOLE.encode(), Inventory()).ids == ("GPU-a",)
+    assert probe.parse_answer(WHOLE, Inventory(), {}).ids == ("GPU-a",)
 
 
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("print('rubbish')", "expected one JSON document"),
+        ("print('rubbish')", "answered 'rubbish', which means nothing"),
+        ("print(7)", "answered '7', which means nothing"),
         ("import sys; sys.exit('no such thing')", "ended with code 1 (no such thing)"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by signal 11"),
     ],
@@ -374,7 +407,7 @@ def test_a_child_that_goes_wrong_is_a_problem_and_no_exception(code, words):
 
 
 def test_a_child_that_cannot_be_started_is_a_problem_and_no_exception(tmp_path):
-    found = probe.Probe(Settings(), command=(str(tmp_path / "python"),)).read()
+    found = open_probe(Settings(), command=(str(tmp_path / "python"),)).read()
     assert "cannot read the GPUs: No such file or directory" in found.problem
 
 

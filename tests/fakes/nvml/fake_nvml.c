@@ -9,13 +9,14 @@
  *   system  driver=570.124.06 nvml=12.570.124.06 cuda=12080 [init=9] [noise=TEXT]   (printed on stdout)
  *   gpu  0  uuid=GPU-... name=NVIDIA_A100-SXM4-80GB total=85899345920 used=.. reserved=..
  *           util=0 memutil=0 temp=35 power=60000 plimit=400000 persist=1 minor=0
- *           bus=00000000:07:00.0 mig=0 ecc=0 uncorr=0 numa=0 lost=0 cc=80
+ *           bus=00000000:07:00.0 mig=0 ecc=0 uncorr=0 numa=0 lost=0 cc=80 mode=0 (compute mode)
+ *           pending=0 failed=0 (rows to be remapped) retired=0 (pages pending) recover=0 (what the driver wants)
  *   proc 0  pid=4242 mem=1073741824 [kind=C|G|M] [gi=1 ci=0]
  *   mig  0  uuid=MIG-... gi=1 ci=0 total=.. used=.. slices=1   (order of lines = MIG index)
  *   link 0 1 level=20 [nvlinks=12]             (level: 0,10,20,30,40,50; default 50)
  *   event 0 seq=1 type=8 data=79               (handed out once per event set, by seq)
  *   fail NAME 0 code=15                        (NAME = C symbol; GPU number or * for any)
- *   slow NAME ms=200                           (NAME or *: sleep before answering)
+ *   slow NAME 0 ms=200                         (NAME or *: sleep before answering; GPU number or * for any)
  *
  * '_' in name= becomes a space.  '#' starts a comment.  Unknown keys are ignored.
  * FAKE_NVML_LOG=/path : append "pid symbol index rc" for each call.
@@ -40,7 +41,7 @@ enum { OK = 0, UNINIT = 1, INVAL = 2, NOSUP = 3, NOTFOUND = 6, TOOSMALL = 7, TIM
 #define MAXMIG 8
 #define MAXMISC 128
 typedef struct { char uuid[96], name[96], bus[32]; u64 total, used, reserved, ecc, uncorr; u32 util, memutil, temp, power, plimit,
-                 persist, minor, mig, numa, lost, cc, set; } gpu_t;
+                 persist, minor, mig, numa, lost, cc, mode, pending, failed, retired, recover, set; } gpu_t;
 typedef struct { int gpu; u32 pid, gi, ci; u64 mem; char kind; } proc_t;
 typedef struct { int gpu; char uuid[96]; u32 gi, ci, slices; u64 total, used; } mig_t;
 typedef struct { int a, b; u32 level, nvlinks; } link_t_;
@@ -88,6 +89,7 @@ static world_t *load(void) {                       /* caller frees */
             g->util = num(rest, "util", 0); g->memutil = num(rest, "memutil", 0); g->temp = num(rest, "temp", 30); g->power = num(rest, "power", 30000);
             g->plimit = num(rest, "plimit", 300000); g->persist = num(rest, "persist", 1); g->minor = num(rest, "minor", a); g->mig = num(rest, "mig", 2);
             g->ecc = num(rest, "ecc", 0); g->uncorr = num(rest, "uncorr", 0); g->numa = num(rest, "numa", 0); g->lost = num(rest, "lost", 0); g->cc = num(rest, "cc", 80);
+            g->mode = num(rest, "mode", 0); g->pending = num(rest, "pending", 0); g->failed = num(rest, "failed", 0); g->retired = num(rest, "retired", 0); g->recover = num(rest, "recover", 0);
         } else if (!strcmp(kind, "proc") && w->np < MAXPROC && sscanf(rest, "%d", &a) == 1) {
             char k[8] = "C"; val(rest, "kind", k, 8);
             w->p[w->np++] = (proc_t){ a, num(rest, "pid", 0), num(rest, "gi", ~0u), num(rest, "ci", ~0u), num(rest, "mem", ~0ull), k[0] };
@@ -125,7 +127,7 @@ static int done(world_t *w, const char *sym, int gi, int rc) {
     free(w); return rc;
 }
 static int gate(world_t *w, const char *sym, int gi) {     /* injected delay and failures, then "fell off the bus" */
-    for (int i = 0; i < w->ns; i++) if (!strcmp(w->s[i].sym, sym) || w->s[i].sym[0] == '*') { struct timespec t = { w->s[i].code / 1000, (w->s[i].code % 1000) * 1000000L }; nanosleep(&t, NULL); }
+    for (int i = 0; i < w->ns; i++) if ((!strcmp(w->s[i].sym, sym) || w->s[i].sym[0] == '*') && (w->s[i].gpu < 0 || w->s[i].gpu == gi)) { struct timespec t = { w->s[i].code / 1000, (w->s[i].code % 1000) * 1000000L }; nanosleep(&t, NULL); }
     for (int i = 0; i < w->nf; i++) if ((!strcmp(w->f[i].sym, sym) || w->f[i].sym[0] == '*') && (w->f[i].gpu < 0 || w->f[i].gpu == gi)) return w->f[i].code;
     return OK;
 }
@@ -156,7 +158,7 @@ SYS(nvmlSystemGetProcessName, (u32 pid, char *s, u32 n), { char p[64], b[512] = 
 SYS(nvmlDeviceGetCount_v2, (u32 *n), *n = w->ng)
 
 /* ---- handles ------------------------------------------------------------------------------ */
-SYS(nvmlDeviceGetHandleByIndex_v2, (u32 i, dev_t_ *h), { if (i >= (u32)w->ng) rc = INVAL; else if (w->g[i].lost) rc = LOST; else *h = HG(i); })
+SYS(nvmlDeviceGetHandleByIndex_v2, (u32 i, dev_t_ *h), { rc = gate(w, sym, (int)i); if (rc) ; else if (i >= (u32)w->ng) rc = INVAL; else if (w->g[i].lost) rc = LOST; else *h = HG(i); })
 SYS(nvmlDeviceGetHandleByUUID, (const char *u, dev_t_ *h), { rc = NOTFOUND; for (int i = 0; i < w->ng; i++) if (!strcmp(w->g[i].uuid, u)) { *h = HG(i); rc = OK; } \
     for (int j = 0; j < w->nm; j++) if (!strcmp(w->m[j].uuid, u)) { *h = HM(j); rc = OK; } })
 SYS(nvmlDeviceGetHandleByPciBusId_v2, (const char *b, dev_t_ *h), { rc = NOTFOUND; for (int i = 0; i < w->ng; i++) if (!strcasecmp(w->g[i].bus, b)) { *h = HG(i); rc = OK; } })
@@ -188,7 +190,7 @@ DEV(nvmlDeviceGetPersistenceMode, (dev_t_ d, u32 *p), *p = g->persist)
 DEV(nvmlDeviceGetPerformanceState, (dev_t_ d, u32 *p), *p = g->util ? 0 : 8)
 DEV(nvmlDeviceGetDriverModel, (dev_t_ d, u32 *c, u32 *p), rc = NOSUP)          /* Windows only */
 DEV(nvmlDeviceGetDriverModel_v2, (dev_t_ d, u32 *c, u32 *p), rc = NOSUP)
-DEV(nvmlDeviceGetComputeMode, (dev_t_ d, u32 *p), *p = 0)
+DEV(nvmlDeviceGetComputeMode, (dev_t_ d, u32 *p), *p = g->mode)
 DEV(nvmlDeviceGetDisplayActive, (dev_t_ d, u32 *p), *p = 0)
 DEV(nvmlDeviceGetDisplayMode, (dev_t_ d, u32 *p), *p = 0)
 DEV(nvmlDeviceGetClockInfo, (dev_t_ d, u32 t, u32 *c), *c = g->util ? 1410 : 210)
@@ -244,7 +246,8 @@ DEV(nvmlDeviceGetNvLinkRemotePciInfo_v2, (dev_t_ d, u32 n, pci_t *p), { int o; i
 DEV(nvmlDeviceGetEccMode, (dev_t_ d, u32 *c, u32 *p), { *c = *p = 1; })
 DEV(nvmlDeviceGetTotalEccErrors, (dev_t_ d, u32 t, u32 k, u64 *n), *n = t ? g->uncorr : g->ecc)
 DEV(nvmlDeviceGetMemoryErrorCounter, (dev_t_ d, u32 t, u32 k, u32 l, u64 *n), *n = t ? g->uncorr : g->ecc)
-DEV(nvmlDeviceGetRemappedRows, (dev_t_ d, u32 *c, u32 *u, u32 *pend, u32 *failed), { *c = *u = *pend = *failed = 0; })
+DEV(nvmlDeviceGetRemappedRows, (dev_t_ d, u32 *c, u32 *u, u32 *pend, u32 *failed), { *c = *u = 0; *pend = g->pending; *failed = g->failed; })
+DEV(nvmlDeviceGetRetiredPagesPendingStatus, (dev_t_ d, u32 *p), *p = g->retired)
 DEV(nvmlDeviceGetSupportedEventTypes, (dev_t_ d, u64 *t), *t = 1 | 2 | 8)
 typedef struct { u64 mask[MAXGPU]; u32 seen; } evset_t;
 typedef struct { dev_t_ d; u64 type, data; u32 gi, ci; } evdata_t;
@@ -264,6 +267,6 @@ API nvmlEventSetWait_v2(evset_t *s, evdata_t *out, u32 ms) {
         free(w); struct timespec t = { 0, 20000000 }; nanosleep(&t, NULL);
     }
 }
-/* field values: every field answers "not supported", as many consumer cards do */
+/* field values: every field answers "not supported", as many consumer cards do, but for the recovery action where there is one */
 typedef struct { u32 id, scope; long long ts, lat; u32 type, ret; union { double d; u64 u; } v; } field_t;
-DEV(nvmlDeviceGetFieldValues, (dev_t_ d, int n, field_t *f), { for (int i = 0; i < n; i++) f[i].ret = NOSUP; })
+DEV(nvmlDeviceGetFieldValues, (dev_t_ d, int n, field_t *f), { for (int i = 0; i < n; i++) { f[i].ret = NOSUP; if (f[i].id == 230 && g->recover) { f[i].ret = OK; f[i].v.u = g->recover; } } })

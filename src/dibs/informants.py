@@ -1,0 +1,195 @@
+"""Informants: the children that talk to the driver, asked with a deadline and never waited for.
+
+One that does not answer in time is killed and left to itself, because in the driver it may be deaf to that for hours;
+what it was asking about is not asked again while it hangs there. What the answers mean is `probe`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dibs import errors
+
+#: Seconds after which something that hung is asked about again, if the child that hung there is gone.
+RETRY_S = 60.0
+
+#: Answers of one child. A new one then: what the driver's library prints or leaks is bounded.
+MOST_ANSWERS = 500
+
+#: Bytes of one answer.
+LONGEST = 8 * 2**20
+
+#: What a child is about before it asks the first card.
+BEGINNING = ""
+
+
+@dataclass
+class Answer:
+    """What one child told before it ended its answer, hung, or died."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    #: What it was asking about last.
+    at: str = BEGINNING
+    #: Why the answer is not whole; None when it is.
+    trouble: str | None = None
+
+
+@dataclass(frozen=True)
+class _Stuck:
+    """A child that was given up."""
+
+    child: subprocess.Popen[bytes]
+    since: float
+    why: str
+
+
+class Informant:
+    """Asks children of one kind, a new one when the last was given up. For one thread."""
+
+    def __init__(self, command: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._command = tuple(command)
+        self._clock = clock
+        self._child: subprocess.Popen[bytes] | None = None
+        self._complaints = -1
+        self._answers = 0
+        self._stuck: dict[str, _Stuck] = {}
+
+    @property
+    def avoided(self) -> dict[str, str]:
+        """Return what is not asked about now because a call about it hung or crashed, and why."""
+        for at, stuck in list(self._stuck.items()):
+            is_due = at == BEGINNING or self._clock() - stuck.since >= RETRY_S
+            if stuck.child.poll() is not None and is_due:
+                del self._stuck[at]
+        return {at: stuck.why for at, stuck in self._stuck.items()}
+
+    @property
+    def stuck(self) -> int:
+        """Return how many children have been given up and are not gone yet."""
+        return sum(stuck.child.poll() is None for stuck in self._stuck.values())
+
+    def ask(self, skip: Sequence[str], deadline_s: float) -> Answer:
+        """Return what a child says within the deadline; raise MachineError if none can be started."""
+        if self._child is None or self._child.poll() is not None or self._answers >= MOST_ANSWERS:
+            self.close()
+            self._child = self._begin()
+        self._answers += 1
+        answer = Answer()
+        try:
+            assert self._child.stdin is not None
+            self._child.stdin.write(",".join(skip).encode() + b"\n")
+            self._child.stdin.flush()
+        except BrokenPipeError:
+            answer.trouble = self._death()
+        else:
+            self._hear(answer, time.monotonic() + deadline_s, deadline_s)
+        if answer.trouble is not None:
+            self._give_up(answer.at, answer.trouble)
+        return answer
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        self._answers = 0
+        # In memory: a pipe that nobody reads would fill, and stop the child.
+        self._complaints = os.memfd_create("complaints", os.MFD_CLOEXEC)
+        try:
+            # Its own session, so that Ctrl-C at a terminal is not for it. All other descriptors are closed, so
+            # that a child stuck in the driver cannot hold a lease.
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise errors.MachineError(f"cannot read the GPUs: {error.strerror} ({self._command[0]}).") from error
+
+    def _hear(self, answer: Answer, until: float, deadline_s: float) -> None:
+        """Take in lines until the one that ends the answer."""
+        assert self._child is not None
+        assert self._child.stdout is not None
+        fd, rest, size = self._child.stdout.fileno(), b"", 0
+        while True:
+            left_s = until - time.monotonic()
+            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
+                answer.trouble = f"did not answer for {deadline_s:g} s"
+                return
+            chunk = os.read(fd, 2**16)
+            size += len(chunk)
+            if not chunk or size > LONGEST:
+                answer.trouble = self._death() if not chunk else "answered without end"
+                return
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if self._take(answer, line):
+                    return
+
+    def _take(self, answer: Answer, raw: bytes) -> bool:
+        """Take in one line; tell whether it was the last."""
+        try:
+            line = json.loads(raw)
+            if not isinstance(line, dict):
+                raise ValueError(raw)
+        except ValueError:
+            start = raw[:60].decode("utf-8", "replace")
+            answer.trouble = f"answered {start!r}, which means nothing"
+            return True
+        if "at" in line:
+            answer.at = str(line["at"])
+        answer.lines.append(line)
+        return "end" in line
+
+    def _death(self) -> str:
+        """Say how a child ended that should not have."""
+        assert self._child is not None
+        try:
+            code = self._child.wait(1.0)
+        except subprocess.TimeoutExpired:
+            return "closed its mouth"
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        size = os.fstat(self._complaints).st_size
+        last = os.pread(self._complaints, 4096, max(0, size - 4096)).decode("utf-8", "replace")
+        last = last.strip().rpartition("\n")[2]
+        return how + (f" ({last})" if last else "")
+
+    def _give_up(self, at: str, why: str) -> None:
+        """Kill a child and do not wait: in the driver it may be deaf to that for hours."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            _close(child)
+            self._stuck[at] = _Stuck(child, self._clock(), why)
+        self._forget_complaints()
+
+    def close(self) -> None:
+        """Let the child go: it ends when nobody asks any more. One that hangs is killed."""
+        child, self._child = self._child, None
+        if child is not None:
+            _close(child)
+            try:
+                child.wait(1.0)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                self._stuck[f"close {child.pid}"] = _Stuck(child, self._clock(), "did not end")
+        self._forget_complaints()
+
+    def _forget_complaints(self) -> None:
+        if self._complaints >= 0:
+            os.close(self._complaints)
+            self._complaints = -1
+
+
+def _close(child: subprocess.Popen[bytes]) -> None:
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue

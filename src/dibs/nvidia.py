@@ -1,0 +1,311 @@
+"""What NVML tells of each card, as plain records: for the child of `probe` alone, through nvidia-ml-py.
+
+Every field is asked for by itself: what a card does not tell is None, and one bad card never hides the others. Slices
+of a card in MIG mode are devices of their own, and the card then is none. Nothing here decides who may use a card.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from dibs import users
+
+#: NVML error codes that say that a card is unwell. All others mean that it does not tell.
+FAULTS = {
+    8: "the GPU has too little power: a power cable is missing",
+    11: "the GPU does not get the machine's attention (interrupts): reboot, or ask the admin",
+    14: "the GPU's own data is damaged: ask the admin, it may have to be replaced",
+    15: "the GPU has fallen off the bus: the machine needs a reboot",
+    16: "the GPU needs a reset: nvidia-smi --gpu-reset as root, or a reboot",
+    999: "the NVIDIA driver reports an unknown error for this GPU: nvidia-smi may say more, or ask the admin",
+}
+
+#: Why NVML does not start, by error code, in words.
+INIT_PROBLEMS = {
+    4: "no permission to talk to the NVIDIA driver: ask the admin about /dev/nvidiactl",
+    9: "the NVIDIA driver is not loaded: nvidia-smi says why, or ask the admin",
+    17: "the NVIDIA driver is blocked by the operating system: reboot, or ask the admin",
+    18: "the NVIDIA driver was upgraded but not reloaded: reboot, or ask the admin",
+    999: "the NVIDIA driver reports an unknown error: nvidia-smi may say more, or ask the admin",
+}
+
+#: No library, or a driver without a card: a machine without GPUs, which is no problem.
+NO_GPUS = frozenset({12, 28})
+
+NOT_OPENED = "the NVIDIA driver does not open this GPU: nvidia-smi may say more, or ask the admin"
+NO_SLICES = "MIG is on and has no instance: `nvidia-smi mig -cgi` as root makes some, `nvidia-smi -mig 0` turns it off"
+PROHIBITED = "its compute mode forbids computing: nvidia-smi -c 0 as root allows it"
+ROW_FAILED = "a broken row of its memory could not be replaced: ask the admin, the GPU may have to be exchanged"
+
+ROW_PENDING = "part of its memory is broken and is replaced by a reset: nvidia-smi --gpu-reset as root, or a reboot"
+
+#: What the driver itself wants to be done (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION), in words; others mean nothing.
+RECOVERIES = {
+    1: "the driver wants the GPU to be reset: nvidia-smi --gpu-reset as root, or a reboot",
+    2: "the driver wants the machine to be rebooted for this GPU",
+    4: "the driver wants the GPU to be reset: nvidia-smi --gpu-reset as root, or a reboot",
+    6: "the driver wants the bus of the GPU to be reset: reboot, or ask the admin",
+    7: "the driver wants the machine to be rebooted for this GPU",
+}
+RECOVERY_FIELD = 230
+PROHIBITED_MODE = 2
+
+#: How close two cards are, by the kind of their common ancestor: more is closer. NVLink is `NVLINK` and its links.
+CLOSENESS = {50: 0, 40: 1, 30: 2, 20: 3, 10: 4, 0: 5}
+NVLINK = 10
+MOST_LINKS = 36
+
+#: A device of a slice: the index of its card, times this, and its place. So no other card's index changes with MIG.
+SLICES = 100
+
+Record = dict[str, object]
+
+
+def init_problem(error: Any) -> str | None:
+    """Say why NVML does not start; None if there simply is no GPU."""
+    code = getattr(error, "value", 0)
+    if code in NO_GPUS:
+        return None
+    return INIT_PROBLEMS.get(code, f"the NVIDIA driver does not start: {error} (NVML error {code})")
+
+
+class Card:
+    """Asks one card field by field, so that one refusal costs one field."""
+
+    def __init__(self, nvml: Any, handle: Any = None) -> None:
+        self.nvml = nvml
+        self.handle = handle
+        self.fault: str | None = None
+
+    def get(self, *calls: Callable[[], Any]) -> Any:
+        """Return the answer of the first call that gives one, else None; note what tells that the card is unwell."""
+        for call in calls:
+            try:
+                return call()
+            except self.nvml.NVMLError as error:
+                self.fault = self.fault or FAULTS.get(getattr(error, "value", 0))
+            except (AttributeError, UnicodeDecodeError):
+                # A binding that is too old for this call; a name that is no text.
+                continue
+        return None
+
+    def ask(self, name: str, *more: object) -> Any:
+        """Return what one call of NVML about this card answers, or None."""
+        return self.get(lambda: getattr(self.nvml, f"nvmlDeviceGet{name}")(self.handle, *more))
+
+
+def read(nvml: Any, skip: Collection[str], begin: Callable[[str], None]) -> Iterator[Record]:
+    """Yield a record for each device that may be used; `begin` is told the index before a card is asked anything.
+
+    Cards in `skip` are not asked: a call about them hung.
+    """
+    for index in range(nvml.nvmlDeviceGetCount()):
+        if str(index) not in skip:
+            begin(str(index))
+            yield from _read_card(nvml, index)
+
+
+def _read_card(nvml: Any, index: int) -> Iterator[Record]:
+    card = Card(nvml)
+    card.handle = card.get(lambda: nvml.nvmlDeviceGetHandleByIndex(index))
+    uuid = None if card.handle is None else card.ask("UUID")
+    if uuid is None:
+        yield {"id": None, "index": index, "fault": card.fault or NOT_OPENED}
+        return
+    if is_hidden(card.ask("MinorNumber")):
+        yield {"hidden": index}
+        return
+    common: Record = {
+        "id": _plain(uuid),
+        "index": index,
+        "name": _plain(card.ask("Name") or "NVIDIA GPU"),
+        "temperature": card.ask("Temperature", nvml.NVML_TEMPERATURE_GPU),
+        "power": _watts(card.ask("PowerUsage")),
+        "power_limit": _watts(card.ask("EnforcedPowerLimit")),
+        "ecc_errors": card.ask("TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
+        **_place(card),
+    }
+    worry = _worry(card)
+    mode = card.ask("MigMode")
+    if mode is None or mode[0] != 1:
+        record, forbidden = common | _use(card), _forbidden(card)
+        # Last, because every field above may have found out.
+        yield record | {"fault": card.fault or forbidden, "worry": worry}
+        return
+    slices = list(_slices(card))
+    found = [common | _slice(common, place, each, card) for place, each in slices]
+    for record in found or [common | {"fault": NO_SLICES}]:
+        yield record | {"fault": card.fault or record.get("fault"), "worry": worry}
+
+
+def _slices(card: Card) -> Iterator[tuple[int, Any]]:
+    """Yield the MIG instances of a card; their numbers have holes."""
+    for place in range(card.ask("MaxMigDeviceCount") or 0):
+        handle = card.ask("MigDeviceHandleByIndex", place)
+        if handle is not None:
+            yield place, handle
+
+
+def _slice(common: Record, place: int, handle: Any, card: Card) -> Record:
+    own = Card(card.nvml, handle)
+    uuid = own.ask("UUID")
+    index = int(str(common["index"])) * SLICES + place
+    if uuid is None:
+        return {"id": None, "index": index, "fault": own.fault or NOT_OPENED}
+    name = _plain(own.ask("Name") or "")
+    named = name if "MIG" in name else f"{common['name']} MIG"
+    return {"id": _plain(uuid), "index": index, "name": named, "parent": common["id"], "fault": own.fault, **_use(own)}
+
+
+def _use(card: Card) -> Record:
+    nvml, handle = card.nvml, card.handle
+    # The old call counts what the driver keeps for itself as used: 300 MB and more on an idle card.
+    memory = card.get(
+        lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2),
+        lambda: nvml.nvmlDeviceGetMemoryInfo(handle),
+    )
+    rates = card.ask("UtilizationRates")
+    return {
+        "memory_total": None if memory is None else memory.total,
+        "memory_used": None if memory is None else memory.used,
+        "utilization": None if rates is None else rates.gpu,
+        "processes": _read_processes(card),
+    }
+
+
+def _read_processes(card: Card) -> list[Record]:
+    """Return every process on the card once, with the largest memory that is told of it."""
+    told: dict[int, list[int]] = {}
+    for kind in ("Compute", "Graphics", "MPSCompute"):
+        name = f"nvmlDeviceGet{kind}RunningProcesses"
+        # By version: the call without one turns "too old a driver" into an error of another family.
+        for process in card.get(*(_call(card, f"{name}_{v}") for v in ("v3", "v2"))) or ():
+            used = process.usedGpuMemory
+            told.setdefault(process.pid, []).extend(() if used is None else (used,))
+    return [{"pid": pid, "memory": max(used, default=None), **who(pid)} for pid, used in sorted(told.items())]
+
+
+def _call(card: Card, name: str) -> Callable[[], Any]:
+    return lambda: getattr(card.nvml, name)(card.handle)
+
+
+def who(pid: int) -> dict[str, str | None]:
+    """Name owner and command of a process; None if it is hidden (hidepid, or a host's process in a container)."""
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            name = file.read().rstrip("\n")
+    except OSError:
+        return {"user": None, "name": None}
+    return {"user": users.name(uid), "name": name}
+
+
+def _place(card: Card) -> Record:
+    """Return where a card is plugged in, and the node of memory it is next to."""
+    info = card.ask("PciInfo")
+    pci = None if info is None else _plain(info.busId)
+    node = card.ask("NumaNodeId")
+    return {"pci": pci, "numa": node if isinstance(node, int) and 0 <= node < 4096 else numa_of(pci)}
+
+
+def numa_of(pci: str | None, folder: str = "/sys/bus/pci/devices") -> int | None:
+    """Return the node of memory next to a card, as the kernel knows it: most drivers do not tell."""
+    if pci is None:
+        return None
+    # The kernel's domain has four digits, NVML's eight.
+    name = pci.lower()[4:] if len(pci) == len("00000000:07:00.0") else pci.lower()
+    try:
+        with open(f"{folder}/{name}/numa_node", encoding="ascii") as file:
+            node = int(file.read())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
+
+
+def _worry(card: Card) -> str | None:
+    """Return what speaks against a card that still works: what came while nobody listened shows here."""
+    rows = card.ask("RemappedRows")
+    if rows is not None and rows[3]:
+        return ROW_FAILED
+    if (rows is not None and rows[2]) or card.ask("RetiredPagesPendingStatus") == 1:
+        return ROW_PENDING
+    fields = card.ask("FieldValues", [RECOVERY_FIELD])
+    if fields is not None and fields[0].nvmlReturn == 0:
+        return RECOVERIES.get(fields[0].value.uiVal)
+    return None
+
+
+def _forbidden(card: Card) -> str | None:
+    return PROHIBITED if card.ask("ComputeMode") == PROHIBITED_MODE else None
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def is_hidden(minor: int | None, folder: str = "/dev", opened: Callable[[str, int], int] = os.open) -> bool:
+    """Tell whether a container or batch system keeps a card from us that NVML shows.
+
+    Where there is no /dev/nvidiactl the driver works in another way (WSL), and nothing can be said.
+    """
+    if minor is None or not os.path.exists(f"{folder}/nvidiactl"):
+        return False
+    try:
+        os.close(opened(f"{folder}/nvidia{minor}", os.O_RDWR | os.O_CLOEXEC))
+    except (PermissionError, FileNotFoundError):
+        return True
+    except OSError:
+        # It is there and unwell: that is told otherwise.
+        return False
+    return False
+
+
+def closeness(nvml: Any, records: list[Record]) -> list[tuple[str, str, int]]:
+    """Return how close each two cards are, of those that tell; slices are not connected with each other."""
+    whole = [record for record in records if record.get("pci") and not record.get("parent")]
+    card = Card(nvml)
+    handles = {str(r["id"]): card.get(_by_uuid(nvml, str(r["id"]))) for r in whole}
+    links = {str(r["id"]): _links(Card(nvml, handles[str(r["id"])])) for r in whole if handles[str(r["id"])]}
+    buses = {str(r["id"]): str(r["pci"]).lower() for r in whole if str(r["id"]) in links}
+    found = []
+    for at, first in enumerate(buses):
+        for second in list(buses)[at + 1 :]:
+            joined = _joined(links[first], links[second], buses[first], buses[second], set(buses.values()))
+            level = Card(nvml, handles[first]).ask("TopologyCommonAncestor", handles[second])
+            rank = NVLINK + joined if joined else CLOSENESS.get(level)
+            if rank is not None:
+                found.append((first, second, rank))
+    return found
+
+
+def _by_uuid(nvml: Any, uuid: str) -> Callable[[], Any]:
+    return lambda: nvml.nvmlDeviceGetHandleByUUID(uuid.encode())
+
+
+def _links(card: Card) -> Mapping[str, int]:
+    """Return to which places a card's NVLinks lead, and how many to each."""
+    found: dict[str, int] = {}
+    for link in range(MOST_LINKS):
+        if card.ask("NvLinkState", link) != 1:
+            # A card without NVLink says so at the first; one with fewer links after the last.
+            if link == 0:
+                break
+            continue
+        info = card.ask("NvLinkRemotePciInfo", link)
+        if info is not None:
+            place = _plain(info.busId).lower()
+            found[place] = found.get(place, 0) + 1
+    return found
+
+
+def _joined(mine: Mapping[str, int], theirs: Mapping[str, int], my_bus: str, their_bus: str, cards: set[str]) -> int:
+    """Return how many links join two cards, at best: directly, or through switches that both are linked to."""
+    to_switches = [sum(n for place, n in links.items() if place not in cards) for links in (mine, theirs)]
+    return max(mine.get(their_bus, 0), theirs.get(my_bus, 0), min(to_switches))
+
+
+def _plain(text: str | bytes) -> str:
+    """Return text; some versions of the binding give bytes."""
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
