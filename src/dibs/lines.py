@@ -6,7 +6,6 @@ Knows what a line is, and what makes several lines one command; not where the by
 from __future__ import annotations
 
 import codecs
-from io import IncrementalNewlineDecoder
 
 #: A line of its own that opens a block, and closes it.
 FENCE = "---"
@@ -15,16 +14,15 @@ FENCE = "---"
 class Lines:
     """Collects bytes and gives out commands.
 
-    Lines end as Python's do (LF, CR LF or CR), blanks at their end are dropped, and bytes that are no UTF-8 survive as
-    surrogates. With `is_joined` a line that ends in a backslash goes on in the next one, and what stands between two
+    Lines end with LF, blanks at their end (a CR is one) are dropped, and bytes that are no UTF-8 survive as surrogates.
+    With `is_joined` a line that ends in a backslash goes on in the next one, and what stands between two
     lines `---` is one command. With `skips_blank` lines that say nothing are passed over.
     """
 
     __slots__ = ("_block", "_decoder", "_is_joined", "_rest", "_skips_blank")
 
     def __init__(self, *, is_joined: bool = False, skips_blank: bool = False) -> None:
-        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._decoder = IncrementalNewlineDecoder(decoder, translate=True)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._is_joined = is_joined
         self._skips_blank = skips_blank
         #: The beginning of a line whose end has not come yet.

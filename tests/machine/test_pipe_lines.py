@@ -21,7 +21,7 @@ def read(text: bytes, **how: bool) -> list[str]:
         (b"", []),
         (b"a\nb\n", ["a", "b"]),
         (b"a\nb", ["a", "b"]),
-        (b"  a \t\r\nb\rc\n", ["  a", "b", "c"]),
+        (b"  a \t\r\nb\rc\n", ["  a", "b\rc"]),
         (b"\n\n", ["", ""]),
         (b"a\xff\n", ["a\udcff"]),
         ("é\u3000\n".encode(), ["é"]),
