@@ -143,7 +143,7 @@ LAYERS = {
 PURE = frozenset(
     {"__future__", "collections", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "typing"}
     | {"functools", "itertools", "math", "re", "shlex", "string", "array", "ast", "bisect", "contextlib", "fractions"}
-    | {"hashlib", "json", "operator", "random", "statistics"}
+    | {"hashlib", "heapq", "json", "operator", "random", "statistics"}
 )  # fmt: skip
 
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.

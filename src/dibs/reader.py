@@ -9,7 +9,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,14 @@ class BatchTally:
     def is_over(self) -> bool:
         """Tell whether all of its jobs have ended."""
         return self.finished >= self.size and not self.is_open
+
+
+@dataclass(frozen=True, slots=True)
+class RunsSince:
+    """Where a part of the runs of a sweep begins: after a job, or after so many of those whose job was forgotten."""
+
+    after: int = 0
+    is_forgotten: bool = False
 
 
 class Reader:
@@ -245,9 +253,15 @@ class Reader:
         found = self._ask("runs_of_points", {"sweep": sweep_id, "points": json.dumps(list(points))})
         return {point: (None if job_id is None else JobId(job_id), word) for point, job_id, word in found.fetchall()}
 
-    def runs(self, sweep_id: int) -> list[Run]:
-        """Return every run of a sweep in the order of its points, also those whose job was forgotten."""
-        return [rows.run_of(row) for row in self._ask("runs_of_sweep", {"sweep": sweep_id})]
+    def runs(self, sweep_id: int, since: RunsSince, most: int) -> tuple[list[Run], RunsSince | None]:
+        """Return some runs of a sweep, at last those whose job was forgotten, and where the next ones begin, if any."""
+        query = "forgotten_runs_of_sweep" if since.is_forgotten else "runs_of_sweep"
+        found = self._ask(query, {"sweep": sweep_id, "after": since.after, "most": most})
+        runs = [rows.run_of(row) for row in found]
+        if len(runs) < most:
+            return runs, None if since.is_forgotten else RunsSince(0, is_forgotten=True)
+        # Those that are left only as results have no id to go on from.
+        return runs, replace(since, after=since.after + most if since.is_forgotten else runs[-1].job or 0)
 
     def states_of_sweeps(self) -> dict[int, dict[str, int]]:
         """Return how many runs of each sweep show which word."""

@@ -10,6 +10,7 @@ from desk import DONE, FAILED, PLACED, RUNNING
 from dibs import dispatch, forgetting, lifecycle, selection, sweeps, turns
 from dibs.errors import NotFound, UserError
 from dibs.jobs import JobId, Member, State
+from dibs.reader import RunsSince
 from dibs.runs import SweepWish
 from dibs.sweeps import Fate
 from dibs.verbs import NO_RULES, Rules, Wish
@@ -21,6 +22,16 @@ def wish(**more):
 
 def member(x):
     return Member(f"train {x}", f"lr-{x}", x, None, None, json.dumps({"x": x}), json.dumps({"x": x}), None)
+
+
+def runs(desk, sweeping, most=100):
+    """Return all runs of a sweep, taken in parts of so many, in the order of their points."""
+    found, since = [], RunsSince()
+    while since is not None:
+        part, since = desk.store.runs(sweeping.id, since, most)
+        assert len(part) <= most
+        found += part
+    return sorted(found, key=lambda run: run.index)
 
 
 class Sweeping:
@@ -235,7 +246,7 @@ def test_the_end_of_a_run_is_a_result_whose_numbers_are_to_be_read(lr, desk):
     assert desk.store.unread_results(10) == [(1, 1)]
     lr.read(1, loss=0.5)
     assert desk.store.unread_results(10) == []
-    assert [(run.word, run.numbers) for run in desk.store.runs(lr.id)] == [("done", {"loss": 0.5}), ("queued", None)]
+    assert [(run.word, run.numbers) for run in runs(desk, lr)] == [("done", {"loss": 0.5}), ("queued", None)]
 
 
 def test_numbers_of_an_attempt_are_kept_once(lr, desk):
@@ -243,7 +254,7 @@ def test_numbers_of_an_attempt_are_kept_once(lr, desk):
     lr.happen(1, *DONE)
     lr.read(1, loss=0.5)
     lr.read(1, loss=0.7)
-    assert desk.store.runs(lr.id)[0].numbers == {"loss": 0.5}
+    assert runs(desk, lr)[0].numbers == {"loss": 0.5}
 
 
 def test_numbers_of_an_old_attempt_do_not_stand_for_the_new_one(lr, desk):
@@ -251,25 +262,25 @@ def test_numbers_of_an_old_attempt_do_not_stand_for_the_new_one(lr, desk):
     lr.happen(1, *FAILED)
     lr.read(1, loss=9.0)
     lr.add(0)
-    assert desk.store.runs(lr.id)[0].numbers is None
+    assert runs(desk, lr)[0].numbers is None
     lr.happen(1, *DONE)
     lr.read(1, attempt=1, loss=9.0)
     lr.read(1, attempt=2, loss=0.1)
-    assert desk.store.runs(lr.id)[0].numbers == {"loss": 0.1}
+    assert runs(desk, lr)[0].numbers == {"loss": 0.1}
 
 
 def test_a_run_that_never_began_has_no_numbers_to_be_read(lr, desk):
     lr.add(0)
     lr.happen(1, lifecycle.CancelAsked(1))
     assert desk.store.unread_results(10) == []
-    assert desk.store.runs(lr.id)[0].word == "cancelled"
+    assert runs(desk, lr)[0].word == "cancelled"
 
 
 def test_many_that_are_cancelled_at_once_are_results_too(lr, desk):
     lr.add(0, 1)
     with desk.store.batch():
         desk.store.cancel_waiting(selection.parse(["sweep:lr"]), build.NOW)
-    assert [run.word for run in desk.store.runs(lr.id)] == ["cancelled", "cancelled"]
+    assert [run.word for run in runs(desk, lr)] == ["cancelled", "cancelled"]
 
 
 def forget(desk, *ids):
@@ -284,12 +295,12 @@ def test_a_result_outlives_its_job_and_its_point_stays_done(lr, desk):
     lr.read(1, loss=0.5)
     lr.read(2)
     assert forget(desk, 1, 2) == [1, 2]
-    assert [(run.job, run.params, run.word, run.numbers) for run in desk.store.runs(lr.id)] == [
+    assert [(run.job, run.params, run.word, run.numbers) for run in runs(desk, lr)] == [
         (None, {"x": 0}, "done", {"loss": 0.5}),
         (None, {"x": 1}, "failed", {}),
     ]
     assert lr.add(0, 1) == {"done": 1, "new": 1}
-    assert [run.job for run in desk.store.runs(lr.id)] == [None, 3]
+    assert [run.job for run in runs(desk, lr)] == [None, 3]
 
 
 def test_a_job_is_not_forgotten_before_its_numbers_are_kept(lr, desk):
@@ -345,3 +356,19 @@ def test_nothing_is_told_when_a_sweep_that_is_done_is_submitted_again(desk):
     sweeping.begin()
     sweeping.add(0)
     assert desk.turn.over == []
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 100])
+def test_the_runs_of_a_sweep_come_in_parts_however_small_each_once(desk, most):
+    """Also those of which only the result is left; others' jobs in between are not among them."""
+    sweeping = Sweeping(desk)
+    sweeping.add(0, 1, 2)
+    desk.job(*DONE)
+    sweeping.add(3, 4)
+    for job_id in (1, 2):
+        sweeping.happen(job_id, *DONE)
+        sweeping.read(job_id, loss=job_id)
+    with desk.store.batch():
+        assert desk.store.forget([JobId(1), JobId(2)], with_checkpoints=False) == [1, 2]
+    found = runs(desk, sweeping, most)
+    assert [(run.index, run.job) for run in found] == [(0, None), (1, None), (2, 3), (3, 5), (4, 6)]

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from bench import Bench
-from dibs import cli, options
+from dibs import cli, options, ranking
 from dibs.cli import map as mapping
-from dibs.cli import results, sweep
+from dibs.cli import result_tables, screen, sweep
 from dibs.cli.screen import Screen
+from dibs.cli.spooling import Spool
 from dibs.errors import UserError
 from dibs.ranking import Run
 
@@ -265,14 +266,37 @@ def test_j_of_a_sweep_can_be_changed_later(bench: Bench) -> None:
 
 def test_a_table_fits_the_terminal_also_with_long_values() -> None:
     runs = [Run({"model": "x" * 100, "lr": 0.1 / 3}, "done", {"loss": 1 / 3, "note": 2.0}, 1, 0)]
-    fitted = results.fitted(Screen(True, False, 60), results.table(runs, "loss"))
-    assert max(len(line) for line in fitted.splitlines()) <= 60
-    assert "0.333333" in fitted
+    fitted = list(result_tables.fitted(Screen(True, False, 60), result_tables.of_runs(runs, "loss")))
+    assert max(len(line) for line in fitted) <= 60
+    assert "0.333333" in fitted[1]
 
 
 def test_a_parameter_that_a_run_does_not_have_is_an_empty_cell() -> None:
     runs = [Run({"a": 1}, "done", {}, 1, 0), Run({"b": 2}, "queued", {"loss": None}, 2, 1)]
-    assert results.table(runs, None).rows == [[1, 1, "", "done", ""], [2, "", 2, "queued", None]]
+    assert list(result_tables.of_runs(runs, None).rows()) == [[1, 1, "", "done", ""], [2, "", 2, "queued", None]]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_document_in_pieces_is_the_document(count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [{"job": n, "params": {"text": "two\nlines"}} for n in range(count)]
+    pieces = "\n".join(result_tables.document({"sweep": {"id": 1}}, "runs", iter(runs)))
+    assert json.loads(pieces) == {"sweep": {"id": 1}, "runs": runs}
+    if count:
+        screen.print_json({"sweep": {"id": 1}, "runs": runs})
+        assert capsys.readouterr().out == pieces + "\n"
+
+
+def test_a_spool_gives_runs_in_any_order_any_number_of_times() -> None:
+    with Spool("loss", ranking.MINIMIZE) as spool:
+        losses: list[float | None] = [None, 3.0, 1.0, 2.0, 1.0]
+        for index, loss in zip((4, 3, 2, 1, 0), losses, strict=True):
+            numbers = {} if loss is None else {"loss": loss}
+            spool.add({"params": {"x": index}, "state": "done", "numbers": numbers, "job": index + 1, "index": index})
+        best = spool.best(None)
+        assert [run.index for run in best] == [run.index for run in best] == [0, 2, 1, 3, 4]
+        assert [run.index for run in spool.best(2)] == [0, 2]
+        assert [run.index for run in spool.by_point()] == [0, 1, 2, 3, 4]
+        assert list(spool.names) == ["loss"]
 
 
 def test_the_verbs_are_known() -> None:

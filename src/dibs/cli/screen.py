@@ -88,15 +88,16 @@ def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str
 def _plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
     lines = [[column.title for column in columns], *(row for row in cells if row)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
+    return "\n".join(aligned(columns, widths, line) for line in lines)
 
-    def aligned(line: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if column.is_right else cell.ljust(width)
-            for cell, width, column in zip(line, widths, columns, strict=True)
-        )
-        return (" " * GAP).join(padded).rstrip()
 
-    return "\n".join(aligned(line) for line in lines)
+def aligned(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+    """Return one line of a table without colours."""
+    padded = (
+        cell.rjust(width) if column.is_right else cell.ljust(width)
+        for cell, width, column in zip(cells, widths, columns, strict=True)
+    )
+    return (" " * GAP).join(padded).rstrip()
 
 
 def _drawn(screen: Screen, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:

@@ -16,6 +16,7 @@ from dibs.daemon import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchanges, measured
 from dibs.jobs import Member
+from dibs.reader import RunsSince
 from dibs.runs import Run, Sweep, SweepWish
 from dibs.store import Reader
 from dibs.submissions import Name, Word
@@ -152,15 +153,41 @@ async def get_sweeps(request: web.Request) -> web.Response:
 
 
 async def get_results(request: web.Request) -> web.Response:
-    """Return every run of a sweep: its parameters, how it stands, and the last numbers it reported."""
+    """Return the runs of a sweep: parameters, how they stand, and the last numbers they reported.
+
+    With `most` so many of them, in no order that matters, and in `next` what `after` says to get more; null: no more.
+    """
     daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
-    await measured.are_read(daemon, lambda reader: reader.count_unread(sweep_id) > 0, READING_FOR_S)
+    most = exchanges.whole_number(request, "most", 0)
+    since = _since(request.query.get("after", ""))
+    if not request.query.get("after"):
+        await measured.are_read(daemon, lambda reader: reader.count_unread(sweep_id) > 0, READING_FOR_S)
 
     def answer(reader: Reader) -> dict[str, Any]:
         sweep = reader.sweep(sweep_id)
-        return {"sweep": to_json(sweep), "runs": _runs(daemon, reader, reader.runs(sweep_id))}
+        following: RunsSince | None = since
+        runs: list[Run] = []
+        while following is not None and (not most or len(runs) < most):
+            part, following = reader.runs(sweep_id, following, most - len(runs) if most else MOST_POINTS)
+            runs += part
+        if not most:
+            runs.sort(key=lambda run: (run.index, run.job or 0))
+        return {"sweep": to_json(sweep), "runs": _runs(daemon, reader, runs), "next": following and _after(following)}
 
     return exchanges.json(await daemon.ask(answer))
+
+
+def _after(since: RunsSince) -> str:
+    return f"{'forgotten' if since.is_forgotten else 'job'}:{since.after}"
+
+
+def _since(text: str) -> RunsSince:
+    kind, _, number = text.partition(":")
+    if not text:
+        return RunsSince()
+    if kind not in ("job", "forgotten") or not (number.isdecimal() and number.isascii() and len(number) < 19):
+        raise UserError(f'after expected what `next` said, got "{text[:80]}".')
+    return RunsSince(int(number), kind == "forgotten")
 
 
 def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[dict[str, Any]]:

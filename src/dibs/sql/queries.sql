@@ -498,16 +498,18 @@ CROSS JOIN results ON results.sweep = :sweep AND results.point = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = wanted.value)
 
 -- name: runs_of_sweep
--- Every run as it stands, and what is left of those whose job was forgotten.
+-- Runs as they stand, from one job on. The plus: by the ids, which go on where the last part ended.
 SELECT jobs.id, jobs.attempt, coalesce(jobs.number, 0), jobs.params, coalesce(jobs.outcome, jobs.state), results.numbers,
     jobs.started_at, jobs.finished_at
 FROM jobs LEFT JOIN results ON results.sweep = jobs.sweep AND results.point = jobs.point
     AND results.job = jobs.id AND results.attempt = jobs.attempt
-WHERE jobs.sweep = :sweep
-UNION ALL
+WHERE +jobs.sweep = :sweep AND jobs.id > :after ORDER BY jobs.id LIMIT :most
+
+-- name: forgotten_runs_of_sweep
+-- What is left of runs whose job was forgotten.
 SELECT NULL, attempt, number, params, outcome, numbers, started_at, finished_at FROM results
 WHERE sweep = :sweep AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = results.point)
-ORDER BY 3, 1
+ORDER BY point LIMIT :most OFFSET :after
 
 -- name: states_of_sweeps
 SELECT sweep, coalesce(outcome, state), count(*) FROM jobs WHERE sweep IS NOT NULL GROUP BY 1, 2

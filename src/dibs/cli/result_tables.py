@@ -1,0 +1,161 @@
+"""Tables of results: which columns there are, and how they look to people, spreadsheets and programs.
+
+Rows are gone through twice, for their widths and to be written; they are never all held.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from dibs import values
+from dibs.cli import screen
+from dibs.cli.screen import Column, Screen
+from dibs.ranking import Group, Run
+
+#: Digits of a number that people read; programs get all of them.
+DIGITS = 6
+
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is printed: titles, rows of values that may be asked for again, and which columns are numbers."""
+
+    titles: list[str]
+    rows: Callable[[], Iterable[Row]]
+    is_number: list[bool]
+
+
+def of_runs(runs: Iterable[Run], metric: str | None) -> Table:
+    """Return one row a run: its job, its parameters, how it stands, its numbers with the metric first."""
+    parameters: dict[str, bool] = {}
+    known: dict[str, None] = {}
+    for run in runs:
+        for name, value in run.params.items():
+            parameters[name] = parameters.get(name, True) and _is_number(value)
+        known.update(dict.fromkeys(run.numbers))
+    numbers = _metric_first(known, metric)
+
+    def rows() -> Iterator[Row]:
+        for run in runs:
+            named = (_or_empty(run.params.get(name)) for name in parameters)
+            told = (run.numbers.get(name, "") for name in numbers)
+            yield [_or_empty(run.job), *named, run.state, *told]
+
+    is_number = [True, *parameters.values(), False, *(True for _ in numbers)]
+    return Table(["job", *parameters, "state", *numbers], rows, is_number)
+
+
+def _or_empty(value: Any) -> Any:
+    return "" if value is None else value
+
+
+def of_groups(groups: Sequence[Group], names: Iterable[str], metric: str | None, *, is_exact: bool) -> Table:
+    """Return one row a group; programs get mean and deviation in columns of their own."""
+    parameters = list(dict.fromkeys(name for group in groups for name in group.params))
+    numbers = _metric_first(names, metric)
+    rows = [
+        [
+            *(group.params.get(name, "") for name in parameters),
+            _states(group),
+            len(group.jobs),
+            *(cell for name in numbers for cell in _spread(group, name, is_exact=is_exact)),
+        ]
+        for group in groups
+    ]
+    titles = [f"{name}{end}" for name in numbers for end in ((" mean", " sd", " n") if is_exact else ("",))]
+    is_number = [all(_is_number(group.params.get(name)) for group in groups) for name in parameters]
+    return Table([*parameters, "state", "n", *titles], lambda: rows, [*is_number, False, True, *(True for _ in titles)])
+
+
+def _spread(group: Group, name: str, *, is_exact: bool) -> list[Any]:
+    spread = group.numbers.get(name)
+    if is_exact:
+        return [spread.mean, spread.deviation, spread.count] if spread else ["", "", 0]
+    if spread is None:
+        return [""]
+    deviation = "" if spread.deviation is None else f" ± {spread.deviation:.2g}"
+    few = "" if spread.count == len(group.jobs) else f" (n={spread.count})"
+    return [f"{shown(spread.mean)}{deviation}{few}"]
+
+
+def _states(group: Group) -> str:
+    """Return how the runs of a group stand: one word if they agree."""
+    if len(group.states) == 1:
+        return next(iter(group.states))
+    return ", ".join(f"{count} {word}" for word, count in group.states.items())
+
+
+def _metric_first(names: Iterable[str], metric: str | None) -> list[str]:
+    return sorted(names, key=lambda name: name != metric)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def shown(cell: Any) -> str:
+    """Return a value as people read it."""
+    if cell is None:
+        return "nan"
+    return f"{cell:.{DIGITS}g}" if isinstance(cell, float) else screen.clean(values.write(cell))
+
+
+def write_csv(what: Table, stream: TextIO) -> None:
+    """Write comma-separated values: every digit, and anything but text as JSON has it."""
+    import csv
+
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(what.titles)
+    writer.writerows(["nan" if cell is None else values.write(cell) for cell in row] for row in what.rows())
+
+
+def document(head: dict[str, Any], name: str, items: Iterable[Any]) -> Iterator[str]:
+    """Return the lines of a JSON document, as `screen.print_json` writes it, whose last key has any number of items."""
+    yield json.dumps(head, indent=2).removesuffix("\n}") + f',\n  "{name}": ['
+    before = None
+    for item in items:
+        if before is not None:
+            yield f"{before},"
+        before = textwrap.indent(json.dumps(item, indent=2), "    ")
+    if before is not None:
+        yield before
+    yield "  ]\n}"
+
+
+def markdown(what: Table) -> Iterator[str]:
+    """Return the lines of a table in Markdown."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    yield line(what.titles)
+    yield line(["---:" if is_number else "---" for is_number in what.is_number])
+    for row in what.rows():
+        yield line([shown(cell) for cell in row])
+
+
+def fitted(view: Screen, what: Table) -> Iterator[str]:
+    """Return the lines of a table that is as wide as the terminal at most."""
+    columns = [
+        Column(screen.clean(title).upper(), least=max(4, min(len(title), 10)), is_right=is_number)
+        for title, is_number in zip(what.titles, what.is_number, strict=True)
+    ]
+
+    def lines() -> Iterator[list[str]]:
+        yield [column.title for column in columns]
+        for row in what.rows():
+            yield [shown(cell) or screen.NOTHING for cell in row]
+
+    widths = [0] * len(columns)
+    for line in lines():
+        widths = [max(width, len(cell)) for width, cell in zip(widths, line, strict=True)]
+    if view.width is not None:
+        widths = screen.fit(widths, columns, view.width)
+    for line in lines():
+        yield screen.aligned(columns, widths, [screen.middle(*pair) for pair in zip(line, widths, strict=True)])
