@@ -16,7 +16,8 @@ else:
     # `signal` imports enum; the C module below it has all we need and costs nothing.
     import _signal as signal
 
-#: From <sys/prctl.h>: orphaned descendants become children of the caller instead of pid 1.
+#: From <sys/prctl.h>: a signal when the parent dies; orphaned descendants become children of the caller, not of pid 1.
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 #: Lowest descriptor that a command inherits from us besides 0, 1 and 2; programs that count on 3 and up find them free.
 FIRST_FD = 100
@@ -226,9 +227,20 @@ def names(procs: Iterable[Proc]) -> str:
 
 def become_subreaper() -> None:
     """Make every orphan below this process its child, so that none can escape by forking twice."""
-    import ctypes  # dear to load, and only a runner needs it
+    _prctl(PR_SET_CHILD_SUBREAPER, 1, "become a subreaper")
+
+
+def die_with(parent: int, signum: int) -> None:
+    """Have the kernel send this process a signal when its parent dies, or send it now if that has happened already."""
+    _prctl(PR_SET_PDEATHSIG, signum, "be told of the end of the parent")
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signum)
+
+
+def _prctl(option: int, value: int, what: str) -> None:
+    import ctypes  # dear to load, and only few processes need it
 
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if libc.prctl(option, value, 0, 0, 0) != 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"cannot become a subreaper: {os.strerror(code)}")
+        raise OSError(code, f"cannot {what}: {os.strerror(code)}")

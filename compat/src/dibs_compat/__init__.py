@@ -1,5 +1,5 @@
 """The names of older GPU schedulers, translated onto dibs.
 
-`scheduler` is the tool with the commands `schedule` and `sch`; `simple_hypersearch` is in the package
-`simple_gpu_scheduler`. `gpu_task_scheduler` and GPUPeasy will follow.
+`scheduler` is the tool with the commands `schedule` and `sch`; `gpu_tasks` is what is behind the package
+`gpu_task_scheduler`; `simple_hypersearch` is in the package `simple_gpu_scheduler`. GPUPeasy will follow.
 """

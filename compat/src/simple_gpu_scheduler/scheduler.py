@@ -14,10 +14,8 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from dibs import devices, errors, holders, leases, lines, piping, probe, settings, slots, users, waiting
-
-#: Files that an NVIDIA driver, or that of Windows below us, makes: without them there is nobody to ask for GPUs.
-DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+from dibs import errors, leases, lines, piping, slots, users, waiting
+from dibs_compat import ids
 
 
 class GPU:
@@ -50,7 +48,7 @@ class GPUManager:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._free))
             nr = self._free.pop()
-            for device in keys(nr, inventory()):
+            for device in ids.keys(nr, ids.inventory()):
                 count, lease = self._held.get(device) or (0, _acquire(device))
                 self._held[device] = count + 1, lease
         return GPU(nr, self)
@@ -58,7 +56,7 @@ class GPUManager:
     def release_gpu(self, gpu: GPU) -> None:
         """Take an id back; the last user of a device lets go of its lease."""
         with self._changed:
-            for device in keys(gpu.nr, inventory()):
+            for device in ids.keys(gpu.nr, ids.inventory()):
                 count, lease = self._held.pop(device)
                 if count > 1:
                     self._held[device] = count - 1, lease
@@ -89,8 +87,8 @@ def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
 
 def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
     """Run every line of stdin on the GPUs of a manager; return what became of them."""
-    found = inventory()
-    places = [slots.Slot(keys(nr, found), nr) for nr in manager.available_gpus]
+    found = ids.inventory()
+    places = [slots.Slot(ids.keys(nr, found), nr) for nr in manager.available_gpus]
     base = dict(os.environb)
     made = {
         nr: base | {os.fsencode(k): os.fsencode(v) for k, v in visible(nr).items()} for nr in manager.available_gpus
@@ -113,25 +111,6 @@ def visible(nr: str) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": nr}
 
 
-def keys(nr: str, found: devices.Inventory) -> tuple[str, ...]:
-    """Return what an id is leased by: devices of this machine by their own id, any other text by itself."""
-    return tuple(_key(part.strip(), found) for part in nr.split(",") if part.strip())
-
-
-def _key(text: str, found: devices.Inventory) -> str:
-    try:
-        return devices.find(found, text)
-    except devices.UnknownDevice:
-        return slots.key_of(text)
-
-
-def inventory() -> devices.Inventory:
-    """Return the GPUs of this machine; a driver that is not there is not asked, which would take a while."""
-    values = settings.load(os.environ)
-    has_driver = values.devices or values.nvml_library or any(os.path.exists(path) for path in DRIVER_FILES)
-    return probe.read(values) if has_driver else devices.Inventory()
-
-
 def note() -> leases.Note:
     """Return what others read about our leases."""
     return leases.Note("simple_gpu_scheduler", users.own(), "dibs-compat")
@@ -152,9 +131,7 @@ class Teller(piping.Door):
 
     def waits(self, wanted: Sequence[str]) -> None:
         """Say who has the GPUs that we wait for."""
-        found = holders.survey(leases.folder(), wanted)
-        who = {f"{one.user or 'somebody'} ({one.job or '?'}, pid {one.pid})" for held in found.values() for one in held}
-        self.said(f"waiting for {', '.join(wanted)}: {', '.join(sorted(who)) or 'others are next in the line'}")
+        self.said(ids.waiting_for(wanted))
 
     def said(self, text: str) -> None:
         """Print a line for people."""

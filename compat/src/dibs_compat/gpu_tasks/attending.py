@@ -1,0 +1,96 @@
+"""One process for each task, its parent: ends what the task leaves behind, and the task if nobody wants it any more.
+
+It holds the leases and the lock of the folder until nothing of the task is left. If the foreman dies, it is told by the
+kernel and ends the task with some grace; if it is killed itself, the kernel kills the task.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Collection
+
+from dibs import processes, records, supervision
+from dibs_compat.gpu_tasks import messages
+
+
+def begin(kept: Collection[int], inherited: Collection[int], grace_s: float) -> tuple[int, socket.socket] | None:
+    """Fork the parent of a task and the task; return the parent and the line to it, or None in the task itself.
+
+    The parent has these descriptors and no others of ours, the task only those it inherits.
+    """
+    ours, its = messages.pair()
+    foreman = os.getpid()
+    pid = os.fork()
+    if pid:
+        its.close()
+        return pid, ours
+    task = -1
+    try:
+        _close_all_but({0, 1, 2, its.fileno(), *kept, *inherited})
+        task = _prepare(foreman)
+        if task:
+            _attend(task, its, grace_s)
+    except BaseException:  # noqa: BLE001 - the foreman's code is not for this process, whatever is wrong with it
+        sys.excepthook(*sys.exc_info())
+    if task:
+        # Ends without the rest of this program: what it has to say is said, and the foreman sees its end.
+        os._exit(1)
+    _close_all_but({0, 1, 2, *inherited})
+    for sock in (ours, its):
+        sock.detach()
+    return None
+
+
+def _prepare(foreman: int) -> int:
+    """Get ready to answer for everything below us, and fork the task; return its pid, 0 in the task."""
+    processes.become_subreaper()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, supervision.WAKE)
+    processes.die_with(foreman, signal.SIGTERM)
+    me = os.getpid()
+    task = os.fork()
+    if task == 0:
+        processes.die_with(me, signal.SIGKILL)
+        # A group of its own: what it signals, signalling its group, is not us.
+        os.setpgid(0, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return task
+
+
+def _attend(task: int, line: socket.socket, grace_s: float) -> None:
+    """Wait until nothing of the task is left, and say how it ended."""
+    line.setblocking(False)
+    spec = records.Spec(0, 0, 0, "", (), (), b"", b"", grace_s=grace_s)
+    final = supervision.supervise(spec, task, lambda: _orders(line), lambda kind, who: None)
+    messages.send(line, final.code, final.signal, final.leftovers, final.note)
+
+
+def _orders(line: socket.socket) -> list[list[str]]:
+    """Return what the foreman has asked for; its end is told by a signal."""
+    found: list[list[str]] = []
+    while True:
+        try:
+            got = messages.receive(line)
+        except BlockingIOError:
+            return found
+        if got is None:
+            return found
+        found.append([str(word) for word in got[0]])
+
+
+def order(pid: int, line: socket.socket, *words: object) -> None:
+    """Ask the parent of a task for something; for the foreman, whose child it is."""
+    if messages.send(line, *words):
+        os.kill(pid, signal.SIGUSR1)
+
+
+def _close_all_but(kept: Collection[int]) -> None:
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number not in kept:
+            try:
+                os.close(number)
+            except OSError:
+                # The one that was open for listing the others.
+                continue

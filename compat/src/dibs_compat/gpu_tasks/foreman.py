@@ -1,0 +1,172 @@
+"""The process that has the leases: a fresh interpreter in a session of its own, from which every task is forked.
+
+It stands in the machine's line for a place where the next task can run, and starts there what the scheduler gives it.
+It knows nothing of instances and folders. When the scheduler is gone it ends what runs, and then itself.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from typing import IO
+
+from dibs import leases, processes, slots, users
+from dibs_compat.gpu_tasks import attending, messages, workers
+from dibs_compat.gpu_tasks.orders import Order, Task
+
+NEVER = float("inf")
+
+
+class _Running:
+    """A task that was started."""
+
+    def __init__(self, slot: slots.Slot, pid: int, line: socket.socket) -> None:
+        self.slot = slot
+        #: Of its parent, which is our child.
+        self.pid = pid
+        self.line = line
+
+
+class Foreman:
+    """Does what the scheduler asks for until it asks for nothing more."""
+
+    def __init__(self, order: Order, scheduler: socket.socket, scheduler_pid: int) -> None:
+        self._order = order
+        self._scheduler = scheduler
+        #: Says when the scheduler is gone, also while something else that it forked has its end of the line.
+        self._gone = os.pidfd_open(scheduler_pid)
+        note = leases.Note("gpu_task_scheduler", users.own(), "dibs-compat")
+        # The first one first; of those that were freed, the last.
+        free = [slots.Slot(place.devices, str(number)) for number, place in enumerate(order.places)]
+        self._slots = slots.FixedSlots(leases.folder(), note, free[::-1], on_wait=self._waits)
+        #: The place that the scheduler was offered for its next task.
+        self._offered: slots.Slot | None = None
+        self._running: dict[int, _Running] = {}
+        self._is_wanted = self._is_over = self._is_alone = False
+
+    def run(self) -> Task | None:
+        """Do it all; return None when it is over, or a task in the process that is to run it."""
+        while not (self._is_over and not self._running):
+            self._offer(time.monotonic())
+            task = self._sleep()
+            if task is not None:
+                return task
+        self._slots.close()
+        return None
+
+    def _offer(self, now: float) -> None:
+        """Offer the scheduler a place, if it wants one and we can have one now."""
+        if not self._is_wanted or self._is_over or self._offered is not None:
+            return
+        self._offered = self._slots.take(now)
+        if self._offered is not None:
+            self._is_wanted = False
+            messages.send(self._scheduler, "place", int(self._offered.label))
+
+    def _waits(self, wanted: Sequence[str]) -> None:
+        messages.send(self._scheduler, "waits", tuple(wanted))
+
+    def _sleep(self) -> Task | None:
+        """Sleep until something happens, and see to it."""
+        poll = select.poll()
+        # Once it is gone it would wake us for ever.
+        scheduler = () if self._is_alone else (self._scheduler.fileno(), self._gone)
+        for fd in (*scheduler, *self._running, *self._slots.fds()):
+            poll.register(fd, select.POLLIN)
+        now = time.monotonic()
+        wake_at = self._slots.ask_at if self._is_wanted else self._slots.rest(now, is_over=self._is_over)
+        ready = {fd for fd, _ in poll.poll(None if wake_at == NEVER else max(0.0, wake_at - now) * 1000 + 0.5)}
+        for fd in ready.intersection(self._running):
+            self._ended(fd)
+        self._slots.woken(ready, time.monotonic())
+        if self._gone in ready:
+            self._leave()
+        elif self._scheduler.fileno() in ready:
+            return self._hear()
+        return None
+
+    def _leave(self) -> None:
+        """End what runs: the scheduler is gone, and nobody reads what becomes of its tasks."""
+        self._is_over, self._is_alone = True, True
+        self._tell_all("stop", self._order.grace_s)
+
+    def _hear(self) -> Task | None:
+        """Do what the scheduler asks for; return a task in the process that is to run it."""
+        got = messages.receive(self._scheduler)
+        if got is None:
+            self._leave()
+            return None
+        (verb, *words), fds = got
+        match verb:
+            case "want":
+                self._is_wanted = True
+            case "run":
+                return self._begin(str(words[0]), words[1], fds)
+            case "pass" if self._offered is not None:
+                self._slots.give(self._offered, time.monotonic())
+                self._offered = None
+            case "over":
+                self._is_over = True
+            case "tell":
+                self._tell_all(*words)
+        return None
+
+    def _begin(self, work_dir: str, log: object, fds: list[int]) -> Task | None:
+        """Start a task in the place that was offered: the configuration is the first descriptor."""
+        slot, self._offered = self._offered, None
+        if slot is None:
+            raise RuntimeError("a task came for which no place was offered")
+        inherited = tuple(self._slots.inherited(slot))
+        task = Task(self._order.places[int(slot.label)], work_dir, None if log is None else str(log), fds[0], inherited)
+        begun = attending.begin(fds, [fds[0], *inherited], self._order.grace_s)
+        if begun is None:
+            # Their numbers will soon mean something else.
+            for sock in (self._scheduler, *(running.line for running in self._running.values())):
+                sock.detach()
+            return task
+        for fd in fds:
+            os.close(fd)
+        self._running[begun[1].fileno()] = _Running(slot, *begun)
+        return None
+
+    def _ended(self, fd: int) -> None:
+        """Take note of the end of a task, and tell it."""
+        running = self._running.pop(fd)
+        got = messages.receive(running.line)
+        running.line.close()
+        os.waitpid(running.pid, 0)
+        if got is None:
+            self._end_orphans()
+        self._slots.give(running.slot, time.monotonic())
+        messages.send(self._scheduler, "ended", int(running.slot.label), *(got[0] if got else (None, 0, "", "")))
+
+    def _end_orphans(self) -> None:
+        """Kill what a parent that was killed has left to us; the kernel has done so to the task itself."""
+        attended = {running.pid for running in self._running.values()}
+        me = os.getpid()
+        while orphans := [proc for proc in processes.descendants(me) if proc.ppid == me and proc.pid not in attended]:
+            processes.send_all(orphans, signal.SIGKILL)
+            for orphan in orphans:
+                os.waitpid(orphan.pid, 0)
+
+    def _tell_all(self, *words: object) -> None:
+        for running in self._running.values():
+            attending.order(running.pid, running.line, *words)
+
+
+def main(file: IO[bytes]) -> None:
+    """Be the foreman of a scheduler; in a forked process, be a task."""
+    import ctypes  # noqa: F401 - each parent of a task needs it, and shall not load it again
+
+    order, line, scheduler_pid = pickle.load(file)
+    file.close()
+    # What is below a task becomes ours if whoever answers for it is killed.
+    processes.become_subreaper()
+    task = Foreman(order, socket.socket(fileno=line), scheduler_pid).run()
+    if task is not None:
+        workers.run(order, task)

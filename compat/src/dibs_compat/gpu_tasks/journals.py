@@ -1,0 +1,66 @@
+"""What is told while tasks run: on the console and in the file of the scheduler, each in the old tool's own form."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from enum import Enum
+
+CONSOLE = "%(asctime)s %(levelname)s %(message)s"
+FILE = "%(asctime)s %(filename)s[line:%(lineno)d] %(levelname)s %(message)s"
+FILE_MOMENT = "%a, %d %b %Y %H:%M:%S"
+
+
+class Said(Enum):
+    """What can be said of a task on a GPU, and the line of the old tool's source that its log names for it."""
+
+    RECEIVES = "receives task {}", 53
+    SKIPS = "skips task {}", 56
+    FINISHES = "finishes task {}", 93
+    FINISHED = "finished", 46
+    #: Not said by the old tool, to which every task had finished.
+    FAILS = "fails task {}: {}", 93
+
+
+class Journal:
+    """Writes each line to the console and, unless there is to be none, at the end of a file."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = None if path is None else os.path.abspath(path)
+        # Without a file the old tool shows moments on the console as it would in the file.
+        self._console = logging.Formatter(CONSOLE, FILE_MOMENT if path is None else None)
+        self._file = logging.Formatter(FILE, FILE_MOMENT)
+        if self._path is not None:
+            # Now, and not when the first task is through: a path that cannot be written is refused at once.
+            open(self._path, "a").close()
+
+    def tell(self, gpu: str, said: Said, *about: str) -> None:
+        """Say something of a GPU, and of the task on it."""
+        words, line = said.value
+        level = logging.ERROR if said is Said.FAILS else logging.INFO
+        text = f"{gpu} {words.format(*about)}"
+        self._write(logging.LogRecord("", level, "gpu_task_scheduler.py", line, text, None, None))
+
+    def warn(self, text: str) -> None:
+        """Say something that people should know, beside the log."""
+        _print(f"gpu_task_scheduler: {text}")
+
+    def _write(self, record: logging.LogRecord) -> None:
+        _print(self._console.format(record))
+        if self._path is None:
+            return
+        try:
+            with open(self._path, "a", errors="backslashreplace") as file:
+                file.write(self._file.format(record) + "\n")
+        except OSError as error:
+            self.warn(f"cannot write {self._path}: {error.strerror}")
+
+
+def _print(text: str) -> None:
+    try:
+        data = text.encode(errors="backslashreplace").decode()
+        print(data, file=sys.stderr, flush=True)
+    except OSError:
+        # A terminal that is gone; what runs is more important.
+        return

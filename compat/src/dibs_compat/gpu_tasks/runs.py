@@ -1,0 +1,332 @@
+"""One run of a scheduler: which instance is next, where it goes, and what became of it.
+
+Decides and tells; places and processes are the foreman's. An instance that is done needs no GPU to be skipped. If the
+foreman dies, what it ran counts as failed, and another one goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dibs import errors, processes
+from dibs.cli.signals import Signals
+from dibs_compat import ids
+from dibs_compat.gpu_tasks import hiding, messages, orders
+from dibs_compat.gpu_tasks.journals import Journal, Said
+from dibs_compat.gpu_tasks.orders import Order
+from dibs_compat.gpu_tasks.workfolders import Claim, Marks
+
+#: Seconds for which a task that got Ctrl-C is waited for before it is asked to end in another way.
+INTERRUPTED_S = 10.0
+
+#: Names that a summary has room for.
+SHOWN = 5
+
+
+class Instances(Protocol):
+    """What a run needs of a ConfigManager."""
+
+    def get_next_config(self) -> dict[str, Any]:
+        """Return the next instance, with None as `config` at the end."""
+        ...
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that did not succeed."""
+
+    name: str
+    work_dir: str
+    why: str
+
+
+@dataclass
+class Report:
+    """What became of the instances of a run; those that nobody got to are in none of the numbers."""
+
+    finished: int = 0
+    skipped: int = 0
+    failed: list[Failure] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """Return the failures in one line."""
+        names = [failure.name or failure.work_dir for failure in self.failed]
+        shown = " ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        tried = self.finished + len(names)
+        return f"{len(names)} of {tried} tasks failed and will run again next time: {shown}"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the scheduler's configuration says about folders."""
+
+    is_forced: bool
+    log_file: str | None
+
+
+@dataclass(frozen=True)
+class _Started:
+    name: str
+    work_dir: str
+    folder: str
+    log: str | None
+
+
+class Run:
+    """One call of `start`."""
+
+    def __init__(self, instances: Instances, order: Order, marks: Marks, rules: Rules, journal: Journal) -> None:
+        self._instances = instances
+        self._order = order
+        self._marks = marks
+        self._rules = rules
+        self._journal = journal
+        self.report = Report()
+        #: Places where nothing runs, in their order, and what runs in the others.
+        self._idle = list(range(len(order.places)))
+        self._running: dict[int, _Started] = {}
+        #: The next instance that has something to do, while it waits for a place.
+        self._head: dict[str, Any] | None = None
+        self._is_exhausted = False
+        #: The first signal that told us to end, and when to become more urgent about it.
+        self.told_by: int | None = None
+        self._urge_at: float | None = None
+
+    # -- the loop
+
+    def run(self) -> None:
+        """Do it all. Signals are recorded when they come and answered between two steps."""
+        with _signals() as coming:
+            self._look_ahead()
+            while not self._is_exhausted:
+                crew = Crew(self._order)
+                try:
+                    self._work(crew, coming)
+                except BaseException:
+                    crew.tell("stop", 0)
+                    raise
+                finally:
+                    crew.close()
+                if self.told_by is not None:
+                    return
+                if not self._is_exhausted and not crew.was_useful:
+                    raise errors.MachineError(
+                        f"the process that starts tasks ended with {crew.code} before it could start one.",
+                        "What it had to say is above.",
+                    )
+
+    def _work(self, crew: Crew, coming: Signals | None) -> None:
+        """Work with one foreman until everything is done or it is gone."""
+        crew.send("want")
+        while True:
+            crew.wait(coming, self._urge_at)
+            for number in coming.new() if coming is not None else ():
+                self._answer(crew, number)
+            if self._urge_at is not None and time.monotonic() >= self._urge_at:
+                self._urge_at = None
+                crew.tell("stop", self._order.grace_s)
+            if not crew.is_ready:
+                continue
+            got = messages.receive(crew.line)
+            if got is None:
+                self._lose_all()
+                return
+            verb, *words = got[0]
+            match verb:
+                case "place":
+                    self._fill(crew, int(str(words[0])))
+                case "ended":
+                    self._ended(*words)  # type: ignore[arg-type]
+                case "waits":
+                    self._journal.warn(ids.waiting_for(words[0]))  # type: ignore[arg-type]
+            if self._look_ahead():
+                crew.send("want")
+            elif self._is_exhausted:
+                crew.send("over")
+
+    def _answer(self, crew: Crew, number: int) -> None:
+        """Let a signal end the tasks: Ctrl-C as a terminal would do it; the second one without mercy."""
+        is_second = self.told_by is not None
+        self.told_by = self.told_by or number
+        crew.send("over")
+        if is_second:
+            self._urge_at = None
+            crew.tell("stop", 0)
+        elif number == signal.SIGINT:
+            self._urge_at = time.monotonic() + INTERRUPTED_S
+            crew.tell("signal", int(signal.SIGINT))
+        else:
+            crew.tell("stop", self._order.grace_s)
+
+    # -- instances
+
+    def _draw(self) -> Iterator[dict[str, Any]]:
+        """Hand out the instances that are left."""
+        while not self._is_exhausted:
+            one, self._head = self._head or self._instances.get_next_config(), None
+            if one["config"] is None:
+                self._is_exhausted = True
+            else:
+                yield one
+
+    def _look_ahead(self) -> bool:
+        """Skip what is done, which needs no GPU, up to the next that is not; tell whether that wants a place now."""
+        if self.told_by is not None or not self._idle or self._head is not None:
+            return False
+        for one in self._draw():
+            if self._rules.is_forced or not self._marks.is_done(self._folder(one)):
+                self._head = one
+                return True
+            self._say(self._idle[0], Said.RECEIVES, _name(one))
+            self._skip(self._idle[0], one)
+        for place in self._idle:
+            self._say(place, Said.FINISHED)
+        self._idle.clear()
+        return False
+
+    def _fill(self, crew: Crew, place: int) -> None:
+        """Run the next instance in a place that the foreman has for us."""
+        for one in self._draw() if self.told_by is None else ():
+            self._say(place, Said.RECEIVES, _name(one))
+            try:
+                claim = self._marks.claim(self._folder(one), self._rules.is_forced)
+            except OSError as error:
+                self._fail(place, _Started(_name(one), str(one["work_dir"]), "", None), f"its folder: {error}")
+                continue
+            if claim is None:
+                self._skip(place, one)
+                continue
+            with contextlib.closing(claim):
+                if self._start(crew, place, one, claim):
+                    return
+        crew.send("pass")
+
+    def _start(self, crew: Crew, place: int, one: Mapping[str, Any], claim: Claim) -> bool:
+        """Give an instance to the foreman; False if that cannot be done."""
+        work_dir = str(one["work_dir"])
+        log = None if self._rules.log_file is None else os.path.join(claim.folder, self._rules.log_file)
+        started = _Started(_name(one), work_dir, claim.folder, log)
+        try:
+            config = messages.file(pickle.dumps(one["config"]))
+        except Exception as error:  # noqa: BLE001 - whatever the user's own values raise
+            self._fail(place, started, f"its configuration cannot be pickled: {error}")
+            return False
+        crew.send("run", work_dir, log, fds=[config] if claim.fd is None else [config, claim.fd])
+        os.close(config)
+        self._idle.remove(place)
+        self._running[place] = started
+        return True
+
+    def _ended(self, place: int, code: int | None, signum: int, leftovers: str, note: str) -> None:
+        started = self._running.pop(place)
+        if code == 0 and not signum:
+            self._marks.succeeded(started.folder)
+            self.report.finished += 1
+            self._say(place, Said.FINISHES, started.name)
+        else:
+            self._fail(place, started, _why(code, signum), started.log)
+        if leftovers and self.told_by is None:
+            self._journal.warn(f"{started.name or 'the task'} left running, now ended: {leftovers}")
+        if note:
+            self._journal.warn(note)
+        self._idle = sorted([*self._idle, place])
+
+    def _lose_all(self) -> None:
+        """Note what ran when the foreman died: its tasks are being ended, and nobody will tell how."""
+        for place, started in sorted(self._running.items()):
+            self._fail(place, started, "the process that started it was killed", started.log)
+        self._idle = sorted([*self._idle, *self._running])
+        self._running.clear()
+
+    def _fail(self, place: int, started: _Started, why: str, log: str | None = None) -> None:
+        """Note a task that did not succeed; who was stopped with us has not failed, but is not done either."""
+        self._marks.failed(started.folder, why)
+        self.report.failed.append(Failure(started.name, started.work_dir, why))
+        if self.told_by is None:
+            self._say(place, Said.FAILS, started.name, why + (f", see {log}" if log else ""))
+
+    def _skip(self, place: int, one: Mapping[str, Any]) -> None:
+        self.report.skipped += 1
+        self._say(place, Said.SKIPS, _name(one))
+
+    def _say(self, place: int, said: Said, *about: str) -> None:
+        self._journal.tell(self._order.places[place].name, said, *about)
+
+    def _folder(self, one: Mapping[str, Any]) -> str:
+        return os.path.join(self._order.cwd, one["work_dir"])
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    return str(one["test_config_string"])
+
+
+def _why(code: int | None, signum: int) -> str:
+    if signum:
+        return f"ended by {processes.signal_name(signum)}"
+    return "the process that answered for it was killed" if code is None else f"exit code {code}"
+
+
+class Crew:
+    """A foreman, and the line to it."""
+
+    def __init__(self, order: Order) -> None:
+        self.line, its = messages.pair()
+        environ = dict(os.environ)
+        hiding.show(environ)
+        with its:
+            words, fd = orders.fresh("foreman", pickle.dumps((order, its.fileno(), os.getpid())))
+            try:
+                self._process = subprocess.Popen(
+                    words, env=environ, cwd=order.cwd, pass_fds=[fd, its.fileno()], start_new_session=True
+                )
+            finally:
+                os.close(fd)
+        self.is_ready = False
+        #: Whether it could start a task.
+        self.was_useful = False
+        #: What it ended with.
+        self.code: int | None = None
+
+    def wait(self, coming: Signals | None, until: float | None) -> None:
+        """Wait for a packet, a signal, or a moment."""
+        poll = select.poll()
+        for fd in (self.line, *(() if coming is None else (coming,))):
+            poll.register(fd, select.POLLIN)
+        left_ms = None if until is None else max(0.0, until - time.monotonic()) * 1000 + 0.5
+        self.is_ready = self.line.fileno() in {fd for fd, _ in poll.poll(left_ms)}
+
+    def send(self, *words: object, fds: list[int] | None = None) -> None:
+        """Say something; if nobody is there any more, the next packet will tell."""
+        self.was_useful = self.was_useful or words[0] == "run"
+        messages.send(self.line, *words, fds=fds or ())
+
+    def tell(self, *words: object) -> None:
+        """Have every task told something."""
+        self.send("tell", *words)
+
+    def close(self) -> None:
+        """Let go of it: it ends what runs, and then itself, and we wait for that."""
+        self.line.close()
+        self.code = self._process.wait()
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[Signals | None]:
+    """Record the signals that end us, as far as they are ours to answer."""
+    if threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    with Signals(*(number for number in numbers if signal.getsignal(number) in usual)) as coming:
+        yield coming

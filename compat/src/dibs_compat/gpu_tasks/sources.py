@@ -1,0 +1,140 @@
+"""Where the class of a task comes from, and how another process finds it.
+
+A class is known by its module and its name. One that was written into the script itself is found by reading the script
+once more, under another name than `__main__`, up to where it makes the scheduler.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pickle
+import sys
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import Any
+
+from dibs import errors
+
+#: What a script is called when it is read for what it defines: the name that multiprocessing uses for the same.
+AGAIN = "__mp_main__"
+
+#: The name, among the globals of such a script, of the source that is looked for.
+WANTED = "__dibs_wanted__"
+
+
+class Reached(BaseException):
+    """The script has come to the scheduler that we work for; what follows is not for us."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A class by its names, the file of its module (None: by the name alone), and the script if that is needed."""
+
+    module: str
+    qualname: str
+    path: str | None = None
+    script: str | None = None
+    #: The package of a script that was started with -m.
+    package: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what makes two sources the same class."""
+        return "__main__" if self.module == AGAIN else self.module, self.qualname
+
+
+def of(task_class: Any) -> Source:
+    """Return the source of a class, or of `"module:Class"`, which is not imported here."""
+    if isinstance(task_class, str):
+        module, colon, qualname = task_class.partition(":")
+        if not (module and colon and qualname):
+            raise ValueError(f'gpu_task_class expected a class or "module:Class", got "{task_class}"')
+        return Source(module, qualname, None, *_script())
+    if not isinstance(task_class, type):
+        raise ValueError(f'gpu_task_class expected a class or "module:Class", got {task_class!r}')
+    module, path = task_class.__module__, getattr(sys.modules[task_class.__module__], "__file__", None)
+    if path is None:
+        raise errors.UserError(
+            f"expected the class {task_class.__qualname__} in a file, got one that was typed.",
+            "Write it into a module and import it, so that the processes of tasks can do the same.",
+        )
+    return Source(module, task_class.__qualname__, os.path.abspath(path), *_script())
+
+
+def _script() -> tuple[str | None, str | None]:
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    return None if path is None else os.path.abspath(path), getattr(main, "__package__", None)
+
+
+def load(source: Source, pickled: bytes) -> Any:
+    """Import what a pickle needs, and return what is in it; for processes of tasks."""
+    _import(source)
+    if b"__main__" in pickled:
+        read_script(source)
+    return pickle.loads(pickled)
+
+
+def find(source: Source) -> Any:
+    """Return the class; for processes of tasks."""
+    found: Any = _import(source)
+    for name in source.qualname.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _import(source: Source) -> ModuleType:
+    """Import a module by its name, or from its file where the name does not lead there."""
+    if source.module in ("__main__", AGAIN):
+        return read_script(source)
+    if source.module in sys.modules:
+        return sys.modules[source.module]
+    try:
+        found = importlib.util.find_spec(source.module)
+    except ModuleNotFoundError:
+        found = None
+    if source.path is None or (found is not None and _is_same(found.origin, source.path)):
+        return importlib.import_module(source.module)
+    spec = importlib.util.spec_from_file_location(source.module, source.path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import {source.module} from {source.path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[source.module] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_same(a: str | None, b: str) -> bool:
+    return a is not None and os.path.realpath(a) == os.path.realpath(b)
+
+
+def read_script(source: Source) -> ModuleType:
+    """Run the script up to the scheduler that we work for, once; return what it has defined until then."""
+    if AGAIN in sys.modules:
+        return sys.modules[AGAIN]
+    if source.script is None:
+        raise ImportError("a value of the configuration was defined where no file is; write it into a module")
+    module = ModuleType(AGAIN)
+    vars(module).update({"__file__": source.script, "__package__": source.package, WANTED: source.key})
+    sys.modules["__main__"] = sys.modules[AGAIN] = module
+    with open(source.script, "rb") as file:
+        code = compile(file.read(), source.script, "exec")
+    try:
+        exec(code, vars(module))
+    except Reached:
+        pass
+    return module
+
+
+def is_read_again(task_class: Any) -> bool:
+    """Tell whether the caller is a script that is only read again; raise `Reached` if it need not be read further."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == AGAIN and frame.f_code.co_name == "<module>":
+            if frame.f_globals.get(WANTED) == of(task_class).key:
+                raise Reached
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,129 @@
+"""The process of one task: makes its GPUs the only visible ones, imports the user's code, runs it.
+
+Constructor and `required_env` come first, with the scheduler's own output. If they ask for variables, the rest happens
+in a fresh interpreter: some are read only when one starts, others when a library is imported. Without any, the process
+goes on as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Mapping
+from typing import IO, Any, NoReturn
+
+from dibs_compat.gpu_tasks import hiding, orders, sources
+from dibs_compat.gpu_tasks.orders import Order, Task
+from dibs_compat.gpu_tasks.sources import Source
+
+
+def environ(task: Task, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a task, `required_env` not considered."""
+    # The order in which indices are leased, and no window for a figure, unless the user has chosen.
+    usual = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "MPLBACKEND": "Agg"}
+    return {**usual, **given, hiding.VISIBLE: task.place.visible, hiding.WORKER: task.place.name}
+
+
+def run(order: Order, task: Task) -> None:
+    """Do the whole task; what it raises is how it ends."""
+    os.environ.update(environ(task, os.environ))
+    os.chdir(order.cwd)
+    # At the end, where the old tool put it, whatever else is there.
+    sys.path.append(order.cwd)
+    path = os.path.join(order.temp_folder, f"{task.place.name.replace('/', '_')}_worker.pkl")
+    sys.argv = _argv(order.source, path, order.cwd)
+    log = _open_log(task.log)
+    try:
+        made = _make(order.source, task)
+        wanted = _checked(made.required_env())
+        pickled = pickle.dumps(made)
+        _leave(path, pickled)
+    except BaseException:
+        _write_to(log)
+        raise
+    if wanted:
+        _start_again(order.source, task, pickled, wanted, log)
+    _write_to(log)
+    made.main()
+
+
+def _argv(source: Source, path: str, cwd: str) -> list[str]:
+    """Return what the code of the task finds in `sys.argv`: the command line by which `path` can be run again."""
+    program = os.path.join(os.path.dirname(sys.executable), "start_gpu_task")
+    return [program, path, source.module, source.path or "", cwd]
+
+
+def _open_log(path: str | None) -> int:
+    return os.open(path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+
+
+def _write_to(log: int) -> None:
+    """Let all output go to the log, buffered as it is for a program that was started with it."""
+    _flush()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    if sys.stdout is not None:
+        sys.stdout.reconfigure(line_buffering=False)  # type: ignore[union-attr]
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
+def _make(source: Source, task: Task) -> Any:
+    with open(task.config, "rb") as file:
+        config = sources.load(source, file.read())
+    return sources.find(source)(config, task.work_dir)
+
+
+def _checked(wanted: Mapping[str, str] | None) -> dict[str, str]:
+    for name, value in dict(wanted or {}).items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise TypeError(f"required_env expected texts, got {name!r}: {value!r}")
+    return dict(wanted or {})
+
+
+def _leave(path: str, pickled: bytes) -> None:
+    """Leave the task where the old tool did, for people who run it again by hand; whole, and not half of two."""
+    own = f"{path}.{os.getpid()}"
+    with open(own, "wb") as file:
+        file.write(pickled)
+    os.rename(own, path)
+
+
+def _start_again(source: Source, task: Task, pickled: bytes, wanted: dict[str, str], log: int) -> NoReturn:
+    """Become a fresh interpreter that has these variables, and go on there."""
+    content = pickle.dumps((source, pickled, sys.argv, log))
+    words, fd = orders.fresh("workers", content)
+    for number in (fd, log, *task.leases):
+        os.set_inheritable(number, True)
+    _flush()
+    os.execve(words[0], words, {**os.environ, **wanted})
+
+
+def main(file: IO[bytes]) -> None:
+    """Go on with a task in a fresh interpreter."""
+    source, pickled, sys.argv, log = pickle.load(file)
+    file.close()
+    _write_to(log)
+    sources.load(source, pickled).main()
+
+
+def start_gpu_task() -> None:
+    """Run once more what a scheduler left: `start_gpu_task PKL MODULE MODULE_PATH CWD`."""
+    if len(sys.argv) != 5:
+        sys.exit(f"start_gpu_task: expected PKL MODULE MODULE_PATH CWD, got {len(sys.argv) - 1} words.")
+    path, module, module_path, cwd = sys.argv[1:]
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_uid != os.geteuid():
+            sys.exit(f"start_gpu_task: expected a file of your own, got {path}, which belongs to somebody else.")
+        pickled = file.read()
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    os.environ[hiding.WORKER] = "start_gpu_task"
+    sys.path.append(cwd)
+    source = Source(module, "", module_path or None, module_path or None)
+    sources.load(source, pickled).main()

@@ -1,0 +1,37 @@
+"""The ids that people gave the old tools: free text, leased as the device it names, or by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from dibs import devices, holders, leases, probe, settings, slots
+
+#: Files that an NVIDIA driver, or that of Windows below us, makes: without them there is nobody to ask for GPUs.
+DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+
+
+def inventory() -> devices.Inventory:
+    """Return the GPUs of this machine; a driver that is not there is not asked, which would take a while."""
+    values = settings.load(os.environ)
+    has_driver = values.devices or values.nvml_library or any(os.path.exists(path) for path in DRIVER_FILES)
+    return probe.read(values) if has_driver else devices.Inventory()
+
+
+def keys(text: str, found: devices.Inventory) -> tuple[str, ...]:
+    """Return what ids are leased by: devices of this machine by their own id, any other text by itself."""
+    return tuple(_key(part.strip(), found) for part in text.split(",") if part.strip())
+
+
+def _key(text: str, found: devices.Inventory) -> str:
+    try:
+        return devices.find(found, text)
+    except devices.UnknownDevice:
+        return slots.key_of(text)
+
+
+def waiting_for(wanted: Sequence[str]) -> str:
+    """Return in words who has the devices that we wait for."""
+    found = holders.survey(leases.folder(), wanted)
+    who = {f"{one.user or 'somebody'} ({one.job or '?'}, pid {one.pid})" for held in found.values() for one in held}
+    return f"waiting for {', '.join(wanted)}: {', '.join(sorted(who)) or 'others are next in the line'}"

@@ -1,0 +1,1 @@
+"""The names of GPUTaskScheduler, as translations onto dibs."""

@@ -1,0 +1,90 @@
+"""`GPUTaskScheduler`: every instance of a configuration as a task, in parallel on the GPUs that it names.
+
+Importing this module hides the GPUs from the process that does so, until `start` returns, so that a library imported
+there does not occupy any. Tasks see theirs.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+from typing import Any
+
+from dibs import errors, settings
+from dibs_compat import ids
+from dibs_compat.gpu_tasks import hiding, runs, sources
+from dibs_compat.gpu_tasks.journals import Journal
+from dibs_compat.gpu_tasks.orders import Order, Place
+from dibs_compat.gpu_tasks.workfolders import Marks
+from dibs_compat.scheduler import task
+from gpu_task_scheduler.config_manager import Config, ConfigManager
+
+#: Set to 1: a run with failures raises, also in scripts that nobody wants to change.
+EXIT_STATUS = "GPU_TASK_EXIT_STATUS"
+
+hiding.hide(os.environ, hiding.is_cuda_up())
+
+
+class TasksFailed(errors.DibsError):
+    """Tasks did not succeed; `report` says which."""
+
+    kind = "tasks_failed"
+    exit_code = 1
+
+    def __init__(self, report: runs.Report) -> None:
+        super().__init__(report.summary())
+        self.report = report
+
+
+class GPUTaskScheduler:
+    """Runs a class of tasks; it may be given as `"module:Class"`, which is imported only where tasks run."""
+
+    def __init__(self, config: Config, gpu_task_class: Any) -> None:
+        self._is_read_again = sources.is_read_again(gpu_task_class)
+        self._source = sources.of(gpu_task_class)
+        # Defaults are filled in, but not into what the caller has.
+        own = {key: copy.deepcopy(value) if key == "scheduler_config" else value for key, value in config.items()}
+        self._config_manager = ConfigManager(own)
+        self._config = self._config_manager.get_all_scheduler_config()
+        self._journal = Journal(self._config["scheduler_log_file_path"])
+        #: What became of the instances, after `start`.
+        self.report = runs.Report()
+
+    def start(self, raise_on_failure: bool | None = None) -> None:
+        """Run everything that is not done yet, and return when it is; what failed is told and in `report`.
+
+        `raise_on_failure` raises `TasksFailed` at the end; without it the variable `GPU_TASK_EXIT_STATUS` decides.
+        """
+        if self._is_read_again:
+            return
+        try:
+            self._run()
+        finally:
+            hiding.show(os.environ)
+        is_raised = os.environ.get(EXIT_STATUS) == "1" if raise_on_failure is None else raise_on_failure
+        if self.report.failed and is_raised:
+            raise TasksFailed(self.report)
+
+    def _run(self) -> None:
+        order = Order(
+            self._source, self._places(), os.getcwd(), self._config["temp_folder"], settings.load(os.environ).grace
+        )
+        marks = Marks(".".join(self._source.key), f"{os.getpid()}-{os.urandom(8).hex()}")
+        rules = runs.Rules(bool(self._config["force_rerun"]), self._config["log_file"])
+        run = runs.Run(self._config_manager, order, marks, rules, self._journal)
+        self.report = run.report
+        run.run()
+        if run.told_by is not None:
+            self._journal.warn("stopped; what has not finished will run next time")
+            hiding.show(os.environ)
+            if run.told_by == signal.SIGINT:
+                raise KeyboardInterrupt
+            task.die_by(run.told_by)
+        elif self.report.failed:
+            self._journal.warn(self.report.summary())
+
+    def _places(self) -> tuple[Place, ...]:
+        found = ids.inventory()
+        gpus = self._config["gpu"]
+        return tuple(Place(f"gpu{gpu}", gpu, ids.keys(gpu, found)) for gpu in gpus)
