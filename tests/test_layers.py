@@ -41,6 +41,7 @@ LAYERS = {
     "captured": CORE,
     "spelling": CORE,
     "environs": CORE,
+    "call_names": CORE,
     "arrays": CORE,
     "templates": CORE,
     "metrics": CORE,
@@ -64,6 +65,10 @@ LAYERS = {
     "wandb_files": CORE,
     # one outside thing each
     "settings": MACHINE_ROOM,
+    "calls": MACHINE_ROOM,
+    "pickles": MACHINE_ROOM,
+    "answering": MACHINE_ROOM,
+    "call": MACHINE_ROOM,
     "places": MACHINE_ROOM,
     "commands": MACHINE_ROOM,
     "database": MACHINE_ROOM,
@@ -134,6 +139,9 @@ LAYERS = {
     "keywords": DOORS,
     "handles": DOORS,
     "fast": DOORS,
+    "futures": DOORS,
+    "couriers": DOORS,
+    "executor": DOORS,
     "cli": DOORS,
     "__main__": DOORS,
 }
@@ -150,7 +158,7 @@ PURE = frozenset(
 LEAN = frozenset(
     {"runner", "launcher", "attempts", "records", "spares", "oom", "tails", "supervision", "processes", "noticing"}
     | {"leases", "holders", "drains", "holding", "locks", "users", "tickets", "matching", "errors"}
-    | {"fast", "captured", "commands"}
+    | {"fast", "captured", "commands", "calls"}
 )  # fmt: skip
 
 #: Built in, or loaded by the bare interpreter anyway, or a single small C module.
@@ -162,6 +170,7 @@ CHEAP = frozenset(
 #: Everything that is not in the standard library, and the modules that may load it.
 THIRD_PARTY = {
     "aiohttp": {"http_api"},
+    "cloudpickle": {"pickles"},
     "msgspec": {"http_api", "submissions", "actions"},
     "pynvml": {"driver"},
     "rich": {"cli"},
@@ -296,7 +305,7 @@ def test_third_party_packages_are_loaded_where_the_table_says(name: str) -> None
     assert not wrong, f"{name} may not load these; see THIRD_PARTY"
 
 
-@pytest.mark.parametrize("name", ["dibs", "dibs.client"])
+@pytest.mark.parametrize("name", ["dibs", "dibs.client", "dibs.executor"])
 def test_importing_it_needs_the_standard_library_alone(name: str) -> None:
     """It lives in people's own environments, beside whatever versions they have."""
     # What `site` loads for the .pth files of other packages comes before us and is not ours.

@@ -12,6 +12,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs import errors as errors
+    from dibs.executor import Executor as Executor
     from dibs.handles import Job as Job
     from dibs.handles import gpus as gpus
     from dibs.handles import job as job
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 #: What users find here, and the module that each comes from; an empty one is a module itself.
 _HOMES = {
     "__version__": "version",
+    "Executor": "executor",
     "Job": "handles",
     "errors": "",
     "gpus": "handles",

@@ -260,7 +260,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
 async def _tick(daemon: Daemon, database: Path) -> None:
     """Look at what no event tells of, and keep copies of the database; what fails once is tried at the next tick."""
     backup_in = BACKUP_EVERY_S
-    await _keep_house(daemon)
+    await _keep_house(daemon, housekeeping.remove_strays)
     while True:
         await asyncio.sleep(SAFETY_TICK_S)
         backup_in -= SAFETY_TICK_S
@@ -280,10 +280,11 @@ async def _tick(daemon: Daemon, database: Path) -> None:
             log.exception("the safety tick")
 
 
-async def _keep_house(daemon: Daemon) -> None:
+async def _keep_house(daemon: Daemon, *more: Callable[[Daemon], Awaitable[None]]) -> None:
     """Forget what is to be forgotten; files that cannot be removed now are tried at the next tick."""
     try:
-        await housekeeping.keep_house(daemon)
+        for keep in (housekeeping.keep_house, *more):
+            await keep(daemon)
     except (OSError, DatabaseError, DibsError):
         log.exception("housekeeping")
 

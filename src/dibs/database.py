@@ -18,7 +18,7 @@ APPLICATION_ID = 0x64696273
 #: One file a version, applied in order; the schema is their sum.
 MIGRATIONS = (
     "001_schema.sql", "002_forecast.sql", "003_submit.sql", "004_terminals.sql", "005_control.sql", "006_sweeps.sql",
-    "007_gpus.sql", "008_measured.sql",
+    "007_gpus.sql", "008_measured.sql", "009_calls.sql",
 )  # fmt: skip
 #: Automatic copies kept beside the database.
 BACKUPS_KEPT = 3

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dibs import folders, forgetting, selection
+from dibs import calls, folders, forgetting, selection
 from dibs.core import now_ms
 from dibs.forgetting import MOST_IN_A_STEP
 from dibs.jobs import JobId
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from dibs.daemon import Daemon
 
 log = logging.getLogger("dibs.housekeeping")
+
+#: Seconds after which calls that were never submitted have nobody left who would.
+STRAY_AFTER_S = 3600.0
 
 
 def roots(daemon: Daemon) -> list[Path]:
@@ -37,7 +41,7 @@ async def clean(
     """Forget the finished jobs of a selection, or only say what that would be."""
     choice = await daemon.ask(lambda reader: forgetting.choose(reader, chosen, now_ms()))
     if is_dry_run:
-        freed = await _in_thread(daemon, _sizes, choice.ids, with_checkpoints)
+        freed = await _in_thread(daemon, _sizes, roots(daemon), choice.ids, with_checkpoints)
         return _told(len(choice.ids), freed, choice.needed)
     count, freed = await forget(daemon, choice.ids, with_checkpoints)
     return _told(count, freed, choice.needed)
@@ -56,13 +60,14 @@ async def forget(daemon: Daemon, ids: Sequence[JobId], with_checkpoints: bool) -
         freed += await _remove(daemon, gone, with_checkpoints)
         count += len(gone)
     if count:
-        await daemon.do(lambda turn: turn.store.tidy())
+        keys = await daemon.do(lambda turn: turn.store.tidy())
+        freed += await _in_thread(daemon, calls.remove, str(daemon.identity.home), keys)
         log.info("forgot %s jobs, %s bytes of files", count, freed)
     return count, freed
 
 
 async def _remove(daemon: Daemon, gone: Sequence[JobId], with_checkpoints: bool) -> int:
-    freed = await _in_thread(daemon, _removals, gone, with_checkpoints)
+    freed = await _in_thread(daemon, _removals, roots(daemon), gone, with_checkpoints)
     await daemon.do(lambda turn: turn.store.forgot(gone))
     return freed
 
@@ -75,9 +80,14 @@ def _removals(where: Sequence[Path], ids: Sequence[JobId], with_checkpoints: boo
     return sum(folders.remove(where, job_id, with_checkpoints) for job_id in ids)
 
 
-async def _in_thread(daemon: Daemon, work: Any, ids: Sequence[JobId], with_checkpoints: bool) -> int:
-    loop = asyncio.get_running_loop()
-    return int(await loop.run_in_executor(daemon.remover, work, roots(daemon), ids, with_checkpoints))
+async def _in_thread(daemon: Daemon, work: Callable[..., int], *args: object) -> int:
+    return await asyncio.get_running_loop().run_in_executor(daemon.remover, work, *args)
+
+
+async def remove_strays(daemon: Daemon) -> None:
+    """Remove the calls of programs that died before they had submitted them, and those that a crash left behind."""
+    keys = await daemon.ask(lambda reader: reader.submission_keys())
+    await _in_thread(daemon, calls.remove_strays, str(daemon.identity.home), keys, time.time() - STRAY_AFTER_S)
 
 
 async def keep_house(daemon: Daemon) -> None:

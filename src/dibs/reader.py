@@ -69,6 +69,20 @@ class RunsSince:
     is_forgotten: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """How a job stands, in short: the word that outputs show."""
+
+    id: JobId
+    word: str
+    attempt: int
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether nothing more will happen to it by itself."""
+        return self.word in selection.GROUP_WORDS["finished"]
+
+
 class Reader:
     """Questions to the store. Each connection belongs to one thread at a time."""
 
@@ -216,6 +230,33 @@ class Reader:
         """Return how a batch stands."""
         size, finished, done, bad, is_open = self._ask("batch", {"id": batch}).fetchone()
         return BatchTally(size, finished, done, bad, bool(is_open))
+
+    def is_batch(self, batch: int) -> bool:
+        """Tell whether there is a batch with rules of its own that has this id."""
+        return -(2**63) <= batch < 2**63 and self._ask("is_batch", {"id": batch}).fetchone() is not None
+
+    def submission(self, key: str) -> list[JobId]:
+        """Return the jobs that were submitted with a key; none if there was no such submission."""
+        row = self._ask("submission", {"key": key}).fetchone()
+        return [] if row is None else [JobId(n) for n in range(row[0], row[1] + 1)]
+
+    def submission_keys(self) -> set[str]:
+        """Return the keys of all submissions that had one and of which a job is kept."""
+        return {row[0] for row in self._ask("submission_keys")}
+
+    def last_event(self) -> int:
+        """Return the number of the newest event; 0 before the first."""
+        return int(self._ask("last_event").fetchone()[0])
+
+    def changes(self, since: int, until: int) -> list[Glance]:
+        """Return how the jobs stand to which something happened after one event, up to another."""
+        return [Glance(*row) for row in self._ask("changed_since", {"since": since, "until": until})]
+
+    def standings(self, chosen: selection.Selection, now: int) -> list[Glance]:
+        """Return how the jobs of a selection stand, in no order."""
+        where, values = self._where(chosen, now)
+        query = self.queries["selected_states"].replace("{where}", where)
+        return [Glance(*row) for row in self.connection.execute(query, values)]
 
     def sweep(self, sweep_id: int) -> Sweep:
         """Return one sweep."""

@@ -164,6 +164,10 @@ class Store(Reader):
         cursor = self._ask("add_batch", {"at_once": at_once, "halt_after": halt_after, "size": size})
         return int(cursor.lastrowid or 0)
 
+    def keep_key(self, key: str, ids: Sequence[JobId]) -> None:
+        """Remember which jobs a submission with a key made; their ids follow each other."""
+        self._ask("add_submission", {"key": key, "first": ids[0], "last": ids[-1]})
+
     def count_bad(self, batch: int) -> bool:
         """Count a bad end of a batch; tell whether it is the one after which the rest is held."""
         return bool(self._ask("batch_bad", {"id": batch}).fetchone()[0])
@@ -336,10 +340,11 @@ class Store(Reader):
         """Take note that the files of forgotten jobs are gone."""
         self._ask("forgot", {"ids": json.dumps(list(ids))})
 
-    def tidy(self) -> None:
-        """Drop what only forgotten jobs needed."""
+    def tidy(self) -> list[str]:
+        """Drop what only forgotten jobs needed; return the keys of submissions of which none is left."""
         self._ask("forget_environs")
         self._ask("forget_scripts")
+        return [key for (key,) in self._ask("forget_submissions").fetchall()]
 
     def skip_to(self, job_id: int) -> None:
         """Give no id up to this one: folders of such jobs exist, and their files would speak for others."""

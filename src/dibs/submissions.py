@@ -27,6 +27,8 @@ RULES = ("at_once", "halt_after")
 EDITABLE = frozenset(
     {own.name for own in fields(Asked)} - edits.FIXED | edits.KEPT.keys() | edits.REQUEST_KEYS | {"after"}
 )
+#: A submitter's own name for a submission.
+KEY = "[0-9A-Za-z]{1,64}"
 #: Seconds of a limit that every warning fits in.
 LONG_S = 9e8
 S = TypeVar("S")
@@ -35,7 +37,7 @@ Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
 #: What may stand beside the jobs of a submission.
-BODY_KEYS = frozenset({"jobs", "commands", "defaults", "at_once", "halt_after", "array", "repeat"})
+BODY_KEYS = frozenset({"jobs", "commands", "defaults", "at_once", "halt_after", "array", "repeat", "batch", "key"})
 #: Fields, and the options by which people know them.
 OPTION_OF = {
     "name": "--name", "project": "--project", "priority": "--priority", "gpus": "--gpus", "gpu_type": "--gpu-type",
@@ -130,7 +132,17 @@ def rules(body: Any) -> verbs.Rules:
     values = {name: _rule(name, told.get(name)) for name in RULES}
     # `0-99%4` says it too, but -j is the plainer word.
     array = _array(told.get("array"))
-    return verbs.Rules(values["at_once"] or (array.at_once if array else None), values["halt_after"])
+    at_once, batch = values["at_once"] or (array.at_once if array else None), _rule("batch", told.get("batch"))
+    if batch is not None and (at_once or values["halt_after"]):
+        raise UserError("expected `batch` without rules of its own: those of that batch hold.")
+    return verbs.Rules(at_once, values["halt_after"], batch, _key(told.get("key")))
+
+
+def _key(text: Any) -> str | None:
+    # It may become the name of a file.
+    if text is not None and not (isinstance(text, str) and re.fullmatch(KEY, text)):
+        raise UserError(f"key expected 1 to 64 letters and digits, got {json.dumps(text)[:80]}.")
+    return text
 
 
 def _array(text: Any) -> arrays.Array | None:

@@ -68,6 +68,10 @@ class Rules:
     at_once: int | None = None
     #: After so many bad ends the rest is held.
     halt_after: int | None = None
+    #: An earlier batch that they join, with the rules that it has.
+    batch: int | None = None
+    #: The submitter's own name for this submission: said again, it means the same jobs.
+    key: str | None = None
 
 
 NO_RULES = Rules()
@@ -79,6 +83,8 @@ class Submitted:
 
     ids: list[JobId]
     notes: list[str]
+    #: The batch they are in; 0: none with rules.
+    batch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,15 @@ class Rehearsed:
 
 
 def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submitted:
-    """Queue all of `wishes`, or none of them."""
+    """Queue all of `wishes`, or none of them; with a key that was used before, say what came of them then."""
+    if rules.key is not None and (known := turn.store.submission(rules.key)):
+        return Submitted(known, [], _batch_of(turn, known))
     checked = check(turn, wishes)
     count = sum(wish.count for wish in wishes)
+    if rules.batch is not None and not turn.store.is_batch(rules.batch):
+        raise UserError(f"batch expected the id of a batch, got {rules.batch}.")
     # Everything is possible: from here on it is kept.
-    is_batch = rules != NO_RULES or (count > 1 and _is_noticed(turn, wishes))
-    batch = turn.store.add_batch(rules.at_once, rules.halt_after, count) if is_batch else 0
+    batch = _batch(turn, rules, count, count > 1 and _is_noticed(turn, wishes))
     environ_ids: dict[bytes | None, int | None] = {None: None}
     script_ids: dict[bytes | None, int | None] = {None: None}
     asked = []
@@ -110,6 +119,8 @@ def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submi
     else:
         many = zip(asked, wishes, strict=True)
         ids = [i for one, wish in many for i in turn.store.submit_alike(one, wish.members or [_alone(one)], turn.now)]
+    if rules.key is not None:
+        turn.store.keep_key(rules.key, ids)
     turn.changed.update(ids)
     first = ids[0]
     for one, wish in zip(asked, wishes, strict=True):
@@ -118,7 +129,22 @@ def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submi
             turn.unsure += map(JobId, own)
         if wish.is_held:
             turn.store.hold(((selection.Ids(((own[0], own[-1]),)),),), turn.now)
-    return Submitted(ids, checked.notes)
+    return Submitted(ids, checked.notes, batch)
+
+
+def _batch(turn: Turn, rules: Rules, count: int, is_noticed: bool) -> int:
+    """Return the batch of so many jobs: an earlier one, a new one, or 0 where no rule makes them one."""
+    if rules.batch is not None:
+        turn.store.grow_batch(rules.batch, count)
+        return rules.batch
+    has_rules = rules.at_once is not None or rules.halt_after is not None
+    return turn.store.add_batch(rules.at_once, rules.halt_after, count) if has_rules or is_noticed else 0
+
+
+def _batch_of(turn: Turn, ids: Sequence[JobId]) -> int:
+    """Return the batch of jobs that were submitted together; of those that are forgotten, none."""
+    first = turn.store.select(((selection.Ids(((ids[0], ids[-1]),)),),), turn.now, most=1)
+    return first[0].asked.batch if first else 0
 
 
 def rehearse(turn: Turn, wishes: Sequence[Wish]) -> Rehearsed:

@@ -33,6 +33,7 @@ ROUTES = [
     web.get("/v1/jobs", showing.get_jobs),
     web.post("/v1/jobs", submitting.post_jobs),
     web.get("/v1/jobs/wait", polling.get_wait),
+    web.get("/v1/jobs/changes", polling.get_changes),
     web.post("/v1/jobs/actions", acting.post_actions),
     web.get(r"/v1/jobs/{id:\d{1,18}}", showing.get_job),
     web.patch(r"/v1/jobs/{id:\d{1,18}}", acting.patch_job),

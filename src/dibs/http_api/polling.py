@@ -1,4 +1,4 @@
-"""Waiting for many jobs: one answer for all that ended meanwhile."""
+"""Waiting for many jobs: one answer for all that ended, or changed, meanwhile."""
 
 from __future__ import annotations
 
@@ -9,13 +9,59 @@ from aiohttp import web
 
 from dibs import selection, turns
 from dibs.core import now_ms
+from dibs.daemon import Daemon
 from dibs.http_api import exchanges
+from dibs.reader import Glance
 from dibs.store import Reader
 
 #: Seconds between two answers to one who watches a count grow.
 NEWS_EVERY_S = 0.2
 #: Seconds between two counts for one who waits for many jobs.
 GATHER_S = 0.05
+
+
+#: Events that one answer tells of at most.
+MOST_EVENTS = 20_000
+
+
+async def get_changes(request: web.Request) -> web.Response:
+    """Say how jobs stand, and from which event on to ask for what happens next.
+
+    With `select`: those jobs, at once. Without: all to which something happened after the event `since`, as soon as
+    one of them has ended, soon after something else happened, or when `wait_s` is over. Numbers of events hold for
+    good, also for another daemon.
+    """
+    daemon = request.app[exchanges.DAEMON]
+    words = request.query.getall("select", [])
+    if words:
+        chosen = selection.parse(words)
+        cursor, found = await daemon.ask(lambda reader: (reader.last_event(), reader.standings(chosen, now_ms())))
+        return _changes(daemon, cursor, found)
+    since = exchanges.whole_number(request, "since", 0)
+    deadline = daemon.events.loop.time() + exchanges.seconds(request, "wait_s")
+    while True:
+        version = daemon.events.version
+        cursor, found = await daemon.ask(lambda reader: _news(reader, since))
+        if found:
+            deadline = min(deadline, daemon.events.loop.time() + NEWS_EVERY_S)
+        left = deadline - daemon.events.loop.time()
+        has_left = request.transport is None or request.transport.is_closing()
+        if left <= 0 or daemon.stopping.is_set() or has_left or any(one.is_finished for one in found):
+            return _changes(daemon, cursor, found)
+        await daemon.events.changed(version, left)
+
+
+def _news(reader: Reader, since: int) -> tuple[int, list[Glance]]:
+    """Return what happened after an event, and up to which one that is."""
+    until = min(reader.last_event(), max(since, 0) + MOST_EVENTS)
+    return until, reader.changes(since, until)
+
+
+def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> web.Response:
+    engine = daemon.core.engine
+    jobs = [{"id": one.id, "state": one.word, "attempt": one.attempt} for one in found]
+    # Where each job has its folder.
+    return exchanges.json({"cursor": cursor, "jobs": jobs, "files": f"{engine.settings.files or engine.home}/jobs"})
 
 
 async def get_wait(request: web.Request) -> web.Response:

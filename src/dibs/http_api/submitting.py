@@ -33,7 +33,8 @@ async def post_jobs(request: web.Request) -> web.Response:
     receipt = await daemon.ask(lambda reader: reasons.receipt(daemon.core, reader, submitted.ids))
     if is_plain:
         return _plain(submitted, receipt)
-    return exchanges.json({"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt}, 201)
+    answer = {"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt, "batch": submitted.batch or None}
+    return exchanges.json(answer, 201)
 
 
 def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[verbs.Wish], rules: verbs.Rules) -> verbs.Submitted:

@@ -109,6 +109,9 @@ SELECT min(begin_at) FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin
 -- name: add_batch
 INSERT INTO batches (at_once, halt_after, size) VALUES (:at_once, :halt_after, :size)
 
+-- name: is_batch
+SELECT 1 FROM batches WHERE id = :id AND id <> 0
+
 -- name: batch
 SELECT size, finished, done, bad, open_since IS NOT NULL FROM batches WHERE id = :id
 
@@ -436,6 +439,31 @@ DELETE FROM forgotten WHERE id IN (SELECT value FROM json_each(:ids))
 -- name: forget_environs
 -- Captured environments that no job needs any more: they may hold secrets.
 DELETE FROM environs WHERE id NOT IN (SELECT environ FROM jobs WHERE environ IS NOT NULL)
+
+-- name: forget_submissions
+-- Those of which no job is left.
+DELETE FROM submissions WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id BETWEEN first AND last) RETURNING key
+
+-- name: add_submission
+INSERT INTO submissions (key, first, last) VALUES (:key, :first, :last)
+
+-- name: submission
+SELECT first, last FROM submissions WHERE key = :key
+
+-- name: submission_keys
+SELECT key FROM submissions
+
+-- name: last_event
+SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'
+
+-- name: changed_since
+-- How the jobs stand to which something happened after an event, each once; of the next so many events.
+SELECT jobs.id, coalesce(outcome, state), attempt FROM (
+    SELECT DISTINCT job FROM events WHERE id > :since AND id <= :until) AS news
+JOIN jobs ON jobs.id = news.job
+
+-- name: selected_states
+SELECT jobs.id, coalesce(outcome, state), attempt FROM jobs WHERE {where}
 
 -- name: forget_scripts
 DELETE FROM scripts WHERE id NOT IN (SELECT script FROM jobs WHERE script IS NOT NULL)

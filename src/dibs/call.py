@@ -1,0 +1,14 @@
+"""The program of a job that is a call from Python: `python -P .../dibs/call.py KEY NUMBER`.
+
+It is compiled anew at each start, so it only finds dibs, wherever the caller has it, and hands over.
+"""
+
+import os
+import sys
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from dibs import answering
+
+if __name__ == "__main__":
+    answering.main()

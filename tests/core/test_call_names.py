@@ -1,0 +1,69 @@
+"""What calls are called in tables."""
+
+import functools
+from dataclasses import dataclass
+
+import pytest
+
+from dibs import call_names
+
+
+def train(*args, **kwargs):
+    raise AssertionError("only its name is wanted")
+
+
+@dataclass
+class Config:
+    size: int = 3
+
+
+class Costly:
+    def __repr__(self):
+        raise AssertionError("its text may be long, or slow to make")
+
+    def __call__(self):
+        """Be callable."""
+
+
+class Model:
+    def fit(self):
+        """Be a method."""
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs"),
+    [
+        ("train()", (), {}),
+        ("train(0.1)", (0.1,), {}),
+        ("train(1, 'a', None, True)", (1, "a", None, True), {}),
+        ("train(0.1, epochs=3)", (0.1,), {"epochs": 3}),
+        ("train([1, 2], (3,))", ([1, 2], (3,)), {}),
+        ("train([0, 1, 2, ...])", (list(range(10**6)),), {}),
+        ("train(Config, dict, Costly)", (Config(), {"a": 1}, Costly()), {}),
+        ("train([Costly, list])", ([Costly(), [1]],), {}),
+        ("train('a\\x1b[31mb')", ("a\x1b[31mb",), {}),
+        ("train(token=***, api_key=***)", (), {"token": "hf_abc", "api_key": 1}),
+        ("train('xxxxxxxxxxxxxxxxxxxx...)", ("x" * 10**7,), {}),
+        ("train(int)", (1 << 10**6,), {}),
+    ],
+)
+def test_a_call_is_named_as_one_would_write_it(name, args, kwargs):
+    assert call_names.of(train, args, kwargs) == name
+
+
+def test_a_name_is_never_long():
+    assert len(call_names.of(train, range(100), {})) == call_names.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (functools.partial(train, 1), "train()"),
+        (Model().fit, "fit()"),
+        (Costly(), "Costly()"),
+        (lambda: 0, "<lambda>()"),
+        (max, "max()"),
+    ],
+)
+def test_anything_that_can_be_called_has_a_name(function, name):
+    assert call_names.of(function, (), {}) == name

@@ -1,0 +1,152 @@
+"""The files of calls: what was put in comes out, and a file that somebody else may have written is not read."""
+
+import os
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dibs import calls
+
+KEY = "0123456789abcdef"
+
+
+@pytest.fixture
+def home(tmp_path):
+    return str(tmp_path)
+
+
+def write(home, *payloads, key=KEY):
+    calls.write(home, key, b"context", payloads)
+    return calls.path_of(home, key)
+
+
+@given(st.binary(max_size=50), st.lists(st.binary(max_size=200), min_size=1, max_size=20))
+def test_every_call_comes_out_as_it_was_put_in(tmp_path_factory, context, payloads):
+    home = str(tmp_path_factory.mktemp("home"))
+    calls.write(home, KEY, context, payloads)
+    assert [calls.read(home, KEY, n) for n in range(len(payloads))] == [(context, payload) for payload in payloads]
+
+
+def test_calls_are_for_their_owner_alone(home):
+    path = write(home, b"one")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+
+
+def test_calls_are_never_written_over_others(home):
+    write(home, b"one")
+    with pytest.raises(FileExistsError):
+        write(home, b"two")
+    assert calls.read(home, KEY, 0)[1] == b"one"
+
+
+def test_a_file_that_is_cut_short_is_refused(home):
+    path = write(home, b"x" * 100, b"y" * 100)
+    os.truncate(path, os.path.getsize(path) - 1)
+    assert calls.read(home, KEY, 0)[1] == b"x" * 100
+    with pytest.raises(ValueError, match="cut short"):
+        calls.read(home, KEY, 1)
+
+
+def test_a_file_of_another_kind_is_refused(home):
+    path = write(home, b"one")
+    with open(path, "r+b") as file:
+        file.write(b"dibs-calls 2")
+    with pytest.raises(ValueError, match="expected a file of calls"):
+        calls.read(home, KEY, 0)
+
+
+@pytest.mark.parametrize("kind", [calls.VALUE, calls.ERROR])
+@pytest.mark.parametrize("told", ["", "Traceback\n  ünïcode \ud800\n"])
+def test_a_result_comes_out_as_it_was_put_in(tmp_path, kind, told):
+    path = f"{tmp_path}/result"
+    calls.write_result(path, kind, b"\n body \n", told)
+    assert calls.read_result(path) == (kind, b"\n body \n", told.replace("\ud800", "\\ud800"))
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["result"]
+
+
+def test_a_result_that_cannot_be_written_leaves_nothing(tmp_path):
+    """Its name is taken by a folder here; on a full disk it is the same."""
+    os.mkdir(tmp_path / "result")
+    with pytest.raises(IsADirectoryError):
+        calls.write_result(f"{tmp_path}/result", calls.VALUE, b"body")
+    assert os.listdir(tmp_path) == ["result"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"dibs-result 2 value 0\n", b"dibs-result 1 secret 0\n", b"dibs-result 1 value\n"]
+)
+def test_what_is_no_result_is_refused(tmp_path, text):
+    path = tmp_path / "result"
+    path.touch(0o600)
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match="expected a result"):
+        calls.read_result(str(path))
+
+
+def link(path):
+    path.symlink_to(path.with_name("whole"))
+
+
+def hard_to_read(path):
+    os.mkfifo(path, 0o600)
+
+
+def open_to_the_group(path):
+    os.link(path.with_name("whole"), path)
+    path.chmod(0o660)
+
+
+def open_to_all(path):
+    os.link(path.with_name("whole"), path)
+    path.chmod(0o602)
+
+
+def somebody_elses(path):
+    os.link(path.with_name("whole"), path)
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(path, 12345, -1)
+
+
+@pytest.mark.parametrize("make", [link, hard_to_read, open_to_the_group, open_to_all, somebody_elses])
+def test_a_file_that_others_may_have_written_is_never_read(tmp_path, make):
+    calls.write_result(f"{tmp_path}/whole", calls.VALUE, b"body")
+    make(tmp_path / "result")
+    with pytest.raises(calls.Untrusted, match="it was not read"):
+        calls.read_result(f"{tmp_path}/result")
+
+
+def test_a_missing_file_is_just_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        calls.read_result(f"{tmp_path}/result")
+
+
+def test_removing_calls_frees_their_bytes_and_tells_how_many(home):
+    path = write(home, b"x" * 1000)
+    size = os.path.getsize(path)
+    assert calls.remove(home, [KEY, "nothere"]) == size
+    assert not os.path.exists(path)
+
+
+def test_strays_are_removed_when_they_are_old_and_nobodys(home):
+    assert calls.remove_strays(home, set(), 100) == 0
+    for key, age in (("known", 50), ("stray", 50), ("young", 150)):
+        os.utime(write(home, b"", key=key), (age, age))
+    assert calls.remove_strays(home, {"known"}, before=100) > 0
+    assert sorted(os.listdir(f"{home}/{calls.FOLDER}")) == ["known", "young"]
+
+
+def test_the_command_of_a_call_is_known_as_one():
+    words = calls.words(("python", "-P"), KEY, 12)
+    assert os.path.isfile(words[2])
+    assert words[3:] == [KEY, "12"]
+    assert calls.is_call(words)
+
+
+@pytest.mark.parametrize("argv", [None, [], ["python", "call.py", "x", "1"], ["a", "/dibs/call.py", "x", "y"]])
+def test_other_commands_are_not(argv):
+    assert not calls.is_call(argv)

@@ -1,0 +1,89 @@
+"""What can be sent to another process, and how: by import name, by value, or not at all."""
+
+import functools
+import math
+import pickletools
+import sys
+import threading
+import types
+from dataclasses import dataclass
+
+import pytest
+
+from dibs import pickles
+
+
+@dataclass
+class Point:
+    x: int
+
+
+def double(x):
+    return 2 * x
+
+
+def of_main(name="helper"):
+    """Return a function as a script would define it."""
+    module = {"__name__": "__main__"}
+    exec(f"def {name}(x): return x + 1", module)
+    return module[name]
+
+
+@pytest.mark.parametrize(
+    "value", [1, "a", None, [1, {"b": (2.5,)}], Point(3), double, math.sqrt, functools.partial(double, 4), Point]
+)
+def test_what_can_be_imported_is_sent_by_name(value):
+    body = pickles.dump(value, "it")
+    back = pickles.loads(body)
+    assert back == value or back() == value()
+    assert b"cloudpickle" not in body
+
+
+def test_what_is_sent_by_name_is_not_sent_whole():
+    """The other side takes what it imports, so nothing but the name is in it."""
+    found = {arg for _, arg, _ in pickletools.genops(pickles.dump(double, "it")) if isinstance(arg, str)}
+    assert found == {__name__, "double"}
+
+
+@pytest.mark.parametrize("value", [lambda x: x + 1, of_main(), functools.partial(of_main())])
+def test_what_cannot_be_imported_is_sent_by_value(value):
+    assert pickles.loads(pickles.dump(value, "it"))(1) == 2
+
+
+def test_a_closure_takes_along_what_it_closes_over():
+    factor = 3
+    assert pickles.loads(pickles.dump(lambda x: x * factor, "it"))(2) == 6
+
+
+def test_an_object_of_main_is_sent_by_value_with_its_class():
+    main = {"__name__": "__main__"}
+    exec("class Thing:\n    def get(self): return self.value", main)
+    thing = main["Thing"]()
+    thing.value = 5
+    assert pickles.loads(pickles.dump([thing], "it"))[0].get() == 5
+
+
+@pytest.mark.parametrize("value", [of_main(), lambda: 0])
+def test_without_cloudpickle_the_error_names_the_cure(monkeypatch, value):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(pickles.Unpicklable, match=r"the call f\(\) cannot be sent by.*pip install cloudpickle"):
+        pickles.dump(value, "the call f()")
+
+
+def test_a_changed_function_is_not_sent_by_a_name_that_means_another(monkeypatch):
+    other = types.FunctionType(double.__code__, globals(), "double")
+    other.__module__, other.__qualname__ = __name__, "double"
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(pickles.Unpicklable, match="not the same object"):
+        pickles.dump(other, "it")
+
+
+class Refuses:
+    def __reduce__(self):
+        raise RuntimeError("not me")
+
+
+@pytest.mark.parametrize("make", [threading.Lock, Refuses, lambda: (x for x in ())])
+def test_what_nobody_can_send_is_one_clear_error(make):
+    with pytest.raises(pickles.Unpicklable, match="the result cannot be pickled"):
+        pickles.dump(make(), "the result")
