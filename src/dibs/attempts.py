@@ -143,11 +143,24 @@ def open_folder(folder: str) -> int:
 
 def read_started(folder: str, start: int) -> Shim | Tombstone | None:
     """Return how this start was decided, or None if it is open."""
+    fd = _open_started(folder, start)
+    if fd is None:
+        return None
     try:
-        with open(f"{folder}/started.{start}", "rb", buffering=0) as file:
-            words = file.read(256).partition(b"\n")[0].decode("ascii", "replace").split()
+        return _decision(os.pread(fd, 256, 0))
+    finally:
+        os.close(fd)
+
+
+def _open_started(folder: str, start: int) -> int | None:
+    try:
+        return os.open(f"{folder}/started.{start}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _decision(content: bytes) -> Shim | Tombstone:
+    words = content[:256].partition(b"\n")[0].decode("ascii", "replace").split()
     if words == [TOMBSTONE]:
         return Tombstone()
     try:
@@ -219,37 +232,41 @@ def standing(folder: str, start: int) -> tuple[bool, str | None]:
 def lock_tree(folder: str) -> int | None:
     """Return a descriptor whose copies show that something of the attempt lives; None if something else of it does."""
     fd = open_folder(folder)
-    return fd if _locks(fd, fcntl.LOCK_EX) else None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
 
 
 def has_tree(folder: str) -> bool:
     """Tell whether the runner, or anything of the command that kept its descriptors, lives."""
-    return not _is_free(open_folder(folder))
+    fd = open_folder(folder)
+    try:
+        return _is_locked(fd)
+    finally:
+        os.close(fd)
 
 
 def has_runner(folder: str, start: int) -> bool:
     """Tell whether the runner that claimed this start is at work on it."""
-    return not _is_free(os.open(f"{folder}/started.{start}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+    fd = os.open(f"{folder}/started.{start}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        return _is_locked(fd)
+    finally:
+        os.close(fd)
 
 
-def _is_free(fd: int) -> bool:
-    """Look whether nobody holds the lock, beside others who look, and close the descriptor."""
-    if not _locks(fd, fcntl.LOCK_SH):
-        return False
+def _is_locked(fd: int) -> bool:
+    """Look whether somebody holds the lock, beside others who look."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     # Said aloud, for a fork in another thread may hold a copy until its exec.
     fcntl.flock(fd, fcntl.LOCK_UN)
-    os.close(fd)
-    return True
-
-
-def _locks(fd: int, how: int) -> bool:
-    """Lock, or close the descriptor."""
-    try:
-        fcntl.flock(fd, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return False
-    return True
+    return False
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------
@@ -312,26 +329,35 @@ if TYPE_CHECKING:
 def examine(folder: str, start: int) -> Verdict:
     """Say what became of a start, and make it final: whatever did not begin until now will not begin any more."""
     crash_point("examine:begin")
-    started = read_started(folder, start)
-    if started is None:
+    fd = _open_started(folder, start)
+    if fd is None:
         # The tombstone before the answer: a runner still on its way must find it and leave.
         try:
             if bury(folder, start):
                 return NeverStarted()
         except (FileNotFoundError, NotADirectoryError):
             return Missing()
-        started = read_started(folder, start)
+        fd = _open_started(folder, start)
     crash_point("examine:decided")
-    if started is None or isinstance(started, Tombstone):
+    if fd is None:
         return NeverStarted()
-    if has_runner(folder, start):
-        return Alive(started, records.read_running(folder, start))
-    return _examine_dead(folder, start)
+    try:
+        return _examine_decided(folder, fd)
+    finally:
+        os.close(fd)
 
 
-def _examine_dead(folder: str, start: int) -> Ended | NoLease | Orphaned | Lost:
-    final = records.read_final(folder, start)
+def _examine_decided(folder: str, fd: int) -> Alive | NeverStarted | Ended | NoLease | Orphaned | Lost:
+    started = _decision(os.pread(fd, 256, 0))
+    if isinstance(started, Tombstone):
+        return NeverStarted()
+    is_at_work = _is_locked(fd)
+    # Read after that look: who has let go has written all that it had to say.
+    content = os.pread(fd, records.SIZE, 0)
+    if is_at_work:
+        return Alive(started, records.running_in(content))
+    final = records.final_in(content)
     if final is not None:
         return NoLease(final) if final.kind == "nolease" else Ended(final)
-    running = records.read_running(folder, start)
+    running = records.running_in(content)
     return Orphaned(running) if has_tree(folder) else Lost(running)

@@ -35,8 +35,8 @@ LONGEST_BYTES = 128 * 1024 - 1
 def needs_shell(command: str) -> bool:
     """Tell whether a one-string command has to be given to a shell."""
     # A shell parts words at blanks; str.split() does so at other white space too, which would be another command.
-    odd = any(char in SHELL_CHARACTERS or (char.isspace() and char != " ") for char in command)
-    return odd or not command.strip()
+    has_odd_blanks = "".join(command.split()) != command.replace(" ", "")
+    return has_odd_blanks or not SHELL_CHARACTERS.isdisjoint(command) or not command.strip()
 
 
 def is_string(words: Sequence[str]) -> bool:

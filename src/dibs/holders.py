@@ -174,11 +174,11 @@ def watchable(place: Folder, devices: Iterable[str]) -> dict[bytes, str]:
     return {socket.name: socket.device for socket in sockets(place, devices)}
 
 
-def sockets(place: Folder, devices: Iterable[str]) -> list[Socket]:
-    """Return the sockets of `devices` that are listening now."""
+def sockets(place: Folder, devices: Iterable[str], seen: bytes | None = None) -> list[Socket]:
+    """Return the sockets of `devices` that are listening now, or were when the kernel's table was `seen`."""
     wanted = set(devices)
     found = []
-    for rest in locks.bound(place, "gpu"):
+    for rest in locks.bound(place, "gpu", seen):
         device, *share = rest.split(".")
         device = device.replace("/", ".")
         if device not in wanted:

@@ -234,23 +234,28 @@ def connect(name: bytes) -> int | None:
     return made.detach()
 
 
-def bound(place: Folder, kind: str) -> list[str]:
+def table() -> bytes:
+    """Return the kernel's table of sockets, for several questions to `bound` about one moment."""
+    return read_all("/proc/net/unix")
+
+
+def bound(place: Folder, kind: str, seen: bytes | None = None) -> list[str]:
     """Return what follows `<prefix>.<kind>.` in the names of the listening sockets of this folder, each once.
 
-    The kernel writes the table page by page: while others come and go it may show a socket twice. Names that are not
-    ASCII are somebody's joke.
+    By the table as `seen`, or as it is now. The kernel writes it page by page: while others come and go it may show a
+    socket twice. Names that are not ASCII are somebody's joke.
     """
-    table = read_all("/proc/net/unix")
+    content = table() if seen is None else seen
     start = f"@{place.prefix}.{kind}.".encode("ascii")
     found: dict[str, None] = {}
-    at = table.find(start)
+    at = content.find(start)
     while at >= 0:
-        end = table.find(b"\n", at)
-        words = table[table.rfind(b"\n", 0, at) + 1 : at].split()
-        rest = table[at + len(start) : end]
+        end = content.find(b"\n", at)
+        words = content[content.rfind(b"\n", 0, at) + 1 : at].split()
+        rest = content[at + len(start) : end]
         if len(words) == 7 and words[3:5] == LISTENING and rest.isascii():
             found[rest.decode("ascii")] = None
-        at = table.find(start, end)
+        at = content.find(start, end)
     return list(found)
 
 

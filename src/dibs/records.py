@@ -21,10 +21,11 @@ else:
         defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
 
         def begin(self, *args, **values):
-            for name, value in {**defaults, **dict(zip(names, args, strict=False)), **values}.items():
+            given = {**defaults, **dict(zip(names, args, strict=False)), **values}
+            if len(given) < len(names):
+                raise TypeError(f"{cls.__name__} needs {', '.join(name for name in names if name not in given)}")
+            for name, value in given.items():
                 setattr(self, name, value)
-            if missing := [name for name in names if not hasattr(self, name)]:
-                raise TypeError(f"{cls.__name__} needs {', '.join(missing)}")
 
         def show(self):
             return f"{cls.__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
@@ -248,16 +249,34 @@ def write_final(started: int, final: Final) -> None:
     os.pwrite(started, _record(final, _FINAL_KEYS), FINAL_AT)
 
 
-def read_running(folder: str, start: int) -> Running | None:
-    """Return the running record, or None if none was written whole."""
-    values = _read_record(folder, start, RUNNING_AT, FINAL_AT, _RUNNING_KEYS)
+def running_in(content: bytes) -> Running | None:
+    """Return the running record of a `started` file, or None if none was written whole."""
+    values = _record_in(content[RUNNING_AT:FINAL_AT], _RUNNING_KEYS)
     return Running(**values) if values and len(values) == len(_RUNNING_KEYS) else None  # type: ignore[arg-type]
 
 
-def read_final(folder: str, start: int) -> Final | None:
-    """Return how it ended, or None if that was not written whole."""
-    values = _read_record(folder, start, FINAL_AT, SIZE, _FINAL_KEYS)
+def final_in(content: bytes) -> Final | None:
+    """Return how it ended by a `started` file, or None if that was not written whole."""
+    values = _record_in(content[FINAL_AT:SIZE], _FINAL_KEYS)
     return Final(**values) if values and values.get("kind") in FINAL_KINDS else None  # type: ignore[arg-type]
+
+
+def read_running(folder: str, start: int) -> Running | None:
+    """Return the running record of a start; None if there is none."""
+    return running_in(_read(folder, start))
+
+
+def read_final(folder: str, start: int) -> Final | None:
+    """Return how a start ended; None if that is not known."""
+    return final_in(_read(folder, start))
+
+
+def _read(folder: str, start: int) -> bytes:
+    try:
+        with open(f"{folder}/started.{start}", "rb", buffering=0) as file:
+            return file.read(SIZE)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
 
 
 def _record(source: object, keys: dict[str, Callable[[bytes], object]]) -> bytes:
@@ -273,14 +292,8 @@ def _record(source: object, keys: dict[str, Callable[[bytes], object]]) -> bytes
 _ONE_LINE = bytes(range(256)).translate(bytes.maketrans(b"\0\n", b"  "))
 
 
-def _read_record(
-    folder: str, start: int, begin: int, end: int, keys: dict[str, Callable[[bytes], object]]
-) -> dict[str, object] | None:
-    try:
-        with open(f"{folder}/started.{start}", "rb", buffering=0) as file:
-            record = file.read(SIZE)[begin:end].partition(b"\n")[0]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def _record_in(part: bytes, keys: dict[str, Callable[[bytes], object]]) -> dict[str, object] | None:
+    record = part.partition(b"\n")[0]
     body, crc = record[:-8], record[-8:]
     if crc != b"%08x" % zlib.crc32(body) or not body.startswith(STATUS_HEAD + b"\0"):
         return None

@@ -224,8 +224,10 @@ class _Planning:
         starts: list[Start] = []
         waits: list[Waiting] = []
         first: Waiting | None = None
+        #: What is left only shrinks here: what did not fit once need not be tried again for the next who asks the same.
+        refused: set[Request] = set()
         for job in order(self.view.waiting):
-            if self.room.get(job.batch, 1) <= 0:
+            if self.room.get(job.batch, 1) <= 0 or job.request in refused:
                 waits.append(job)
                 continue
             chosen = self._choose(job)
@@ -234,6 +236,7 @@ class _Planning:
                 starts.append(Start(job.id, chosen))
                 continue
             waits.append(job)
+            refused.add(job.request)
             if not self._is_possible(job):
                 # A device it needs is unwell, or a setting forbids it: nobody knows until when, so nothing is kept.
                 continue

@@ -43,7 +43,7 @@ class Standing:
         self._watched: set[bytes] = set()
         self._ticket: tickets.OwnTicket | None = None
         #: Our ticket stands for devices that our runners are about to take.
-        self._is_granting = False
+        self.is_granting = False
         #: Nobody else stood in the line when we last looked.
         self._is_alone = False
         self._shunned: dict[DeviceId, float] = {}
@@ -53,22 +53,23 @@ class Standing:
         elsewhere = [device for device in inventory.ids if device not in ours]
         # Only what shows a socket. A lease from another network namespace shows none; then a runner is refused,
         # and the device is shunned: that is rare enough not to read the lock table in every turn.
-        seen = {socket.device for socket in holders.sockets(self.place, elsewhere)} if elsewhere else set()
+        table = locks.table()
+        seen = {socket.device for socket in holders.sockets(self.place, elsewhere, table)}
         held = {DeviceId(device): Occupant("somebody") for device in seen}
         now = time.monotonic()
         self._shunned = {device: until for device, until in self._shunned.items() if until > now}
         held |= {device: Occupant("somebody") for device in self._shunned if device not in ours}
-        self._is_alone = not self._others()
+        self._is_alone = not self._others(table)
         if self._is_alone:
             return Outlook(held)
         others, before = tickets.around(self.place, self._ticket)
         collectors, ahead = self._collecting(others, before)
         return Outlook(held, collectors, ahead, frozenset(ticket.name for ticket in others))
 
-    def _others(self) -> set[str]:
+    def _others(self, table: bytes | None = None) -> set[str]:
         """Return the names of all tickets but ours that somebody listens for."""
         own = self._ticket.ticket.name if self._ticket else None
-        return {name for name in locks.bound(self.place, "ticket") if name != own}
+        return {name for name in locks.bound(self.place, "ticket", table) if name != own}
 
     def collectors(self) -> tuple[tuple[Collector, ...], int]:
         """Return the others' tickets whose turn it is to collect, and how many of them stand before ours."""
@@ -90,14 +91,14 @@ class Standing:
 
         `pending` are devices we gave to runners that do not hold them yet: until they do, a ticket that we have keeps
         our place for them, or somebody who is woken by its end would find the devices free. After that our next ticket
-        is a new one, behind everybody; where there is nobody, the old one will do, and spares the files.
+        is a new one, behind everybody. Where there is nobody, the old one will do for all that, and spares the files.
         """
-        if pending and self._ticket is not None:
-            self._is_granting = True
+        if pending and self._ticket is not None and not self._is_alone:
+            self.is_granting = True
             self._ticket.cover(sorted(pending))
             return
-        if self._is_granting:
-            self._is_granting = False
+        if self.is_granting:
+            self.is_granting = False
             if not self._is_alone:
                 self.leave()
         wanted = eligible(inventory, first.request) if first else ()

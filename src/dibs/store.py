@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,22 +49,37 @@ class Ended:
 class Store(Reader):
     """The one writer. Methods that change anything are called inside `batch`."""
 
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        #: The active jobs, and those of this batch that ended, as they were last recorded. Never more than is certain.
+        self._known: dict[JobId, Job] = {}
+
     @classmethod
     def open(cls, path: Path) -> Store:
         """Open the database, making or upgrading it where needed; refuse one that is not ours, newer, or damaged."""
         return cls(database.open_writer(path))
 
     @contextlib.contextmanager
-    def batch(self) -> Iterator[None]:
-        """Keep all changes made inside, or none of them; on the disk when it returns."""
+    def batch(self, *, is_synced: bool = True) -> Iterator[None]:
+        """Keep all changes made inside, or none of them; on the disk when it returns.
+
+        What is not synced survives every crash of ours, but not a power cut, until something else is synced.
+        """
+        if not is_synced:
+            self.connection.execute("PRAGMA synchronous = NORMAL")
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield
             self.connection.execute("COMMIT")
+            self._known = {job_id: job for job_id, job in self._known.items() if job.is_active}
         except BaseException:
+            self._known.clear()
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
+        finally:
+            if not is_synced:
+                self.connection.execute("PRAGMA synchronous = FULL")
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
@@ -72,11 +88,16 @@ class Store(Reader):
         try:
             yield
         except BaseException:
+            self._known.clear()
             self.connection.execute("ROLLBACK TO step")
             raise
         finally:
             if self.connection.in_transaction:
                 self.connection.execute("RELEASE step")
+
+    def job(self, job_id: JobId) -> Job:
+        """Return one job, which need not be read if it is active or ended just now."""
+        return self._known.get(job_id) or super().job(job_id)
 
     def keep_environ(self, blob: bytes) -> int:
         """Keep a captured environment, once per content; return its id."""
@@ -139,6 +160,11 @@ class Store(Reader):
         if moved.is_finished:
             self._keep_attempt(moved)
         self.note(moved.id, event.at, type(event).__name__, detail or moved.remark or "")
+        if moved.is_waiting:
+            # Others may change it while it waits.
+            self._known.pop(moved.id, None)
+        else:
+            self._known[moved.id] = moved
         return moved
 
     def note(self, job_id: JobId, at: int, kind: str, detail: str) -> None:
@@ -256,9 +282,14 @@ class Store(Reader):
         named = [JobId(job_id) for job_id, need in crowd if need is None]
         return named, [JobId(job_id) for job_id, need in crowd if need is not None]
 
-    def _gather(self, chosen: selection.Selection, now: int) -> None:
+    def _begin_crowd(self) -> None:
+        """Begin a change of many jobs; those in memory are no longer certain."""
+        self._known.clear()
         self._ask("make_crowd")
         self._ask("clear_crowd")
+
+    def _gather(self, chosen: selection.Selection, now: int) -> None:
+        self._begin_crowd()
         where, values = self._where(chosen, now)
         self.connection.execute(self.queries["gather"].replace("{where}", where), values)
 
@@ -267,6 +298,7 @@ class Store(Reader):
     def edit(self, job: Job, asked: Asked, at: int, detail: str) -> None:
         """Keep what is asked of a job from now on; with another priority it stands there by its id again."""
         row = rows.submitted_row(job.id, asked, self._keep_request(asked.request), at, is_ready=False)
+        self._known.pop(job.id, None)
         self._ask("edit_job", row)
         if asked.after != job.asked.after:
             self._ask("forget_needs", {"job": job.id})
@@ -328,8 +360,7 @@ class Store(Reader):
 
         Until `forgot` is told, it is noted that their files are still to be removed. Ids are never given again.
         """
-        self._ask("make_crowd")
-        self._ask("clear_crowd")
+        self._begin_crowd()
         self._ask("gather_forgettable", {"ids": json.dumps(list(ids))})
         self._ask("note_forgotten", {"with_checkpoints": with_checkpoints})
         for name in ("forget_events", "forget_dependencies", "forget_jobs"):

@@ -304,6 +304,11 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     # -- what holds
 
     @invariant()
+    def what_need_not_be_read_is_what_would_be_read(self):
+        for job_id in self.jobs:
+            assert self.store.job(job_id) == Reader.job(self.store, job_id)
+
+    @invariant()
     def every_job_is_as_it_should_be(self):
         assert [self.reader.job(job_id) for job_id in self.jobs] == list(self.jobs.values())
         assert self.reader.last_id() == len(self.jobs)
@@ -628,6 +633,47 @@ def test_nobody_else_can_read_what_is_written(path):
 def test_a_commit_returns_only_when_the_disk_has_it(store):
     assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
     assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_what_need_not_be_synced_is_kept_and_the_next_commit_is_synced_again(store, path):
+    with store.batch(is_synced=False):
+        assert store.connection.execute("PRAGMA synchronous").fetchone() == (1,)
+        store.submit([build.asked()], build.NOW)
+    assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    with contextlib.closing(Reader.open(path)) as reader:
+        assert reader.job(JobId(1)).word == "queued"
+    with contextlib.suppress(Oops), store.batch(is_synced=False):
+        raise Oops
+    assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_an_active_job_that_is_edited_is_not_taken_from_memory(store):
+    submit(store)
+    job = record(store, JobId(1), lifecycle.Placed(1, build.ids(0)))
+    with store.batch():
+        store.edit(job, build.asked(limit_s=90.0), 2, "limit")
+        assert store.job(JobId(1)).asked.time_limit_s == 90.0
+    assert store.job(JobId(1)).asked.time_limit_s == 90.0
+
+
+def test_a_step_that_is_undone_is_undone_in_memory_too(store):
+    submit(store)
+    with store.batch():
+        with contextlib.suppress(Oops), store.step():
+            store.record(store.job(JobId(1)), lifecycle.Placed(1, build.ids(0)))
+            raise Oops
+        assert store.job(JobId(1)).word == "queued"
+
+
+def test_a_job_that_ended_and_was_forgotten_in_one_batch_is_not_there(store):
+    submit(store)
+    with store.batch():
+        for event in (lifecycle.Placed(1, build.ids(0)), lifecycle.Ended(2, exit_code=0)):
+            store.record(store.job(JobId(1)), event)
+        assert store.job(JobId(1)).word == "done"
+        assert store.forget([JobId(1)], with_checkpoints=False) == [1]
+        with pytest.raises(NotFound):
+            store.job(JobId(1))
 
 
 @pytest.mark.parametrize("name", ["a b?c#d%41.db", "ä.db"])
