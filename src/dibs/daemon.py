@@ -23,7 +23,7 @@ from typing import NoReturn, TypeVar
 
 from dibs import dispatch, housekeeping, leases, places, probe, processes, settings, store, users
 from dibs.core import Core, Work, now_ms
-from dibs.database import DatabaseError, backup
+from dibs.database import Check, DatabaseError, backup
 from dibs.devices import Inventory, with_drained
 from dibs.drains import Drains
 from dibs.engines.launching import Runners
@@ -103,6 +103,8 @@ class Daemon:
         self.events = events
         self.probe = watcher
         self.stopping = asyncio.Event()
+        #: Why it has to stop, if nobody asked it to.
+        self.trouble: MachineError | None = None
         #: Opens the socket once more, should somebody have deleted its file.
         self.reopen: Callable[[], Awaitable[None]] | None = None
         self._database = database
@@ -207,7 +209,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     engine = Local(home, values, place.path, places.notify_path(home), runners)
     watcher = probe.Probe(values, visible)
     standing = Standing(place, user, values.collect_for, waits.watch)
-    writer = store.Store.open(database)
+    writer = store.Store.open(database, processes.boot_id())
     drained = Drains(place, writer.drained())
     core = Core(
         writer,
@@ -236,6 +238,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         await asyncio.wrap_future(recovered)
         gathering.start()
         ticking = asyncio.create_task(_tick(daemon, database))
+        checking = asyncio.create_task(_check(daemon, database))
         async with http_api.serving(daemon):
             ready("ready")
             log.info("pid %s serves %s", identity.pid, identity.socket)
@@ -243,6 +246,9 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
             # Those who wait for jobs answer now, so that closing the door need not wait for them.
             events.publish(set())
         ticking.cancel()
+        checking.cancel()
+        if daemon.trouble is not None:
+            raise daemon.trouble
     finally:
         # The core first finishes what it has begun; runners are nobody's to stop.
         gathering.stop()
@@ -255,6 +261,20 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         notify.close()
         engine.notify.unlink(missing_ok=True)
         log.info("pid %s leaves; jobs run on", identity.pid)
+
+
+async def _check(daemon: Daemon, database: Path) -> None:
+    """Check a large database that was opened unchecked; damage ends the daemon before it can make things worse."""
+    if daemon.core.store.is_checked:
+        return
+    check = Check(database)
+    try:
+        await asyncio.to_thread(check.run)
+    except MachineError as error:
+        daemon.trouble = error
+        daemon.stopping.set()
+    finally:
+        check.stop()
 
 
 async def _tick(daemon: Daemon, database: Path) -> None:

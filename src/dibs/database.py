@@ -20,6 +20,8 @@ MIGRATIONS = (
     "001_schema.sql", "002_forecast.sql", "003_submit.sql", "004_terminals.sql", "005_control.sql", "006_sweeps.sql",
     "007_gpus.sql", "008_measured.sql", "009_calls.sql",
 )  # fmt: skip
+#: Bytes up to which a file is always checked before it is used: that takes a third of a second.
+SMALL_BYTES = 32 * 2**20
 #: Automatic copies kept beside the database.
 BACKUPS_KEPT = 3
 
@@ -57,8 +59,12 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
 
 
-def open_writer(path: Path) -> sqlite3.Connection:
-    """Open the one writer, making or upgrading the file where needed; refuse one that is not ours, newer, damaged."""
+def open_writer(path: Path, boot: str | None = None, small_bytes: int = SMALL_BYTES) -> tuple[sqlite3.Connection, bool]:
+    """Open the one writer, making or upgrading the file where needed; refuse one that is not ours, newer, damaged.
+
+    Also tells whether all of it was checked. A large file that was last used in this run of the machine, which `boot`
+    names, is not, because that may take many seconds: then `Check` is to be run beside those who use it.
+    """
     if not path.exists():
         # Made by us with our mode before SQLite can make it with another.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -66,6 +72,9 @@ def open_writer(path: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
         _check_ours(connection, path)
+        is_checked = not _may_wait(connection, path, boot, small_bytes)
+        if is_checked:
+            _check_all(connection, path)
         connection.executescript(PRAGMAS)
         _migrate(connection, path)
     except BaseException as error:
@@ -74,7 +83,40 @@ def open_writer(path: Path) -> sqlite3.Connection:
         if isinstance(error, sqlite3.Error):
             raise _unopened(path, error) from error
         raise
-    return connection
+    return connection, is_checked
+
+
+class Check:
+    """The check of a large file on a connection of its own, in a thread beside those who use it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = open_reader(path)
+        self._is_stopped = False
+
+    def run(self) -> None:
+        """Raise if the file is damaged, and see to it that nobody uses it again before it was checked."""
+        try:
+            _check_all(self._connection, self._path)
+        except sqlite3.Error as error:
+            if not self._is_stopped:
+                self._suspect()
+                raise _unopened(self._path, error) from error
+        except MachineError:
+            self._suspect()
+            raise
+        finally:
+            self._connection.close()
+
+    def _suspect(self) -> None:
+        _suspicion(self._path).touch(0o600)
+
+    def stop(self) -> None:
+        """End a check that still runs, from another thread."""
+        self._is_stopped = True
+        with contextlib.suppress(sqlite3.ProgrammingError):
+            # It may have ended just now.
+            self._connection.interrupt()
 
 
 def backup(path: Path) -> Path:
@@ -120,9 +162,30 @@ def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
     log = path.with_name(f"{path.name}-wal")
     if path.stat().st_size % page_bytes and not (log.exists() and log.stat().st_size):
         raise _damaged(path, "it ends in the middle of a page")
+
+
+def _suspicion(path: Path) -> Path:
+    """Return the file that says that damage was found."""
+    return path.with_name(f"{path.name}-suspect")
+
+
+def _may_wait(connection: sqlite3.Connection, path: Path, boot: str | None, small_bytes: int) -> bool:
+    """Tell whether a file may be used before all of it was checked.
+
+    A crash of ours damages nothing, for the kernel has all that was written. What may is a power cut, or somebody else.
+    """
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != len(MIGRATIONS) or path.stat().st_size <= small_bytes or _suspicion(path).exists():
+        return False
+    last = connection.execute("SELECT value FROM facts WHERE name = 'boot'").fetchone()
+    return last is not None and last[0] == boot
+
+
+def _check_all(connection: sqlite3.Connection, path: Path) -> None:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise _damaged(path, found)
+    _suspicion(path).unlink(missing_ok=True)
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

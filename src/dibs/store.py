@@ -49,15 +49,17 @@ class Ended:
 class Store(Reader):
     """The one writer. Methods that change anything are called inside `batch`."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, is_checked: bool = True) -> None:
         super().__init__(connection)
+        #: Whether all of the file was checked when it was opened; else `database.Check` is still to be run.
+        self.is_checked = is_checked
         #: The active jobs, and those of this batch that ended, as they were last recorded. Never more than is certain.
         self._known: dict[JobId, Job] = {}
 
     @classmethod
-    def open(cls, path: Path) -> Store:
-        """Open the database, making or upgrading it where needed; refuse one that is not ours, newer, or damaged."""
-        return cls(database.open_writer(path))
+    def open(cls, path: Path, boot: str | None = None) -> Store:
+        """Open the database as `database.open_writer` does."""
+        return cls(*database.open_writer(path, boot))
 
     @contextlib.contextmanager
     def batch(self, *, is_synced: bool = True) -> Iterator[None]:

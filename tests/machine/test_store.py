@@ -775,6 +775,61 @@ def test_a_file_with_a_broken_page_is_refused_and_left_as_it_is(path, sound, pag
     assert "is damaged" in refused(path)
 
 
+@pytest.fixture
+def used(path):
+    """A database that was last used in the run of the machine that is called `this`."""
+    with contextlib.closing(Store.open(path)) as store, store.batch():
+        store.set_fact("boot", "this")
+        store.submit([build.asked("x" * 200)] * 300, build.NOW)
+    return path
+
+
+def is_checked_first(path, boot="this", small_bytes=0):
+    connection, is_checked = database.open_writer(path, boot, small_bytes)
+    connection.close()
+    return is_checked
+
+
+def test_a_large_file_in_use_since_the_machine_came_up_is_checked_later(used):
+    assert not is_checked_first(used)
+
+
+def test_every_other_file_is_checked_first(used, tmp_path):
+    assert is_checked_first(used, boot="another")
+    assert is_checked_first(used, boot=None)
+    assert is_checked_first(used, small_bytes=2**20)
+    assert is_checked_first(tmp_path / "new.db")
+    assert not is_checked_first(used)
+
+
+def test_the_later_check_of_a_sound_file_says_nothing(used):
+    check = database.Check(used)
+    check.run()
+    check.stop()
+    assert not is_checked_first(used)
+
+
+def test_the_later_check_finds_what_the_first_one_would_and_then_that_one_comes_first(used):
+    whole = used.read_bytes()
+    used.write_bytes(whole[: 20 * 4096] + b"\xff" * 4096 + whole[21 * 4096 :])
+    assert not is_checked_first(used)
+    with pytest.raises(MachineError, match="is damaged"):
+        database.Check(used).run()
+    with pytest.raises(MachineError, match="is damaged"):
+        is_checked_first(used)
+    used.write_bytes(whole)
+    assert is_checked_first(used)
+    assert not is_checked_first(used)
+
+
+def test_a_check_that_is_stopped_finds_nothing(used):
+    """Whatever it would have said: it was interrupted in the middle of it."""
+    check = database.Check(used)
+    check._connection.set_progress_handler(lambda: (check.stop(), 1)[1], 1)
+    check.run()
+    assert not is_checked_first(used)
+
+
 def test_the_refusal_of_a_damaged_file_says_where_the_copies_are(path):
     path.write_bytes(b"garbage " * 1000)
     assert f"put the newest copy from {path.parent / 'backups'} in its place" in refused(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from bench import Bench, wait_for
-from dibs import client
+from dibs import client, database, places
 from dibs.errors import DibsError, MachineError
+from dibs.store import Store
 from fakes.nvml import world
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
@@ -188,3 +190,38 @@ def test_an_explicit_start_is_restricted_by_the_visible_devices(bench: Bench) ->
     assert answer["gpus"] == 2
     assert "CUDA_VISIBLE_DEVICES" in answer["restriction"]
     assert bench.until(bench.add("true", gpus=2))["gpu_ids"] == ["FAKE-1", "FAKE-3"]
+
+
+def test_damage_in_a_large_queue_ends_the_daemon_and_is_then_said_before_anything_else(bench: Bench) -> None:
+    """A large file that was in use since the machine came up is checked beside serving, and not before."""
+    bench.start()
+    job = bench.add("true", gpus=0)
+    bench.until(job)
+    bench.stop()
+    path = places.database(bench.home)
+    with contextlib.closing(Store.open(path)) as store, store.batch():
+        store.keep_script(b"x" * (database.SMALL_BYTES + 2**20))
+    sound = path.read_bytes()
+    # In the middle of the long text, where nothing of the daily work comes by.
+    page = len(sound) // 2 // 4096 * 4096
+    path.write_bytes(sound[:page] + b"\xff" * 4096 + sound[page + 4096 :])
+    with contextlib.suppress(DibsError):
+        # It may be through with its check before anybody can ask.
+        bench.start()
+    wait_for(lambda: (bench.home / "dibs.db-suspect").exists())
+    wait_for(lambda: is_unlocked(places.daemon_lock(bench.home)))
+    with pytest.raises(DibsError, match="is damaged"):
+        bench.start()
+    path.write_bytes(sound)
+    assert bench.job(job)["state"] == "done"
+    assert not (bench.home / "dibs.db-suspect").exists()
+
+
+def is_unlocked(path: Path) -> bool:
+    """Tell whether no daemon holds its lock."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
