@@ -37,16 +37,17 @@ def main(words: Sequence[str]) -> None:
         plan = Plan(_sizes(asked), tuple(here), work, stamps.build(work))
         found = Findings(machine.describe(work), plan.sizes, chosen, here, left_out, {}, Book())
         print(results.introduction(found), flush=True)
-        for part in chosen:
-            _measure(part, plan, found)
+        for number, part in enumerate(chosen, 1):
+            _measure(part, plan, found, f"{number} of {len(chosen)}")
+            # Whoever is interrupted has at least this much.
+            results.write(found, "partial")
     finally:
         sandboxes.end_all(work)
         shutil.rmtree(work, ignore_errors=True)
     print(f"\n{reports.verdicts(targets.judge(found.book.series()))}")
-    is_whole = plan.sizes == plans.FULL and asked.part is None and asked.tools is None
-    name = "latest" if is_whole else "partial"
+    name = "partial" if asked.quick or asked.part or asked.tools else "latest"
     results.write(found, name)
-    print(f"\nwritten: benchmarks/results/{name}.md, .json, .svg")
+    print(f"\nwritten after {plans.so_far()}: benchmarks/results/{name}.md, .json, .svg")
 
 
 def _options() -> argparse.ArgumentParser:
@@ -85,9 +86,9 @@ def _find_tools(asked: str | None) -> tuple[dict[Tool, str], dict[str, str]]:
     return here, left_out
 
 
-def _measure(part: Part, plan: Plan, found: Findings) -> None:
+def _measure(part: Part, plan: Plan, found: Findings, which: str) -> None:
     load = found.loads[part.name] = machine.load()
-    print(f"\n== {part.name} (load {load:.2f})", flush=True)
+    print(f"\n== {part.name} (part {which}, {plans.so_far()} so far, load {load:.2f})", flush=True)
     if load > BUSY * found.machine.cores:
         found.book.note(part.name, f"the machine was busy before this began: load {load:.2f}")
     began = time.monotonic()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from benchmarks.tools.tool import Tool
 
 #: Jobs at once in every comparison: the GPUs of a usual server.
 SLOTS = 4
+#: When this program began.
+BEGAN = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,15 @@ QUICK = Sizes(
 )
 
 
+def so_far() -> str:
+    """Return how long it has taken until now, in minutes and seconds."""
+    minutes, seconds = divmod(round(time.monotonic() - BEGAN), 60)
+    return f"{minutes}:{seconds:02}"
+
+
 def tell(text: str) -> None:
     """Say what is being done, to those who wait for it."""
-    print(f"   {text}", file=sys.stderr, flush=True)
+    print(f"   {so_far():>5} {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +86,14 @@ class Plan:
     #: The compiled `stamp.c`.
     stamp: Path
 
-    def turns(self) -> Iterator[tuple[int, Tool]]:
-        """Yield every round's tools, each round beginning with another one: drift hits all of them alike."""
+    def turns(self, failed: Collection[Tool]) -> Iterator[tuple[int, Tool]]:
+        """Yield every round's tools, each round beginning with another one: drift hits all of them alike.
+
+        One that has `failed` is not asked again: it may have taken minutes to do so.
+        """
         for number in range(self.sizes.rounds):
             first = number % len(self.tools)
             for tool in self.tools[first:] + self.tools[:first]:
-                if number < tool.most_rounds:
+                if number < tool.most_rounds and tool not in failed:
                     tell(f"round {number + 1} of {self.sizes.rounds}: {tool.name}")
                     yield number, tool

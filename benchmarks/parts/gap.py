@@ -7,6 +7,7 @@ import random
 from benchmarks import runs, stamps
 from benchmarks.plans import SLOTS, Plan
 from benchmarks.series import Book, Key, quantile
+from benchmarks.tools.tool import Tool
 from benchmarks.trouble import Failed
 
 NAME = "gap"
@@ -18,13 +19,15 @@ SHORTEST_US, LONGEST_US = 30_000, 70_000
 
 def measure(plan: Plan, book: Book) -> None:
     """Run the same jobs through every tool, round by round; every round has its own lengths."""
-    for number, tool in plan.turns():
+    failed: set[Tool] = set()
+    for number, tool in plan.turns(failed):
         count = min(plan.sizes.gap_jobs, tool.most_jobs)
         chosen = random.Random(number)
         try:
             run = runs.once(plan, tool, [chosen.randint(SHORTEST_US, LONGEST_US) for _ in range(count)])
         except Failed as failure:
             book.note(NAME, f"{tool.name}: {failure}")
+            failed.add(tool)
             continue
         gaps_ms = [gap / 1e6 for gap in stamps.gaps_ns(run.stamps, SLOTS)]
         book.add(Key(NAME, tool.name, "p50"), "ms", quantile(gaps_ms, 0.5))

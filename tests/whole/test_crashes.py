@@ -24,7 +24,8 @@ from dibs.errors import DibsError
 from forking import Forked
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
-KILLS = 2000 if PROVING else 100
+#: Rounds of so many kills each.
+ROUNDS, KILLS = range(20 if PROVING else 1), 100
 SOURCES = Path(dibs.__file__).parent
 
 
@@ -73,9 +74,10 @@ def judge(bench: Bench, codes: dict[int, int], lost: int = 0) -> None:
     wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
 
 
-def test_kill_9_of_the_daemon_at_random_moments(bench: Bench) -> None:
+@pytest.mark.parametrize("number", ROUNDS)
+def test_kill_9_of_the_daemon_at_random_moments(bench: Bench, number: int) -> None:
     """Killed while starting, recovering, placing, recording; runners sometimes dawdle, so that they come late."""
-    rng = random.Random(20261115)
+    rng = random.Random(20261115 + number)
     codes: dict[int, int] = {}
     pause = threading.Event()
     for kill in range(KILLS):
