@@ -138,6 +138,8 @@ LAYERS = {
     "awaiting": DOORS,
     "keywords": DOORS,
     "handles": DOORS,
+    "inside": DOORS,
+    "stopping": DOORS,
     "fast": DOORS,
     "futures": DOORS,
     "couriers": DOORS,

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from dibs.handles import jobs as jobs
     from dibs.handles import submit as submit
     from dibs.handles import submit_many as submit_many
+    from dibs.inside import checkpoint_dir as checkpoint_dir
+    from dibs.inside import params as params
+    from dibs.inside import report as report
+    from dibs.stopping import is_stopping as is_stopping
+    from dibs.stopping import on_stop as on_stop
     from dibs.version import __version__ as __version__
 
 #: What users find here, and the module that each comes from; an empty one is a module itself.
@@ -26,10 +31,15 @@ _HOMES = {
     "__version__": "version",
     "Executor": "executor",
     "Job": "handles",
+    "checkpoint_dir": "inside",
     "errors": "",
     "gpus": "handles",
+    "is_stopping": "stopping",
     "job": "handles",
     "jobs": "handles",
+    "on_stop": "stopping",
+    "params": "inside",
+    "report": "inside",
     "submit": "handles",
     "submit_many": "handles",
 }

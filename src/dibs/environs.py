@@ -71,6 +71,7 @@ def for_job(
     visible: str,
     port: int,
     folder: str,
+    grace_s: float = 30.0,
     own: Sequence[tuple[str, str]] = (),
 ) -> dict[bytes, bytes]:
     """Return the whole environment of a job's command.
@@ -89,8 +90,11 @@ def for_job(
         "DIBS_CHECKPOINT_DIR": f"{folder}/checkpoint",
         "DIBS_REPORT": report_path(job.attempt, folder),
         "DIBS_PORT": str(port),
+        "DIBS_STOP": f"TERM@{grace_s:g}",
         **dict(own),
     }
+    if job.asked.warn is not None:
+        forced["DIBS_WARN"] = f"{job.asked.warn.signal}@{job.asked.warn.before_s:g}"
     if job.asked.index is not None:
         forced["DIBS_INDEX"] = str(job.asked.index)
     if job.asked.sweep is not None:

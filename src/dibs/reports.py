@@ -9,8 +9,10 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from datetime import datetime
 
 from dibs import tails
+from dibs.errors import UserError
 
 #: Not a number to be reported: each line says when it was written.
 MOMENT = "at"
@@ -19,6 +21,10 @@ TAIL_BYTES = 65536
 #: Names that are shown; a report is for people and tables, not for tensors.
 MOST_NAMES = 100
 
+#: Characters; a name is the head of a column.
+LONGEST_NAME = 200
+EXPECTED = "expected numbers such as loss=0.3 step=10"
+
 #: The largest float.
 MOST = 1.7976931348623157e308
 
@@ -26,10 +32,25 @@ MOST = 1.7976931348623157e308
 Numbers = dict[str, float | None]
 
 
-def append(path: str, numbers: Mapping[str, float], at: str) -> None:
+def check_name(name: str) -> None:
+    """Refuse a name that no column could have."""
+    if not name or not name.isprintable() or " " in name or len(name) > LONGEST_NAME:
+        raise UserError(f'{EXPECTED}, got the name "{short(name)}".')
+    if name == MOMENT:
+        raise UserError(f"{EXPECTED}; {name} is the time of the report itself.", "Choose another name.")
+
+
+def short(text: str) -> str:
+    """Return what somebody said as it can stand in a one-line error."""
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else f"{line[:79]}…"
+
+
+def append(path: str, numbers: Mapping[str, float], at: datetime) -> None:
     """Add a line in one write, so that lines of several processes do not mix."""
     kept = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-    line = json.dumps({MOMENT: at, **kept}).encode() + b"\n"
+    moment = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+    line = json.dumps({MOMENT: moment, **kept}).encode() + b"\n"
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

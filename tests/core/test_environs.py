@@ -93,6 +93,7 @@ def test_a_job_finds_all_that_it_was_promised():
         "DIBS_CHECKPOINT_DIR": "/files/jobs/7/checkpoint",
         "DIBS_REPORT": "/files/jobs/7/1/report.jsonl",
         "DIBS_PORT": "4567",
+        "DIBS_STOP": "TERM@30",
         "DIBS_HOME": "/state",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 
 from hypothesis import given
@@ -15,8 +16,8 @@ from dibs import reports
 def test_the_last_number_of_each_name_counts(tmp_path: Path) -> None:
     path = str(tmp_path / "1" / "report.jsonl")
     assert reports.last(path) is None
-    reports.append(path, {"loss": 0.5, "step": 1}, "2026-01-01T00:00:00.000Z")
-    reports.append(path, {"loss": 0.25, "acc": float("nan")}, "2026-01-01T00:00:01.000Z")
+    reports.append(path, {"loss": 0.5, "step": 1}, datetime(2026, 1, 1))
+    reports.append(path, {"loss": 0.25, "acc": float("nan")}, datetime(2026, 1, 1, 0, 0, 1))
     assert reports.last(path) == {"step": 1, "loss": 0.25, "acc": None}
     assert json.loads(Path(path).read_text().splitlines()[0])["at"] == "2026-01-01T00:00:00.000Z"
     assert reports.shown(reports.last(path) or {}) == "step=1 loss=0.25 acc=nan"

@@ -14,10 +14,6 @@ USAGE = ("NAME=NUMBER...",)
 OPTIONS: tuple[Option[object], ...] = ()
 EXAMPLES = ("dibs report loss=0.3 step=10", 'echo \'{"loss": 0.3, "step": 10}\' >> "$DIBS_REPORT"')
 
-#: Characters; a name is the head of a column.
-LONGEST_NAME = 200
-EXPECTED = "expected numbers such as loss=0.3 step=10"
-
 
 def main(args: Args) -> int:
     """Append one line with all numbers to the report of this attempt; needs no daemon."""
@@ -28,9 +24,8 @@ def main(args: Args) -> int:
             "report is for the inside of a job, and this is none: DIBS_REPORT is not set.",
             "Queue a command that calls it: dibs add ...",
         )
-    at = datetime.now(UTC)
     try:
-        reports.append(path, numbers, f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z")
+        reports.append(path, numbers, datetime.now(UTC))
     except OSError as error:
         raise UserError(f"DIBS_REPORT: cannot write to {path}: {error.strerror}.") from None
     return 0
@@ -39,16 +34,15 @@ def main(args: Args) -> int:
 def read(words: tuple[str, ...]) -> dict[str, float]:
     """Return the numbers that words such as `loss=0.3` mean."""
     if not words:
-        raise UserError(f"{EXPECTED}, got nothing.")
+        raise UserError(f"{reports.EXPECTED}, got nothing.")
     numbers: dict[str, float] = {}
     for word in words:
         name, equals, text = word.partition("=")
-        if not equals or not name or not name.isprintable() or " " in name or len(name) > LONGEST_NAME:
-            raise UserError(f'{EXPECTED}, got "{options.shown(word)}".')
-        if name == reports.MOMENT:
-            raise UserError(f"{EXPECTED}; {name} is the time of the report itself.", "Choose another name.")
+        if not equals:
+            raise UserError(f'{reports.EXPECTED}, got "{options.shown(word)}".')
+        reports.check_name(name)
         if name in numbers:
-            raise UserError(f"{EXPECTED}, got {options.shown(name)} twice.")
+            raise UserError(f"{reports.EXPECTED}, got {options.shown(name)} twice.")
         numbers[name] = _number(name, text)
     return numbers
 

@@ -101,6 +101,7 @@ class Local:
             visible=asked.visible or self.settings.visible,
             port=free_port(),
             folder=self.files(job),
+            grace_s=self.settings.grace,
             own=self._own_names(),
         )
         if script is not None and asked.argv is not None:

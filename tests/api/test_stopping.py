@@ -1,0 +1,192 @@
+"""`on_stop` and `is_stopping`: real processes with the environment of a job get real signals. No daemon is needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from bench import wait_for
+from dibs import stopping
+from dibs.errors import UserError
+
+#: Prints when it is called, and never waits for more.
+HEAD = """
+import os, signal, sys, threading, dibs
+say = lambda *words: print(*words, flush=True)
+"""
+
+
+class Program:
+    """A Python program with the environment of a job."""
+
+    def __init__(self, text: str, **environ: str) -> None:
+        env = {**os.environ, "DIBS_STOP": "TERM@30", "DIBS_WARN": "USR1@120", **environ}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HEAD + text], env=env, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+        )
+
+    def reads(self) -> str:
+        """Return its next line."""
+        stdout: IO[str] | None = self.process.stdout
+        assert stdout is not None
+        return stdout.readline().strip()
+
+    def gets(self, number: int) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        """Return its code when it has ended by itself; a signal is negative."""
+        return self.process.wait(60)
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def programs() -> Iterator[list[Program]]:
+    """Programs that are ended afterwards."""
+    own: list[Program] = []
+    yield own
+    for program in own:
+        program.close()
+
+
+WAITING = """
+dibs.on_stop(lambda left: say("saved", left, threading.current_thread().name))
+say("ready")
+while True: signal.pause()
+"""
+
+
+def test_the_callback_hears_of_warning_and_stop_and_the_program_ends_as_without(programs: list[Program]) -> None:
+    programs.append(program := Program(WAITING))
+    assert program.reads() == "ready"
+    program.gets(signal.SIGUSR1)
+    assert program.reads() == "saved 120.0 MainThread"
+    program.gets(signal.SIGTERM)
+    assert program.reads() == "saved 30.0 MainThread"
+    assert program.end() == -signal.SIGTERM
+
+
+def test_a_warning_that_comes_twice_is_told_once(programs: list[Program]) -> None:
+    programs.append(program := Program(WAITING))
+    assert program.reads() == "ready"
+    program.gets(signal.SIGUSR1)
+    assert program.reads() == "saved 120.0 MainThread"
+    program.gets(signal.SIGUSR1)
+    program.gets(signal.SIGTERM)
+    assert program.reads() == "saved 30.0 MainThread"
+
+
+def test_who_asks_whether_it_is_stopping_ends_by_itself(programs: list[Program]) -> None:
+    text = """
+dibs.is_stopping()
+say("ready")
+while not dibs.is_stopping(): signal.pause()
+say("saved")
+sys.exit(7)
+"""
+    programs.append(program := Program(text))
+    assert program.reads() == "ready"
+    program.gets(signal.SIGTERM)
+    assert (program.reads(), program.end()) == ("saved", 7)
+
+
+def test_a_handler_that_was_there_before_is_called_too(programs: list[Program]) -> None:
+    text = f"signal.signal(signal.SIGTERM, lambda *_: (say('mine'), os._exit(3)))\n{WAITING}"
+    programs.append(program := Program(text))
+    assert program.reads() == "ready"
+    program.gets(signal.SIGTERM)
+    assert [program.reads(), program.reads()] == ["saved 30.0 MainThread", "mine"]
+    assert program.end() == 3
+
+
+def test_a_forked_worker_ends_without_a_word_and_its_parent_hears_nothing(programs: list[Program]) -> None:
+    """A data loader ends its workers with TERM; that is no stop of the job."""
+    text = """
+dibs.on_stop(lambda left: say("saved", left))
+child = os.fork()
+if not child:
+    say("ready")
+    while True: signal.pause()
+sys.stdin.readline()
+os.kill(child, signal.SIGTERM)
+say("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+while True: signal.pause()
+"""
+    programs.append(program := Program(text))
+    assert program.reads() == "ready"
+    assert program.process.stdin is not None
+    program.process.stdin.write("go\n")
+    program.process.stdin.flush()
+    assert program.reads() == "child -15"
+    # Had the worker's signal reached us, this would be the second line and not the first.
+    program.gets(signal.SIGUSR1)
+    program.gets(signal.SIGTERM)
+    assert program.reads() == "saved 120.0"
+
+
+def test_when_the_main_thread_is_lost_in_c_another_one_saves(programs: list[Program], tmp_path: Path) -> None:
+    """A mutex that is locked twice: no signal gets it out of there.
+
+    Nobody takes the interpreter from the main thread before it is in C, so it is there when somebody else can speak.
+    """
+    kept = tmp_path / "saved"
+    text = """
+import ctypes
+libc = ctypes.CDLL(None)
+mutex = ctypes.create_string_buffer(256)
+libc.pthread_mutex_lock(mutex)
+def save(left):
+    open(sys.argv[1] + ".new", "w").write(f"{left} {threading.current_thread().name}")
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+dibs.on_stop(save)
+sys.setswitchinterval(1e6)
+gate = threading.Lock()
+gate.acquire()
+threading.Thread(target=lambda: (gate.acquire(), say("ready")), daemon=True).start()
+gate.release()
+libc.pthread_mutex_lock(mutex)
+""".replace("sys.argv[1]", repr(str(kept)))
+    programs.append(program := Program(text))
+    assert program.reads() == "ready"
+    program.gets(signal.SIGTERM)
+    wait_for(kept.exists)
+    assert kept.read_text() == "30.0 dibs.on_stop"
+    assert program.process.poll() is None
+
+
+def test_it_wants_the_main_thread(programs: list[Program]) -> None:
+    text = """
+def wrong():
+    try: dibs.on_stop(print)
+    except dibs.errors.UserError as error: say(error)
+thread = threading.Thread(target=wrong); thread.start(); thread.join()
+"""
+    programs.append(program := Program(text))
+    assert "in the main thread" in program.reads()
+    assert program.end() == 0
+
+
+def test_what_the_environment_announces() -> None:
+    assert stopping.announced({}) == {}
+    assert stopping.announced({"DIBS_STOP": "TERM@30"}) == {signal.SIGTERM: 30.0}
+    told = {"DIBS_STOP": "TERM@0.5", "DIBS_WARN": "USR2@7200"}
+    assert stopping.announced(told) == {signal.SIGUSR2: 7200.0, signal.SIGTERM: 0.5}
+    with pytest.raises(UserError, match="DIBS_WARN: expected a signal and seconds"):
+        stopping.announced({"DIBS_WARN": "soon"})
+
+
+def test_a_callback_is_a_function() -> None:
+    with pytest.raises(UserError, match="on_stop expected a function of the seconds left, got 12"):
+        stopping.on_stop(12)  # type: ignore[type-var]
