@@ -140,6 +140,8 @@ LAYERS = {
     "handles": DOORS,
     "inside": DOORS,
     "stopping": DOORS,
+    "leasing": DOORS,
+    "leased": DOORS,
     "fast": DOORS,
     "futures": DOORS,
     "couriers": DOORS,

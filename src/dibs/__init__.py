@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dibs.inside import checkpoint_dir as checkpoint_dir
     from dibs.inside import params as params
     from dibs.inside import report as report
+    from dibs.leased import lease as lease
     from dibs.stopping import is_stopping as is_stopping
     from dibs.stopping import on_stop as on_stop
     from dibs.version import __version__ as __version__
@@ -37,6 +38,7 @@ _HOMES = {
     "is_stopping": "stopping",
     "job": "handles",
     "jobs": "handles",
+    "lease": "leased",
     "on_stop": "stopping",
     "params": "inside",
     "report": "inside",

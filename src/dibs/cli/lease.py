@@ -20,24 +20,20 @@ from dibs import (
     commands,
     devices,
     drafts,
-    drains,
     environs,
-    holders,
     job_options,
     leases,
+    leasing,
     moments,
     options,
-    probe,
     processes,
-    scheduling,
     settings,
     units,
-    users,
     waiting,
 )
 from dibs.cli import attending, keeping, screen, signals
-from dibs.devices import DeviceId, Inventory
-from dibs.errors import Busy, Conflict, DibsError, MachineError, NotFound, UserError
+from dibs.devices import DeviceId
+from dibs.errors import Conflict, DibsError, NotFound, UserError
 from dibs.jobs import Request
 from dibs.options import Args, Option
 
@@ -110,26 +106,6 @@ class Interrupted(DibsError):
         self.exit_code = 128 + number
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is to be leased, on which machine, and how it is waited for."""
-
-    request: Request
-    inventory: Inventory
-    values: settings.Settings
-    visible: str
-    is_patient: bool
-
-    def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
-        """Return the variables that tell a program which GPUs are its own."""
-        return environs.for_devices(self.inventory, ids, self.visible)
-
-    def ordered(self, ids: Sequence[str]) -> list[DeviceId]:
-        """Return devices with the preferred ones first, as in a job."""
-        order = {device: place for place, device in enumerate(scheduling.eligible(self.inventory, self.request))}
-        return sorted((DeviceId(device) for device in ids), key=lambda device: order[device])
-
-
 def main(args: Args) -> int:
     """Wait for the GPUs, then run the command with them, or hold them."""
     _check(args)
@@ -145,7 +121,7 @@ def main(args: Args) -> int:
     wanted = _wanted(args, values)
     with signals.Signals(*ENDING) as coming:
         try:
-            held = _acquire(wanted, "lease", coming.fileno(), screen.say)
+            held = leasing.acquire(wanted, "lease", coming.fileno(), screen.say)
         except waiting.Interrupted:
             raise Interrupted((coming.new() or [signal.SIGINT])[0]) from None
     ids = wanted.ordered([lease.device for lease in held])
@@ -172,20 +148,19 @@ def _check(args: Args) -> None:
                 raise UserError(f"--release gives back all that was leased; {option.names[-1]} means nothing with it.")
 
 
-def _wanted(args: Args, values: settings.Settings) -> Wanted:
-    inventory = _inventory(values)
-    request = _request(args, inventory)
-    return Wanted(
-        request, inventory, values, args.get(job_options.VISIBLE) or values.visible, is_patient=not args.has(NO_WAIT)
-    )
+def _wanted(args: Args, values: settings.Settings) -> leasing.Wanted:
+    inventory = leasing.inventory_now(values)
+    request = leasing.request(args, inventory)
+    visible = args.get(job_options.VISIBLE) or values.visible
+    return leasing.Wanted(request, inventory, values, visible, timeout_s=0 if args.has(NO_WAIT) else None)
 
 
-def _told_limit(wanted: Wanted, ids: Sequence[DeviceId], limit_s: float) -> str:
+def _told_limit(wanted: leasing.Wanted, ids: Sequence[DeviceId], limit_s: float) -> str:
     end = moments.shown(datetime.now(UTC) + timedelta(seconds=limit_s))
     return f"{_names(wanted, ids)} leased for {units.format_duration(limit_s)}, until {end}"
 
 
-def _names(wanted: Wanted, ids: Sequence[DeviceId]) -> str:
+def _names(wanted: leasing.Wanted, ids: Sequence[DeviceId]) -> str:
     return "GPU " + ", ".join(str(index) for index in devices.indices(wanted.inventory, ids))
 
 
@@ -215,7 +190,7 @@ def _kept(args: Args) -> int:
         wanted = replace(wanted, request=_used_by(args, pid, wanted))
     limit_s = args.get(TIME)
     kept = keeping.keep(
-        owner, place, limit_s, lambda wake_fd, say: _acquire(wanted, owner.note, wake_fd, say), screen.say
+        owner, place, limit_s, lambda wake_fd, say: leasing.acquire(wanted, owner.note, wake_fd, say), screen.say
     )
     ids = wanted.ordered(kept.devices)
     _print_kept(args, wanted, owner, ids)
@@ -226,7 +201,7 @@ def _kept(args: Args) -> int:
     return 0
 
 
-def _print_kept(args: Args, wanted: Wanted, owner: keeping.Owner, ids: Sequence[DeviceId]) -> None:
+def _print_kept(args: Args, wanted: leasing.Wanted, owner: keeping.Owner, ids: Sequence[DeviceId]) -> None:
     if not args.has(ENV):
         print("\n".join(ids))
         return
@@ -237,7 +212,7 @@ def _print_kept(args: Args, wanted: Wanted, owner: keeping.Owner, ids: Sequence[
         screen.say('these lines are for your shell: eval "$(dibs lease --env)"; dibs lease --release gives back')
 
 
-def _used_by(args: Args, pid: int, wanted: Wanted) -> Request:
+def _used_by(args: Args, pid: int, wanted: leasing.Wanted) -> Request:
     """Return the request for a process that runs: unless it says otherwise, the GPUs that it uses already."""
     if args.has(job_options.GPUS) or args.has(job_options.GPU_IDS):
         return wanted.request
@@ -283,69 +258,6 @@ def _argv(words: Sequence[str], given: dict[str, str], shell: str) -> tuple[str,
     if not commands.is_found(argv[0], path, os.getcwd()):
         raise NotStarted(127, f'"{options.shown(argv[0])}" is not a program here.')
     return argv
-
-
-def _inventory(values: settings.Settings) -> Inventory:
-    inventory = probe.read(values)
-    if inventory.problem and not inventory.devices:
-        raise MachineError(inventory.problem)
-    return devices.with_drained(inventory, drains.Drains(leases.folder(), {}).now())
-
-
-def _request(args: Args, inventory: Inventory) -> Request:
-    count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
-    job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
-    if count and count.gpus == 0:
-        raise UserError("lease expected at least one GPU, got --gpus 0.")
-    chosen = scheduling.resolve(gpu_ids or (), "--gpu-ids", inventory)
-    request = Request(
-        len(chosen) or (count.gpus if count else 1),
-        chosen,
-        scheduling.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
-        args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
-    )
-    scheduling.check_possible(request, inventory, scheduling.Policy(), "the lease")
-    return request
-
-
-def _acquire(wanted: Wanted, job: str, wake_fd: int, say: Callable[[str], None]) -> list[leases.Lease]:
-    """Stand in the line until the GPUs are ours; `job` is what others read about it."""
-    place = leases.folder()
-    inventory, request = wanted.inventory, wanted.request
-    able = scheduling.eligible(inventory, request)
-    need = scheduling.count_gpus(request.gpus)
-    if len(able) < request.gpus:
-        faults = "; ".join(f"GPU {device.index}: {device.obstacle}" for device in inventory.devices if device.obstacle)
-        raise Busy(f"needs {need}; only {len(able)} can be used now ({faults}).")
-    try:
-        return waiting.acquire(
-            place,
-            request.gpus,
-            able,
-            leases.Note(job, users.own()),
-            collect_for_s=wanted.values.collect_for,
-            wake_fd=wake_fd,
-            timeout_s=None if wanted.is_patient else 0,
-            on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),
-        )
-    except waiting.TimedOut:
-        raise Busy(f"{need} cannot be had now: {held_by(place, inventory, able)}.") from None
-
-
-def held_by(place: leases.Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
-    """Say who holds which of the devices."""
-    told = [
-        f"GPU {inventory.index_of(DeviceId(device))}: {who[0].user or 'somebody'}"
-        + (f" {_job(who[0].job)}" if who[0].job else "")
-        + (f" (pid {who[0].pid})" if who[0].pid else "")
-        for device, who in holders.survey(place, wanted).items()
-        if who
-    ]
-    return ", ".join(told) or "others are next in the line"
-
-
-def _job(job: str) -> str:
-    return f"job {job}" if job.isdigit() else job
 
 
 def _own_environ() -> dict[str, str]:

@@ -150,9 +150,9 @@ def _slots(
     per_gpu = args.get(PER_GPU) or 1
 
     def tell_wait(wanted: Sequence[str]) -> None:
-        from dibs.cli import lease
+        from dibs import leasing
 
-        teller.said(f"waiting for a GPU: {lease.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
+        teller.said(f"waiting for a GPU: {leasing.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
 
     def label(ids: Sequence[str]) -> str:
         return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)

@@ -1,0 +1,98 @@
+"""What is to be leased, and standing in the line for it: what every door does that holds GPUs without a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dibs import devices, drains, environs, holders, job_options, leases, probe, scheduling, settings, users, waiting
+from dibs.devices import DeviceId, Inventory
+from dibs.errors import Busy, MachineError, UserError
+from dibs.jobs import Request
+from dibs.options import Args
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be leased, on which machine, and how it is waited for."""
+
+    request: Request
+    inventory: Inventory
+    values: settings.Settings
+    visible: str
+    #: Seconds to wait; None: as long as it takes.
+    timeout_s: float | None
+
+    def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
+        """Return the variables that tell a program which GPUs are its own."""
+        return environs.for_devices(self.inventory, ids, self.visible)
+
+    def ordered(self, ids: Sequence[str]) -> list[DeviceId]:
+        """Return devices with the preferred ones first, as in a job."""
+        order = {device: place for place, device in enumerate(scheduling.eligible(self.inventory, self.request))}
+        return sorted((DeviceId(device) for device in ids), key=lambda device: order[device])
+
+
+def inventory_now(values: settings.Settings) -> Inventory:
+    """Return the GPUs of this machine as they are, with what root has drained."""
+    inventory = probe.read(values)
+    if inventory.problem and not inventory.devices:
+        raise MachineError(inventory.problem)
+    return devices.with_drained(inventory, drains.Drains(leases.folder(), {}).now())
+
+
+def request(args: Args, inventory: Inventory) -> Request:
+    """Return what options ask for; a wish that no machine could fulfil is refused."""
+    count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
+    job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
+    if count and count.gpus == 0:
+        raise UserError("lease expected at least one GPU, got --gpus 0.")
+    chosen = scheduling.resolve(gpu_ids or (), "--gpu-ids", inventory)
+    request = Request(
+        len(chosen) or (count.gpus if count else 1),
+        chosen,
+        scheduling.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
+        args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
+    )
+    scheduling.check_possible(request, inventory, scheduling.Policy(), "the lease")
+    return request
+
+
+def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], None]) -> list[leases.Lease]:
+    """Stand in the line until the GPUs are ours; `job` is what others read about it."""
+    place = leases.folder()
+    inventory, count = wanted.inventory, wanted.request.gpus
+    able = scheduling.eligible(inventory, wanted.request)
+    need = scheduling.count_gpus(count)
+    if len(able) < count:
+        faults = "; ".join(f"GPU {device.index}: {device.obstacle}" for device in inventory.devices if device.obstacle)
+        raise Busy(f"needs {need}; only {len(able)} can be used now ({faults}).")
+    try:
+        return waiting.acquire(
+            place,
+            count,
+            able,
+            leases.Note(job, users.own()),
+            collect_for_s=wanted.values.collect_for,
+            wake_fd=wake_fd,
+            timeout_s=wanted.timeout_s,
+            on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),
+        )
+    except waiting.TimedOut:
+        raise Busy(f"{need} cannot be had now: {held_by(place, inventory, able)}.") from None
+
+
+def held_by(place: leases.Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
+    """Say who holds which of the devices."""
+    told = [
+        f"GPU {inventory.index_of(DeviceId(device))}: {who[0].user or 'somebody'}"
+        + (f" {_job(who[0].job)}" if who[0].job else "")
+        + (f" (pid {who[0].pid})" if who[0].pid else "")
+        for device, who in holders.survey(place, wanted).items()
+        if who
+    ]
+    return ", ".join(told) or "others are next in the line"
+
+
+def _job(job: str) -> str:
+    return f"job {job}" if job.isdigit() else job

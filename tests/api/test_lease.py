@@ -1,0 +1,257 @@
+"""`dibs.lease`: GPUs for this process, in the line of every door. No daemon is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import dibs
+from bench import wait_for
+from dibs import errors, leased, tickets
+from dibs.leases import folder
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two pretend GPUs, and leases of their own; CUDA is not up, whatever other tests have loaded."""
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "DIBS_GPU_INDICES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DIBS_DEVICES", "fake:2")
+    monkeypatch.setenv("DIBS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DIBS_LEASE_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def is_free(count: int) -> bool:
+    """Tell whether so many GPUs can be had now."""
+    try:
+        with dibs.lease(count, blocking=False):
+            return True
+    except errors.Busy:
+        return False
+
+
+def line() -> list[tickets.Ticket]:
+    """Return who waits."""
+    return tickets.around(folder(), None)[0]
+
+
+def test_gpus_are_held_and_visible_inside_and_given_back_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    with dibs.lease(gpus=2) as gpus:
+        assert (gpus.ids, gpus.indices, gpus.is_held) == (["FAKE-0", "FAKE-1"], [0, 1], True)
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "FAKE-0,FAKE-1"
+        assert (os.environ["CUDA_DEVICE_ORDER"], os.environ["DIBS_GPU_INDICES"]) == ("PCI_BUS_ID", "0,1")
+        assert not is_free(1)
+    assert (gpus.ids, gpus.is_held) == ([], False)
+    assert (os.environ["CUDA_VISIBLE_DEVICES"], "DIBS_GPU_INDICES" in os.environ) == ("7", False)
+    assert is_free(2)
+
+
+def test_an_error_inside_gives_them_back_too() -> None:
+    with pytest.raises(KeyError), dibs.lease():
+        raise KeyError
+    assert is_free(2)
+
+
+def test_a_handle_is_released_by_hand_and_twice_is_harmless() -> None:
+    held = dibs.lease(gpu_ids=[1], visible="index").acquire()
+    assert (held.ids, os.environ["CUDA_VISIBLE_DEVICES"]) == (["FAKE-1"], "1")
+    with pytest.raises(errors.Conflict, match="this lease has GPU 1 already"):
+        held.acquire()
+    held.release()
+    held.release()
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    # And may be used again.
+    with held:
+        assert held.ids == ["FAKE-1"]
+
+
+def test_a_function_has_gpus_of_its_own_for_each_call() -> None:
+    @dibs.lease(gpus=1)
+    def visible(depth: int) -> str:
+        """Say what is visible here."""
+        return visible(depth - 1) if depth else os.environ["CUDA_VISIBLE_DEVICES"]
+
+    assert visible(0) == "FAKE-0"
+    # The inner call has another one, and the process sees both.
+    assert visible(1) == "FAKE-0,FAKE-1"
+    assert (visible.__name__, visible.__doc__) == ("visible", "Say what is visible here.")
+    assert is_free(2)
+
+
+def test_two_leases_are_seen_together_and_each_knows_its_own() -> None:
+    first, second = dibs.lease().acquire(), dibs.lease().acquire()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "FAKE-0,FAKE-1"
+    assert [each.environ["CUDA_VISIBLE_DEVICES"] for each in (first, second)] == ["FAKE-0", "FAKE-1"]
+    first.release()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "FAKE-1"
+    second.release()
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+def test_who_does_not_want_to_wait_is_told_who_holds_them() -> None:
+    with dibs.lease(gpus=2):
+        with pytest.raises(errors.Busy, match=rf"1 GPU cannot be had now: GPU 0: .* python {os.getpid()}") as caught:
+            dibs.lease(blocking=False).acquire()
+        assert not isinstance(caught.value, TimeoutError)
+        with pytest.raises(errors.TimedOut, match="1 GPU cannot be had now"):
+            dibs.lease(timeout=0.01).acquire()
+    # Nobody is left in the line.
+    assert not line()
+
+
+def test_a_thread_waits_in_the_line_until_they_are_given_back() -> None:
+    got: list[list[str]] = []
+
+    def wait() -> None:
+        with dibs.lease(gpus=2) as gpus:
+            got.append(gpus.ids)
+
+    held = dibs.lease(gpus=1).acquire()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_for(lambda: len(line()), lambda count: count == 1)
+    assert got == []
+    held.release()
+    thread.join()
+    assert got == [["FAKE-0", "FAKE-1"]]
+
+
+def test_in_an_event_loop_it_waits_as_others_do() -> None:
+    async def main() -> list[str]:
+        @dibs.lease(gpus=2)
+        async def both() -> str:
+            return os.environ["CUDA_VISIBLE_DEVICES"]
+
+        async with dibs.lease(gpus=1):
+            waiting = asyncio.create_task(both())
+            await asyncio.to_thread(lambda: wait_for(lambda: line()))
+            cancelled = asyncio.create_task(both())
+            await asyncio.to_thread(lambda: wait_for(lambda: len(line()) == 2))
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+            assert len(line()) == 1
+        return [await waiting]
+
+    assert asyncio.run(main()) == ["FAKE-0,FAKE-1"]
+    assert is_free(2)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"gpus": 0}, "lease expected at least one GPU, got gpus 0."),
+    ({"gpus": "two"}, 'gpus expected a whole number from 0 up, got "two".'),
+    ({"gpus": 3}, "the lease asks for 3 GPUs; this machine has 2"),
+    ({"gpu_ids": [5]}, "gpu_ids"),
+    ({"gpus": 1, "gpu_ids": [0, 1]}, "gpus 1 contradicts gpu_ids"),
+    ({"visible": "both"}, "visible expected uuid or index"),
+    ({"timeout": -1}, "timeout expected seconds from 0 up, got -1."),
+    ({"timeout": "1h"}, "timeout expected seconds from 0 up, got '1h'."),
+    ({"blocking": 1}, "blocking expected True or False, got 1."),
+    ({"timeout": 1, "blocking": False}, "timeout means nothing with blocking=False."),
+]
+
+
+@pytest.mark.parametrize(("told", "says"), WRONG)
+def test_what_is_wrong_is_one_clear_error(told: dict[str, Any], says: str) -> None:
+    with pytest.raises(errors.UserError) as caught:
+        dibs.lease(**told).acquire()
+    assert str(caught.value).startswith(says)
+
+
+def test_a_process_that_has_started_cuda_gets_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in is what torch offers: `torch.cuda.is_initialized()`."""
+    torch = ModuleType("torch")
+    torch.cuda = SimpleNamespace(is_initialized=lambda: True)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(errors.Conflict, match=r"chosen: torch has started CUDA in this process\. Lease"):
+        dibs.lease().acquire()
+    torch.cuda = SimpleNamespace(is_initialized=lambda: False)  # type: ignore[attr-defined]
+    with dibs.lease() as gpus:
+        assert gpus.is_held
+
+
+@pytest.mark.parametrize(
+    ("opened", "says"),
+    [
+        ([], None),
+        # NVML, which only looks, has these open.
+        (["/dev/nvidiactl", "/dev/nvidia0", "socket:[1]"], None),
+        (["/dev/nvidia-uvm"], "this process has /dev/nvidia-uvm open"),
+        (["/dev/kfd"], "this process has /dev/kfd open"),
+    ],
+)
+def test_open_files_tell_whether_cuda_was_started(opened: list[str], says: str | None) -> None:
+    why = leased.why_started(False, opened)
+    assert why is None if says is None else str(why).startswith(says)
+
+
+def test_gpus_that_are_still_in_use_when_given_back_are_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch = ModuleType("torch")
+    with dibs.lease():
+        torch.cuda = SimpleNamespace(is_initialized=lambda: True)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "torch", torch)
+    assert "GPU 0 given back, but torch has started CUDA in this process" in caplog.text
+
+
+def test_a_forked_child_keeps_them_for_as_long_as_it_lives() -> None:
+    """It may use them: giving them to somebody else while it does would be wrong."""
+    go, tell = os.pipe()
+    with dibs.lease(gpus=2):
+        child = os.fork()
+        if not child:
+            os.close(tell)
+            os.read(go, 1)
+            os._exit(0)
+    os.close(go)
+    assert not is_free(1)
+    os.close(tell)
+    os.waitpid(child, 0)
+    assert is_free(2)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_program_keeps_them_only_if_it_is_told_to(keeps: bool) -> None:
+    with dibs.lease(gpus=2) as gpus:
+        program = subprocess.Popen(
+            ["cat"], stdin=subprocess.PIPE, pass_fds=gpus.fds if keeps else (), env=os.environ | gpus.environ
+        )
+    assert is_free(2) is not keeps
+    program.communicate()
+    assert is_free(2)
+
+
+def test_who_is_killed_gives_them_back() -> None:
+    program = "import dibs, time\nwith dibs.lease(gpus=2) as gpus: print(*gpus.ids, flush=True); input()"
+    holder = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"FAKE-0 FAKE-1\n"
+    assert not is_free(1)
+    holder.kill()
+    holder.communicate()
+    assert is_free(2)
+
+
+def test_it_says_what_it_is() -> None:
+    held = dibs.lease(gpus=1, prefer=[1])
+    assert repr(held) == "<dibs.lease(gpus=1, prefer=[1])>"
+    with held:
+        assert repr(held) == "<dibs.lease(gpus=1, prefer=[1]) of GPU 1>"
+
+
+def test_the_decorator_keeps_the_types(machine: Path) -> None:
+    call: Callable[[int], int] = dibs.lease()(lambda number: number + 1)
+    assert call(1) == 2
