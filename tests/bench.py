@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -94,7 +95,9 @@ class Bench:
         """kill -9 the daemon, if one runs, and wait until it is gone."""
         pid = self._living_pid()
         if pid is not None:
-            os.kill(pid, signal.SIGKILL)
+            # It may be gone, and its lock with a child that it was forking.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             wait_for(lambda: self._living_pid() is None)
 
     def _living_pid(self) -> int | None:

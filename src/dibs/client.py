@@ -129,13 +129,29 @@ class Client:
         lock = os.open(places.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            sock = self.connect()
-            if sock is None:
+            if not self._is_answered():
                 self._launch(extra)
-            else:
-                sock.close()
         finally:
             os.close(lock)
+
+    def _is_answered(self) -> bool:
+        """Tell whether a daemon answers; one that is slow or refuses is there too.
+
+        To listen is not enough: a child that a daemon was forking when it was killed has its socket until the exec.
+        """
+        sock = self.connect()
+        if sock is None:
+            return False
+        try:
+            sock.sendall(self._request("GET", "/v1/daemon", (), None))
+            _read_answer(sock)
+        except ConnectionError:
+            return False
+        except (TimeoutError, errors.DibsError):
+            pass
+        finally:
+            sock.close()
+        return True
 
     def _launch(self, extra: Mapping[str, str]) -> None:
         import select

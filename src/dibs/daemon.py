@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ log = logging.getLogger("dibs.daemon")
 SAFETY_TICK_S = 30.0
 #: Seconds between automatic copies of the database.
 BACKUP_EVERY_S = 3600.0
+#: Seconds that the child of a dead daemon may take to its exec, on a loaded machine, and between looks at it.
+EXEC_FOR_S = 10.0
+LOOK_EVERY_S = 0.01
 #: Threads that answer questions from the store; each has a connection of its own.
 READERS = 2
 
@@ -181,16 +185,32 @@ class Locked:
 
     def __init__(self, home: Path) -> None:
         self.fd = os.open(places.daemon_lock(home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        give_up_at = time.monotonic() + EXEC_FOR_S
+        while not self._try():
+            pid = os.pread(self.fd, 64, 0).decode(errors="replace").strip()
+            if not _is_gone(pid) or time.monotonic() > give_up_at:
+                raise Conflict(
+                    f"a daemon runs already (pid {pid or '?'}, socket {places.socket_path(home)}).",
+                    "If its socket is gone: dibs daemon restart.",
+                )
+            time.sleep(LOOK_EVERY_S)
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _try(self) -> bool:
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = os.pread(self.fd, 64, 0).decode(errors="replace").strip() or "?"
-            raise Conflict(
-                f"a daemon runs already (pid {pid}, socket {places.socket_path(home)}).",
-                "If its socket is gone: dibs daemon restart.",
-            ) from None
-        os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, f"{os.getpid()}\n".encode(), 0)
+            return False
+        return True
+
+
+def _is_gone(pid: str) -> bool:
+    """Tell whether a process is dead. Its lock may outlive it, in a child that it was forking, until the exec."""
+    if not pid.isdecimal():
+        return False
+    found = processes.look(int(pid))
+    return found is None or found.is_dead
 
 
 async def serve(home: Path, values: settings.Settings, visible: str | None, ready: Callable[[str], None]) -> None:

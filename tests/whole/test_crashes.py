@@ -11,6 +11,7 @@ import select
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -288,6 +289,54 @@ def test_twenty_daemons_at_once_leave_one(bench: Bench) -> None:
     (alive,) = [daemon for daemon in daemons if daemon.poll() is None]
     assert alive.pid == bench.pid()
     end(alive)
+
+
+#: Dies as a daemon does that was just forking: the child has copies of its socket and of its lock until it is told.
+DYING = """
+import fcntl, os, socket, sys
+lock = os.open("daemon.lock", os.O_CREAT | os.O_RDWR)
+fcntl.flock(lock, fcntl.LOCK_EX)
+os.write(lock, b"%d" % os.getpid())
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(sys.argv[1])
+listening.listen()
+if os.fork() == 0:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    listening.close()
+    sys.stdin.readline()
+"""
+
+
+def test_a_child_that_a_dying_daemon_was_forking_does_not_pass_for_a_daemon(bench: Bench) -> None:
+    bench.home.mkdir(mode=0o700)
+    path = str(bench.client.socket_path)
+    command = [sys.executable, "-c", DYING, path]
+    with subprocess.Popen(command, cwd=bench.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as dying:
+        assert dying.stdin is not None
+        assert dying.stdout is not None
+        assert dying.stdout.readline() == "ready\n"
+        dying.wait()
+        with ThreadPoolExecutor() as pool:
+            starting = pool.submit(bench.start)
+            wait_for(lambda: Path("/proc/net/unix").read_text().count(path) == 2)
+            dying.stdin.write("close the socket\n")
+            dying.stdin.flush()
+            (daemon,) = wait_for(lambda: bench.client.daemons)
+            wait_for(lambda: has_open(daemon.pid, bench.home / "daemon.lock"))
+            dying.stdin.close()
+            starting.result()
+    assert bench.pid() == daemon.pid
+
+
+def has_open(pid: int, path: Path) -> bool:
+    """Tell whether a process has a file open."""
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        # Others come and go while we look.
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(fd) == str(path):
+                return True
+    return False
 
 
 def test_a_full_start_failure_is_named_after_three_tries(bench: Bench) -> None:
