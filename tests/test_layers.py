@@ -332,6 +332,12 @@ def test_rich_is_loaded_only_when_something_is_drawn() -> None:
     assert not paid
 
 
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Or the second one is not collected: their folders are no packages."""
+    names = [path.name for path in Path(__file__).parent.rglob("*.py") if path.name != "conftest.py"]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 def _top(found: Import) -> str:
     return found.name.partition(".")[0]
 

@@ -229,7 +229,7 @@ def test_numbers_reported_inside_a_job_are_seen_outside(bench: Bench) -> None:
     assert "\nreported   step=1 loss=0.25 acc=nan\n" in bench.cli("show", str(job_id)).stdout
     bench.cancel(job_id, grace_s=0)
     assert bench.until(job_id)["report"] == seen["report"], "also when it has ended"
-    assert bench.jobs("finished")[0]["report"] is None, "lists do not read the files of jobs that ended"
+    assert bench.jobs("finished")[0]["report"] == seen["report"]
 
 
 def test_numbers_are_read_as_written() -> None:

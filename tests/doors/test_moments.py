@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import pytest
-from terminal import CTRL_C, DIBS, Terminal
+from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
 
@@ -103,8 +104,8 @@ def test_losing_the_terminal_in_a_flood_of_output_leaves_the_job_alone(bench: Be
 
 def test_a_terminal_that_is_gone_without_a_signal_is_noticed(bench: Bench) -> None:
     """As under nohup, which ignores the hang-up and leaves the terminal as stdout."""
-    ignoring = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
-    with Terminal(bench, "run", "-g0", "while [ ! -e go ]; do seq 1000; done", program=(*ignoring, *DIBS)) as person:
+    ignoring = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh", sys.executable, "-m", "dibs")
+    with Terminal(bench, "run", "-g0", "while [ ! -e go ]; do seq 1000; done", program=ignoring) as person:
         person.until("999\r\n")
         assert person.hang_up() == 128 + signal.SIGHUP
     assert bench.job(1)["state"] == "running"

@@ -22,7 +22,7 @@ RUNNER = f"import sys; sys.path.append({ROOT!r}); from dibs import runner; runne
 EXAMINER = f"import sys; sys.path.append({ROOT!r}); from dibs import attempts; attempts.examine(sys.argv[1], 1)"
 
 #: Seconds after which a condition that should come true is a failure. Long: the machine may be busy.
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 #: The signals a daemon has blocked when it starts a runner.
 BLOCKED = (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP)
 

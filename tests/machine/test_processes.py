@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from attempt_bench import until
+from attempt_bench import DEADLINE_S, until
 from dibs import processes
 
 
@@ -73,7 +73,7 @@ def test_a_signal_goes_through_a_verified_pidfd(sleeper: subprocess.Popen[bytes]
     pidfd = processes.open_verified(sleeper.pid, starttime)
     assert pidfd is not None
     assert processes.send(pidfd, signal.SIGTERM)
-    assert sleeper.wait(30) == -signal.SIGTERM
+    assert sleeper.wait(DEADLINE_S) == -signal.SIGTERM
     assert not processes.send(pidfd, signal.SIGTERM)
     os.close(pidfd)
 

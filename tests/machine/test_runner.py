@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from attempt_bench import ROOT, RUNNER, Bench, give, until
+from attempt_bench import DEADLINE_S, ROOT, RUNNER, Bench, give, until
 from dibs import attempts, leases, processes, records, runner
 
 
@@ -263,7 +263,7 @@ def test_two_jobs_may_share_a_device_as_far_as_it_goes(bench: Bench) -> None:
 def test_a_listener_hears_that_it_runs(bench: Bench) -> None:
     path = os.fsencode(bench.tmp / "ears")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ears:
-        ears.settimeout(30)
+        ears.settimeout(DEADLINE_S)
         ears.bind(path)
         bench.spec("exit 4", notify=path)
         runner = bench.begin()
@@ -432,7 +432,7 @@ def test_what_will_not_die_is_told_and_waited_for(bench: Bench) -> None:
     code = "import os; fd = os.open('fifo', os.O_RDWR); os.setuid(65534); print('up', flush=True); os.read(fd, 1)"
     path = os.fsencode(bench.tmp / "ears")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ears:
-        ears.settimeout(30)
+        ears.settimeout(DEADLINE_S)
         ears.bind(path)
         bench.spec(python(code), notify=path)
         with bench.served() as its:

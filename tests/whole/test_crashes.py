@@ -19,7 +19,7 @@ import pytest
 import dibs
 import forking
 import recording
-from bench import Bench, wait_for
+from bench import PATIENCE_S, Bench, wait_for
 from dibs import attempts, processes
 from dibs.errors import DibsError
 from forking import Forked
@@ -230,7 +230,10 @@ def test_a_job_whose_runner_was_killed_keeps_its_gpu_and_is_then_lost(bench: Ben
 
 
 def runner_of(bench: Bench, job: int) -> int:
-    shim = attempts.read_started(str(bench.home / "jobs" / str(job) / "1"), 1)
+    """Return the runner of the newest start: one that was handed to a runner which just died is given up."""
+    folder = bench.home / "jobs" / str(job) / "1"
+    newest = max(int(path.suffix[1:]) for path in folder.glob("started.*"))
+    shim = attempts.read_started(str(folder), newest)
     assert isinstance(shim, attempts.Shim)
     return shim.pid
 
@@ -252,10 +255,10 @@ def test_idle_runners_leave_with_the_daemon_and_busy_ones_when_they_are_through(
     bench.until(busy, "started")
     pidfds = [os.pidfd_open(runner_of(bench, job)) for job in (busy, idle["id"])]
     bench.kill()
-    assert select.select([pidfds[1]], [], [], 30)[0]
+    assert select.select([pidfds[1]], [], [], PATIENCE_S)[0]
     assert not select.select([pidfds[0]], [], [], 0)[0]
     gate.touch()
-    assert select.select([pidfds[0]], [], [], 30)[0]
+    assert select.select([pidfds[0]], [], [], PATIENCE_S)[0]
     bench.start()
     assert bench.until(busy)["exit_code"] == 5
 
