@@ -126,7 +126,7 @@ def test_errors_of_a_check_are_findings_and_bugs_are_not() -> None:
 
 def test_a_driver_that_hangs_does_not_stop_the_doctor(tmp_path: Path) -> None:
     driver = world.World(world.build(tmp_path), tmp_path / "state.txt")
-    driver.is_now("gpu 0 util=7", "slow nvmlDeviceGetUtilizationRates ms=3600000")
+    driver.is_now("gpu 0 util=7", "slow nvmlInitWithFlags ms=3600000")
     program = (
         "import sys; from pathlib import Path; from dibs import settings; from dibs.cli import checks\n"
         "here = Path(sys.argv[1]); values = settings.Settings(nvml_library=Path(sys.argv[2]))\n"

@@ -141,7 +141,7 @@ def test_losing_the_terminal_leaves_the_job_alone(bench: Bench) -> None:
     with Terminal(bench, "run", UNTIL_GO) as person:
         person.until("running")
         assert person.hang_up() == 128 + signal.SIGHUP
-    assert bench.job(1)["state"] == "running"
+    assert bench.until(1, "started")["state"] == "running"
     (bench.folder / "go").touch()
     assert bench.until(1)["state"] == "done"
 
@@ -188,7 +188,7 @@ def test_a_reader_that_leaves_ends_us_quietly_and_not_the_job(bench: Bench) -> N
     os.close(read)
     _, complaint = process.communicate(timeout=60)
     assert (process.returncode, complaint) == (141, "")
-    assert bench.job(1)["state"] == "running"
+    assert bench.until(1, "started")["state"] == "running"
     (bench.folder / "go").touch()
 
 

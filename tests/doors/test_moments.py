@@ -97,7 +97,7 @@ def test_losing_the_terminal_in_a_flood_of_output_leaves_the_job_alone(bench: Be
     with Terminal(bench, "run", "-g0", "while [ ! -e go ]; do seq 1000; done") as person:
         person.until("999\r\n")
         assert person.hang_up() == 128 + signal.SIGHUP
-    assert bench.job(1)["state"] == "running"
+    assert bench.until(1, "started")["state"] == "running"
     (bench.folder / "go").touch()
     assert bench.until(1)["state"] == "done"
 
@@ -108,7 +108,7 @@ def test_a_terminal_that_is_gone_without_a_signal_is_noticed(bench: Bench) -> No
     with Terminal(bench, "run", "-g0", "while [ ! -e go ]; do seq 1000; done", program=ignoring) as person:
         person.until("999\r\n")
         assert person.hang_up() == 128 + signal.SIGHUP
-    assert bench.job(1)["state"] == "running"
+    assert bench.until(1, "started")["state"] == "running"
     (bench.folder / "go").touch()
 
 
@@ -139,7 +139,7 @@ def test_ctrl_c_ends_following_and_not_the_job(bench: Bench, words: tuple[str, .
     assert code == 130
     assert "Traceback" not in shown
     assert shown.rstrip("\r\n").endswith("\x1b[0m"), "the prompt must not be red"
-    assert bench.job(1)["state"] == "running"
+    assert bench.until(1, "started")["state"] == "running"
     (bench.folder / "go").touch()
 
 
@@ -155,7 +155,10 @@ def test_following_ends_with_its_terminal(bench: Bench, number: signal.Signals, 
         else:
             person.until("running")
         assert lose(person, number) == 128 + number
-    assert bench.job(job_id)["state"] == ("queued" if is_queued else "running")
+    if is_queued:
+        assert bench.job(job_id)["state"] == "queued"
+    else:
+        assert bench.until(job_id, "started")["state"] == "running"
     (bench.folder / "go").touch()
 
 
@@ -208,7 +211,7 @@ def test_ctrl_c_ends_waiting_with_130_and_the_cursor_back(bench: Bench) -> None:
     assert code == 130
     assert "\x1b[?25h" in shown
     assert "Traceback" not in shown
-    assert bench.job(1)["state"] == "running"
+    assert bench.until(1, "started")["state"] == "running"
     (bench.folder / "go").touch()
 
 
@@ -219,7 +222,7 @@ def test_waiting_ends_with_its_terminal(bench: Bench, number: signal.Signals) ->
         person.until("0 of 1 finished")
         assert lose(person, number) == 128 + number
         assert number is signal.SIGHUP or "\x1b[?25h" in person.screen
-    assert bench.job(1)["state"] == "running"
+    assert bench.until(1, "started")["state"] == "running"
     (bench.folder / "go").touch()
 
 

@@ -270,11 +270,11 @@ def test_a_card_that_hangs_is_out_and_the_others_are_seen(driver):
     eyes = probe_of(driver, clock=lambda: now)
     eyes.read()
     driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb", "gpu 2 util=2", f"slow nvmlDeviceGetUUID 1 ms={AN_HOUR_MS}")
-    eyes.deadline_s = 2.0
+    eyes.deadline_s = 5.0
     found = eyes.read()
     assert (found.problem, indices(found)) == (None, [0, 1, 2])
     assert [device.fault is None for device in found.devices] == [True, False, True]
-    assert "did not answer for 2 s about this GPU: try nvidia-smi -i 1" in found.devices[1].fault
+    assert "did not answer for 5 s about this GPU: try nvidia-smi -i 1" in found.devices[1].fault
     assert (found.devices[1].id, found.devices[2].utilization) == ("GPU-bbbb", 2)
     # It is not asked about again, until a while after the child that hung there is gone.
     driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb", "gpu 2 util=3")
