@@ -38,7 +38,7 @@ def read(words: tuple[str, ...]) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for word in words:
         name, equals, text = word.partition("=")
-        if not equals:
+        if not (name and equals):
             raise UserError(f'{reports.EXPECTED}, got "{options.shown(word)}".')
         reports.check_name(name)
         if name in numbers:
