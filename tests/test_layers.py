@@ -30,6 +30,9 @@ LAYERS = {
     "lifecycle": CORE,
     "needs": CORE,
     "matching": CORE,
+    "linking": CORE,
+    "sharing": CORE,
+    "rooms": CORE,
     "pools": CORE,
     "ranks": CORE,
     "scheduling": CORE,
@@ -141,6 +144,7 @@ LAYERS = {
     "inside": DOORS,
     "stopping": DOORS,
     "leasing": DOORS,
+    "knowing": DOORS,
     "leased": DOORS,
     "fast": DOORS,
     "futures": DOORS,
@@ -161,7 +165,8 @@ PURE = frozenset(
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
 LEAN = frozenset(
     {"runner", "launcher", "attempts", "records", "spares", "oom", "tails", "supervision", "processes", "noticing"}
-    | {"leases", "holders", "drains", "holding", "locks", "users", "tickets", "matching", "errors"}
+    | {"leases", "holders", "drains", "holding", "locks", "users", "tickets", "errors"}
+    | {"linking", "matching", "sharing"}
     | {"fast", "captured", "commands", "calls"}
 )  # fmt: skip
 

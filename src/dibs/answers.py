@@ -71,6 +71,7 @@ class Job(TypedDict):
     gpu_indices: list[int]
     priority: int
     time_limit_s: float | None
+    vram: int | None
     cpus: int | None
     mem: int | None
     after: list[Need]
@@ -145,6 +146,14 @@ class Event(TypedDict):
     detail: str
 
 
+class Share(TypedDict):
+    """Who has a device, a job of ours or somebody, and how many bytes of it; None: all of it."""
+
+    job: int | None
+    user: str | None
+    vram: int | None
+
+
 class Place(TypedDict):
     """A device and who has it, as the scheduler sees it."""
 
@@ -153,6 +162,8 @@ class Place(TypedDict):
     state: str
     job: int | None
     user: str | None
+    # A daemon that is older than this does not say these.
+    holders: NotRequired[list[Share]]
 
 
 class Machine(TypedDict):
@@ -218,6 +229,8 @@ class Holder(TypedDict):
     pid: int | None
     job: str | None
     since: str | None
+    #: Bytes that it shares of the device; None: it has the device alone.
+    vram: int | None
 
 
 class Process(TypedDict):
@@ -250,6 +263,7 @@ class Waiter(TypedDict):
 
     user: str
     gpus: int
+    vram: NotRequired[int | None]
 
 
 class Gpus(TypedDict):

@@ -16,14 +16,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from dibs import dispatch, records, verbs
+from dibs import dispatch, records, scheduling, verbs
 from dibs.attempts import Shim, crash_point
 from dibs.devices import DeviceId, Inventory
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
 from dibs.jobs import Job, JobId
 from dibs.notices import Notices
-from dibs.scheduling import Policy, View, Waiting
+from dibs.scheduling import Active, Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
 from dibs.turns import PAUSED, Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan
@@ -63,13 +63,15 @@ class Placement:
 
     #: The first job that waits for devices.
     first: Waiting | None
+    #: The devices it collects.
+    wanted: tuple[DeviceId, ...]
     outlook: Outlook
     #: Devices of runners that do not hold them yet.
     pending: list[DeviceId]
 
 
 NO_OUTLOOK = Outlook({})
-NOTHING_PLACED = Placement(None, NO_OUTLOOK, [])
+NOTHING_PLACED = Placement(None, (), NO_OUTLOOK, [])
 
 
 class Core:
@@ -242,26 +244,28 @@ class Core:
 
     def _place(self, turn: Turn) -> Placement:
         self._expect(turn.now)
-        heads = self.store.head(len(turn.inventory.devices) + self.policy.cpu_slots)
+        heads = self.store.head(*scheduling.windows(turn.inventory, self.policy))
         if not heads and not self.standing.is_waiting:
             return NOTHING_PLACED
         active = self.store.active_devices()
-        ours = {device for job in active for device in job.devices}
         needs_devices = any(job.request.gpus for job in heads)
-        outlook = self._outlook(turn, ours) if needs_devices else NO_OUTLOOK
+        outlook = self._outlook(turn, active) if needs_devices else NO_OUTLOOK
         if outlook is None:
             return NOTHING_PLACED
         is_paused = self.is_closing or bool(self.store.fact(PAUSED))
-        view = View(heads, active, outlook.held, outlook.line, outlook.ahead, is_paused)
+        is_choosy = any(job.request.gpus > 1 or job.request.vram for job in heads)
+        used_at = self.standing.used_at(turn.inventory) if is_choosy else {}
+        view = View(heads, active, outlook.held, outlook.line, outlook.ahead, is_paused, outlook.sharers, used_at)
         plan = dispatch.place(turn, view, self.policy)
         pending = [device for job in active if job.started_at is None for device in job.devices]
         pending += [device for start in plan.starts for device in start.devices]
-        return Placement(plan.first, outlook, pending)
+        wanted = scheduling.collected(plan, turn.inventory)
+        return Placement(plan.first, wanted, outlook, pending)
 
-    def _outlook(self, turn: Turn, ours: set[DeviceId]) -> Outlook | None:
+    def _outlook(self, turn: Turn, active: list[Active]) -> Outlook | None:
         """Look at the machine; None if it cannot be seen, and then nothing is started for a moment."""
         try:
-            return self.standing.look(turn.inventory, ours)
+            return self.standing.look(turn.inventory, active)
         except (OSError, MachineError) as error:
             log.error("the machine-wide line cannot be read: %s", error)
             self.waits.later(RETRY_FOR_S, self._wake_soon)
@@ -400,7 +404,8 @@ class Core:
     def _stand(self, turn: Turn, placement: Placement) -> None:
         """Keep our place in the line and watch what is in our way; whatever fails here costs only a late wake-up."""
         try:
-            self.standing.stand(placement.first, turn.inventory, placement.pending)
+            request = placement.first.request if placement.first else None
+            self.standing.stand(placement.wanted, request, placement.pending)
             if placement.first is not None and self.standing.watch(placement.outlook, self._wake_soon):
                 self._wake_soon()
         except (OSError, DibsError) as error:

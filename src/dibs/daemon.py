@@ -340,7 +340,14 @@ def _open_notify(path: Path) -> socket.socket:
 def policy_of(values: settings.Settings) -> Policy:
     """Return the settings that matter to deciding, with what this machine has."""
     mem_total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Policy(values.cpu_slots, mem_total, values.assumed_time, values.max_gpus, values.keep_free)
+    return Policy(
+        values.cpu_slots,
+        mem_total,
+        values.assumed_time,
+        values.max_gpus,
+        values.keep_free,
+        values.max_jobs_per_gpu,
+    )
 
 
 def main() -> NoReturn:

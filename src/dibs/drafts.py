@@ -150,6 +150,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         "retries": job_options.RETRIES,
         "cpus": job_options.CPUS,
         "mem": job_options.MEM,
+        "vram": job_options.VRAM,
     }
     plain |= {
         "notify": job_options.NOTIFY,

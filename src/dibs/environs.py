@@ -57,10 +57,14 @@ def for_devices(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> 
     return {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} | own
 
 
-def polite(devices: int, port: int) -> dict[str, str]:
-    """Return what a command on so many devices gets unless it is set: output at once, and a place to meet."""
+#: What keeps frameworks from taking all memory of a device that is shared.
+FRUGAL = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+
+def polite(devices: int, port: int, *, is_sharing: bool = False) -> dict[str, str]:
+    """Return what a command on so many devices gets unless it is set: output at once, a place to meet, restraint."""
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
-    return {"PYTHONUNBUFFERED": "1"} | (meeting if devices > 1 else {})
+    return {"PYTHONUNBUFFERED": "1"} | (meeting if devices > 1 else {}) | (FRUGAL if is_sharing else {})
 
 
 def for_job(
@@ -108,7 +112,7 @@ def for_job(
     if job.asked.is_slurm:
         forced |= _slurm(job)
     env.update({os_bytes(name): os_bytes(value) for name, value in forced.items()})
-    for name, value in polite(len(job.allocation), port).items():
+    for name, value in polite(len(job.allocation), port, is_sharing=job.asked.request.vram > 0).items():
         env.setdefault(os_bytes(name), os_bytes(value))
     return env
 

@@ -143,6 +143,7 @@ class _Days:
         self.is_long = is_long
         view = prospect.view
         self.held = view.held if is_long else {}
+        self.sharers = view.sharers if is_long else {}
         self.others = tuple(view.line) if is_long else ()
         self.ahead = min(view.ahead, len(self.others))
         self.lines: dict[Line, _Line] = {line: _Line(is_cut=True) for line in prospect.cut_lines}
@@ -220,14 +221,14 @@ class _Days:
         return job if job.room == room else replace(job, room=room)
 
     def _view(self, heads: Sequence[Waiting]) -> View:
-        return View(heads, list(self.active.values()), self.held, self.others, self.ahead)
+        return View(heads, list(self.active.values()), self.held, self.others, self.ahead, sharers=self.sharers)
 
     def _place(self, plan: Plan, heads: Iterable[Waiting]) -> None:
         starts = {start.id: start.devices for start in plan.starts}
         for job in [job for job in heads if job.id in starts]:
             request = job.request
             self.active[job.id] = Active(
-                job.id, starts[job.id], request.cpus, request.mem, request.limit_s, self.now, job.batch
+                job.id, starts[job.id], request.cpus, request.mem, request.limit_s, self.now, job.batch, request.mib
             )
             self.ends[job.id] = self.now + self._takes_ms(job.id)
             if job.batch in self.room:
@@ -280,6 +281,7 @@ class _Days:
         endless = [each for each in self.active.values() if self.ends[each.id] == math.inf]
         endless.sort(key=lambda each: not set(wanted).intersection(each.devices))
         people = [other.user for device, other in self.held.items() if device in wanted]
+        people += [other.user for device in wanted for other in self.sharers.get(device, ())]
         if endless and (not people or set(wanted).intersection(endless[0].devices)):
             return self._endless(endless[0].id)
         if people:

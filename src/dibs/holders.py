@@ -12,13 +12,14 @@ import sys
 import time
 from _json import encode_basestring_ascii as _quoted
 
-from dibs import locks, processes, users
+from dibs import locks, processes, sharing, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dibs.locks import Folder
+    from dibs.sharing import Room, Terms
 
 #: Characters of a device's id. `/` stays free: it stands for `.` in socket names, where `.` separates the parts.
 ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:")
@@ -93,6 +94,33 @@ def held(place: Folder, devices: Iterable[str]) -> set[str]:
     seen = {socket.device for socket in sockets(place, wanted)}
     locked = locks.flocked()
     return seen | {device for device in wanted if locks.key_of(file(place, device)) in locked}
+
+
+def rooms(place: Folder, devices: Iterable[str], terms: Terms) -> dict[str, Room]:
+    """Return what is left of those of `devices` that nobody has alone."""
+    wanted = list(devices)
+    taken = held(place, wanted)
+    shares: dict[str, list[int | None]] = {}
+    for socket in sockets(place, taken):
+        shares.setdefault(socket.device, []).append(socket.mib)
+    found = {}
+    for device in wanted:
+        mibs = [mib for mib in shares.get(device, ()) if mib is not None]
+        # Held and no share to be seen: alone, or by somebody whose socket is hidden from us.
+        if device not in taken or (mibs and len(mibs) == len(shares[device])):
+            found[device] = sharing.room(terms.capacity_mib.get(device), terms.most, mibs)
+    return found
+
+
+def used_at(place: Folder, devices: Iterable[str]) -> dict[str, float]:
+    """Return when each device was last taken, as the times of the lease files tell; 0: never."""
+    found = {}
+    for device in devices:
+        try:
+            found[device] = os.stat(file(place, device)).st_mtime
+        except OSError:
+            found[device] = 0.0
+    return found
 
 
 def survey(place: Folder, devices: Iterable[str]) -> dict[str, tuple[Holder, ...]]:

@@ -93,6 +93,13 @@ def _read_limit(text: str) -> float:
     return seconds
 
 
+def _read_vram(text: str) -> int:
+    size = units.parse_size(text)
+    if size < 2**20:
+        raise UserError(f'expected at least 1M of memory such as 18G, got "{text}".')
+    return size
+
+
 def _read_warn(text: str) -> dict[str, object]:
     """Read `USR1@2m`; Slurm's `B:` before it says whom it reaches, which is ours to say."""
     import signal
@@ -191,6 +198,10 @@ RETRY_ON = Option(
 CPUS = Option(
     ("--cpus",), "Count so many CPU cores for it.", options.whole(0, 65536), "N", habits=("-c", "--cpus-per-task")
 )
+VRAM = Option(
+    ("--vram",), "Use so much memory of each GPU, and share it with others who say so; without it a GPU is its alone.",
+    Kind(units.SIZE_EXAMPLE, _read_vram), "18G",
+)  # fmt: skip
 MEM = Option(("--mem",), "Count so much memory for it.", options.SIZE, "32G")
 TIME = Option(("-t", "--time"), "End it after this long.", Kind(units.TIME_EXAMPLE, _read_limit), "2h")
 SIGNAL = Option(
@@ -254,8 +265,8 @@ BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
 
 #: What may be said on the command line and in the lines of a script.
 JOB_OPTIONS: tuple[Option[object], ...] = (
-    GPUS, GPU_IDS, PREFER, GPU_TYPE, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END, DEPENDENCY,
-    BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
+    GPUS, GPU_IDS, PREFER, GPU_TYPE, VRAM, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END,
+    DEPENDENCY, BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
     IGNORE_FOREIGN, STRICT_GPUS, NOTIFY,
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, NewType
 
+from dibs import sharing
 from dibs.devices import DeviceId
 
 JobId = NewType("JobId", int)
@@ -80,6 +81,16 @@ class Request:
     vram: int = 0
     #: Whether it may be started on a device that somebody uses without a lease.
     ignore_foreign: bool = False
+
+    @property
+    def mib(self) -> int:
+        """Return the MiB of each device that it will use, rounded up; 0: it wants the device alone."""
+        return sharing.mib_of(self.vram)
+
+    @property
+    def ignores_foreign(self) -> bool:
+        """Tell whether it may be started where somebody has no lease: one that shares counts what they use."""
+        return self.ignore_foreign or self.vram > 0
 
 
 class When(enum.Enum):

@@ -48,6 +48,7 @@ class Options(TypedDict, total=False):
     cpus: int | None
     #: "32G".
     mem: str | None
+    vram: str | None
     name: str | None
     project: str | None
     #: A number, or low, normal, high, urgent.

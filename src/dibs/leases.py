@@ -21,7 +21,7 @@ from dibs.locks import folder as folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 #: Start of the name of the file that says when a user was last given a device.
 SERVED = ".dibs-served-"
@@ -80,23 +80,26 @@ REFUSALS = {
 }
 
 
-class _Share:
-    """What a shared take asks for, and the limits it has to keep."""
+class Share:
+    """What a shared take asks for of each device, and the limits it has to keep."""
 
     __slots__ = ("capacity_mib", "max_slots", "mib")
 
-    def __init__(self, mib: int, capacity_mib: int, max_slots: int) -> None:
+    def __init__(self, mib: int, capacity_mib: Mapping[str, int], max_slots: int) -> None:
+        if mib < 1:
+            raise ValueError(f"expected at least 1 MiB, got {mib}")
         self.mib = mib
+        #: By device; one that is missing has no room at all.
         self.capacity_mib = capacity_mib
         self.max_slots = max_slots
 
 
-def take(place: Folder, devices: Iterable[str], note: Note) -> list[Lease]:
-    """Take all of `devices` for ourselves or none; raise `Refused` when one is held."""
+def take(place: Folder, devices: Iterable[str], note: Note, share: Share | None = None) -> list[Lease]:
+    """Take all of `devices` or none, for ourselves or a share of each; raise `Refused` when one cannot be had."""
     taken: list[Lease] = []
     try:
         for device in sorted({holders.checked(device) for device in devices}):
-            taken.append(_take(place, device, note, None))
+            taken.append(_take(place, device, note, share))
     except BaseException:
         for lease in taken:
             lease.close()
@@ -108,14 +111,10 @@ def take(place: Folder, devices: Iterable[str], note: Note) -> list[Lease]:
 
 def take_shared(place: Folder, device: str, mib: int, capacity_mib: int, max_slots: int, note: Note) -> Lease:
     """Take `mib` of a device beside others who share it; raise `Refused` when it is exclusive or has no room."""
-    if mib < 1:
-        raise ValueError(f"expected at least 1 MiB, got {mib}")
-    lease = _take(place, holders.checked(device), note, _Share(mib, capacity_mib, max_slots))
-    mark_served(place)
-    return lease
+    return take(place, [device], note, Share(mib, {device: capacity_mib}, max_slots))[0]
 
 
-def _take(place: Folder, device: str, note: Note, share: _Share | None) -> Lease:
+def _take(place: Folder, device: str, note: Note, share: Share | None) -> Lease:
     """Try until file and socket agree on yes or no, or do not want to."""
     if drains.reason(place, device) is not None:
         raise Refused(device, "drained", None)
@@ -131,7 +130,7 @@ def _take(place: Folder, device: str, note: Note, share: _Share | None) -> Lease
     raise Refused(device, got, found[0] if found else None)
 
 
-def _try(place: Folder, device: str, note: Note, share: _Share | None) -> Lease | str:
+def _try(place: Folder, device: str, note: Note, share: Share | None) -> Lease | str:
     """Try once, under the gate; return why not if it is refused."""
     gate = _pass_gate(place, device)
     if gate is None:
@@ -142,7 +141,7 @@ def _try(place: Folder, device: str, note: Note, share: _Share | None) -> Lease 
         others = holders.sockets(place, [device])
         if file_fd is None:
             return "leased" if others else "split"
-        slot = _slot(share, others, file_fd)
+        slot = _slot(share, device, others, file_fd)
         if isinstance(slot, str):
             return slot
         socket_fd = locks.bind(holders.socket_name(place, device, f".{slot}.{share.mib}" if share else ""))
@@ -157,7 +156,7 @@ def _try(place: Folder, device: str, note: Note, share: _Share | None) -> Lease 
         _leave_gate(gate)
 
 
-def _slot(share: _Share | None, others: list[holders.Socket], file_fd: int) -> int | str:
+def _slot(share: Share | None, device: str, others: list[holders.Socket], file_fd: int) -> int | str:
     """Return the slot for one more holder beside `others`, or why there is none."""
     if share is None:
         return "split" if others else 0
@@ -165,10 +164,11 @@ def _slot(share: _Share | None, others: list[holders.Socket], file_fd: int) -> i
     unseen = len(locks.flocked().get(locks.key(os.fstat(file_fd)), ())) - 1 - len(others)
     if unseen > 0 or any(other.mib is None for other in others):
         return "split"
-    free = set(range(share.max_slots)) - {other.slot for other in others}
-    if not free or sum(other.mib or 0 for other in others) + share.mib > share.capacity_mib:
+    taken_mib = sum(other.mib or 0 for other in others)
+    # Counted, and not only the slots below the limit: somebody else's limit may be higher.
+    if len(others) >= share.max_slots or taken_mib + share.mib > share.capacity_mib.get(device, 0):
         return "full"
-    return min(free)
+    return min(set(range(share.max_slots)) - {other.slot for other in others})
 
 
 def _pass_gate(place: Folder, device: str) -> int | None:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import devices, drains, environs, holders, job_options, leases, probe, scheduling, settings, users, waiting
+from dibs import (
+    devices,
+    drains,
+    environs,
+    holders,
+    job_options,
+    knowing,
+    leases,
+    probe,
+    scheduling,
+    settings,
+    sharing,
+    units,
+    users,
+    waiting,
+)
 from dibs.devices import DeviceId, Inventory
 from dibs.errors import Busy, MachineError, UserError
 from dibs.jobs import Request
@@ -24,8 +40,10 @@ class Wanted:
     timeout_s: float | None
 
     def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
-        """Return the variables that tell a program which GPUs are its own."""
-        return environs.for_devices(self.inventory, ids, self.visible)
+        """Return the variables that tell a program which GPUs are its own, and to be frugal where it shares them."""
+        own = environs.for_devices(self.inventory, ids, self.visible)
+        frugal = environs.FRUGAL if self.request.vram else {}
+        return {name: value for name, value in frugal.items() if name not in os.environ} | own
 
     def ordered(self, ids: Sequence[str]) -> list[DeviceId]:
         """Return devices with the preferred ones first, as in a job."""
@@ -53,6 +71,7 @@ def request(args: Args, inventory: Inventory) -> Request:
         chosen,
         scheduling.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
         args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
+        vram=args.get(job_options.VRAM) or 0,
     )
     scheduling.check_possible(request, inventory, scheduling.Policy(), "the lease")
     return request
@@ -74,6 +93,7 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
             able,
             leases.Note(job, users.own()),
             collect_for_s=wanted.values.collect_for,
+            terms=knowing.Known(place, inventory, wanted.values, wanted.request).terms,
             wake_fd=wake_fd,
             timeout_s=wanted.timeout_s,
             on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),
@@ -85,13 +105,17 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
 def held_by(place: leases.Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
     """Say who holds which of the devices."""
     told = [
-        f"GPU {inventory.index_of(DeviceId(device))}: {who[0].user or 'somebody'}"
-        + (f" {_job(who[0].job)}" if who[0].job else "")
-        + (f" (pid {who[0].pid})" if who[0].pid else "")
-        for device, who in holders.survey(place, wanted).items()
-        if who
+        f"GPU {inventory.index_of(DeviceId(device))}: {' and '.join(map(_told, found))}"
+        for device, found in holders.survey(place, wanted).items()
+        if found
     ]
     return ", ".join(told) or "others are next in the line"
+
+
+def _told(who: leases.Holder) -> str:
+    told = [who.user or "somebody", _job(who.job) if who.job else "", f"(pid {who.pid})" if who.pid else ""]
+    told += [f"with {units.format_size(who.mib * sharing.MIB)}" if who.mib else ""]
+    return " ".join(word for word in told if word)
 
 
 def _job(job: str) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dibs import pools, scheduling, selection, units
+from dibs import pools, rooms, scheduling, selection, sharing, units
 from dibs.devices import DeviceId, Inventory
 from dibs.pools import Pool
-from dibs.scheduling import Active, Plan, Policy, View, Waiting
+from dibs.scheduling import Active, Occupant, Plan, Policy, View, Waiting
+from dibs.sharing import Room
 
 #: Holders that are named.
 MOST_TOLD = 8
@@ -57,7 +58,7 @@ def explain(
         is_earlier = any(kept.id == other.id for other in earlier)
         if is_earlier and scheduling.outlasts(job.request, kept, policy, now) and not kept.spare.fits(demand):
             return Reason(f"what it needs is kept for job {kept.id}, which is ahead", PASSING)
-    return _explain_devices(job, view, inventory, earlier)
+    return _explain_devices(job, view, inventory, policy, earlier)
 
 
 def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason | None:
@@ -77,7 +78,11 @@ def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason 
 def _once_started(view: View, decided: Plan) -> View:
     """Return the view once a plan is made true: its starts use what they need, and put us behind the whole line."""
     requests = {job.id: job.request for job in view.waiting}
-    new = [Active(s.id, s.devices, requests[s.id].cpus, requests[s.id].mem) for s in decided.starts]
+    new = [
+        Active(start.id, start.devices, asked.cpus, asked.mem, mib=asked.mib)
+        for start in decided.starts
+        for asked in [requests[start.id]]
+    ]
     ahead = len(view.line) if any(start.devices for start in decided.starts) else view.ahead
     return replace(view, active=[*view.active, *new], ahead=ahead)
 
@@ -92,7 +97,7 @@ def _explain_cpus(job: Waiting, pool: Pool, policy: Policy) -> Reason:
 
 
 def _explain_etiquette(job: Waiting, view: View, policy: Policy) -> Reason:
-    mine = sum(len(active.devices) for active in view.active)
+    mine = len({device for active in view.active for device in active.devices})
     if policy.max_gpus is not None and mine + job.request.gpus > policy.max_gpus:
         text = f"your jobs use {mine} of the {policy.max_gpus} GPUs that max_gpus allows"
         return Reason(text, "It starts when enough of them have ended. The setting max_gpus allows more.")
@@ -100,23 +105,31 @@ def _explain_etiquette(job: Waiting, view: View, policy: Policy) -> Reason:
     return Reason(text, "It starts when more are free. A lower keep_free lets it start sooner.")
 
 
-def _explain_devices(job: Waiting, view: View, inventory: Inventory, earlier: Sequence[Waiting]) -> Reason:
+def _explain_devices(
+    job: Waiting, view: View, inventory: Inventory, policy: Policy, earlier: Sequence[Waiting]
+) -> Reason:
     wanted = scheduling.eligible(inventory, job.request)
     if len(wanted) < job.request.gpus:
         return _explain_unusable(job, inventory, len(wanted))
+    left = rooms.of(view, inventory, policy) if rooms.is_shared(view) else {}
     all_free = scheduling.free_devices(view, inventory)
+    if job.request.vram:
+        all_free = {device for device, room in left.items() if room.fits(job.request.mib)}
     free = [d for d in wanted if d in all_free]
     kind = scheduling.request_devices(inventory, job.request)
     drained = {d.id: d.drained for d in inventory.devices if d.drained and d.id in kind}
-    busy = {d: _holder_of(d, view) for d in wanted if d not in free} | drained
-    text = f"needs {scheduling.count_gpus(job.request.gpus)}; {len(free)} of {len(wanted) + len(drained)} free"
+    busy = {d: _occupied(d, left, view, job.request.mib) for d in wanted if d not in free} | drained
+    count, total = scheduling.count_gpus(job.request.gpus), len(wanted) + len(drained)
+    text = f"needs {count}; {len(free)} of {total} free"
+    if job.request.vram:
+        text = f"asks for {units.format_size(job.request.vram)} on {count}; {len(free)} of {total} have room"
     text = ", ".join([text, *_by_gpu(busy, inventory)[:MOST_TOLD]])
     rivals = {other: set(scheduling.eligible(inventory, other.request)) for other in earlier if other.request.gpus}
     larger = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
     if larger is not None:
         its = scheduling.count_gpus(larger.request.gpus)
         return Reason(f"{text}; what is free is kept for job {larger.id}, which is ahead and needs {its}", PASSING)
-    people = dict.fromkeys(other.user for other in view.line[: view.ahead] if other.devices.intersection(free))
+    people = dict.fromkeys(other.user for other in view.line[: view.ahead] if {*free}.intersection(other.devices))
     if people:
         return Reason(f"{text}; {', '.join(people)} is next in the machine-wide line", THEIR_TURN)
     rival = next((other for other, devices in rivals.items() if devices.intersection(wanted)), None)
@@ -163,13 +176,25 @@ def _before(other: Waiting, job: Waiting) -> bool:
     return other.place < job.place
 
 
-def _holder_of(device: DeviceId, view: View) -> str:
-    mine = next((job.id for job in view.active if device in job.devices), None)
-    if mine is not None:
-        return f"job {mine}"
-    holder = view.held.get(device)
-    if holder is None:
-        return "not usable"
+def _occupied(device: DeviceId, left: Mapping[DeviceId, Room], view: View, mib: int) -> str:
+    """Say who has a device, and to one who would share it how much of it is left."""
+    who, room = _holders_of(device, view), left.get(device)
+    if not mib or room is None:
+        return who or "not usable"
+    people = f" ({who})" if who else ""
+    if room.places <= 0:
+        return f"{room.sharers} jobs share it, and no more may{people}"
+    told = units.format_size(int(room.left_mib) * sharing.MIB) if room.left_mib > 0 else "nothing"
+    return f"{told} left{people}"
+
+
+def _holders_of(device: DeviceId, view: View) -> str:
+    mine = [f"job {job.id}" for job in view.active if device in job.devices]
+    others = [*view.sharers.get(device, ()), *([view.held[device]] if device in view.held else [])]
+    return " and ".join([*mine, *map(_told, others)])
+
+
+def _told(holder: Occupant) -> str:
     numbered = f"job {holder.job}" if holder.job and holder.job.isdigit() else holder.job
     what = numbered or (f"pid {holder.pid}" if holder.pid else "lease")
     return f"{holder.user}'s {what}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dibs import database, rows, selection, spelling
+from dibs import database, rows, selection, sharing, spelling
 from dibs.devices import DeviceId
 from dibs.errors import NotFound, UserError
 from dibs.jobs import ACTIVE, WAITING, Cause, Job, JobId, Outcome, When
@@ -123,16 +123,17 @@ class Reader:
     def active_devices(self) -> list[Active]:
         """Return who uses what, as the plan sees it."""
         return [
-            Active(JobId(job_id), rows.devices_of(allocation), cpus, mem, limit_s or None, started_at, batch)
-            for job_id, allocation, cpus, mem, limit_s, started_at, batch in self._ask("active_devices")
+            Active(JobId(i), rows.devices_of(allocation), cpus, mem, limit_s or None, at, batch, sharing.mib_of(vram))
+            for i, allocation, cpus, mem, limit_s, at, batch, vram in self._ask("active_devices")
         ]
 
-    def head(self, most: int) -> list[Waiting]:
-        """Return the first `most` jobs of each line: more can never start in one plan."""
+    def head(self, most: int, most_shared: int | None = None) -> list[Waiting]:
+        """Return the first `most` jobs of each line, or of one that shares devices more: what can start in one plan."""
         found = []
         for request_id, *request, batch, room in self._ask("lines").fetchall():
             shape = rows.request_of(request)
-            line = {"request": request_id, "batch": batch, "most": most}
+            many = most_shared if shape.vram and most_shared else most
+            line = {"request": request_id, "batch": batch, "most": many}
             found += [Waiting(JobId(i), shape, p, batch, room, r) for i, p, r in self._ask("head_of_line", line)]
         return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dibs import codec, forecasts, needs, obstacles, prospects, scheduling, standing, turns
+from dibs import codec, forecasts, needs, obstacles, prospects, rooms, scheduling, standing, turns
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
 from dibs.forecasts import Forecast
@@ -48,12 +48,11 @@ class Sight:
         """Look once; many jobs may then be asked about."""
         inventory, policy = core.inventory(), core.policy
         active = reader.active_devices()
-        ours = {device for job in active for device in job.devices}
-        held = standing.people(core.standing.place, inventory, ours)
+        held, sharers = standing.people(core.standing.place, inventory, active)
         line, ahead = core.standing.collectors()
-        heads = reader.head(len(inventory.devices) + policy.cpu_slots)
+        heads = reader.head(*scheduling.windows(inventory, policy))
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
-        view = View(heads, active, held, line, ahead, is_paused)
+        view = View(heads, active, held, line, ahead, is_paused, sharers)
         return cls(view, policy, inventory, reader, core.engine.settings.grace, is_closing=core.is_closing)
 
     def reason(self, job: Job) -> Reason:
@@ -92,7 +91,8 @@ class Sight:
         return forecasts.next_starts(most, self._prospect(now), self.inventory, self.policy, now)
 
     def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
-        window = len(self.inventory.devices) + self.policy.cpu_slots
+        # The larger one where anybody shares: a forecast looks at so many of every line.
+        window = scheduling.windows(self.inventory, self.policy)[rooms.is_shared(self.view)]
         return prospects.gather(self.reader, self.view, window, self.grace_s, now, job)
 
     def _not_ready(self, job: Job) -> Reason:

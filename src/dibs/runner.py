@@ -254,7 +254,7 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
     taken: list[leases.Lease] = []
     try:
         taken += leases.take(place, spec.devices, note) if spec.devices else []
-        for share in spec.shares:
+        for share in sorted(spec.shares):
             device, mib, capacity_mib, slots = share.split()
             taken.append(leases.take_shared(place, device, int(mib), int(capacity_mib), int(slots), note))
     except leases.Refused as refused:

@@ -10,14 +10,15 @@ ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import devices, matching, pools, units
+from dibs import devices, matching, pools, rooms, sharing, units
 from dibs.devices import DeviceId, Inventory
 from dibs.errors import Impossible, UserError
 from dibs.jobs import JobId, Request
 from dibs.pools import Demand, Pool
+from dibs.sharing import Room, Terms, Want
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Active:
     #: Wall-clock milliseconds; None: it is about to start.
     started_at: int | None = None
     batch: int = 0
+    #: MiB that it has of each device; 0: all of it.
+    mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Occupant:
     user: str
     pid: int | None = None
     job: str | None = None
+    #: MiB of it; 0: all of it.
+    mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,11 @@ class Collector:
 
     user: str
     count: int
-    devices: frozenset[str]
+    devices: Collection[str]
+    #: MiB of each device; 0: all of it.
+    mib: int = 0
+    #: Whether devices that are shared now are kept from newcomers for it, the first ones first.
+    is_emptying: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,10 @@ class View:
     line: Sequence[Collector] = ()
     ahead: int = 0
     is_paused: bool = False
+    #: Those who share a device and are not of our active jobs.
+    sharers: Mapping[DeviceId, Sequence[Occupant]] = field(default_factory=dict)
+    #: When devices were last taken; told only where that may decide.
+    used_at: Mapping[DeviceId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +109,8 @@ class Policy:
     #: Etiquette: the most devices our jobs use at once, and those they leave free for others.
     max_gpus: int | None = None
     keep_free: int = 0
+    #: How many jobs share a device at most.
+    most_sharers: int = sharing.MOST_SHARERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +139,12 @@ def order(waiting: Sequence[Waiting]) -> list[Waiting]:
     return sorted(waiting, key=lambda job: job.place)
 
 
+def windows(inventory: Inventory, policy: Policy) -> tuple[int, int]:
+    """Return how many jobs of a line can start in one plan at most: of one for whole devices, of one that shares."""
+    count = len(inventory.devices)
+    return count + policy.cpu_slots, count * policy.most_sharers + policy.cpu_slots
+
+
 def request_devices(inventory: Inventory, request: Request) -> frozenset[DeviceId]:
     """Return the devices of the right kind for `request`, well or not."""
     if request.gpu_ids:
@@ -133,7 +154,9 @@ def request_devices(inventory: Inventory, request: Request) -> frozenset[DeviceI
 
 def eligible(inventory: Inventory, request: Request) -> tuple[DeviceId, ...]:
     """Return the devices that could serve `request`, the preferred ones first."""
-    usable = inventory.usable(ignores_foreign=request.ignore_foreign)
+    usable = inventory.usable(ignores_foreign=request.ignores_foreign)
+    if request.vram:
+        usable = tuple(d for d in usable if rooms.capacity_mib(inventory.by_id[d]) is not None)
     if request.gpu_ids:
         return tuple(d for d in request.gpu_ids if d in usable)
     right = request_devices(inventory, request)
@@ -142,9 +165,21 @@ def eligible(inventory: Inventory, request: Request) -> tuple[DeviceId, ...]:
     return preferred + tuple(d for d in usable if d not in preferred)
 
 
+def collected(plan: Plan, inventory: Inventory) -> tuple[DeviceId, ...]:
+    """Return the devices for which the first that waits stands in the line, those that are kept for it first.
+
+    Others let them become empty for it, the first ones first: all doors must mean the same ones.
+    """
+    if plan.first is None:
+        return ()
+    wanted = eligible(inventory, plan.first.request)
+    kept = {device for r in plan.reserved if r.id == plan.first.id and r.rooms for device in r.devices}
+    return tuple(sorted(wanted, key=lambda device: device not in kept))
+
+
 def free_devices(view: View, inventory: Inventory, *, ignores_foreign: bool = False) -> set[DeviceId]:
     """Return the usable devices that nobody holds."""
-    taken = {device for job in view.active for device in job.devices}
+    taken = {device for job in view.active for device in job.devices}.union(view.sharers)
     usable = inventory.usable(ignores_foreign=ignores_foreign)
     return {device for device in usable if device not in taken and device not in view.held}
 
@@ -162,12 +197,37 @@ class Reservation:
     at: float
     devices: frozenset[DeviceId]
     spare: Pool
+    #: What would be left of its devices beside it, where they are shared.
+    rooms: Mapping[DeviceId, Room] = field(default_factory=dict)
+
+    #: The devices that our jobs would use then, where any are shared.
+    ours: frozenset[DeviceId] | None = None
+
+    def leaves(self, device: DeviceId, mib: int) -> bool:
+        """Tell whether there is room for so much on one of its devices beside it."""
+        return device in self.rooms and self.rooms[device].fits(mib)
+
+    def less(self, demand: Demand, chosen: Iterable[DeviceId], mib: int) -> Reservation:
+        """Return what would be left beside a job that starts now and still runs then."""
+        if self.ours is None:
+            return replace(self, spare=self.spare.less(demand))
+        spare = self.spare.less(_beside(demand, chosen, self.ours) if mib else demand)
+        return replace(self, spare=spare, rooms=rooms.less(self.rooms, chosen, mib), ours=self.ours.union(chosen))
+
+
+def _used(active: Iterable[Active]) -> frozenset[DeviceId]:
+    return frozenset(device for job in active for device in job.devices)
+
+
+def _beside(demand: Demand, chosen: Iterable[DeviceId], ours: Collection[DeviceId]) -> Demand:
+    """Return what a job takes that shares its devices: those that jobs of ours use already are not counted again."""
+    return replace(demand, gpus=sum(device not in ours for device in chosen))
 
 
 def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
     """Return what is left now."""
     used = [used_by(job) for job in view.active]
-    mine = sum(demand.gpus for demand in used)
+    mine = len(_used(view.active))
     most = math.inf if policy.max_gpus is None else policy.max_gpus - mine
     spare = len(free_devices(view, inventory)) - policy.keep_free if policy.keep_free else math.inf
     return Pool(
@@ -203,6 +263,10 @@ def plan(view: View, inventory: Inventory, policy: Policy, now: int) -> Plan:
     return _Planning(view, inventory, policy, now).run()
 
 
+#: When an active job is expected to end.
+_End = tuple[float, JobId, Active]
+
+
 class _Planning:
     """One plan in the making: what is left shrinks as jobs are started."""
 
@@ -210,10 +274,12 @@ class _Planning:
         self.view, self.inventory, self.policy, self.now = view, inventory, policy, now
         #: Also those that somebody uses without a lease: each request says whether it minds.
         self.free = free_devices(view, inventory, ignores_foreign=True)
+        #: What is left of each device; None where nobody shares any.
+        self.rooms = rooms.of(view, inventory, policy) if rooms.is_shared(view) else None
         self.pool = pool_of(view, inventory, policy)
         self.whole = pool_of(View(), inventory, policy)
         self.active = list(view.active)
-        self.line = [(other.count, other.devices) for other in view.line]
+        self.line = [Want(other.count, tuple(other.devices), other.mib, other.is_emptying) for other in view.line]
         self.ahead = self.line[: view.ahead]
         self.room = {job.batch: job.room for job in view.waiting if job.room is not None}
         #: One for jobs with devices and one for jobs without: neither kind may starve behind the other.
@@ -252,31 +318,72 @@ class _Planning:
 
     def _is_possible(self, job: Waiting) -> bool:
         """Tell whether a job could start if nothing else ran."""
-        is_enough = len(eligible(self.inventory, job.request)) >= job.request.gpus
-        return is_enough and self.whole.fits(pools.demand_of(job.request))
+        able = eligible(self.inventory, job.request)
+        if job.request.vram:
+            able = tuple(device for device in able if self._could_hold(device, job.request.mib))
+        return len(able) >= job.request.gpus and self.whole.fits(pools.demand_of(job.request))
+
+    def _could_hold(self, device: DeviceId, mib: int) -> bool:
+        """Tell whether a device would have room for so much if nobody else had it; strangers stay."""
+        return mib <= (rooms.capacity_mib(self.inventory.by_id[device]) or 0)
 
     def _choose(self, job: Waiting) -> tuple[DeviceId, ...] | None:
         """Return the devices on which a job can start now without pushing a reservation back; None if it cannot."""
         demand = pools.demand_of(job.request)
-        if not self.pool.fits(demand):
-            return None
         in_the_way = [reserved for reserved in self.reserved.values() if self._outlasts(job, reserved)]
-        if not all(reserved.spare.fits(demand) for reserved in in_the_way):
-            return None
+        if not self.pool.fits(demand) or not all(reserved.spare.fits(demand) for reserved in in_the_way):
+            return self._choose_beside_ours(job, demand, in_the_way) if job.request.vram else None
         if job.request.gpus == 0:
             return ()
-        kept = {device for reserved in in_the_way for device in reserved.devices}
-        wanted = [device for device in eligible(self.inventory, job.request) if device not in kept]
-        if len(self.free) < job.request.gpus:
+        if self.rooms is None and len(self.free) < job.request.gpus:
             return None
-        chosen = matching.choose(job.request.gpus, wanted, self.free, self.ahead)
+        return self._take(job, self._left(job, in_the_way))
+
+    def _choose_beside_ours(
+        self, job: Waiting, demand: Demand, in_the_way: Sequence[Reservation]
+    ) -> tuple[DeviceId, ...] | None:
+        """Return devices some of which our jobs share already: etiquette counts devices, and not those again."""
+        limits = [(self.pool, _used(self.active)), *((kept.spare, kept.ours or ()) for kept in in_the_way)]
+
+        def allows(own: Sequence[DeviceId]) -> bool:
+            return all(pool.fits(_beside(demand, own, ours)) for pool, ours in limits)
+
+        return self._take(job, self._left(job, in_the_way), allows) if allows(()) else None
+
+    def _left(self, job: Waiting, in_the_way: Sequence[Reservation]) -> list[DeviceId]:
+        """Return the devices that would do and are not kept for others; of a shared one there may be enough left."""
+        wanted = eligible(self.inventory, job.request)
+        if not in_the_way:
+            return list(wanted)
+        mib = job.request.mib
+        return [
+            device
+            for device in wanted
+            if all(device not in kept.devices or (mib and kept.leaves(device, mib)) for kept in in_the_way)
+        ]
+
+    def _take(
+        self, job: Waiting, wanted: Sequence[DeviceId], allows: Callable[[Sequence[DeviceId]], bool] | None = None
+    ) -> tuple[DeviceId, ...] | None:
+        request = job.request
+        if self.rooms is None and (request.gpus == 1 or not (self.inventory.closeness or self.view.used_at)):
+            ahead = [(want.count, want.devices) for want in self.ahead]
+            chosen = matching.choose(request.gpus, wanted, self.free, ahead)
+        else:
+            left = self.rooms if self.rooms is not None else dict.fromkeys(self.free, rooms.WHOLE)
+            terms = Terms(
+                request.mib, closeness=self.inventory.closeness, first=request.prefer, used_at=self.view.used_at
+            )
+            chosen = sharing.choose(request.gpus, wanted, left, self.ahead, terms, allows)
         return None if chosen is None else tuple(DeviceId(device) for device in chosen)
 
     def _start(self, job: Waiting, chosen: tuple[DeviceId, ...]) -> None:
-        demand = pools.demand_of(job.request)
-        self.pool = self.pool.less(demand)
+        demand, mib = pools.demand_of(job.request), job.request.mib
+        self.pool = self.pool.less(_beside(demand, chosen, _used(self.active)) if mib else demand)
         self.free.difference_update(chosen)
-        self.active.append(Active(job.id, chosen, demand.cpus, demand.mem, job.request.limit_s))
+        if self.rooms is not None:
+            self.rooms = rooms.less(self.rooms, chosen, mib)
+        self.active.append(Active(job.id, chosen, demand.cpus, demand.mem, job.request.limit_s, mib=mib))
         room = self.room.get(job.batch)
         if room is not None:
             self.room[job.batch] = room - 1
@@ -285,7 +392,7 @@ class _Planning:
             self.ahead = self.line
         for kind, reserved in self.reserved.items():
             if self._outlasts(job, reserved):
-                self.reserved[kind] = replace(reserved, spare=reserved.spare.less(demand))
+                self.reserved[kind] = reserved.less(demand, chosen, mib)
 
     def _outlasts(self, job: Waiting, reserved: Reservation) -> bool:
         return outlasts(job.request, reserved, self.policy, self.now)
@@ -298,11 +405,20 @@ class _Planning:
         """
         demand, wanted = pools.demand_of(job.request), eligible(self.inventory, job.request)
         ends = sorted((expected_end(active, self.policy, self.now), active.id, active) for active in self.active)
-        back: dict[DeviceId, float] = dict.fromkeys(wanted, self.now)
-        back |= {device: end for end, _, active in ends for device in active.devices if device in back}
-        soonest = sorted(wanted, key=lambda device: (back[device], device not in self.free, wanted.index(device)))
+        good = self.free
+        if job.request.vram:
+            wanted = tuple(device for device in wanted if self._could_hold(device, job.request.mib))
+            # One that our jobs use already costs nothing of what etiquette allows.
+            good = {*_used(self.active)}
+            back = {device: self._fits_at(device, job.request.mib, ends) for device in wanted}
+        else:
+            back = dict.fromkeys(wanted, float(self.now))
+            back |= {device: end for end, _, active in ends for device in active.devices if device in back}
+        soonest = sorted(wanted, key=lambda device: (back[device], device not in good, wanted.index(device)))
         best = soonest[: job.request.gpus]
         at = float(max((back[device] for device in best), default=self.now))
+        if self.rooms is not None:
+            return self._reserve_shared(job, at, best, ends)
         pool = pool_of(View(active=self.active), self.inventory, self.policy)
         for end, _, active in ends:
             if end > at and pool.fits(demand):
@@ -310,6 +426,32 @@ class _Planning:
             at = max(at, end)
             pool = pool.more(used_by(active))
         return Reservation(job.id, at, frozenset(best), pool.less(demand))
+
+    def _reserve_shared(
+        self, job: Waiting, soonest: float, best: Sequence[DeviceId], ends: Sequence[_End]
+    ) -> Reservation:
+        """Find the earliest moment from `soonest` on at which all that is counted is there for a job on `best`.
+
+        A device that several of our jobs share comes back with the last of them.
+        """
+        demand, mib = pools.demand_of(job.request), job.request.mib
+        for at in [soonest, *(end for end, _, _ in ends if end > soonest)]:
+            staying = [active for end, _, active in ends if end > at]
+            ours, pool = _used(staying), pool_of(View(active=staying), self.inventory, self.policy)
+            cost = _beside(demand, best, ours)
+            if pool.fits(cost):
+                break
+        left = rooms.less({device: self._room_after(device, at, ends) for device in best}, best, mib)
+        return Reservation(job.id, at, frozenset(best), pool.less(cost), left, ours.union(best))
+
+    def _fits_at(self, device: DeviceId, mib: int, ends: Sequence[_End]) -> float:
+        """Return when there is room for so much on a device, once enough of our jobs that share it have ended."""
+        moments = [float(self.now), *(end for end, _, active in ends if device in active.devices)]
+        return next((at for at in moments if self._room_after(device, at, ends).fits(mib)), moments[-1])
+
+    def _room_after(self, device: DeviceId, at: float, ends: Sequence[_End]) -> Room:
+        staying = [active for end, _, active in ends if end > at and device in active.devices]
+        return rooms.beside(self.inventory.by_id[device], staying, self.policy.most_sharers)
 
 
 def check_possible(request: Request, inventory: Inventory, policy: Policy, who: str = "the job") -> None:
@@ -334,11 +476,31 @@ def check_possible(request: Request, inventory: Inventory, policy: Policy, who: 
             f"{who} asks for {count_gpus(request.gpus)}; this machine has {of_kind}{kind}.",
             f"Ask for -g {of_kind} or less.",
         )
+    if request.vram:
+        _check_vram(request, inventory, who)
     if request.gpus > total - policy.keep_free:
         left = max(0, total - policy.keep_free)
         raise Impossible(
             f"{who} asks for {count_gpus(request.gpus)}; keep_free leaves {left} of {total}.",
             "It is a setting of your own.",
+        )
+
+
+def _check_vram(request: Request, inventory: Inventory, who: str) -> None:
+    """Refuse more memory than enough of the devices have; what strangers use of them now may come back."""
+    right = request_devices(inventory, request)
+    sizes = sorted((d.memory_total or 0 for d in inventory.devices if d.id in right), reverse=True)
+    if not any(sizes):
+        raise Impossible(
+            f"{who} asks for --vram {units.format_size(request.vram)}; the driver does not tell how much memory the "
+            "GPUs have.", "Without --vram it gets a GPU alone.",
+        )  # fmt: skip
+    most = sizes[min(request.gpus, len(sizes)) - 1]
+    if request.vram > most:
+        has = "the largest GPU has" if request.gpus == 1 else f"{count_gpus(request.gpus)} have"
+        raise Impossible(
+            f"{who} asks for --vram {units.format_size(request.vram)}; {has} {units.format_size(most)}.",
+            "Without --vram it gets a GPU alone.",
         )
 
 

@@ -36,6 +36,7 @@ class Settings:
     assumed_time: float = 86400.0
     max_gpus: int | None = None
     keep_free: int = 0
+    max_jobs_per_gpu: int = 4
     #: Seconds; None: for ever.
     keep_for: float | None = None
     keep_jobs: int = 1_000_000
@@ -182,6 +183,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "keep_free", SPARE, "0", "DIBS_KEEP_FREE",
         "How many GPUs your jobs leave free for others.",
+    ),
+    Setting(
+        "max_jobs_per_gpu", COUNT, "4", "DIBS_MAX_JOBS_PER_GPU",
+        "How many jobs with --vram share a GPU at most, those of other people included.",
     ),
     Setting(
         "keep_for", DURATION, "", "DIBS_KEEP_FOR",

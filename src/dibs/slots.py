@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 
-from dibs import holders, leases, locks, tickets, waiting
+from dibs import holders, leases, locks, sharing, tickets, waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from dibs.leases import Lease, Note
     from dibs.locks import Folder
+    from dibs.sharing import Terms
     from dibs.tickets import Ticket
 
 #: Where the descriptors of our leases are kept, out of the way of the numbers that a command sees them on.
@@ -68,13 +69,19 @@ class Slots:
     """The slots of one call. What a free slot is and which comes first is what the two kinds below differ in."""
 
     def __init__(
-        self, place: Folder, note: Note, collect_for_s: float, on_wait: Callable[[Sequence[str]], None] | None = None
+        self,
+        place: Folder,
+        note: Note,
+        collect_for_s: float,
+        on_wait: Callable[[Sequence[str]], None] | None = None,
+        terms: Callable[[], Terms] = sharing.alone,
     ) -> None:
         self._place = place
+        self._terms = terms
         self._collect_for_s = collect_for_s
         self._on_wait = on_wait
         self._told_at = -NEVER
-        self._waiter = waiting.Waiter(place, note, collect_for_s, self._tell)
+        self._waiter = waiting.Waiter(place, note, collect_for_s, self._tell, terms)
         self._kept: dict[str, _Kept] = {}
         #: Devices that were given to us and not used yet: that turn is ours, whoever came meanwhile.
         self._fresh: set[str] = set()
@@ -178,9 +185,11 @@ class Slots:
             return True
         ahead = self._waiter.ahead()
         wanted = {device for ticket in ahead for device in ticket.devices}
+        terms = self._terms()
         # As if we had let go of them already and came back: the rule is that of everybody who takes a device.
-        free = {*devices, *(wanted - holders.held(self._place, wanted))}
-        if tickets.choose(len(devices), devices, free, ahead, locks.boot_ns(), self._collect_for_s) is not None:
+        rooms = holders.rooms(self._place, wanted, terms)
+        rooms |= {device: sharing.room(terms.capacity_mib.get(device), terms.most) for device in devices}
+        if tickets.choose(len(devices), devices, rooms, ahead, locks.boot_ns(), self._collect_for_s) is not None:
             return True
         self._release([device for device in devices if not self._kept[device].running])
         return False
@@ -234,8 +243,9 @@ class ChosenSlots(Slots):
         *,
         collect_for_s: float = tickets.COLLECT_FOR_S,
         on_wait: Callable[[Sequence[str]], None] | None = None,
+        terms: Callable[[], Terms] = sharing.alone,
     ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait)
+        super().__init__(place, note, collect_for_s, on_wait, terms)
         self._count = count
         self._devices = devices
         self._per_device = per_device
@@ -344,6 +354,61 @@ class FixedSlots(Slots):
 
     def _freed(self, slot: Slot) -> None:
         self._stack.append(slot)
+
+
+class SharedSlots(Slots):
+    """A share of so many devices for each command, taken when it starts and given back when it ends."""
+
+    def __init__(
+        self,
+        place: Folder,
+        note: Note,
+        count: int,
+        devices: Sequence[str],
+        label: Callable[[Sequence[str]], str],
+        terms: Callable[[], Terms],
+        *,
+        collect_for_s: float = tickets.COLLECT_FOR_S,
+        on_wait: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        super().__init__(place, note, collect_for_s, on_wait, terms)
+        self._count = count
+        self._devices = devices
+        self._label = label
+        self._shares: dict[Slot, list[Lease]] = {}
+
+    def take(self, now: float) -> Slot | None:
+        """Return a slot on devices that have room for one more, else stand in the line."""
+        if self._waiter.is_standing and now < self._ask_at:
+            return None
+        got = self._waiter.ask(self._count, self._devices)
+        if got is None:
+            self._ask_at = now + self._waiter.sleep_s
+            return None
+        for lease in got:
+            _move_up(lease)
+        names = {lease.device for lease in got}
+        devices = [device for device in self._devices if device in names]
+        slot = Slot(devices, self._label(devices))
+        self._shares[slot] = got
+        return slot
+
+    def give(self, slot: Slot, now: float) -> None:
+        """Let go of the shares of a command that has ended."""
+        for lease in self._shares.pop(slot):
+            lease.close()
+        # What was ours may be what the next one needs.
+        self._ask_at = now
+
+    def inherited(self, slot: Slot) -> list[int]:
+        """Return the descriptors by which a command holds its shares itself, also when we are killed."""
+        return [fd for lease in self._shares[slot] for fd in lease.fds()]
+
+    def close(self) -> None:
+        """Let go of everything."""
+        super().close()
+        for slot in list(self._shares):
+            self.give(slot, 0.0)
 
 
 class FreeSlots(Slots):

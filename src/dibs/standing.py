@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dibs import holders, locks, tickets
 from dibs.devices import DeviceId, Inventory
-from dibs.scheduling import Collector, Occupant, Waiting, eligible
+from dibs.jobs import Request
+from dibs.scheduling import Active, Collector, Occupant
 
 #: Seconds for which a device is left alone after a runner was refused it though nobody is seen to hold it.
 SHUN_FOR_S = 1.0
@@ -28,6 +30,10 @@ class Outlook:
     ahead: int = 0
     #: The names of all tickets but ours.
     tickets: frozenset[str] = frozenset()
+    #: Those who share a device and are not of our jobs.
+    sharers: Mapping[DeviceId, Sequence[Occupant]] = field(default_factory=dict)
+    #: The names of the sockets of all who share a device.
+    shares: frozenset[bytes] = frozenset()
 
 
 class Standing:
@@ -48,23 +54,27 @@ class Standing:
         self._is_alone = False
         self._shunned: dict[DeviceId, float] = {}
 
-    def look(self, inventory: Inventory, ours: Collection[DeviceId]) -> Outlook:
-        """Return what stands in our way; `ours` are the devices of our own active jobs."""
+    def look(self, inventory: Inventory, active: Sequence[Active]) -> Outlook:
+        """Return what stands in the way of us, who have these jobs under way."""
+        ours = {device for job in active if not job.mib for device in job.devices}
         elsewhere = [device for device in inventory.ids if device not in ours]
         # Only what shows a socket. A lease from another network namespace shows none; then a runner is refused,
         # and the device is shunned: that is rare enough not to read the lock table in every turn.
         table = locks.table()
-        seen = {socket.device for socket in holders.sockets(self.place, elsewhere, table)}
-        held = {DeviceId(device): Occupant("somebody") for device in seen}
+        seen = holders.sockets(self.place, elsewhere, table)
+        held = {DeviceId(socket.device): Occupant("somebody") for socket in seen if socket.mib is None}
+        shares = [socket for socket in seen if socket.mib is not None]
+        sharers = _sharers(shares, active) if shares else {}
         now = time.monotonic()
         self._shunned = {device: until for device, until in self._shunned.items() if until > now}
         held |= {device: Occupant("somebody") for device in self._shunned if device not in ours}
         self._is_alone = not self._others(table)
+        names = frozenset(socket.name for socket in shares)
         if self._is_alone:
-            return Outlook(held)
+            return Outlook(held, sharers=sharers, shares=names)
         others, before = tickets.around(self.place, self._ticket)
         collectors, ahead = self._collecting(others, before)
-        return Outlook(held, collectors, ahead, frozenset(ticket.name for ticket in others))
+        return Outlook(held, collectors, ahead, frozenset(ticket.name for ticket in others), sharers, names)
 
     def _others(self, table: bytes | None = None) -> set[str]:
         """Return the names of all tickets but ours that somebody listens for."""
@@ -78,16 +88,24 @@ class Standing:
     def _collecting(self, others: list[tickets.Ticket], before: int) -> tuple[tuple[Collector, ...], int]:
         now_ns = locks.boot_ns()
         collecting = [ticket.is_collecting(now_ns, self.collect_for_s) for ticket in others]
-        collectors = tuple(collector_of(ticket) for ticket, counts in zip(others, collecting, strict=True) if counts)
+        collectors = tuple(
+            collector_of(ticket, is_emptying=ticket.is_emptying(now_ns, self.collect_for_s))
+            for ticket, counts in zip(others, collecting, strict=True)
+            if counts
+        )
         return collectors, sum(collecting[:before])
+
+    def used_at(self, inventory: Inventory) -> dict[DeviceId, float]:
+        """Return when each device was last taken."""
+        return {DeviceId(device): at for device, at in holders.used_at(self.place, inventory.ids).items()}
 
     def shun(self, device: DeviceId) -> float:
         """Leave a device alone for a moment; return for how many seconds."""
         self._shunned[device] = time.monotonic() + SHUN_FOR_S
         return SHUN_FOR_S
 
-    def stand(self, first: Waiting | None, inventory: Inventory, pending: Collection[DeviceId]) -> None:
-        """Hold the ticket that our first waiting job needs, or none.
+    def stand(self, wanted: Sequence[DeviceId], request: Request | None, pending: Collection[DeviceId]) -> None:
+        """Hold the ticket that our first waiting job needs, or none: its request, and the devices it collects.
 
         `pending` are devices we gave to runners that do not hold them yet: until they do, a ticket that we have keeps
         our place for them, or somebody who is woken by its end would find the devices free. After that our next ticket
@@ -95,19 +113,18 @@ class Standing:
         """
         if pending and self._ticket is not None and not self._is_alone:
             self.is_granting = True
-            self._ticket.cover(sorted(pending))
+            self._ticket.cover(sorted({*pending}))
             return
         if self.is_granting:
             self.is_granting = False
             if not self._is_alone:
                 self.leave()
-        wanted = eligible(inventory, first.request) if first else ()
-        if first is None or len(wanted) < first.request.gpus:
+        if request is None or len(wanted) < request.gpus:
             self.leave()
         elif self._ticket is None:
-            self._ticket = tickets.queue_up(self.place, first.request.gpus, wanted, self.user)
+            self._ticket = tickets.queue_up(self.place, request.gpus, wanted, self.user, mib=request.mib)
         else:
-            self._ticket.update(first.request.gpus, wanted)
+            self._ticket.update(request.gpus, wanted, request.mib)
 
     @property
     def is_waiting(self) -> bool:
@@ -125,10 +142,10 @@ class Standing:
 
         What is newly watched may have changed just before, and what is gone already will wake nobody.
         """
-        if not outlook.held and not outlook.tickets:
+        if not outlook.held and not outlook.tickets and not outlook.sharers:
             # Our own runners stand in our way, and those we hear of.
             return False
-        by_name = holders.watchable(self.place, outlook.held)
+        by_name = holders.watchable(self.place, {*outlook.held, *outlook.sharers})
         line = self._others()
         names = [*by_name, *(self.place.socket("ticket", name) for name in line)]
         # A connection that is refused (a full queue) is left to the slow tick.
@@ -138,6 +155,7 @@ class Standing:
             self._watch(fd, lambda name=name, fd=fd: self._hung_up(name, fd, wake))  # type: ignore[misc]
         unseen = [d for d in outlook.held if d not in by_name.values() and d not in self._shunned]
         is_gone = len(holders.held(self.place, unseen)) < len(unseen) or not outlook.tickets <= line
+        is_gone = is_gone or (bool(outlook.sharers) and not outlook.shares <= self._watched)
         return bool(new) or is_gone
 
     def _hung_up(self, name: bytes, fd: int, wake: Callable[[], None]) -> None:
@@ -146,16 +164,44 @@ class Standing:
         wake()
 
 
-def collector_of(ticket: tickets.Ticket) -> Collector:
+def _sharers(shares: Sequence[holders.Socket], active: Sequence[Active]) -> dict[DeviceId, list[Occupant]]:
+    """Return the shares that are not of our own jobs.
+
+    Ours are told by their amount alone, because each of them shows exactly what it declared. One that does not hold yet
+    may make us take a stranger's equal share for it; then its runner, or the next one, is refused and comes again.
+    """
+    ours = Counter((device, job.mib) for job in active if job.mib for device in job.devices)
+    found: dict[DeviceId, list[Occupant]] = {}
+    for socket in shares:
+        device, mib = DeviceId(socket.device), socket.mib or 0
+        if ours[device, mib]:
+            ours[device, mib] -= 1
+        else:
+            found.setdefault(device, []).append(Occupant("somebody", mib=mib))
+    return found
+
+
+def collector_of(ticket: tickets.Ticket, *, is_emptying: bool = True) -> Collector:
     """Return a ticket as the plan sees it."""
-    return Collector(ticket.user or str(ticket.uid), ticket.count, frozenset(ticket.devices))
+    return Collector(ticket.user or str(ticket.uid), ticket.count, ticket.devices, ticket.mib, is_emptying)
 
 
-def people(place: locks.Folder, inventory: Inventory, ours: Collection[DeviceId]) -> dict[DeviceId, Occupant]:
-    """Return who holds the devices that our own active jobs do not, by name."""
-    others = [device for device in inventory.ids if device not in ours]
-    return {
-        DeviceId(device): Occupant(who[0].user or "somebody", who[0].pid, who[0].job or None)
-        for device, who in holders.survey(place, others).items()
-        if who
-    }
+def people(
+    place: locks.Folder, inventory: Inventory, active: Sequence[Active]
+) -> tuple[dict[DeviceId, Occupant], dict[DeviceId, list[Occupant]]]:
+    """Return who has a device alone and who shares which, by name, without our own active jobs."""
+    ours = {(device, str(job.id)) for job in active for device in job.devices}
+    held: dict[DeviceId, Occupant] = {}
+    sharers: dict[DeviceId, list[Occupant]] = {}
+    # Of those that a job of ours has alone nobody else has anything.
+    alone = {device for job in active if not job.mib for device in job.devices}
+    for device, found in holders.survey(place, [each for each in inventory.ids if each not in alone]).items():
+        for who in found:
+            if who.uid == os.geteuid() and (DeviceId(device), who.job) in ours:
+                continue
+            occupant = Occupant(who.user or "somebody", who.pid, who.job or None, who.mib or 0)
+            if who.mib is None:
+                held.setdefault(DeviceId(device), occupant)
+            else:
+                sharers.setdefault(DeviceId(device), []).append(occupant)
+    return held, sharers

@@ -41,8 +41,9 @@ BODY_KEYS = frozenset({"jobs", "commands", "defaults", "at_once", "halt_after", 
 #: Fields, and the options by which people know them.
 OPTION_OF = {
     "name": "--name", "project": "--project", "priority": "--priority", "gpus": "--gpus", "gpu_type": "--gpu-type",
-    "gpu_ids[...]": "--gpu-ids", "prefer[...]": "--prefer", "cpus": "--cpus", "mem": "--mem", "time_limit_s": "--time",
-    "retries": "--retries", "output": "--output", "stderr": "--stderr", "tags[...]": "--tag", "cwd": "--chdir",
+    "gpu_ids[...]": "--gpu-ids", "prefer[...]": "--prefer", "cpus": "--cpus", "mem": "--mem", "vram": "--vram",
+    "time_limit_s": "--time", "retries": "--retries", "output": "--output", "stderr": "--stderr", "tags[...]": "--tag",
+    "cwd": "--chdir",
     "warn.before_s": "--signal", "after[...].select": "--after",
 }  # fmt: skip
 #: How the wire library speaks, and how we do.
@@ -98,6 +99,8 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     time_limit_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] | None = None
     cpus: Annotated[int, msgspec.Meta(ge=0, le=65536)] = 0
     mem: Annotated[int, msgspec.Meta(ge=0, le=2**60)] = 0
+    #: Bytes of each GPU that it shares with others; 0: it has them alone.
+    vram: Annotated[int, msgspec.Meta(ge=0, le=2**50)] = 0
     after: list[NeedIn] = []
     #: ISO 8601.
     begin_at: str | None = None
@@ -307,6 +310,7 @@ def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> verbs.Wish:
         job.cpus,
         job.mem,
         job.time_limit_s,
+        vram=job.vram,
         ignore_foreign=job.ignore_foreign,
         after=tuple((need.select, _when(need.when)) for need in job.after),
         environ=_decoded(job.environ, "environ"),

@@ -10,13 +10,15 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs import holders, leases, locks, matching, processes
+from dibs import holders, leases, locks, processes, sharing
+from dibs.sharing import Want
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from dibs.locks import Folder
+    from dibs.sharing import Room, Terms
 
 #: Start of a ticket's file name; uid, pid and the boot-time ns at which it was put down follow, so none comes twice.
 TICKET = ".dibs-ticket-"
@@ -34,10 +36,18 @@ TRIES = 5
 class Ticket:
     """A place in the line, as everybody can read it."""
 
-    __slots__ = ("count", "devices", "name", "pid", "since_ns", "uid", "user")
+    __slots__ = ("count", "devices", "mib", "name", "pid", "since_ns", "uid", "user")
 
     def __init__(
-        self, name: str, uid: int, user: str, pid: int, since_ns: int, count: int, devices: tuple[str, ...]
+        self,
+        name: str,
+        uid: int,
+        user: str,
+        pid: int,
+        since_ns: int,
+        count: int,
+        devices: tuple[str, ...],
+        mib: int = 0,
     ) -> None:
         #: `<uid>-<pid>-<ns>`: the end of the names of its file and its socket.
         self.name = name
@@ -47,12 +57,17 @@ class Ticket:
         #: Boot-time ns from which its age counts.
         self.since_ns = since_ns
         self.count = count
+        #: Those that would do; of devices that are shared now, the first ones become empty for it.
         self.devices = devices
+        #: MiB of each device; 0: all of it.
+        self.mib = mib
 
     def is_collecting(self, now_ns: int, collect_for_s: float) -> bool:
         """Tell whether free devices are kept for it now: always for one device, by turns for several."""
-        if self.count <= 1:
-            return True
+        return self.count <= 1 or self.is_emptying(now_ns, collect_for_s)
+
+    def is_emptying(self, now_ns: int, collect_for_s: float) -> bool:
+        """Tell whether newcomers are kept from devices that are shared now: by turns, or cards would idle for days."""
         span_ns = int(collect_for_s * 1e9)
         return span_ns > 0 and max(0, now_ns - self.since_ns) // span_ns % 2 == 0
 
@@ -67,20 +82,20 @@ class OwnTicket:
         self.ticket = ticket
         self._file_fd, self._socket_fd = _put(place, ticket)
 
-    def update(self, count: int, devices: Iterable[str]) -> None:
+    def update(self, count: int, devices: Iterable[str], mib: int = 0) -> None:
         """Ask for something else with the same age."""
         wanted = tuple(devices)
-        if (count, wanted) != (self.ticket.count, self.ticket.devices):
-            self._replace(count, wanted, self.ticket.since_ns)
+        if (count, wanted, mib) != (self.ticket.count, self.ticket.devices, self.ticket.mib):
+            self._replace(count, wanted, self.ticket.since_ns, mib)
 
     def cover(self, devices: Sequence[str]) -> None:
         """See to it that the ticket keeps a place for all of these."""
         if len(devices) > self.ticket.count or not set(devices) <= set(self.ticket.devices):
-            self._replace(len(devices), tuple(devices), self.ticket.since_ns)
+            self._replace(len(devices), tuple(devices), self.ticket.since_ns, 0)
 
     def renew(self) -> None:
         """Go to the back of the line."""
-        self._replace(self.ticket.count, self.ticket.devices, locks.boot_ns())
+        self._replace(self.ticket.count, self.ticket.devices, locks.boot_ns(), self.ticket.mib)
 
     def close(self) -> None:
         """Leave the line; twice is harmless."""
@@ -92,21 +107,21 @@ class OwnTicket:
         os.close(self._socket_fd)
         self._file_fd = self._socket_fd = -1
 
-    def _replace(self, count: int, devices: tuple[str, ...], since_ns: int) -> None:
+    def _replace(self, count: int, devices: tuple[str, ...], since_ns: int, mib: int) -> None:
         """Put down the new ticket before dropping the old one, so that there is no moment without."""
-        new = queue_up(self._place, count, devices, self.ticket.user, since_ns)
+        new = queue_up(self._place, count, devices, self.ticket.user, since_ns, mib)
         self.close()
         self.ticket, self._file_fd, self._socket_fd = new.ticket, new._file_fd, new._socket_fd
 
 
 def queue_up(
-    place: Folder, count: int, devices: Iterable[str], user: str = "", since_ns: int | None = None
+    place: Folder, count: int, devices: Iterable[str], user: str = "", since_ns: int | None = None, mib: int = 0
 ) -> OwnTicket:
-    """Put down a ticket for `count` of `devices`; it is as old as `since_ns` says, or new."""
+    """Put down a ticket for `count` of `devices`, or `mib` of each; it is as old as `since_ns` says, or new."""
     wanted = checked(count, devices)
     uid, pid, now_ns = os.geteuid(), os.getpid(), locks.boot_ns()
     since_ns = now_ns if since_ns is None else since_ns
-    return OwnTicket(place, Ticket(f"{uid}-{pid}-{now_ns}", uid, user, pid, since_ns, count, wanted))
+    return OwnTicket(place, Ticket(f"{uid}-{pid}-{now_ns}", uid, user, pid, since_ns, count, wanted, mib))
 
 
 def checked(count: int, devices: Iterable[str]) -> tuple[str, ...]:
@@ -127,7 +142,9 @@ def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
     The file appears when all is done, locked and listened for: a reader who finds neither knows that it is dead.
     """
     user = " ".join(ticket.user.split())
-    text = f"{ticket.since_ns} {ticket.count} {','.join(ticket.devices)} {user}\n"
+    # The amount stands on a line of its own: who does not know of it reads the rest.
+    amount = f"{ticket.mib} MiB\n" if ticket.mib else ""
+    text = f"{ticket.since_ns} {ticket.count} {','.join(ticket.devices)} {user}\n{amount}"
     socket_fd = locks.bind(socket_name(place, ticket))
     if socket_fd is None:
         raise locks.Broken(f"somebody else listens as ticket {ticket.name}.", "Try again.")
@@ -213,12 +230,13 @@ def _read(place: Folder, name: str, listening: set[str], locked: Collection[str]
 
 def _parse(name: str, owner: int, text: str) -> Ticket | None:
     """Return what a file says if it can be true; its owner is whose ticket it is."""
-    words, numbers = text.split(None, 3), name.split("-")
-    if len(words) < 3 or len(numbers) != 3 or not all(word.isdecimal() for word in (*words[:2], *numbers)):
+    first, _, second = text.partition("\n")
+    words, numbers, amount = first.split(None, 3), name.split("-"), second.split()
+    if len(words) < 3 or len(numbers) != 3 or not all(word.isdecimal() for word in (*words[:2], *numbers, *amount[:1])):
         return None
     uid, pid, since_ns, count = int(numbers[0]), int(numbers[1]), int(words[0]), int(words[1])
-    user = words[3].strip() if len(words) > 3 else ""
-    return Ticket(name, uid, user, pid, since_ns, count, tuple(words[2].split(","))) if uid == owner else None
+    user, mib = words[3].strip() if len(words) > 3 else "", int(amount[0]) if amount else 0
+    return Ticket(name, uid, user, pid, since_ns, count, tuple(words[2].split(",")), mib) if uid == owner else None
 
 
 def _bury(path: str) -> None:
@@ -248,14 +266,19 @@ def _unlink(path: str) -> None:
 def choose(
     count: int,
     wanted: Sequence[str],
-    free: Collection[str],
+    rooms: Mapping[str, Room],
     ahead: Iterable[Ticket],
     now_ns: int,
     collect_for_s: float = COLLECT_FOR_S,
+    terms: Terms = sharing.ALONE,
 ) -> tuple[str, ...] | None:
-    """Return `count` free devices of `wanted`, best first, without which those ahead can get as many; else None."""
-    wants = [(ticket.count, ticket.devices) for ticket in ahead if ticket.is_collecting(now_ns, collect_for_s)]
-    return matching.choose(count, wanted, free, wants)
+    """Return `count` devices of `wanted` without which those ahead can get as many; else None."""
+    wants = [
+        Want(ticket.count, ticket.devices, ticket.mib, ticket.is_emptying(now_ns, collect_for_s))
+        for ticket in ahead
+        if ticket.is_collecting(now_ns, collect_for_s)
+    ]
+    return sharing.choose(count, wanted, rooms, wants, terms)
 
 
 def socket_name(place: Folder, ticket: Ticket) -> bytes:

@@ -9,7 +9,7 @@ import os
 import select
 import time
 
-from dibs import errors, holders, leases, locks, tickets
+from dibs import errors, holders, leases, locks, sharing, tickets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dibs.leases import Lease, Note
     from dibs.locks import Folder
+    from dibs.sharing import Terms
     from dibs.tickets import OwnTicket, Ticket
 
 #: Longest sleep in seconds: for what no hang-up tells, such as a ticket whose process was stopped or has to rest.
@@ -43,17 +44,19 @@ def acquire(
     note: Note,
     *,
     collect_for_s: float = tickets.COLLECT_FOR_S,
+    terms: Callable[[], Terms] = sharing.alone,
     wake_fd: int | None = None,
     timeout_s: float | None = None,
     on_wait: Callable[[Ticket], None] | None = None,
 ) -> list[Lease]:
     """Wait in the line for `count` of `wanted` (best first) and take them. With `timeout_s=0` try once.
 
+    `terms` are looked at again each time: what strangers leave of a device changes.
     Raises `TimedOut`, or `Interrupted` when `wake_fd` becomes readable. `on_wait` is called once, when waiting begins.
     """
     wanted = tickets.checked(count, wanted)
     until = None if timeout_s is None else time.monotonic() + timeout_s
-    waiter = Waiter(place, note, collect_for_s, on_wait)
+    waiter = Waiter(place, note, collect_for_s, on_wait, terms)
     try:
         while True:
             left_s = LONGEST_S if until is None else until - time.monotonic()
@@ -87,15 +90,21 @@ class Waiter:
     Whoever asks sleeps until one of `fds` is ready or `sleep_s` is over, says which ones were, and asks again.
     """
 
-    __slots__ = ("_collect_for_s", "_note", "_on_wait", "_own", "_pause_s", "_place", "_watched", "sleep_s")
+    __slots__ = ("_collect_for_s", "_note", "_on_wait", "_own", "_pause_s", "_place", "_terms", "_watched", "sleep_s")
 
     def __init__(
-        self, place: Folder, note: Note, collect_for_s: float, on_wait: Callable[[Ticket], None] | None = None
+        self,
+        place: Folder,
+        note: Note,
+        collect_for_s: float,
+        on_wait: Callable[[Ticket], None] | None = None,
+        terms: Callable[[], Terms] = sharing.alone,
     ) -> None:
         self._place = place
         self._note = note
         self._collect_for_s = collect_for_s
         self._on_wait = on_wait
+        self._terms = terms
         self._own: OwnTicket | None = None
         self._watched = _Watched()
         self._pause_s = SHORTEST_S
@@ -109,22 +118,22 @@ class Waiter:
 
     def try_now(self, count: int, wanted: Sequence[str]) -> list[Lease] | None:
         """Take `count` of `wanted` (best first) if that is possible at once, those ahead considered."""
-        return _take(self._place, self._look(count, wanted).chosen, self._note)
+        return _take(self._place, self._look(count, wanted), self._note)
 
     def ask(self, count: int, wanted: Sequence[str]) -> list[Lease] | None:
         """Take `count` of `wanted` and leave the line; or stand in it with a ticket for them and return None."""
         while True:
             look = self._look(count, wanted)
-            got = _take(self._place, look.chosen, self._note)
+            got = _take(self._place, look, self._note)
             if got is not None:
                 self.leave()
                 return got
             if self._own is None:
-                self._own = tickets.queue_up(self._place, count, wanted, self._note.user)
+                self._own = tickets.queue_up(self._place, count, look.collected, self._note.user, mib=look.terms.mib)
                 if self._on_wait is not None:
                     self._on_wait(self._own.ticket)
                 continue
-            self._own.update(count, wanted)
+            self._own.update(count, look.collected, look.terms.mib)
             if self._watched.follow(look.in_the_way):
                 # Look once more now that the watches stand: what they watch may have gone just before.
                 continue
@@ -160,33 +169,45 @@ class Waiter:
         self._pause_s, self.sleep_s = SHORTEST_S, LONGEST_S
 
     def _look(self, count: int, wanted: Sequence[str]) -> _Look:
-        return _Look(self._place, count, wanted, self._own, self._collect_for_s)
+        return _Look(self._place, count, wanted, self._own, self._collect_for_s, self._terms())
 
 
 class _Look:
     """One look at line and devices: what we may take, and who is in the way."""
 
-    __slots__ = ("chosen", "in_the_way", "is_hidden")
+    __slots__ = ("chosen", "collected", "in_the_way", "is_hidden", "terms")
 
     def __init__(
-        self, place: Folder, count: int, wanted: Sequence[str], own: OwnTicket | None, collect_for_s: float
+        self,
+        place: Folder,
+        count: int,
+        wanted: Sequence[str],
+        own: OwnTicket | None,
+        collect_for_s: float,
+        terms: Terms,
     ) -> None:
         ahead = tickets.ahead(place, own)
         devices = {*wanted, *(device for ticket in ahead for device in ticket.devices)}
-        held = holders.held(place, devices)
-        holding = holders.watchable(place, held.intersection(wanted))
-        self.chosen = tickets.choose(count, wanted, devices - held, ahead, locks.boot_ns(), collect_for_s)
+        rooms = holders.rooms(place, devices, terms)
+        held = {device for device in wanted if device not in rooms or rooms[device].sharers}
+        holding = holders.watchable(place, held)
+        self.terms = terms
+        self.chosen = tickets.choose(count, wanted, rooms, ahead, locks.boot_ns(), collect_for_s, terms)
+        #: What we want, in the order in which it shall become empty for us.
+        self.collected = sharing.nearest(wanted, rooms, terms.mib) if held else wanted
         self.in_the_way = {*holding, *(tickets.socket_name(place, ticket) for ticket in ahead)}
         #: Whether a device is held by somebody whose socket we cannot see, or who is just letting go.
-        self.is_hidden = not held.intersection(wanted) <= set(holding.values())
+        self.is_hidden = not held <= set(holding.values())
 
 
-def _take(place: Folder, devices: Sequence[str] | None, note: Note) -> list[Lease] | None:
+def _take(place: Folder, look: _Look, note: Note) -> list[Lease] | None:
     """Take what was chosen; None when there was nothing or somebody was faster."""
-    if devices is None:
+    if look.chosen is None:
         return None
+    terms = look.terms
+    share = leases.Share(terms.mib, terms.capacity_mib, terms.most) if terms.mib else None
     try:
-        return leases.take(place, devices, note)
+        return leases.take(place, look.chosen, note, share)
     except leases.Refused:
         return None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import build
-from dibs import matching, scheduling
+from dibs import rooms, scheduling, sharing
 from dibs.devices import DeviceId, Inventory
 from dibs.jobs import JobId, Request
 from dibs.scheduling import Active, Collector, Occupant, Plan, Policy, View, Waiting
@@ -103,7 +103,7 @@ class Step:
 
 def _active(job: Waiting, devices: tuple[DeviceId, ...], now: int) -> Active:
     request = job.request
-    return Active(job.id, devices, request.cpus, request.mem, request.limit_s, now)
+    return Active(job.id, devices, request.cpus, request.mem, request.limit_s, now, mib=request.mib)
 
 
 def run(world: World, decide: Planner = scheduling.plan) -> Iterator[Step]:
@@ -124,8 +124,10 @@ class _Days:
         self.ends: dict[JobId, int] = {}
         self.line: list[Visit] = []
         self.held: dict[DeviceId, tuple[int, str]] = {}
-        #: The count and devices of our ticket, and how many others stand before it; None: we hold none.
-        self.ticket: tuple[int, frozenset[str]] | None = None
+        #: Until when somebody else shares a device, who, and with how many MiB.
+        self.shares: list[tuple[DeviceId, int, str, int]] = []
+        #: Our ticket, and how many others stand before it; None: we hold none.
+        self.ticket: sharing.Want | None = None
         self.ahead = 0
 
     def steps(self) -> Iterator[Step]:
@@ -142,6 +144,7 @@ class _Days:
     def _moments(self) -> Iterator[int]:
         yield from self.ends.values()
         yield from (until for until, _ in self.held.values())
+        yield from (share[1] for share in self.shares)
         yield from (job.joins_at for job in self.coming[:1])
         yield from (visit.comes_at for visit in self.visits[:1])
         for fault in self.world.faults:
@@ -151,6 +154,7 @@ class _Days:
         for job_id in [job_id for job_id, end in self.ends.items() if end <= now]:
             del self.ends[job_id], self.active[job_id]
         self.held = {device: stay for device, stay in self.held.items() if stay[0] > now}
+        self.shares = [share for share in self.shares if share[1] > now]
         while self.coming and self.coming[0].joins_at <= now:
             job = self.coming.pop(0)
             self.queue[job.id] = job
@@ -162,43 +166,60 @@ class _Days:
         return _with_faults(self.world.inventory, unwell)
 
     def _serve_others(self, now: int, inventory: Inventory) -> None:
-        """Let the others collect what is theirs, by the same matching, those before them and our ticket first."""
-        ours = {device for job in self.active.values() for device in job.devices}
+        """Let the others collect what is theirs, by the same rule, those before them and our ticket first."""
         for visit in list(self.line):
             place = self.line.index(visit)
-            before = [(other.collector.count, other.collector.devices) for other in self.line[:place]]
+            before = [_want(other.collector) for other in self.line[:place]]
             if self.ticket is not None and self.ahead <= place:
                 before.insert(self.ahead, self.ticket)
-            free = {device for device in inventory.usable() if device not in ours and device not in self.held}
-            chosen = matching.choose(visit.collector.count, sorted(visit.collector.devices), free, before)
+            left = rooms.of(self._view(), inventory, self.world.policy)
+            left = {device: room for device, room in left.items() if device in inventory.usable()}
+            who = visit.collector
+            chosen = sharing.choose(who.count, sorted(who.devices), left, before, sharing.Terms(who.mib))
             if chosen is not None:
-                self.held |= {DeviceId(d): (now + visit.stays_s * SECOND, visit.collector.user) for d in chosen}
+                until = now + visit.stays_s * SECOND
+                if who.mib:
+                    self.shares += [(DeviceId(device), until, who.user, who.mib) for device in chosen]
+                else:
+                    self.held |= {DeviceId(device): (until, who.user) for device in chosen}
                 self.line.remove(visit)
                 self.ahead -= place < self.ahead
 
-    def _place(self, now: int, inventory: Inventory) -> Step:
-        view = View(
+    def _view(self) -> View:
+        sharers: dict[DeviceId, list[Occupant]] = {}
+        for device, _, user, mib in self.shares:
+            sharers.setdefault(device, []).append(Occupant(user, mib=mib))
+        return View(
             [self._waiting(job) for job in self.queue.values()],
             list(self.active.values()),
             {device: Occupant(user) for device, (_, user) in self.held.items()},
             [visit.collector for visit in self.line],
             self.ahead,
+            sharers=sharers,
         )
+
+    def _place(self, now: int, inventory: Inventory) -> Step:
+        view = self._view()
         plan = self.decide(view, inventory, self.world.policy, now)
         for start in plan.starts:
             job = self.queue.pop(start.id)
             self.active[job.id] = _active(self._waiting(job), start.devices, now)
             self.ends[job.id] = now + job.takes_s * SECOND
-        first = plan.first
-        if first is None or any(start.devices for start in plan.starts):
+        if plan.first is None or any(start.devices for start in plan.starts):
             self.ahead = len(self.line)
-        self.ticket = first and (first.request.gpus, frozenset(scheduling.eligible(inventory, first.request)))
+        self.ticket = plan.first and sharing.Want(
+            plan.first.request.gpus, scheduling.collected(plan, inventory), plan.first.request.mib
+        )
         return Step(now, view, inventory, self.world.policy, plan)
 
     def _waiting(self, job: Coming) -> Waiting:
         most = self.world.at_once.get(job.batch)
         under_way = sum(self.jobs[other].batch == job.batch for other in self.active) if most is not None else 0
         return Waiting(job.id, job.request, job.priority, job.batch, None if most is None else most - under_way)
+
+
+def _want(collector: Collector) -> sharing.Want:
+    return sharing.Want(collector.count, tuple(collector.devices), collector.mib, collector.is_emptying)
 
 
 def _with_faults(inventory: Inventory, unwell: set[DeviceId]) -> Inventory:
@@ -218,6 +239,7 @@ def world(
     has_limits: bool = True,
     has_others: bool = False,
     is_plain: bool = False,
+    has_sharing: bool = False,
     most_jobs: int = 90,
 ) -> World:
     """Make a world of one to three days.
@@ -231,9 +253,11 @@ def world(
     policy = _policy(dice, count, is_plain)
     at_once = {} if is_plain else {batch: dice.randint(1, 3) for batch in range(1, dice.randint(1, 4))}
     jobs = _jobs(dice, inventory, policy, dice.randint(most_jobs // 3, most_jobs), at_once, is_plain)
+    if has_sharing:
+        jobs = [_sharing(dice, job) for job in jobs]
     jobs = [_timed(dice, job, policy, estimates_hold, has_limits) for job in jobs]
     end_at = max(job.joins_at for job in jobs)
-    visits, faults = _others(dice, inventory, end_at) if has_others and count else ((), ())
+    visits, faults = _others(dice, inventory, end_at, has_sharing) if has_others and count else ((), ())
     return World(inventory, policy, tuple(jobs), at_once, visits, faults)
 
 
@@ -306,11 +330,22 @@ def _timed(dice: Random, job: Coming, policy: Policy, estimates_hold: bool, has_
     return dataclasses.replace(job, takes_s=takes_s, request=dataclasses.replace(job.request, limit_s=limit_s))
 
 
-def _others(dice: Random, inventory: Inventory, end_at: int) -> tuple[tuple[Visit, ...], tuple[Fault, ...]]:
+def _sharing(dice: Random, job: Coming) -> Coming:
+    """Let a job share its devices, of which each has 24 GiB, mostly with little of them."""
+    if not job.request.gpus or dice.random() < 0.4:
+        return job
+    gib = dice.choice((1, 2, 4, 6, 6, 8, 11, 12, 18, 24))
+    return dataclasses.replace(job, request=dataclasses.replace(job.request, vram=gib * 2**30))
+
+
+def _others(
+    dice: Random, inventory: Inventory, end_at: int, has_sharing: bool
+) -> tuple[tuple[Visit, ...], tuple[Fault, ...]]:
     visits = []
     for number in range(dice.randint(1, 30)):
         devices = dice.sample(inventory.ids, dice.randint(1, len(inventory.ids)))
-        collector = Collector(f"user{number}", dice.randint(1, len(devices)), frozenset(devices))
+        mib = dice.choice((0, 2048, 6144, 12288, 18432)) if has_sharing else 0
+        collector = Collector(f"user{number}", dice.randint(1, len(devices)), tuple(devices), mib)
         visits.append(Visit(dice.randint(0, end_at), dice.randint(60, 6 * HOUR_S), collector))
     faults = []
     for _ in range(dice.randint(0, 6)):

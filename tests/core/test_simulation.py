@@ -26,7 +26,11 @@ KINDS = {
     "overrun": {"estimates_hold": False},
     "unlimited": {"has_limits": False, "estimates_hold": False},
     "others": {"has_others": True, "estimates_hold": False},
+    "shared": {"has_sharing": True},
+    "crowded": {"has_sharing": True, "has_others": True, "estimates_hold": False},
 }
+#: Where somebody else uses the machine.
+BUSY = ("others", "crowded")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +63,7 @@ def days(request):
     return lived(kind, int(seed))
 
 
-@pytest.fixture(scope="module", params=[f"{kind}-{seed}" for seed in SEEDS for kind in KINDS if kind != "others"])
+@pytest.fixture(scope="module", params=[f"{kind}-{seed}" for seed in SEEDS for kind in KINDS if kind not in BUSY])
 def quiet_days(request):
     """Days on which nobody else uses the machine and no device is unwell."""
     kind, seed = request.param.split("-")
@@ -69,10 +73,22 @@ def quiet_days(request):
 # -- limits -------------------------------------------------------------------------------------------------------
 
 
-def test_no_device_is_used_twice_or_while_somebody_holds_it(days):
+def test_who_has_a_device_alone_has_it_alone(days):
     for step, running in days.under_way():
-        used = [device for _, devices in running for device in devices] + list(step.view.held)
-        assert len(used) == len(set(used))
+        alone = [device for job, devices in running if not job.request.vram for device in devices]
+        alone += step.view.held
+        shared = {device for job, devices in running if job.request.vram for device in devices}
+        assert len(alone) == len({*alone})
+        assert {*alone}.isdisjoint(shared.union(step.view.sharers))
+
+
+def test_those_who_share_a_device_fit_in_it_and_are_not_too_many(days):
+    for step, running in days.under_way():
+        for device in step.inventory.devices:
+            shares = [job.request.vram for job, devices in running if job.request.vram and device.id in devices]
+            shares += [other.mib * 2**20 for other in step.view.sharers.get(device.id, ())]
+            assert sum(shares) <= device.memory_total
+            assert len(shares) <= step.policy.most_sharers
 
 
 def test_nothing_starts_on_a_device_that_is_unwell(days):

@@ -8,7 +8,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lease_lab
-from dibs import holders, leases, tickets, waiting
-from lease_lab import close, hangs_up, needs_root, wait_for
+from dibs import holders, leases, sharing, tickets, waiting
+from lease_lab import DEADLINE_S, close, hangs_up, needs_root, wait_for
 
 # pytest finds fixtures by their names in this module.
 place, puppet = lease_lab.place, lease_lab.puppet
@@ -224,8 +224,13 @@ def test_other_users_dead_tickets_are_ignored_though_we_may_not_remove_them(plac
 # -- the choice ---------------------------------------------------------------------------------------------------
 
 
+def whole(devices: Iterable[str]) -> dict[str, sharing.Room]:
+    """Return devices that nobody has."""
+    return {device: sharing.room(1000, 4) for device in devices}
+
+
 def choose(count: int, wanted: str, free: str, *ahead: tickets.Ticket, now_ns: int = 0) -> str | None:
-    chosen = tickets.choose(count, list(wanted), set(free), ahead, now_ns, 3600)
+    chosen = tickets.choose(count, list(wanted), whole(free), ahead, now_ns, 3600)
     return None if chosen is None else "".join(chosen)
 
 
@@ -283,7 +288,7 @@ some_tickets = st.lists(st.builds(ticket, st.integers(1, 3), some_devices, st.in
 @given(st.integers(1, 3), some_devices, st.sets(st.sampled_from("ABCDE")), some_tickets)
 def test_the_choice_takes_nothing_from_those_ahead_and_misses_nothing(count, wanted, free, ahead):
     now_ns = 2 * HOUR_NS
-    chosen = tickets.choose(count, wanted, free, ahead, now_ns, 3600)
+    chosen = tickets.choose(count, wanted, whole(free), ahead, now_ns, 3600)
     collecting = [one for one in ahead if one.is_collecting(now_ns, 3600)]
     due = shares(free, collecting)
     harmless = [
@@ -296,7 +301,98 @@ def test_the_choice_takes_nothing_from_those_ahead_and_misses_nothing(count, wan
     else:
         assert len(chosen) == count
         assert chosen in harmless
-        assert chosen == tickets.choose(count, wanted, free, ahead, now_ns, 3600)
+        assert chosen == tickets.choose(count, wanted, whole(free), ahead, now_ns, 3600)
+
+
+# -- those who share ------------------------------------------------------------------------------------------------
+
+
+def terms(mib: int, most: int = 4) -> sharing.Terms:
+    return sharing.Terms(mib, {"A": 1000, "B": 1000}, most)
+
+
+def test_a_ticket_says_how_much_of_each_device_it_is_for(place):
+    own = tickets.queue_up(place, 1, ["A", "B"], "me", mib=300)
+    assert [(one.count, one.mib, one.user) for one in tickets.line(place)] == [(1, 300, "me")]
+    own.update(1, ["A", "B"])
+    assert [(one.count, one.mib, one.user) for one in tickets.line(place)] == [(1, 0, "me")]
+    own.close()
+
+
+def test_who_shares_keeps_the_amount_when_going_to_the_back_of_the_line(place):
+    own = tickets.queue_up(place, 1, ["A"], mib=300)
+    own.renew()
+    assert [one.mib for one in tickets.line(place)] == [300]
+    own.close()
+
+
+def test_one_who_shares_gets_in_beside_others_and_waits_for_nobody(place, puppet):
+    puppet().ask("share A 400 1000 4")
+    taken = waiting.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(600), timeout_s=0)
+    assert lease_lab.shares(place, "A") == {0: 400, 1: 600}
+    close(taken)
+
+
+def test_one_who_shares_waits_until_there_is_room(place, puppet):
+    other = puppet()
+    other.ask("share A 700 1000 4")
+    waits: list[tickets.Ticket] = []
+
+    def on_wait(ticket: tickets.Ticket) -> None:
+        waits.append(ticket)
+        other.ask("release")
+
+    taken = waiting.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(600), timeout_s=DEADLINE_S, on_wait=on_wait)
+    assert [one.mib for one in waits] == [600]
+    assert lease_lab.shares(place, "A") == {0: 600}
+    close(taken)
+
+
+def test_one_who_wants_a_device_alone_is_not_passed_for_ever_by_those_who_share(place, puppet):
+    small = puppet()
+    small.ask("share A 100 1000 4")
+    alone = tickets.queue_up(place, 1, ["A"])
+    with pytest.raises(waiting.TimedOut):
+        waiting.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(100), timeout_s=0)
+    alone.close()
+    close(waiting.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(100), timeout_s=0))
+
+
+def test_what_a_waiter_lets_become_empty_is_what_its_ticket_names_first(place, puppet):
+    puppet().ask("share A 100 1000 4")
+    other = puppet()
+    other.ask("share A 100 1000 4")
+    other.ask("share B 100 1000 4")
+    seen: list[tuple[str, ...]] = []
+
+    def on_wait(ticket: tickets.Ticket) -> None:
+        seen.append(ticket.devices)
+        other.ask("release")
+
+    taken = waiting.acquire(place, 1, ["A", "B"], NOTE, timeout_s=DEADLINE_S, on_wait=on_wait)
+    assert seen == [("B", "A")]
+    assert [lease.device for lease in taken] == ["B"]
+    close(taken)
+
+
+def test_several_shares_are_taken_all_or_none(place, puppet):
+    puppet().ask("share B 900 1000 4")
+    share = leases.Share(200, {"A": 1000, "B": 1000}, 4)
+    with pytest.raises(leases.Refused) as refused:
+        leases.take(place, ["A", "B"], NOTE, share)
+    assert (refused.value.device, refused.value.why) == ("B", "full")
+    assert lease_lab.shares(place, "A") == {}
+
+
+def test_somebody_elses_higher_limit_does_not_raise_ours(place):
+    """Their slots may lie beyond our limit, and still they are counted."""
+    theirs = [leases.take_shared(place, "A", 10, 1000, 8, NOTE) for _ in range(6)]
+    close(theirs[:3])
+    with pytest.raises(leases.Refused):
+        leases.take_shared(place, "A", 10, 1000, 3, NOTE)
+    ours = leases.take_shared(place, "A", 10, 1000, 4, NOTE)
+    assert lease_lab.shares(place, "A") == {0: 10, 3: 10, 4: 10, 5: 10}
+    close([ours, *theirs[3:]])
 
 
 # -- waiting ------------------------------------------------------------------------------------------------------

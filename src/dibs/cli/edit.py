@@ -29,6 +29,7 @@ FIELDS: dict[Option[object], tuple[str, ...]] = {
     job_options.GPU_IDS: ("gpu_ids",),
     job_options.PREFER: ("prefer",),
     job_options.GPU_TYPE: ("gpu_type",),
+    job_options.VRAM: ("vram",),
     job_options.CPUS: ("cpus",),
     job_options.MEM: ("mem",),
     job_options.NAME: ("name",),

@@ -60,6 +60,7 @@ def fields(job: WholeJob) -> dict[str, object]:
         **({"gpu_ids": wanted["gpu_ids"]} if wanted["gpu_ids"] else {"gpus": job["gpus"]}),
         "prefer": wanted["prefer"],
         "gpu_type": wanted["gpu_type"] or "",
+        "vram": "" if job["vram"] is None else _exact_size(job["vram"]),
         "cpus": job["cpus"] or 0,
         "mem": "" if mem is None else _exact_size(mem),
         "time": "" if limit_s is None else _exact_time(limit_s),
@@ -148,7 +149,7 @@ def _value(name: str, value: object) -> object:
     try:
         if name == "time":
             return units.parse_duration(str(value))
-        if name == "mem":
+        if name in ("mem", "vram"):
             return units.parse_size(str(value))
         if name == "after":
             return [_need(str(word)) for word in value] if isinstance(value, list) else value

@@ -57,7 +57,9 @@ def main(args: Args) -> int:
         return 0
     print(table(view, answer["gpus"], screen.now()))
     for waiter in answer["waiters"]:
-        print(screen.clean(f"{waiter['user']} waits for {waiter['gpus']}"), file=sys.stderr)
+        vram = waiter.get("vram")
+        share = f" with {units.format_size(vram)} each" if vram else ""
+        print(screen.clean(f"{waiter['user']} waits for {waiter['gpus']}{share}"), file=sys.stderr)
     return 0
 
 
@@ -133,7 +135,8 @@ def _holder(view: Screen, holder: Holder, now: datetime) -> str:
     if holder["since"]:
         age = units.format_duration(screen.since_s(holder["since"], now))
         since = f" {age if view.is_terminal else holder['since']}"
-    return f"{holder['user'] or 'somebody'}{what}{pid}{since}"
+    share = f" {units.format_size(holder['vram'])}" if holder["vram"] else ""
+    return f"{holder['user'] or 'somebody'}{what}{share}{pid}{since}"
 
 
 def _others(gpu: Gpu) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dibs import answers, reports, selection, units
-from dibs.answers import Job, Machine, Overview, Starts
+from dibs.answers import Job, Machine, Overview, Share, Starts
 from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
 
@@ -84,16 +84,24 @@ def gpu_line(machine: Machine, names: dict[int, str]) -> str:
     """Return who has which GPU, each holder once: `GPU 0,1: job 12 vit · 2: bob · 3-7: free`."""
     held: dict[str, list[int]] = {}
     for device in machine.get("devices", []):
-        who = device["state"]
-        if device["job"] is not None:
-            who = f"job {device['job']} {names.get(device['job'], '')}".rstrip()
+        who = screen.middle(device["state"], 24)
+        if shares := [holder for holder in device.get("holders", []) if holder["vram"]]:
+            who = ", ".join(_share(holder) for holder in shares)
+        elif device["job"] is not None:
+            who = screen.middle(f"job {device['job']} {names.get(device['job'], '')}".rstrip(), 24)
         elif device["user"]:
-            who = device["user"]
+            who = screen.middle(device["user"], 24)
         held.setdefault(who, []).append(device["index"])
     return " · ".join(
-        f"{'' if place else 'GPU '}{selection.ranges(indices)}: {screen.middle(who, 24)}"
+        f"{'' if place else 'GPU '}{selection.ranges(indices)}: {who}"
         for place, (who, indices) in enumerate(held.items())
     )
+
+
+def _share(holder: Share) -> str:
+    """Return who shares a device, and how much of it: `job 12 6G`."""
+    who = f"job {holder['job']}" if holder["job"] is not None else holder["user"] or "somebody"
+    return f"{screen.middle(who, 24)} {units.format_size(holder['vram'] or 0)}"
 
 
 def warnings(machine: Machine) -> list[str]:

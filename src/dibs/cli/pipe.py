@@ -12,6 +12,7 @@ from dibs import (
     drains,
     environs,
     job_options,
+    knowing,
     leases,
     lines,
     options,
@@ -67,8 +68,8 @@ HALT = Option(("--halt",), "Start nothing more after so many failures.", options
 SUMMARIZE: Option[bool] = Option(("--summary",), "Print at the end what ran where, for how long, and how it ended.")
 SKIP_BLANK: Option[bool] = Option(("--skip-blank",), "Pass over lines that are blank or a comment.")
 OPTIONS: tuple[Option[object], ...] = (
-    GPU_IDS, GPUS, COUNT, job_options.GPU_TYPE, PER_GPU, AT_ONCE, job_options.VISIBLE, LOGS, job_options.RETRIES, HALT,
-    SUMMARIZE, SKIP_BLANK,
+    GPU_IDS, GPUS, COUNT, job_options.GPU_TYPE, job_options.VRAM, PER_GPU, AT_ONCE, job_options.VISIBLE, LOGS,
+    job_options.RETRIES, HALT, SUMMARIZE, SKIP_BLANK,
 )  # fmt: skip
 EXAMPLES = (
     "dibs pipe < commands.txt",
@@ -101,7 +102,8 @@ def main(args: Args) -> int:
     if sys.stdin.isatty():
         screen.say("type commands, one a line; Ctrl-D ends")
     source = lines.Lines(is_joined=True, skips_blank=args.has(SKIP_BLANK))
-    pipe = piping.Pipe(0, source, places, Environs(inventory, visible).of, rules, teller)
+    environ = Environs(inventory, visible, is_sharing=args.has(job_options.VRAM))
+    pipe = piping.Pipe(0, source, places, environ.of, rules, teller)
     pipe.run()
     teller.finish(pipe)
     if args.has(SUMMARIZE):
@@ -158,7 +160,14 @@ def _slots(
         return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)
 
     named = [_resolved(group, inventory) for group in groups]
+    if args.has(job_options.VRAM) and args.has(PER_GPU):
+        raise UserError(
+            "--vram says how many commands share a GPU by what they need, --per-gpu by their number.",
+            "Leave one of them out.",
+        )
     if len(named) > 1 and any(len(group) > 1 for group in named):
+        if args.has(job_options.VRAM):
+            raise UserError("--vram chooses GPUs by the room they have, groups of --gpu-ids do not.", "Leave one out.")
         _check_groups(count, named, inventory)
         fixed = [Slot(group, label(group)) for _ in range(per_gpu) for group in named]
         return slots.FixedSlots(place, note, fixed[::-1], collect_for_s=values.collect_for, on_wait=tell_wait)
@@ -171,7 +180,9 @@ def _slots(
         count.gpus if count else 1,
         prefer=chosen,
         gpu_type=args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
+        vram=args.get(job_options.VRAM) or 0,
     )
+    known = knowing.Known(place, inventory, values, request)
     policy = scheduling.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
     scheduling.check_possible(request, inventory, policy, "each command")
     eligible = [d for d in scheduling.eligible(inventory, request) if not chosen or d in chosen]
@@ -179,9 +190,15 @@ def _slots(
         can = scheduling.count_gpus(len(eligible))
         raise UserError(f"-g {request.gpus}: only {can} can be used.", "See `dibs gpus`.")
     most = min(values.max_gpus or len(eligible), max(1, len(inventory.devices) - values.keep_free))
+    most = max(most, request.gpus)
+    if request.vram:
+        return slots.SharedSlots(
+            place, note, request.gpus, eligible[:most], label, known.terms,
+            collect_for_s=values.collect_for, on_wait=tell_wait,
+        )  # fmt: skip
     return slots.ChosenSlots(
-        place, note, request.gpus, eligible, per_gpu, max(most, request.gpus), label,
-        collect_for_s=values.collect_for, on_wait=tell_wait,
+        place, note, request.gpus, eligible, per_gpu, most, label,
+        collect_for_s=values.collect_for, on_wait=tell_wait, terms=known.terms,
     )  # fmt: skip
 
 
@@ -212,8 +229,9 @@ def _logs(folder: str | None) -> str | None:
 class Environs:
     """What the commands see, made once for each set of devices."""
 
-    def __init__(self, inventory: Inventory, visible: str) -> None:
+    def __init__(self, inventory: Inventory, visible: str, *, is_sharing: bool = False) -> None:
         self._inventory = inventory
+        self._is_sharing = is_sharing
         self._visible = visible
         theirs = {os.fsencode(name) for name in captured.DEVICE_NAMES}
         self._base = {name: value for name, value in os.environb.items() if name not in theirs}
@@ -231,7 +249,7 @@ class Environs:
 
     def _make(self, ids: Sequence[str], port: int) -> dict[bytes, bytes]:
         own = environs.for_devices(self._inventory, [DeviceId(device) for device in ids], self._visible)
-        polite = environs.polite(len(ids), port)
+        polite = environs.polite(len(ids), port, is_sharing=self._is_sharing)
         return _encoded(polite) | self._base | _encoded(own)
 
 

@@ -52,6 +52,7 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         "GPUs": ", ".join([str(job["gpus"]), *which]),
         "sets": " ".join(f"{name}={shlex.quote(value)}" for name, value in job["env"].items()),
         "CPUs": str(job["cpus"] or ""),
+        "GPU memory": units.format_size(job["vram"]) if job["vram"] else "",
         "memory": units.format_size(job["mem"]) if job["mem"] else "",
         "time limit": units.format_duration(job["time_limit_s"]) if job["time_limit_s"] else "",
         "priority": str(job["priority"] or ""),

@@ -106,6 +106,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("only", ", ".join(wanted["gpu_ids"])),
         ("prefers", ", ".join(wanted["prefer"])),
         ("GPU type", wanted["gpu_type"] or ""),
+        ("GPU memory", f"{units.format_size(job['vram'])}, sharing with others" if job["vram"] else ""),
         ("foreign use", "does not keep it from a GPU" if wanted["ignore_foreign"] else ""),
         ("strict", "it is ended when it uses a GPU that it was not given" if job.get("strict_gpus") else ""),
         ("CPUs", str(job["cpus"] or "")),

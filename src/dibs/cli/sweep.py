@@ -227,8 +227,6 @@ def _command(
 
 def _with_options(sweep: Sweep, args: Args) -> Sweep:
     """Return a sweep with what was said on the command line, which counts more than a file."""
-    if sweep.vram_bytes is not None:
-        raise UserError("vram: runs cannot share a GPU yet.", "Leave it out of the file.")
     given: dict[str, Any] = {}
     known: dict[str, Option[object]] = {"sample": SAMPLE, "seed": SEED, "folder": DIR, "goal": GOAL}
     given |= {key: args.get(option) for key, option in known.items() if args.has(option)}
@@ -245,6 +243,7 @@ def _with_file(args: Args, sweep: Sweep) -> Args:
     if sweep.gpus is not None and not args.has(job_options.GPU_IDS):
         told[job_options.GPUS] = job_options.read_count(sweep.gpus)
     told |= {job_options.PROJECT: sweep.project, job_options.TIME: sweep.time_s}
+    told |= {job_options.VRAM: sweep.vram_bytes}
     told |= {job_options.AT_ONCE: sweep.jobs, job_options.HALT: sweep.halt}
     if sweep.metric is not None and sweep.metric_pattern is not None:
         told[job_options.METRIC] = sweep.metric, sweep.metric_pattern

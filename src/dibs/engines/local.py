@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import attempts, commands, environs, processes, records, scripts, spares, templates
+from dibs import attempts, commands, environs, processes, records, rooms, scripts, spares, templates
 from dibs.devices import Inventory
 from dibs.engines.launching import Runners, boot, spawn
 from dibs.jobs import Job
@@ -124,7 +124,8 @@ class Local:
             folders=(environs.os_bytes(f"{self.files(job)}/checkpoint"),),
             run_folder=None if asked.folder is None else environs.os_bytes(asked.folder),
             latest=None if asked.output is not None else environs.os_bytes(f"{self.files(job)}/log"),
-            devices=tuple(job.allocation),
+            devices=() if asked.request.vram else tuple(job.allocation),
+            shares=self._shares(job, inventory) if asked.request.vram else (),
             lease_dir=self.lease_dir,
             note_job=str(job.id),
             time_limit_s=asked.time_limit_s,
@@ -134,6 +135,11 @@ class Local:
             warn_s=asked.warn.before_s if asked.warn else 0.0,
             notify=os.fsencode(self.notify),
         )
+
+    def _shares(self, job: Job, inventory: Inventory) -> tuple[str, ...]:
+        """Return what the runner is to take of each device, and the limits it has to keep."""
+        room, most = rooms.capacities(inventory), self.settings.max_jobs_per_gpu
+        return tuple(f"{device} {job.asked.request.mib} {room.get(device, 0)} {most}" for device in job.allocation)
 
     def _script_words(self, job: Job, script: bytes, argv: Sequence[str], env: dict[bytes, bytes]) -> tuple[str, ...]:
         """Write the text of a script into the attempt's folder; return the words that run it.

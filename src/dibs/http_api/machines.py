@@ -7,12 +7,12 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, codec, devices, disk, drains, holders, scheduling, submissions, tickets
+from dibs import actions, codec, devices, disk, drains, holders, scheduling, sharing, submissions, tickets
 from dibs.daemon import Daemon
-from dibs.devices import Device, Inventory
+from dibs.devices import Device, DeviceId, Inventory
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
-from dibs.scheduling import View
+from dibs.scheduling import Active, Occupant, View
 
 
 async def get_gpus(request: web.Request) -> web.Response:
@@ -21,7 +21,16 @@ async def get_gpus(request: web.Request) -> web.Response:
     inventory = await daemon.probe_now()
     found = await daemon.ask(lambda reader: holders.survey(daemon.core.standing.place, inventory.ids))
     line = await daemon.ask(lambda reader: tickets.line(daemon.core.standing.place))
-    waiters = [{"user": t.user or str(t.uid), "pid": t.pid, "gpus": t.count, "devices": list(t.devices)} for t in line]
+    waiters = [
+        {
+            "user": t.user or str(t.uid),
+            "pid": t.pid,
+            "gpus": t.count,
+            "vram": t.mib * sharing.MIB or None,
+            "devices": list(t.devices),
+        }
+        for t in line
+    ]
     gpus = [codec.device_to_json(device) | _held(found.get(device.id, ()), device) for device in inventory.devices]
     return exchanges.json(
         {"gpus": gpus, "waiters": waiters, "problem": inventory.problem, "restriction": inventory.restriction}
@@ -35,13 +44,19 @@ def _held(found: tuple[holders.Holder, ...], device: Device) -> dict[str, Any]:
     return {
         "state": state,
         "holders": [
-            {"user": h.user, "uid": h.uid, "pid": h.pid, "job": h.job or None, "since": _since(h)} for h in found
+            {"user": h.user, "uid": h.uid, "pid": h.pid, "job": h.job or None, "since": _since(h), "vram": _vram(h)}
+            for h in found
         ],
     }
 
 
 def _since(holder: holders.Holder) -> str | None:
     return None if holder.since is None else codec.moment(round(holder.since * 1000))
+
+
+def _vram(holder: holders.Holder) -> int | None:
+    """Return the bytes that somebody shares of a device; None: it is theirs alone."""
+    return None if holder.mib is None else holder.mib * sharing.MIB
 
 
 async def post_drain(request: web.Request) -> web.Response:
@@ -99,23 +114,33 @@ def machine(inventory: Inventory, view: View) -> dict[str, Any]:
 
 def _devices(inventory: Inventory, view: View) -> list[dict[str, Any]]:
     """Return every device with who has it, as the scheduler sees it now: without asking the driver."""
-    ours = {device: job.id for job in view.active for device in job.devices}
+    ours: dict[DeviceId, list[Active]] = {}
+    for job in view.active:
+        for held in job.devices:
+            ours.setdefault(held, []).append(job)
     usable = set(inventory.usable())
     found = []
     for device in inventory.devices:
-        foreign = view.held.get(device.id)
+        mine, foreign = ours.get(device.id, []), _others(view, device.id)
         idle = "free" if device.id in usable else "unhealthy" if device.fault is not None else "drained"
-        state = "leased" if device.id in ours or foreign else idle
+        state = "leased" if mine or foreign else idle
         found.append(
             {
                 "index": device.index,
                 "id": device.id,
                 "state": state,
-                "job": ours.get(device.id),
-                "user": foreign.user if foreign and device.id not in ours else None,
+                "job": mine[0].id if mine else None,
+                "user": foreign[0].user if foreign and not mine else None,
+                "holders": [{"job": job.id, "user": None, "vram": job.mib * sharing.MIB or None} for job in mine]
+                + [{"job": None, "user": other.user, "vram": other.mib * sharing.MIB or None} for other in foreign],
             }
         )
     return found
+
+
+def _others(view: View, device: DeviceId) -> list[Occupant]:
+    alone = view.held.get(device)
+    return [*([alone] if alone else []), *view.sharers.get(device, ())]
 
 
 def full(daemon: Daemon) -> str | None:

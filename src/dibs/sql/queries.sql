@@ -161,7 +161,7 @@ SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
 
 -- name: active_devices
-SELECT jobs.id, allocation, cpus, mem, limit_s, started_at, batch
+SELECT jobs.id, allocation, cpus, mem, limit_s, started_at, batch, vram
 FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
 

@@ -1,4 +1,4 @@
-"""Share one device many times; prove with marker files that all sharers together stay below its capacity."""
+"""Share one device many times, or take it alone; prove with marker files that nobody has more than there is."""
 
 import os
 import random
@@ -13,9 +13,11 @@ print("ready", flush=True)
 sys.stdin.readline()
 granted = 0
 for turn in range(times):
-    mib = chance.randint(100, 600)
+    mib = chance.choice((capacity_mib, *[chance.randint(100, 600)] * 4))
+    # One who takes it alone leaves nothing to anybody.
+    share = leases.Share(mib, {"A": capacity_mib}, 4) if mib < capacity_mib else None
     try:
-        lease = leases.take_shared(place, "A", mib, capacity_mib, 4, leases.Note(f"sharer {seed}"))
+        (lease,) = leases.take(place, ["A"], leases.Note(f"sharer {seed}"), share)
     except leases.Refused:
         continue
     granted += 1

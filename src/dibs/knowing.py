@@ -1,0 +1,47 @@
+"""What a foreground door knows of the devices when it chooses among them: their memory, their links, their last use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dibs import holders, probe, rooms
+from dibs.devices import Inventory
+from dibs.jobs import Request
+from dibs.locks import Folder
+from dibs.settings import Settings
+from dibs.sharing import Terms
+
+#: Seconds for which what strangers use of the devices is believed, by a door that shares them.
+FRESH_S = 5.0
+
+
+class Known:
+    """The terms on which a door takes devices, made anew each time it asks."""
+
+    def __init__(
+        self, place: Folder, inventory: Inventory, values: Settings, request: Request,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._place = place
+        self._inventory = inventory
+        self._values = values
+        self._request = request
+        self._clock = clock
+        self._read_at = clock()
+
+    def terms(self) -> Terms:
+        """Return what is wanted of each device, and what is known of them now."""
+        request = self._request
+        if request.vram and self._clock() - self._read_at >= FRESH_S:
+            self._inventory = probe.read(self._values)
+            self._read_at = self._clock()
+        is_choosy = request.gpus > 1 or request.vram
+        return Terms(
+            request.mib,
+            rooms.capacities(self._inventory),
+            self._values.max_jobs_per_gpu,
+            self._inventory.closeness,
+            request.prefer,
+            holders.used_at(self._place, self._inventory.ids) if is_choosy else {},
+        )

@@ -1,0 +1,123 @@
+"""The best connected devices: which of those that may be had are closest to each other.
+
+Pure, and light enough for the lean processes. A job on several devices is as fast as its slowest link, so of two sets
+the one whose worst link is better wins, then the one whose links are better altogether, then the one that stands first.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    #: By two devices, whatever their names are to the type checker.
+    Closeness = Mapping[tuple[Any, Any], int]
+    IsSpare = Callable[[Sequence[str]], bool]
+
+#: Devices among which every set is considered; among more, one is grown around each of them.
+MOST_EXACT = 16
+
+
+def best(
+    count: int, able: Sequence[str], first: Sequence[str], closeness: Closeness, is_spare: IsSpare
+) -> tuple[str, ...] | None:
+    """Return `count` of `able`, best first, those in `first` before all others; None if there are not enough.
+
+    `is_spare` tells whether some of them may be had together; if they may, so may any fewer of them.
+    """
+    if len(able) < count:
+        return None
+    begun = _in_order(min(count, len(first)), [device for device in able if device in first], [], is_spare)
+    chosen = _completed(count, able, begun, closeness, is_spare)
+    if chosen is None and begun:
+        chosen = _completed(count, able, [], closeness, is_spare)
+    return None if chosen is None else tuple(device for device in able if device in chosen)
+
+
+def _completed(
+    count: int, able: Sequence[str], begun: list[str], closeness: Closeness, is_spare: IsSpare
+) -> Sequence[str] | None:
+    """Return `begun` and the best of the others with it."""
+    rest = [device for device in able if device not in begun]
+    if not closeness or count < 2 or len(begun) == count:
+        found = _in_order(count, rest, begun, is_spare)
+        return found if len(found) == count else None
+    if len(able) > MOST_EXACT:
+        return _grown(count, rest, begun, closeness, is_spare)
+    search = _Search(count, rest, begun, closeness, is_spare)
+    search.extend(begun, 0, *_links(begun, closeness))
+    return search.found
+
+
+def _in_order(count: int, able: Sequence[str], begun: Sequence[str], is_spare: IsSpare) -> list[str]:
+    """Return `begun` and the first of `able` that may be had with it, up to `count`."""
+    chosen = list(begun)
+    for device in able:
+        if len(chosen) < count and is_spare([*chosen, device]):
+            chosen.append(device)
+    return chosen
+
+
+def _links(devices: Sequence[str], closeness: Closeness) -> tuple[float, int]:
+    """Return the worst link between devices, and all of them together."""
+    links = [closeness.get((a, b), 0) for at, a in enumerate(devices) for b in devices[:at]]
+    return min(links, default=float("inf")), sum(links)
+
+
+class _Search:
+    """Every set, but for those that cannot become better than the best one so far."""
+
+    __slots__ = ("_closeness", "_count", "_is_spare", "_most", "_rest", "_score", "_spare_most", "found")
+
+    def __init__(
+        self, count: int, rest: Sequence[str], begun: Sequence[str], closeness: Closeness, is_spare: IsSpare
+    ) -> None:
+        self._count = count
+        self._rest = rest
+        self._closeness = closeness
+        self._is_spare = is_spare
+        everybody = [*begun, *rest]
+        #: For each device the most that its links in any set can come to.
+        self._most = {
+            one: sum(sorted(closeness.get((one, other), 0) for other in everybody if other != one)[1 - count :])
+            for one in everybody
+        }
+        self._spare_most = sorted((self._most[one] for one in rest), reverse=True)
+        self._score: tuple[float, int] = (float("-inf"), 0)
+        self.found: list[str] | None = None
+
+    def extend(self, chosen: list[str], start: int, worst: float, total: int) -> None:
+        """Go through all ways to complete `chosen` with devices from `start` on."""
+        missing = self._count - len(chosen)
+        if missing == 0:
+            self._score, self.found = (worst, total), chosen
+            return
+        # Each link is counted at both of its ends.
+        bound = (sum(self._most[one] for one in chosen) + sum(self._spare_most[:missing])) // 2
+        if (worst, bound) <= self._score:
+            return
+        for at in range(start, len(self._rest) - missing + 1):
+            device = self._rest[at]
+            links = [self._closeness.get((device, other), 0) for other in chosen]
+            reached = min([worst, *links]), total + sum(links)
+            if (reached[0], bound) > self._score and self._is_spare([*chosen, device]):
+                is_better = missing > 1 or reached > self._score
+                if is_better:
+                    self.extend([*chosen, device], at + 1, *reached)
+
+
+def _grown(
+    count: int, rest: Sequence[str], begun: Sequence[str], closeness: Closeness, is_spare: IsSpare
+) -> Sequence[str] | None:
+    """Return the best of the sets that grow around each device by what is closest to it: not always the very best."""
+    found: list[str] | None = None
+    for seed in rest:
+        grown = [*begun, seed] if is_spare([*begun, seed]) else []
+        while grown and len(grown) < count:
+            more = [device for device in rest if device not in grown and is_spare([*grown, device])]
+            links = {device: [closeness.get((device, other), 0) for other in grown] for device in more}
+            grown = [*grown, max(more, key=lambda d: (min(links[d]), sum(links[d])))] if more else []
+        if grown and (found is None or _links(grown, closeness) > _links(found, closeness)):
+            found = grown
+    return found

@@ -1,0 +1,75 @@
+"""Rooms: what is left of each device for jobs that share it, as the plan sees it now and at moments to come.
+
+Pure. How much each job declared counts from its start to its end, whatever it really uses; what strangers use counts
+too. Who gets what is left is decided by `sharing` and `scheduling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dibs import sharing
+from dibs.devices import Device, DeviceId, Inventory
+from dibs.sharing import Room
+
+if TYPE_CHECKING:
+    from dibs.scheduling import Active, Policy, View
+
+#: A device that nobody has, where nobody shares any.
+WHOLE = sharing.room(None, 1)
+#: A device that somebody has alone.
+NONE = Room(0, 0, 1)
+
+
+def is_shared(view: View) -> bool:
+    """Tell whether anybody shares a device, or wants to; else none of this has to be looked at."""
+    return (
+        bool(view.sharers)
+        or any(job.request.vram for job in view.waiting)
+        or any(job.mib for job in view.active)
+        or any(other.mib for other in view.line)
+    )
+
+
+def capacity_mib(device: Device) -> int | None:
+    """Return what jobs can share of a device: all but what strangers use; None where nobody knows."""
+    if device.memory_total is None or (device.foreign and not device.foreign_memory):
+        return None
+    return max(0, device.memory_total - device.foreign_memory) // sharing.MIB
+
+
+def capacities(inventory: Inventory) -> dict[str, int]:
+    """Return what jobs can share of each device, where that is known."""
+    known = {device.id: capacity_mib(device) for device in inventory.devices}
+    return {device: mib for device, mib in known.items() if mib is not None}
+
+
+def of(view: View, inventory: Inventory, policy: Policy) -> dict[DeviceId, Room]:
+    """Return what is left of each usable device that nobody has alone."""
+    shares: dict[DeviceId, list[int]] = {device: [other.mib for other in who] for device, who in view.sharers.items()}
+    alone = {device for job in view.active if not job.mib for device in job.devices}.union(view.held)
+    for job in view.active:
+        for device in job.devices if job.mib else ():
+            shares.setdefault(device, []).append(job.mib)
+    return {
+        device: sharing.room(capacity_mib(inventory.by_id[device]), policy.most_sharers, shares.get(device, ()))
+        for device in inventory.usable(ignores_foreign=True)
+        if device not in alone
+    }
+
+
+def less(rooms: Mapping[DeviceId, Room], chosen: Iterable[DeviceId], mib: int) -> dict[DeviceId, Room]:
+    """Return what is left once a job has begun on these devices, of which it takes so much; 0: all."""
+    left = dict(rooms)
+    for device in chosen:
+        if device in left:
+            left[device] = left[device].less(mib) if mib else NONE
+    return left
+
+
+def beside(device: Device, staying: Sequence[Active], most: int) -> Room:
+    """Return what is left of a device beside jobs of ours; other people may go at any moment, and count as gone."""
+    if any(not job.mib for job in staying):
+        return NONE
+    return sharing.room(capacity_mib(device), most, [job.mib for job in staying])

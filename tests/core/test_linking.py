@@ -1,0 +1,90 @@
+"""The best connected devices, against a search through all sets."""
+
+import itertools
+
+from hypothesis import given
+
+import build
+from dibs import linking
+
+DEVICES = "abcdefgh"
+
+
+def wish(dice):
+    """Make what `best` is asked: count, able, first, closeness, and pairs that may not be had together."""
+    able = dice.some(DEVICES)
+    links = {}
+    for a, b in itertools.combinations(DEVICES, 2):
+        links[a, b] = links[b, a] = dice.one((0, 1, 1, 5))
+    apart = [{*dice.some(DEVICES, 2, 2)} for _ in range(dice.number(0, 3))]
+    return dice.number(1, 5), able, dice.some(DEVICES, 0, 2), links if dice.number(0, 4) else {}, apart
+
+
+WISHES = build.drawn(wish)
+
+
+def may_be_had(apart):
+    return lambda own: not any(pair <= {*own} for pair in apart)
+
+
+def score(own, links):
+    found = [links.get(pair, 0) for pair in itertools.combinations(own, 2)]
+    return min(found, default=float("inf")), sum(found)
+
+
+@given(WISHES)
+def test_no_set_is_better_connected_than_the_one_that_is_chosen(wish):
+    count, able, _, links, apart = wish
+    is_spare = may_be_had(apart)
+    chosen = linking.best(count, able, (), links, is_spare)
+    possible = [own for own in itertools.combinations(able, count) if is_spare(own)]
+    if links and count > 1:
+        # The first of the best: what stands first decides a tie.
+        assert chosen == max(possible, key=lambda own: score(own, links), default=None)
+    elif chosen is not None:
+        assert chosen in possible
+
+
+@given(WISHES)
+def test_what_was_asked_for_first_is_in_it_if_it_can_be(wish):
+    count, able, first, links, apart = wish
+    chosen = linking.best(count, able, first, links, may_be_had(apart))
+    if chosen is not None and not apart:
+        asked = [device for device in able if device in first]
+        assert {*asked[:count]} <= {*chosen}
+
+
+@given(WISHES)
+def test_it_is_as_many_as_were_asked_for_and_in_the_order_of_preference(wish):
+    count, able, first, links, apart = wish
+    chosen = linking.best(count, able, first, links, may_be_had(apart))
+    assert chosen is None or (len(chosen) == count and list(chosen) == sorted(chosen, key=able.index))
+
+
+def machine(count, together):
+    """Return the links of a machine whose devices are close in groups of `together`."""
+    return {
+        (f"{a:02}", f"{b:02}"): 5 if a // together == b // together else 1
+        for a, b in itertools.permutations(range(count), 2)
+    }
+
+
+def test_two_of_a_pair_are_chosen_before_one_of_each():
+    assert linking.best(2, ["00", "02", "03"], (), machine(4, 2), lambda own: True) == ("02", "03")
+
+
+def test_sixteen_devices_are_looked_at_in_little_work():
+    """Counted and not timed: how often it asks whether a set may be had tells how many sets it looked at."""
+    for together in (1, 2, 4, 8, 16):
+        for count in (2, 4, 8):
+            asked = []
+            able = [f"{n:02}" for n in range(16)]
+            links = machine(16, together)
+            chosen = linking.best(count, able, (), links, lambda own, asked=asked: not asked.append(own))
+            assert score(chosen, links) == score(able[:count], links)
+            assert len(asked) < 2000
+
+
+def test_among_very_many_devices_a_close_set_is_still_found():
+    able = [f"{n:02}" for n in range(40)]
+    assert linking.best(4, able[1:], (), machine(40, 8), lambda own: True) == ("01", "02", "03", "04")
