@@ -40,6 +40,7 @@ def write(home: str, key: str, context: bytes, calls: Sequence[bytes]) -> None:
     os.makedirs(f"{home}/{FOLDER}", mode=0o700, exist_ok=True)
     table = b"".join(mark.to_bytes(8, "little") for mark in marks)
     _write_new(path_of(home, key), (BUNDLE_HEAD, table, *parts))
+    _sync_folder(path_of(home, key))
 
 
 def read(home: str, key: str, number: int) -> tuple[bytes, bytes]:
@@ -143,13 +144,13 @@ def open_own(path: str) -> int:
 
 
 def _write_new(path: str, parts: Sequence[bytes]) -> None:
+    """Write a file that was not there before; when this returns the disk has its bytes, though not yet its name."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(fd, "wb") as file:
         for part in parts:
             file.write(part)
         file.flush()
         os.fsync(fd)
-    _sync_folder(path)
 
 
 def _sync_folder(path: str) -> None:

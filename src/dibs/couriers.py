@@ -265,6 +265,9 @@ class Courier:
         with self._carrying:
             with self._lock:
                 known = dict(self._waiting)
+            if not known:
+                # Cancelled meanwhile.
+                return
             answer = self._queue.get("/v1/jobs/changes", [("select", selection.ranges(known))])
             self._cursor = answer["cursor"]
             news = self._heard(answer)

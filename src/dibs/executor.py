@@ -23,7 +23,7 @@ from dibs import answering, answers, call_names, calls, client, drafts, job_opti
 from dibs.client import Client
 from dibs.couriers import Courier, Limit, Parcel, Terms
 from dibs.errors import DibsError, UserError
-from dibs.futures import VALUES, Future
+from dibs.futures import VALUES, Future, cancel_all
 from dibs.keywords import Options
 from dibs.options import Args
 
@@ -99,20 +99,12 @@ class Executor(futures.Executor):
         return future
 
     def map(
-        self,
-        fn: Callable[..., T],
-        *iterables: Iterable[Any],
-        timeout: float | None = None,
-        chunksize: int = 1,
-        **more: Any,
+        self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[T]:
         """Return the results in the order of the arguments; `chunksize` calls share a job.
 
         All calls are queued at once. An exception is raised in the place of its call.
         """
-        if more:
-            # Of newer Pythons; all calls are in the queue anyway, which is where they wait.
-            raise TypeError(f"dibs.Executor.map has no {', '.join(more)}")
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         until = None if timeout is None else time.monotonic() + timeout
@@ -129,13 +121,14 @@ class Executor(futures.Executor):
         Without `wait` this returns as soon as all calls are in the queue: the program may end.
         """
         pool = self._pool
-        pool.check_process()
+        if pool.pid != os.getpid():
+            # It is the parent's, which goes on with it.
+            return
         with pool.lock:
             pool.is_closed = True
             left = list(pool.unfinished)
         if cancel_futures:
-            for future in pool.courier.withdraw_all(left):
-                future.drop()
+            cancel_all(left)
         if wait:
             futures.wait(left)
         else:
@@ -215,8 +208,7 @@ def _in_order(many: list[Future[T]], until: float | None) -> Generator[T, None, 
             many.pop()
             yield value
     finally:
-        for future in many:
-            future.cancel()
+        cancel_all(many)
 
 
 def _one_by_one(chunks: Generator[list[T], None, None]) -> Iterator[T]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import BrokenExecutor, CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -152,6 +152,13 @@ class Future(futures.Future[T]):
             if not self.done():
                 self.begin()
                 self.set_result(value)
+
+
+def cancel_all(many: Sequence[Future[Any]]) -> None:
+    """Cancel those of some calls of one executor that do not run yet, by one request."""
+    if left := [future for future in many if not future.done()]:
+        for future in left[0]._courier.withdraw_all(left):
+            future.drop()
 
 
 def read(path: str, job_id: int) -> tuple[Any, BaseException | None]:
