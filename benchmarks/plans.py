@@ -26,6 +26,8 @@ class Sizes:
     throughput_jobs: int
     gap_jobs: int
     pipe_lines: int
+    #: Of a Python function that does nothing.
+    calls: int
     submits: int
     depths: tuple[int, ...]
     idle_for_s: float
@@ -41,6 +43,7 @@ FULL = Sizes(
     throughput_jobs=500,
     gap_jobs=200,
     pipe_lines=2_000,
+    calls=500,
     submits=40,
     depths=(1_000, 10_000, 100_000, 1_000_000),
     idle_for_s=5.0,
@@ -55,6 +58,7 @@ QUICK = Sizes(
     throughput_jobs=40,
     gap_jobs=24,
     pipe_lines=60,
+    calls=30,
     submits=5,
     depths=(1_000, 5_000),
     idle_for_s=1.0,

@@ -90,7 +90,12 @@ def _pipe(tool: str) -> Key:
     return Key("pipe", tool, "lines/s")
 
 
+def _calls(executor: str, measure: str = "calls/s") -> Key:
+    return Key("calls", executor, measure)
+
+
 SGS = "simple_gpu_scheduler"
+EXECUTOR, SUBMITIT = "dibs.Executor", "submitit, local"
 
 ALL = (
     Target("no-op jobs/s / simple_gpu_scheduler", _noop("dibs"), _noop(SGS), at_least=0.45),
@@ -123,6 +128,14 @@ ALL = (
     Target("lines/s of dibs pipe / GNU parallel", _pipe("dibs pipe"), _pipe("GNU parallel"), at_least=3),
     Target("lines/s of dibs-compat / simple_gpu_scheduler", _pipe("dibs-compat"), _pipe(SGS), at_least=0.9),
     Target("lines/s of dibs-compat / GNU parallel", _pipe("dibs-compat"), _pipe("GNU parallel"), at_least=3),
+    Target("calls/s of dibs.Executor / submitit", _calls(EXECUTOR), _calls(SUBMITIT), at_least=4),
+    Target(
+        "CPU per call of dibs.Executor / submitit",
+        _calls(EXECUTOR, "CPU per call"),
+        _calls(SUBMITIT, "CPU per call"),
+        at_most=0.25,
+    ),
+    Target("calls/s of dibs.Executor / ProcessPoolExecutor", _calls(EXECUTOR), _calls("ProcessPoolExecutor")),
 )
 
 

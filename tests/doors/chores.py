@@ -137,3 +137,11 @@ def nested(x: int) -> int:
 
     with dibs.Executor(gpus=0) as pool:
         return pool.submit(square, x).result()
+
+
+def step(number: int, log: str, gate: str) -> int:
+    """Leave a line; the first three calls wait at a gate in their first attempt."""
+    note(log, number)
+    if number < 3 and os.environ["DIBS_ATTEMPT"] == "1":
+        pass_gate(gate)
+    return number * number

@@ -29,8 +29,9 @@ import pytest
 import dibs
 from bench import PATIENCE_S, Bench, wait_for
 
-#: Calls that run at once, and calls after which no executor has more under way: one of Python's takes one more along.
-WORKERS, FULL = 2, 4
+#: Calls that run at once, and calls after which the next one has to wait: one of Python's counts also those as running
+#: that it keeps ready for its workers, one more than it has workers.
+WORKERS, FULL = 2, 5
 
 Make = Callable[[], Executor]
 
