@@ -134,6 +134,7 @@ _EVENTS: dict[type, list[dict[str, Any]]] = {
     ],
     lifecycle.LostTrack: [{"why": "no record"}],
     lifecycle.CannotStart: [{"why": "three runners died"}],
+    lifecycle.Misused: [{"why": "uses a GPU that it was not given"}],
     lifecycle.NeedFailed: [{"need": JobId(7)}],
     lifecycle.NeedRetried: [{"need": JobId(7)}],
     lifecycle.RetryAsked: [{"is_automatic": automatic} for automatic in (False, True)],

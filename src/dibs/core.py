@@ -11,10 +11,10 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dibs import dispatch, records, scheduling, verbs
 from dibs.attempts import Shim, crash_point
@@ -23,7 +23,7 @@ from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
 from dibs.jobs import Job, JobId
 from dibs.notices import Notices
-from dibs.scheduling import Active, Policy, View, Waiting
+from dibs.scheduling import Active, Occupant, Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
 from dibs.turns import PAUSED, Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan
@@ -57,6 +57,19 @@ class Work:
     is_quiet: bool = False
 
 
+class Observed(Protocol):
+    """What the core asks about real devices; `observing.Observing` answers."""
+
+    def hold_back(self, held: Mapping[DeviceId, Occupant], ours: Collection[DeviceId]) -> Mapping[DeviceId, Occupant]:
+        """Return who holds what, with the devices that must be looked at before they are given out."""
+
+    def given(self, devices: Collection[DeviceId]) -> None:
+        """Take note of devices that were given out."""
+
+    def ask(self) -> None:
+        """Have the devices looked at soon, and the core woken after that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """What a turn placed, as our place in the line needs it."""
@@ -68,6 +81,8 @@ class Placement:
     outlook: Outlook
     #: Devices of runners that do not hold them yet.
     pending: list[DeviceId]
+    #: Of these, the ones that were given out in this turn.
+    given: Sequence[DeviceId] = ()
 
 
 NO_OUTLOOK = Outlook({})
@@ -94,6 +109,8 @@ class Core:
         self.inventory = inventory
         self.waits = waits
         self.publish = publish
+        #: Real devices are looked at before they are given out; None: they are pretend ones, and always well.
+        self.observing: Observed | None = None
         #: Called when runs of sweeps have ended.
         self.gather: Callable[[], None] = lambda: None
         self.notices = Notices(engine, standing.user, waits.watch, self.tell)
@@ -178,6 +195,9 @@ class Core:
             return
         crash_point("core:committed")
         self._last_turn_at = turn.now
+        if self.observing is not None and placement.given:
+            # Not before: a look that does not find the job yet would take the device for a free one.
+            self.observing.given(placement.given)
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
         if turn.changed:
@@ -252,15 +272,25 @@ class Core:
         outlook = self._outlook(turn, active) if needs_devices else NO_OUTLOOK
         if outlook is None:
             return NOTHING_PLACED
+        held = self._hold_back(outlook, active) if needs_devices and self.observing is not None else outlook.held
         is_paused = self.is_closing or bool(self.store.fact(PAUSED))
         is_choosy = any(job.request.gpus > 1 or job.request.vram for job in heads)
         used_at = self.standing.used_at(turn.inventory) if is_choosy else {}
-        view = View(heads, active, outlook.held, outlook.line, outlook.ahead, is_paused, outlook.sharers, used_at)
+        view = View(heads, active, held, outlook.line, outlook.ahead, is_paused, outlook.sharers, used_at)
         plan = dispatch.place(turn, view, self.policy)
         pending = [device for job in active if job.started_at is None for device in job.devices]
-        pending += [device for start in plan.starts for device in start.devices]
+        given = [device for start in plan.starts for device in start.devices]
         wanted = scheduling.collected(plan, turn.inventory)
-        return Placement(plan.first, wanted, outlook, pending)
+        return Placement(plan.first, wanted, outlook, pending + given, given)
+
+    def _hold_back(self, outlook: Outlook, active: Sequence[Active]) -> Mapping[DeviceId, Occupant]:
+        """Return who holds what, with the real devices that are to be looked at before they are given out."""
+        assert self.observing is not None
+        in_use = {device for job in active for device in job.devices}.union(outlook.sharers)
+        held = self.observing.hold_back(outlook.held, in_use)
+        if len(held) > len(outlook.held):
+            self.observing.ask()
+        return held
 
     def _outlook(self, turn: Turn, active: list[Active]) -> Outlook | None:
         """Look at the machine; None if it cannot be seen, and then nothing is started for a moment."""

@@ -22,16 +22,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from dibs import dispatch, housekeeping, leases, places, probe, processes, settings, store, users
+from dibs import dispatch, housekeeping, leases, observing, places, probe, processes, settings, store, users
 from dibs.core import Core, Work, now_ms
 from dibs.database import Check, DatabaseError, backup
-from dibs.devices import Inventory, with_drained
+from dibs.devices import DeviceId, Inventory, with_drained
 from dibs.drains import Drains
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
+from dibs.foreign import Limits
 from dibs.gathering import Gathering
-from dibs.jobs import ACTIVE, JobId
+from dibs.jobs import ACTIVE, Job, JobId
+from dibs.looking import Looking
+from dibs.observations import Seen
+from dibs.observing import Observing
 from dibs.scheduling import Policy
 from dibs.standing import Standing
 from dibs.turns import Turn
@@ -118,6 +122,8 @@ class Daemon:
         self._prober = ThreadPoolExecutor(1, "probe")
         #: Removes the files of forgotten jobs, on whatever disk they are.
         self.remover = ThreadPoolExecutor(1, "remover")
+        #: Looks at real devices; None where they are pretend ones.
+        self.looking: Looking | None = None
         #: Waits for the running jobs to end, while a drain is asked for.
         self.closing: asyncio.Task[None] | None = None
 
@@ -142,12 +148,28 @@ class Daemon:
         return await asyncio.wrap_future(self.core.ask(verb))
 
     async def probe_now(self) -> Inventory:
-        """Read the devices anew, in a thread that may hang without harm; wake the core if they changed."""
-        before = self.probe.latest
-        found = await asyncio.get_running_loop().run_in_executor(self._prober, self.probe.read)
-        if found != before:
+        """Look at the devices; wake the core if something about them has changed that matters to it."""
+        before = self.core.inventory()
+        await self.look()
+        if _matter(before) != _matter(self.core.inventory()):
             self.core.wake()
         return self.inventory
+
+    async def look(self) -> list[Job]:
+        """Look at the devices, in a thread that may hang without harm; return the jobs that were under way."""
+        loop = asyncio.get_running_loop()
+        if self.looking is None:
+            await loop.run_in_executor(self._prober, self.probe.read)
+            return []
+        seen = self.looking.observing
+        number = seen.begin()
+        jobs = await self.ask(lambda reader: reader.active())
+        observing.tell(self.core, await loop.run_in_executor(self._prober, seen.look, number, jobs))
+        return jobs
+
+    def let_go(self) -> None:
+        """Let go of the driver until the next look."""
+        self._prober.submit(self.probe.close)
 
     def close_when_idle(self, is_wanted: bool) -> None:
         """Start nothing new and stop when nothing runs; or take that back."""
@@ -177,6 +199,8 @@ class Daemon:
             reader.close()
         for pool in (self._prober, self.remover):
             pool.shutdown(wait=False, cancel_futures=True)
+        if self.looking is not None:
+            self.looking.close()
         self.probe.close()
 
 
@@ -231,17 +255,21 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     standing = Standing(place, user, values.collect_for, waits.watch)
     writer = store.Store.open(database, processes.boot_id())
     drained = Drains(place, writer.drained())
+    seen = _observing(watcher, place, user, values, writer) if watcher.is_real else None
     core = Core(
         writer,
         engine,
         standing,
         policy_of(values),
-        lambda: with_drained(watcher.latest, drained.now()),
+        lambda: with_drained(seen.inventory if seen else watcher.latest, drained.now()),
         waits,
         events.publish,
     )
     identity = Identity(os.getpid(), user, home, places.socket_path(home), now_ms(), values.devices)
     daemon = Daemon(identity, core, events, watcher, drained, database)
+    if seen is not None:
+        core.observing = seen
+        daemon.looking = Looking(daemon, seen)
     gathering = Gathering(core, database)
     core.gather = gathering.wake
 
@@ -257,16 +285,17 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         await daemon.probe_now()
         await asyncio.wrap_future(recovered)
         gathering.start()
-        ticking = asyncio.create_task(_tick(daemon, database))
-        checking = asyncio.create_task(_check(daemon, database))
+        tasks = [asyncio.create_task(_tick(daemon, database)), asyncio.create_task(_check(daemon, database))]
+        if daemon.looking is not None:
+            tasks.append(asyncio.create_task(daemon.looking.run()))
         async with http_api.serving(daemon):
             ready("ready")
             log.info("pid %s serves %s", identity.pid, identity.socket)
             await daemon.stopping.wait()
             # Those who wait for jobs answer now, so that closing the door need not wait for them.
             events.publish(set())
-        ticking.cancel()
-        checking.cancel()
+        for task in tasks:
+            task.cancel()
         if daemon.trouble is not None:
             raise daemon.trouble
     finally:
@@ -335,6 +364,21 @@ def _open_notify(path: Path) -> socket.socket:
     sock.bind(str(path))
     path.chmod(0o600)
     return sock
+
+
+def _matter(inventory: Inventory) -> object:
+    """Return what of the devices matters to whoever places jobs; not how warm they are."""
+    return inventory.problem, [(d.id, d.obstacle, d.foreign_memory, d.memory_total) for d in inventory.devices]
+
+
+def _observing(
+    watcher: probe.Probe, place: leases.Folder, user: str, values: settings.Settings, kept: store.Store
+) -> Observing:
+    """Return what is known of real devices, with what was kept of it."""
+    limits = Limits(values.foreign_memory, values.foreign_process, values.foreign_ignore)
+    unwell = {DeviceId(device): why for device, why in kept.unwell().items()}
+    accepted = {DeviceId(device): why for device, why in kept.accepted().items()}
+    return Observing(watcher, place, user, limits, Seen(unwell=unwell, accepted=accepted))
 
 
 def policy_of(values: settings.Settings) -> Policy:

@@ -195,6 +195,8 @@ def _settle_ended(turn: Turn, job: Job, final: Final) -> None:
         was_stopped=final.stopped,
         not_started=final.why if final.kind == "failed" else None,
         out_of_memory=final.out_of_memory,
+        # While it is being stopped, a remark is why it had to be.
+        misused=job.remark if job.state is State.STOPPING else None,
     )
     turn.record(job, event)
     if final.leftovers:

@@ -54,6 +54,8 @@ class Ended:
     not_started: str | None = None
     #: Its last words, or the kernel, say that memory ran out.
     out_of_memory: bool = False
+    #: How it used a device otherwise than it may, where it was told to end for that.
+    misused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,14 @@ class CancelAsked:
     """Somebody wants it to end."""
 
     at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Misused:
+    """It uses a device otherwise than it may, and is ended for that."""
+
+    at: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +150,7 @@ class RetryAsked:
 
 
 Event = (
-    Placed | GivenUp | Started | Ended | LostTrack | Orphaned | CannotStart | CancelAsked
+    Placed | GivenUp | Started | Ended | LostTrack | Orphaned | CannotStart | CancelAsked | Misused
     | NeedFailed | NeedRetried | HoldAsked | UnholdAsked | Paused | Resumed | RetryAsked
 )  # fmt: skip
 
@@ -165,6 +175,8 @@ TRANSITIONS: dict[tuple[State, type], State] = {
     (S.RUNNING, Orphaned): S.RUNNING,
     (S.RUNNING, Paused): S.PAUSED,
     (S.RUNNING, CancelAsked): S.STOPPING,
+    (S.RUNNING, Misused): S.STOPPING,
+    (S.PAUSED, Misused): S.STOPPING,
     (S.PAUSED, Resumed): S.RUNNING,
     (S.PAUSED, Ended): S.FINISHED,
     (S.PAUSED, LostTrack): S.FINISHED,
@@ -213,6 +225,8 @@ def advance(job: Job, event: Event) -> Job:
             return replace(_finish(moved, at, Outcome.LOST, Cause.LOST), remark=why)
         case CannotStart(at, why):
             return replace(_finish(moved, at, Outcome.FAILED, Cause.START), remark=why)
+        case Misused(why=why):
+            return replace(moved, remark=why)
         case Orphaned():
             return replace(moved, remark="its runner is gone; the command still runs, and how it ends cannot be known")
         case CancelAsked(at) if state is S.FINISHED:
@@ -237,6 +251,8 @@ def _end(job: Job, event: Ended) -> Job:
         return replace(_finish(job, event.at, Outcome.FAILED, Cause.START), remark=event.not_started)
     if event.timed_out:
         return _finish(job, event.at, Outcome.TIMEOUT, Cause.TIMEOUT)
+    if event.was_stopped and event.misused is not None:
+        return replace(_finish(job, event.at, Outcome.FAILED, Cause.GPU), remark=event.misused)
     if event.was_stopped:
         return _finish(job, event.at, Outcome.CANCELLED)
     if event.out_of_memory and (event.signal is not None or event.exit_code):

@@ -195,6 +195,8 @@ def _holders_of(device: DeviceId, view: View) -> str:
 
 
 def _told(holder: Occupant) -> str:
+    if holder.note is not None:
+        return holder.note
     numbered = f"job {holder.job}" if holder.job and holder.job.isdigit() else holder.job
     what = numbered or (f"pid {holder.pid}" if holder.pid else "lease")
     return f"{holder.user}'s {what}"

@@ -338,6 +338,22 @@ class Reader:
         """Return the devices that this user drained, and why."""
         return dict(self._ask("drained").fetchall())
 
+    def unwell(self) -> dict[str, str]:
+        """Return the devices that somebody has to bring back, and why."""
+        return dict(self._ask("unwell").fetchall())
+
+    def accepted(self) -> dict[str, str]:
+        """Return what was accepted of devices that are not quite well."""
+        return dict(self._ask("accepted").fetchall())
+
+    def uses(self, job_id: JobId, attempt: int) -> list[tuple[str, int | None, float | None, int]]:
+        """Return how an attempt used its devices: the id, peak bytes, mean percent, and how often it was looked at."""
+        return self._ask("uses_of", {"job": job_id, "attempt": attempt}).fetchall()
+
+    def minutes(self, since: int) -> list[tuple[Any, ...]]:
+        """Return how devices were used, minute by minute since that one: id, minute, and what `uses.Sample` has."""
+        return self._ask("minutes_since", {"since": since}).fetchall()
+
     def needed(self) -> set[JobId]:
         """Return the jobs that unfinished ones wait for."""
         return {JobId(row[0]) for row in self._ask("needed")}

@@ -49,6 +49,9 @@ class Sight:
         inventory, policy = core.inventory(), core.policy
         active = reader.active_devices()
         held, sharers = standing.people(core.standing.place, inventory, active)
+        if core.observing is not None:
+            in_use = {device for job in active for device in job.devices}.union(sharers)
+            held = dict(core.observing.hold_back(held, in_use))
         line, ahead = core.standing.collectors()
         heads = reader.head(*scheduling.windows(inventory, policy))
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))

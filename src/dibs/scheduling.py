@@ -64,6 +64,8 @@ class Occupant:
     job: str | None = None
     #: MiB of it; 0: all of it.
     mib: int = 0
+    #: In words, where it is nobody: what has to happen before the device is free.
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ from dibs import errors, places, spelling, units
 SITE_CONFIG = Path("/etc/dibs/config.toml")
 
 
+class Bytes(int):
+    """A number of bytes, which people write with a unit."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """All settings of one call, each with its final value."""
@@ -42,6 +46,9 @@ class Settings:
     keep_jobs: int = 1_000_000
     env_exclude: tuple[str, ...] = ()
     notify: str = ""
+    foreign_memory: Bytes = field(default_factory=lambda: Bytes(2**30))
+    foreign_process: Bytes = field(default_factory=lambda: Bytes(200 * 2**20))
+    foreign_ignore: tuple[str, ...] = ()
     #: None: as the system's loader finds it.
     nvml_library: Path | None = None
     #: Where each value came from: "default", a file, or an environment variable.
@@ -130,6 +137,12 @@ def _whole(text: str) -> object:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else text
 
 
+def _size(value: object, environ: Mapping[str, str]) -> Bytes:
+    if not isinstance(value, str):
+        raise ValueError
+    return Bytes(units.parse_size(value))
+
+
 ANY_TEXT = Kind("a text", str, _any_text)
 TEXT = Kind("a text that is not empty", str, _text)
 PATH = Kind("an absolute path", str, _path)
@@ -137,6 +150,8 @@ COUNT = Kind("a whole number from 1 up", _whole, _count)
 SPARE = Kind("a whole number from 0 up", _whole, _spare)
 DURATION = Kind(units.TIME_EXAMPLE, str, _duration)
 VISIBLE = Kind('"uuid" or "index"', str, _visible)
+SIZE = Kind("a size such as 500M or 2G", str, _size)
+GPU_NAMES = Kind('a list of GPUs such as ["0", "GPU-8f4a"]', _split, _names)
 NAMES = Kind('a list of names such as ["WANDB_*", "AWS_*"]', _split, _names)
 
 SETTINGS: tuple[Setting, ...] = (
@@ -205,6 +220,18 @@ SETTINGS: tuple[Setting, ...] = (
         "A command to be run when jobs have ended, a batch has its first failure, or the queue is empty.",
     ),
     Setting(
+        "foreign_memory", SIZE, "1G", "DIBS_FOREIGN_MEMORY",
+        "Memory in use on a GPU without a lease, from which on others use it, or its last job has not given it back.",
+    ),
+    Setting(
+        "foreign_process", SIZE, "200M", "DIBS_FOREIGN_PROCESS",
+        "Memory of a process without a lease, from which on it keeps jobs from a GPU; a desktop uses less.",
+    ),
+    Setting(
+        "foreign_ignore", GPU_NAMES, "[]", "DIBS_FOREIGN_IGNORE",
+        "GPUs, by index or UUID, on which jobs start whoever else uses them.",
+    ),
+    Setting(
         "nvml_library", PATH, "", "DIBS_NVML_LIBRARY",
         "The NVIDIA library libnvidia-ml.so.1, where the system does not find it by itself.",
     ),
@@ -235,6 +262,8 @@ def written(value: object) -> str:
             return ""
         case float():
             return _duration_written(value)
+        case Bytes():
+            return units.format_size(value)
         case tuple():
             return ",".join(value)
         case _:

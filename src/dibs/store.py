@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from dibs.reader import PastAttempt as PastAttempt
 from dibs.reader import Reader as Reader
 from dibs.reader import digest
 from dibs.runs import SweepWish
+from dibs.uses import Key, Minute, Sample, Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +355,29 @@ class Store(Reader):
     def undrain(self, device: str) -> bool:
         """Start jobs on a device again; tell whether it was drained."""
         return self._ask("undrain", {"device": device}).rowcount > 0
+
+    # -- what was seen on devices
+
+    def put_out(self, device: str, why: str, at: int) -> None:
+        """Start nothing on a device until somebody brings it back."""
+        self._ask("put_out", {"device": device, "why": why, "at": at})
+
+    def bring_back(self, device: str, accepted: str | None) -> bool:
+        """Use a device again, with what is accepted of it; tell whether it was out."""
+        if accepted is not None:
+            self._ask("accept", {"device": device, "why": accepted})
+        return self._ask("bring_back", {"device": device}).rowcount > 0
+
+    def keep_uses(self, over: Mapping[Key, Use], minutes: Mapping[Minute, Sample], before: int) -> None:
+        """Keep how attempts used devices and how busy devices were; minutes before that one go."""
+        for (job_id, attempt, device), use in over.items():
+            row = {"job": job_id, "attempt": attempt, "device": device}
+            self._ask("keep_use", row | {"peak": use.peak, "mean": use.mean, "looks": use.looks})
+        for (device, minute), sample in minutes.items():
+            row = {"device": device, "minute": minute, "memory": sample.memory, "utilization": sample.utilization}
+            self._ask("keep_minute", row | {"power": sample.power, "temperature": sample.temperature})
+        if minutes:
+            self._ask("forget_minutes", {"before": before})
 
     # -- forgetting
 

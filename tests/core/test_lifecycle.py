@@ -30,6 +30,7 @@ SAMPLES = {
         lifecycle.LostTrack(5, "no record"),
         lifecycle.Orphaned(6),
         lifecycle.CannotStart(7, "no room"),
+        lifecycle.Misused(7, "uses GPU 1"),
         lifecycle.CancelAsked(8),
         lifecycle.NeedFailed(14, JobId(7)),
         lifecycle.NeedRetried(15, JobId(7)),

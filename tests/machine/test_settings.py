@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dibs import errors, settings
-from dibs.settings import SETTINGS, Settings
+from dibs.settings import SETTINGS, Bytes, Settings
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 
@@ -134,6 +134,9 @@ def test_every_setting_can_come_from_the_environment(place):
         DIBS_KEEP_JOBS="500",
         DIBS_ENV_EXCLUDE="AWS_*, WANDB_API_KEY,",
         DIBS_NOTIFY="notify-send $DIBS_TEXT",
+        DIBS_FOREIGN_MEMORY="2G",
+        DIBS_FOREIGN_PROCESS="1M",
+        DIBS_FOREIGN_IGNORE="0,GPU-a",
         DIBS_NVML_LIBRARY="/opt/libnvidia-ml.so.1",
     )
     assert found == Settings(
@@ -153,6 +156,9 @@ def test_every_setting_can_come_from_the_environment(place):
         keep_jobs=500,
         env_exclude=("AWS_*", "WANDB_API_KEY"),
         notify="notify-send $DIBS_TEXT",
+        foreign_memory=Bytes(2**31),
+        foreign_process=Bytes(2**20),
+        foreign_ignore=("0", "GPU-a"),
         nvml_library=Path("/opt/libnvidia-ml.so.1"),
     )
     assert set(found.sources.values()) == {setting.variable for setting in SETTINGS}

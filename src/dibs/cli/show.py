@@ -46,6 +46,10 @@ EVENT_WORDS = {
     "Stuck": "would not end",
     "Leftovers": "cleaned up",
     "NoticeFailed": "notice failed",
+    "Misused": "misused a GPU",
+    "Stray": "strayed",
+    "Foreign": "GPU used by others",
+    "Unwell": "GPU unwell",
 }
 
 

@@ -12,12 +12,16 @@ from dibs.daemon import Daemon
 from dibs.devices import Device, DeviceId, Inventory
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
+from dibs.jobs import Job
 from dibs.scheduling import Active, Occupant, View
+from dibs.store import Reader
 
 
 async def get_gpus(request: web.Request) -> web.Response:
     """Return every device, with who holds it on this machine."""
     daemon = request.app[exchanges.DAEMON]
+    if daemon.looking is not None:
+        daemon.looking.watched()
     inventory = await daemon.probe_now()
     found = await daemon.ask(lambda reader: holders.survey(daemon.core.standing.place, inventory.ids))
     line = await daemon.ask(lambda reader: tickets.line(daemon.core.standing.place))
@@ -40,14 +44,25 @@ async def get_gpus(request: web.Request) -> web.Response:
 def _held(found: tuple[holders.Holder, ...], device: Device) -> dict[str, Any]:
     # One of whom nothing is known any more has just gone.
     found = tuple(holder for holder in found if holder.pid is not None or holder.uid is not None)
-    state = "unhealthy" if device.fault else "drained" if device.drained else "leased" if found else "free"
     return {
-        "state": state,
+        "state": _state(device, is_leased=bool(found)),
         "holders": [
             {"user": h.user, "uid": h.uid, "pid": h.pid, "job": h.job or None, "since": _since(h), "vram": _vram(h)}
             for h in found
         ],
     }
+
+
+def _state(device: Device, *, is_leased: bool) -> str:
+    """Return the one word for a device: what is worst about it."""
+    if device.fault:
+        return "unhealthy"
+    if device.drained:
+        return "drained"
+    # What its last job has not given back yet is as good as leased.
+    if is_leased or device.settling:
+        return "leased"
+    return "foreign" if device.foreign else "free"
 
 
 def _since(holder: holders.Holder) -> str | None:
@@ -79,7 +94,8 @@ async def post_undrain(request: web.Request) -> web.Response:
     is_root = os.geteuid() == 0
     if not is_root and device.id not in daemon.drains.own and device.drained:
         raise NotAllowed(f"GPU {device.index} is drained by root for everybody.", "Ask who looks after this machine.")
-    await daemon.do(lambda turn: turn.store.undrain(device.id))
+    accepted = None if daemon.looking is None else daemon.looking.observing.bring_back(device.id)
+    await daemon.do(lambda turn: (turn.store.undrain(device.id), turn.store.bring_back(device.id, accepted)))
     daemon.drains.own = {own: why for own, why in daemon.drains.own.items() if own != device.id}
     if is_root:
         drains.unmark(daemon.drains.place, device.id)
@@ -118,12 +134,10 @@ def _devices(inventory: Inventory, view: View) -> list[dict[str, Any]]:
     for job in view.active:
         for held in job.devices:
             ours.setdefault(held, []).append(job)
-    usable = set(inventory.usable())
     found = []
     for device in inventory.devices:
         mine, foreign = ours.get(device.id, []), _others(view, device.id)
-        idle = "free" if device.id in usable else "unhealthy" if device.fault is not None else "drained"
-        state = "leased" if mine or foreign else idle
+        state = "leased" if mine or foreign else _state(device, is_leased=False)
         found.append(
             {
                 "index": device.index,
@@ -140,7 +154,27 @@ def _devices(inventory: Inventory, view: View) -> list[dict[str, Any]]:
 
 def _others(view: View, device: DeviceId) -> list[Occupant]:
     alone = view.held.get(device)
-    return [*([alone] if alone else []), *view.sharers.get(device, ())]
+    # One that is only to be looked at first is held by nobody.
+    is_held = alone is not None and alone.note is None
+    return [*([alone] if alone and is_held else []), *view.sharers.get(device, ())]
+
+
+def marks(daemon: Daemon, job: Job) -> list[str]:
+    """Return what is to be said about the devices of a job that runs, or about those that it should not use."""
+    return [] if daemon.looking is None else list(daemon.looking.observing.seen.marks.get(job.id, ()))
+
+
+def use(daemon: Daemon, reader: Reader, job: Job) -> list[dict[str, Any]]:
+    """Return how the latest attempt used each of its devices, so far or as it was kept."""
+    found = {device: (peak, mean, looks) for device, peak, mean, looks in reader.uses(job.id, job.attempt)}
+    if daemon.looking is not None:
+        now = daemon.looking.observing.ledger.uses.copy()
+        keys = [key for key in now if key[:2] == (job.id, job.attempt)]
+        found |= {device: (now[key].peak, now[key].mean, now[key].looks) for key in keys for device in key[2:]}
+    return [
+        {"id": device, "peak_memory": peak, "mean_utilization": mean, "looks": looks}
+        for device, (peak, mean, looks) in sorted(found.items())
+    ]
 
 
 def full(daemon: Daemon) -> str | None:

@@ -77,7 +77,7 @@ def _shown(daemon: Daemon, reader: Reader, sight: Sight, job: Job) -> dict[str, 
         log=engine.log(job),
         stderr=engine.stderr(job),
         reason=reason,
-    ) | {"report": measured.of(daemon, reader, job)}
+    ) | {"report": measured.of(daemon, reader, job), "marks": machines.marks(daemon, job)}
 
 
 async def get_job(request: web.Request) -> web.Response:
@@ -123,7 +123,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
     sight = Sight.of(daemon.core, reader)
     expected = codec.range_to_json(sight.expected(job).range) if job.is_waiting else None
     more = {"attempts": attempts, "env": codec.mask_environ(job.asked.env), "expected_start": expected}
-    return _shown(daemon, reader, sight, job) | more
+    return _shown(daemon, reader, sight, job) | more | {"use": machines.use(daemon, reader, job)}
 
 
 async def get_events(request: web.Request) -> web.Response:

@@ -24,6 +24,9 @@ async def post_jobs(request: web.Request) -> web.Response:
     wishes = submissions.wishes(body)
     if request.query.get("dry_run"):
         return await _rehearse(daemon, wishes, rules)
+    if daemon.looking is not None and any(wish.asked.no_wait for wish in wishes):
+        # It is now or never, so the devices are looked at before.
+        await daemon.probe_now()
     submitted = await daemon.do(lambda turn: _submit(daemon, turn, wishes, rules))
     if full := machines.full(daemon):
         submitted = replace(submitted, notes=[*submitted.notes, full])

@@ -568,3 +568,35 @@ UPDATE numbers SET numbers = :numbers WHERE job = :job AND attempt = :attempt AN
 SELECT numbers FROM numbers WHERE job = :job AND attempt = :attempt
 UNION ALL
 SELECT numbers FROM results WHERE sweep = :sweep AND point = :point AND job = :job AND attempt = :attempt
+
+-- name: unwell
+SELECT device, why FROM unwell ORDER BY device
+
+-- name: accepted
+SELECT device, why FROM accepted ORDER BY device
+
+-- name: put_out
+INSERT INTO unwell (device, why, at) VALUES (:device, :why, :at) ON CONFLICT DO NOTHING
+
+-- name: bring_back
+DELETE FROM unwell WHERE device = :device
+
+-- name: accept
+INSERT OR REPLACE INTO accepted (device, why) VALUES (:device, :why)
+
+-- name: keep_use
+INSERT OR REPLACE INTO uses (job, attempt, device, peak, mean, looks)
+SELECT :job, :attempt, :device, :peak, :mean, :looks WHERE EXISTS (SELECT 1 FROM jobs WHERE id = :job)
+
+-- name: uses_of
+SELECT device, peak, mean, looks FROM uses WHERE job = :job AND attempt = :attempt ORDER BY device
+
+-- name: keep_minute
+INSERT OR REPLACE INTO minutes (device, minute, memory, utilization, power, temperature)
+VALUES (:device, :minute, :memory, :utilization, :power, :temperature)
+
+-- name: forget_minutes
+DELETE FROM minutes WHERE minute < :before
+
+-- name: minutes_since
+SELECT device, minute, memory, utilization, power, temperature FROM minutes WHERE minute >= :since ORDER BY device, minute

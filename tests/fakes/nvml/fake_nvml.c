@@ -3,6 +3,8 @@
  *   gcc -O1 -Wall -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o libnvidia-ml.so.1 fake_nvml.c
  *   FAKE_NVML_STATE=/path/state.txt LD_LIBRARY_PATH=/dir/of/the/lib  python ...
  *
+ * (DIBS_FAKE_NVML_STATE will do too: a daemon hands on what begins with DIBS_.)
+ *
  * The state file is read again on EVERY call, so a test changes the pretend world by
  * rewriting it (write a temp file, then rename: never half a file).  One record a line:
  *
@@ -72,7 +74,7 @@ static void txt(char *line, const char *key, char *dst, size_t n) { char b[128];
 static world_t *load(void) {                       /* caller frees */
     world_t *w = calloc(1, sizeof *w);
     strcpy(w->driver, "570.124.06"); strcpy(w->nvml, "12.570.124.06"); w->cuda = 12080;
-    const char *path = getenv("FAKE_NVML_STATE");
+    const char *path = getenv("FAKE_NVML_STATE"); if (!path) path = getenv("DIBS_FAKE_NVML_STATE");
     FILE *f = path ? fopen(path, "r") : NULL;
     char line[1024], kind[16]; int a, b, n;
     while (f && fgets(line, sizeof line, f)) {

@@ -1,0 +1,75 @@
+"""Foreign use: who uses a device without a lease, and from when on that keeps others away. Pure.
+
+A process is foreign by its owner: whoever holds a lease of the device may use it, with whatever processes. Memory whose
+owner nobody can see counts where nobody holds the device at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from dibs import units
+from dibs.devices import Device, Process
+
+#: Processes that are named.
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From when on use counts, in bytes, and on which devices it never does."""
+
+    #: On a device that nobody leases: less is the driver's own.
+    memory: int = 2**30
+    #: Of one process: a desktop needs a little of each GPU.
+    process: int = 200 * 2**20
+    #: Indices, ids, or beginnings of ids.
+    ignored: tuple[str, ...] = ()
+
+
+def judged(device: Device, users: Collection[str | None], limits: Limits) -> Device:
+    """Return a device with its foreign use; `users` are those who hold a lease of it, None among them one unknown."""
+    strangers = foreign_processes(device, users, limits)
+    memory = sum(process.memory or 0 for process in strangers)
+    if not users and (device.memory_used or 0) > limits.memory:
+        memory = max(memory, device.memory_used or 0)
+    if not strangers and not memory:
+        return device
+    told = None if is_ignored(device, limits) else in_words(strangers, memory)
+    return replace(device, foreign=told, foreign_memory=memory)
+
+
+def foreign_processes(device: Device, users: Collection[str | None], limits: Limits) -> tuple[Process, ...]:
+    """Return the living processes on a device that are big enough to count and of nobody who holds it."""
+    if None in users:
+        # Somebody holds it whom we cannot see: any process may be theirs.
+        return ()
+    return tuple(
+        process
+        for process in device.processes
+        # Without an owner it is dead, or of another container: then its memory tells.
+        if process.user is not None
+        and process.user not in users
+        and (process.memory is None or process.memory >= limits.process)
+    )
+
+
+def is_ignored(device: Device, limits: Limits) -> bool:
+    """Tell whether the settings say that foreign use of a device does not matter."""
+    return any(word == str(device.index) or device.id.lower().startswith(word.lower()) for word in limits.ignored)
+
+
+def in_words(strangers: Sequence[Process], memory: int) -> str:
+    """Say who uses a device without a lease."""
+    if not strangers:
+        return f"{units.format_size(memory)} of it are used without a lease, by nobody who can be seen from here"
+    named = ", ".join(of(process) for process in strangers[:MOST_NAMED])
+    more = f" and {len(strangers) - MOST_NAMED} more" if len(strangers) > MOST_NAMED else ""
+    return f"used without a lease by {named}{more}"
+
+
+def of(process: Process) -> str:
+    """Name one process: `bob's python (pid 4242, 3G)`."""
+    size = "" if process.memory is None else f", {units.format_size(process.memory)}"
+    return f"{process.user or 'somebody'}'s {process.name or 'process'} (pid {process.pid}{size})"

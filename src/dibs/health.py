@@ -1,0 +1,56 @@
+"""Health: which faults that a driver reports put a device out of use, in words for people. Pure.
+
+A fault that the card itself tells at every look (`devices.Device.fault`) goes when it is gone. What was only heard once
+(an Xid), or can be lived with (an error that was contained), stays until somebody says `dibs gpus undrain`.
+"""
+
+from __future__ import annotations
+
+from dibs.devices import Device
+
+#: Xids that are the fault of a program, and not of the card.
+HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 109})
+
+#: What the most frequent of the others mean, and what to do.
+XIDS = {
+    48: "an error in its memory that could not be corrected: reset it, or reboot",
+    61: "its own controller stopped: reset it, or reboot",
+    62: "its own controller stopped: reset it, or reboot",
+    63: "part of its memory is broken and will be replaced: reset it, or reboot",
+    64: "part of its memory is broken and could not be replaced: ask the admin",
+    74: "its NVLink has errors: reset it, or ask the admin",
+    79: "it has fallen off the bus: the machine needs a reboot",
+    92: "its memory has many errors: ask the admin",
+    94: "an error in its memory, which only hit the program that used it",
+    95: "an error in its memory that may have hit every program: reset it",
+    119: "its own controller does not answer: reset it, or reboot",
+    120: "its own controller failed: reset it, or reboot",
+}
+
+BACK = "`dibs gpus undrain` brings it back"
+
+
+def xid_fault(xid: int) -> str | None:
+    """Return why an Xid puts a device out of use; None where it is the fault of a program."""
+    if xid in HARMLESS_XIDS:
+        return None
+    meaning = XIDS.get(xid, "see NVIDIA's list of Xids, or ask the admin")
+    return f"the driver reported Xid {xid} ({meaning}); {BACK}"
+
+
+def worry(device: Device) -> str | None:
+    """Return what speaks against a device that still works; None if nothing does."""
+    if device.worry:
+        return f"{device.worry}; {BACK} as it is"
+    if device.ecc_errors:
+        count = "an error" if device.ecc_errors == 1 else f"{device.ecc_errors} errors"
+        return f"{count} in its memory could not be corrected since the driver was loaded; {BACK}"
+    return None
+
+
+def dirty(size: str, after_s: float) -> str:
+    """Say that memory did not come back."""
+    return (
+        f"{size} of its memory did not come back within {after_s:g} s after its last lease ended: "
+        f"a hidden process, or the driver; nvidia-smi --gpu-reset as root, or a reboot, frees it; {BACK}"
+    )

@@ -1,0 +1,70 @@
+"""Listening for faults that the driver tells of by itself (Xids), through a child that stays.
+
+Nobody waits for the child: a thread takes in its lines, and when it is no longer wanted it is killed and left.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+log = logging.getLogger("dibs.listening")
+
+#: Seconds until another child is started after one went deaf: a card may have come back.
+AGAIN_S = 60.0
+
+
+class Listener:
+    """Listens while it is wanted. `heard` is called in a thread of its own with the id of the card and the Xid."""
+
+    def __init__(self, command: Sequence[str], heard: Callable[[str, int], None]) -> None:
+        self._command = tuple(command)
+        self._heard = heard
+        self._child: subprocess.Popen[bytes] | None = None
+        self._began_at = float("-inf")
+
+    def want(self, is_wanted: bool) -> None:
+        """Listen, or stop; a child that went deaf is followed by another after a while."""
+        if self._child is not None and self._child.poll() is not None:
+            self._child = None
+        if is_wanted and self._child is None and time.monotonic() - self._began_at >= AGAIN_S:
+            self._begin()
+        elif not is_wanted and self._child is not None:
+            self._child.kill()
+            self._child = None
+            self._began_at = float("-inf")
+
+    def _begin(self) -> None:
+        self._began_at = time.monotonic()
+        try:
+            child = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            log.error("nobody listens for faults of the GPUs: %s", error)
+            return
+        self._child = child
+        threading.Thread(target=self._take_in, args=(child,), name="listening", daemon=True).start()
+
+    def _take_in(self, child: subprocess.Popen[bytes]) -> None:
+        assert child.stdout is not None
+        with child.stdout:
+            for raw in child.stdout:
+                try:
+                    line = json.loads(raw)
+                except ValueError:
+                    log.error("the child that listens for faults said %r", raw[:60])
+                    continue
+                if "xid" in line:
+                    self._heard(str(line["id"]), int(line["xid"]))
+                elif "deaf" in line:
+                    log.warning("nobody listens for faults of the GPUs: %s", line["deaf"])
+        child.wait()

@@ -1,0 +1,188 @@
+"""Observing: one look at the devices after the other, and what is done about what was seen.
+
+A look reads the driver, the leases and our jobs; `observations` decides what follows; findings become events of jobs
+and rows of the store. Between looks the core asks here which devices must not be given out yet. For real devices only:
+pretend ones are never looked at.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from dibs import health, holders, lifecycle, observations, processes, uses
+from dibs.core import Core, now_ms
+from dibs.devices import DeviceId, Inventory
+from dibs.foreign import Limits
+from dibs.jobs import Job, JobId, State
+from dibs.locks import Folder
+from dibs.observations import Finding, Look, Seen
+from dibs.probe import Probe
+from dibs.scheduling import Occupant
+from dibs.turns import Order, Turn
+
+#: Seconds for which a look is good enough to give a device out on the strength of it: many jobs that start at once
+#: share one, and somebody who came a moment ago is seen.
+FRESH_FOR_S = 2.0
+#: Parents that are looked at to find the job that a process belongs to.
+MOST_PARENTS = 64
+
+STALE = Occupant("nobody", note="is looked at first")
+RELEASED = Occupant("nobody", note="was in use until now; it is free when its memory has come back")
+
+
+class Observing:
+    """What is known of real devices. Looks are made by one thread; the core's and others ask and tell meanwhile."""
+
+    def __init__(self, probe: Probe, place: Folder, user: str, limits: Limits, seen: Seen) -> None:
+        self.probe = probe
+        self.place = place
+        self.user = user
+        self.limits = limits
+        self.seen = seen
+        self.ledger = uses.Ledger()
+        #: Called to have a look made soon. From any thread.
+        self.asked: Callable[[], None] = lambda: None
+        self._looked_at = float("-inf")
+        self._lock = threading.Lock()
+        #: Devices that were given out, and the number of the look before which that was.
+        self._given: dict[DeviceId, int] = {}
+        self._looks = 0
+
+    @property
+    def inventory(self) -> Inventory:
+        """Return the devices as they were judged last."""
+        return self.seen.inventory
+
+    @property
+    def is_fresh(self) -> bool:
+        """Tell whether the last look was a moment ago."""
+        return time.monotonic() - self._looked_at < FRESH_FOR_S
+
+    def ask(self) -> None:
+        """Have the devices looked at soon, and the core woken after that. From any thread."""
+        self.asked()
+
+    # -- for the core thread
+
+    def hold_back(self, held: Mapping[DeviceId, Occupant], ours: Collection[DeviceId]) -> dict[DeviceId, Occupant]:
+        """Return who holds what, with the devices that must be looked at before they are given out."""
+        why = RELEASED if self.is_fresh else STALE
+        doubtful = self._unsettled() if self.is_fresh else self.inventory.ids
+        return {**{device: why for device in doubtful if device not in ours}, **held}
+
+    def given(self, devices: Collection[DeviceId]) -> None:
+        """Take note of devices that were given out: they are free again when a later look has seen them free."""
+        if devices:
+            with self._lock:
+                self._given.update(dict.fromkeys(devices, self._looks))
+            self.ask()
+
+    def _unsettled(self) -> set[DeviceId]:
+        with self._lock:
+            return {*self.seen.unsettled, *self._given}
+
+    # -- for the thread that looks
+
+    def begin(self) -> int:
+        """Begin a look: before our jobs are read, so that none that starts meanwhile is overlooked."""
+        with self._lock:
+            self._looks += 1
+            return self._looks
+
+    def look(self, number: int, jobs: Sequence[Job]) -> list[Finding]:
+        """Look at all devices; return what is new. May take as long as the driver lets it."""
+        raw = self.probe.read()
+        held = holders.survey(self.place, raw.ids)
+        users = {DeviceId(device): [holder.user for holder in found] for device, found in held.items() if found}
+        job_of = self._jobs_of(raw, held, jobs)
+        look = Look(raw, time.monotonic(), users, jobs, job_of, self.user)
+        with self._lock:
+            before = replace(self.seen, unsettled=self.seen.unsettled | self._given.keys())
+            seen, findings = observations.observe(before, look, self.limits)
+            # Given out while we looked: nothing is known of those.
+            self._given = {device: at for device, at in self._given.items() if at >= number}
+            self.seen = replace(seen, unsettled=seen.unsettled | self._given.keys())
+        if raw.problem is None:
+            self.ledger.count(self.seen.inventory, jobs, job_of, now_ms())
+        self._looked_at = time.monotonic()
+        return findings
+
+    def _jobs_of(
+        self, raw: Inventory, held: Mapping[str, Sequence[holders.Holder]], jobs: Sequence[Job]
+    ) -> dict[int, JobId]:
+        """Find the job of each process of ours on the devices, by the runner or the command that is above it."""
+        known = {job.id for job in jobs}
+        roots = {job.pid: job.id for job in jobs if job.pid is not None}
+        for holder in (holder for found in held.values() for holder in found):
+            job_id = JobId(int(holder.job)) if holder.job and holder.job.isdigit() else None
+            if holder.user == self.user and holder.pid is not None and job_id in known:
+                roots[holder.pid] = job_id
+        pids = {process.pid for device in raw.devices for process in device.processes if process.user == self.user}
+        found = {pid: _root(pid, roots) for pid in pids} if roots else {}
+        return {pid: job_id for pid, job_id in found.items() if job_id is not None}
+
+    # -- for whoever hears or says something
+
+    def heard(self, device_id: str, xid: int) -> list[Finding]:
+        """Take note of an Xid; return what is new."""
+        with self._lock:
+            self.seen, findings = observations.heard_xid(self.seen, device_id, xid)
+        return findings
+
+    def bring_back(self, device_id: DeviceId) -> str | None:
+        """Use a device again, as it is; return what was accepted of it."""
+        with self._lock:
+            device = self.seen.inventory.by_id.get(device_id)
+            self.seen = observations.brought_back(self.seen, device_id)
+            self._given.pop(device_id, None)
+        self.ask()
+        return None if device is None else health.worry(device)
+
+
+def _root(pid: int, roots: Mapping[int, JobId]) -> JobId | None:
+    """Return the job below whose runner or command a process is."""
+    for _ in range(MOST_PARENTS):
+        if pid in roots:
+            return roots[pid]
+        proc = processes.look(pid)
+        if proc is None or proc.ppid <= 1:
+            return None
+        pid = proc.ppid
+    return None
+
+
+def tell(core: Core, findings: Sequence[Finding]) -> None:
+    """Let what was found be recorded in the next turn. From any thread."""
+    if findings:
+        core.tell(lambda turn: record(turn, findings))
+
+
+def record(turn: Turn, findings: Sequence[Finding]) -> None:
+    """Keep what was found, and end the job that may not use what it was not given."""
+    for finding in findings:
+        if finding.job is None:
+            turn.store.put_out(str(finding.device), finding.text, turn.now)
+            continue
+        job = turn.store.job(finding.job)
+        if not job.is_active:
+            continue
+        turn.changed.add(job.id)
+        turn.store.note(job.id, turn.now, finding.kind, finding.text)
+        if finding.kind == "Stray" and job.asked.strict_gpus and job.state in (State.RUNNING, State.PAUSED):
+            end(turn, job, f"ended by --strict-gpus: it {finding.text}")
+
+
+def end(turn: Turn, job: Job, why: str) -> None:
+    """End a job that uses a device otherwise than it may."""
+    ended = turn.record(job, lifecycle.Misused(turn.now, why), why)
+    turn.effects.append(Order(ended, f"stop {turn.engine.settings.grace}"))
+
+
+def keep(core: Core, ledger: uses.Ledger, jobs: Sequence[Job], now: int) -> None:
+    """Let what was counted be kept: the minutes that are over, and the uses of attempts that have ended."""
+    minutes, over = ledger.whole_minutes(now), ledger.ended(jobs)
+    if minutes or over:
+        core.tell(lambda turn: turn.store.keep_uses(over, minutes, now // 60_000 - uses.MOST_MINUTES))

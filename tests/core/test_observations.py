@@ -1,0 +1,247 @@
+"""What follows from a look: foreign use, strays, honest release, health. Values in, values out."""
+
+import dataclasses
+
+import pytest
+
+import build
+from dibs import devices, foreign, health, observations
+from dibs.devices import Device, DeviceId, Inventory, Process
+from dibs.foreign import Limits
+from dibs.jobs import JobId, State
+from dibs.observations import Look, Seen, observe
+
+GIB = 2**30
+LIMITS = Limits()
+A, B = DeviceId("GPU-a"), DeviceId("GPU-b")
+
+
+def card(device_id=A, index=0, used=0, processes=(), **more):
+    return Device(device_id, index, "A100", 24 * GIB, used, processes=tuple(processes), **more)
+
+
+def process(pid=7, user="bob", memory=3 * GIB):
+    return Process(pid, user, "python", memory)
+
+
+def look(*cards, at=0.0, users=None, jobs=(), job_of=None, problem=None):
+    raw = Inventory(cards, problem=problem)
+    return Look(raw, at, users or {}, jobs, job_of or {}, "alice")
+
+
+def running(job_id=1, *allocation, **more):
+    return dataclasses.replace(build.job(JobId(job_id), **more), state=State.RUNNING, allocation=allocation, start=1)
+
+
+# --- foreign use ---
+
+
+@pytest.mark.parametrize(
+    ("processes", "used", "users", "foreign_memory", "is_used"),
+    [
+        ([], 0, [], 0, False),
+        ([], GIB, [], 0, False),
+        ([], GIB + 1, [], GIB + 1, True),
+        ([process()], 3 * GIB, [], 3 * GIB, True),
+        ([process(memory=None)], 0, [], 0, True),
+        ([process(memory=5)], 5, [], 0, False),
+        # Of a process that cannot be seen the memory tells.
+        ([process(user=None)], 3 * GIB, [], 3 * GIB, True),
+        ([process(user=None, memory=5)], 5, [], 0, False),
+        # Whoever holds a lease may use it, with whatever processes.
+        ([process()], 3 * GIB, ["bob"], 0, False),
+        ([process(), process(8, "carol", 2 * GIB)], 5 * GIB, ["bob"], 2 * GIB, True),
+        ([process(user=None)], 3 * GIB, ["bob"], 0, False),
+        # Somebody holds it who cannot be seen: it may be theirs.
+        ([process()], 3 * GIB, [None], 0, False),
+        ([], 20 * GIB, ["bob"], 0, False),
+    ],
+)
+def test_who_uses_a_gpu_without_a_lease_keeps_others_away(processes, used, users, foreign_memory, is_used):
+    found = foreign.judged(card(used=used, processes=processes), users, LIMITS)
+    assert (found.foreign_memory, found.foreign is not None) == (foreign_memory, is_used)
+    assert (found.obstacle is not None) is is_used
+
+
+def test_foreign_use_is_told_with_pid_user_and_memory():
+    found = foreign.judged(card(used=3 * GIB, processes=[process()]), (), LIMITS)
+    assert found.foreign == "used without a lease by bob's python (pid 7, 3G)"
+    many = foreign.judged(card(processes=[process(n) for n in range(5)]), (), LIMITS)
+    assert many.foreign.endswith("and 2 more")
+    hidden = foreign.judged(card(used=3 * GIB), (), LIMITS)
+    assert hidden.foreign == "3G of it are used without a lease, by nobody who can be seen from here"
+
+
+@pytest.mark.parametrize(
+    ("words", "ignored"), [(("0",), True), (("gpu-A",), True), (("1", "GPU-b"), False), ((), False)]
+)
+def test_a_list_of_gpus_says_where_foreign_use_does_not_matter(words, ignored):
+    found = foreign.judged(card(used=3 * GIB, processes=[process()]), (), Limits(ignored=words))
+    assert (found.foreign is None) is ignored
+    # What others may still use is less all the same.
+    assert found.foreign_memory == 3 * GIB
+
+
+def test_foreign_use_of_a_leased_gpu_is_told_to_the_job_once_and_marks_it_while_it_lasts():
+    job = running(1, A)
+    alone = look(card(), users={A: ["alice"]}, jobs=[job])
+    joined = look(card(processes=[process()]), users={A: ["alice"]}, jobs=[job])
+    seen, findings = observe(Seen(), alone, LIMITS)
+    assert (findings, seen.marks) == ([], {})
+    seen, findings = observe(seen, joined, LIMITS)
+    assert [(f.kind, f.job) for f in findings] == [("Foreign", 1)]
+    assert seen.marks == {1: ("GPU 0 is used without a lease by bob's python (pid 7, 3G)",)}
+    seen, findings = observe(seen, joined, LIMITS)
+    assert (findings, len(seen.marks)) == ([], 1)
+    seen, findings = observe(seen, alone, LIMITS)
+    assert (findings, seen.marks) == ([], {})
+    # Coming and going does not fill the list of events.
+    assert observe(seen, joined, LIMITS)[1] == []
+
+
+# --- strays ---
+
+
+def test_a_job_on_a_gpu_that_it_was_not_given_is_a_stray():
+    job = running(4, A)
+    seen, findings = observe(
+        Seen(),
+        look(
+            card(A, 0, processes=[process(50, "alice")]),
+            card(B, 1, processes=[process(50, "alice")]),
+            users={A: ["alice"]},
+            jobs=[job],
+            job_of={50: JobId(4)},
+        ),
+        LIMITS,
+    )
+    assert [(f.kind, f.job, f.device) for f in findings] == [("Stray", 4, B)]
+    assert seen.marks[4] == ("uses GPU 1, which it was not given (pid 50)",)
+    assert seen.inventory.by_id[A].foreign is None
+    # Nobody leases that one: others are kept from it.
+    assert "alice's python" in seen.inventory.by_id[B].foreign
+
+
+def test_a_stray_on_the_gpu_of_another_job_of_ours_is_found_too():
+    jobs = [running(4, A), running(5, B)]
+    cards = card(A, 0), card(B, 1, processes=[process(50, "alice"), process(51, "alice")])
+    users = {A: ["alice"], B: ["alice"]}
+    job_of = {50: JobId(4), 51: JobId(5)}
+    _, findings = observe(Seen(), look(*cards, users=users, jobs=jobs, job_of=job_of), LIMITS)
+    assert [(f.kind, f.job) for f in findings] == [("Stray", 4)]
+
+
+# --- honest release ---
+
+
+def test_a_gpu_is_free_when_its_memory_is_back():
+    job = running(1, A)
+    seen, _ = observe(Seen(), look(card(used=9 * GIB), users={A: ["alice"]}, jobs=[job]), LIMITS)
+    assert seen.unsettled == {A}
+    seen, _ = observe(seen, look(card(used=9 * GIB), at=1.0), LIMITS)
+    (device,) = seen.inventory.devices
+    assert device.obstacle == device.settling == "9G of its last job have not come back yet"
+    # Not foreign, and nobody is told that it can be ignored.
+    assert device.obstacle_to(ignores_foreign=True) == device.settling
+    seen, findings = observe(seen, look(card(used=GIB), at=2.0), LIMITS)
+    assert (seen.inventory.devices[0].obstacle, seen.unsettled, findings) == (None, frozenset(), [])
+
+
+@pytest.mark.parametrize(("after_s", "is_out"), [(0.0, False), (59.9, False), (60.0, True), (600.0, True)])
+def test_memory_that_does_not_come_back_in_a_minute_puts_the_gpu_out(after_s, is_out):
+    seen, _ = observe(Seen(), look(card(used=9 * GIB), users={A: ["bob"]}), LIMITS)
+    seen, _ = observe(seen, look(card(used=9 * GIB), at=100.0), LIMITS)
+    seen, findings = observe(seen, look(card(used=9 * GIB), at=100.0 + after_s), LIMITS)
+    assert [f.kind for f in findings] == (["Unwell"] if is_out else [])
+    assert (seen.inventory.devices[0].fault is not None) is is_out
+    if is_out:
+        assert "9G of its memory did not come back within 60 s" in seen.inventory.devices[0].fault
+        # It stays out, also when the memory comes back after all, until somebody says so.
+        seen, findings = observe(seen, look(card(), at=999.0), LIMITS)
+        assert (seen.inventory.devices[0].fault is not None, findings) == (True, [])
+        seen, _ = observe(observations.brought_back(seen, A), look(card(), at=1000.0), LIMITS)
+        assert seen.inventory.devices[0].obstacle is None
+
+
+def test_a_gpu_that_somebody_else_uses_after_us_is_foreign_and_not_unwell():
+    seen, _ = observe(Seen(), look(card(), users={A: ["alice"]}), LIMITS)
+    seen, _ = observe(seen, look(card(used=3 * GIB, processes=[process()]), at=1.0), LIMITS)
+    (device,) = seen.inventory.devices
+    assert (device.settling, device.fault, device.foreign is not None) == (None, None, True)
+
+
+def test_a_gpu_that_was_leased_again_starts_its_minute_anew():
+    seen, _ = observe(Seen(), look(card(used=9 * GIB), users={A: ["bob"]}), LIMITS)
+    seen, _ = observe(seen, look(card(used=9 * GIB), at=1.0), LIMITS)
+    seen, _ = observe(seen, look(card(used=9 * GIB), at=30.0, users={A: ["bob"]}), LIMITS)
+    seen, findings = observe(seen, look(card(used=9 * GIB), at=70.0), LIMITS)
+    assert findings == []
+
+
+def test_a_card_that_does_not_tell_its_memory_is_believed():
+    seen, _ = observe(Seen(), look(card(used=None), users={A: ["bob"]}), LIMITS)
+    seen, _ = observe(seen, look(card(used=None), at=1.0), LIMITS)
+    assert (seen.unsettled, seen.inventory.devices[0].obstacle) == (frozenset(), None)
+
+
+# --- health ---
+
+
+@pytest.mark.parametrize("xid", range(1, 150))
+def test_xids_of_programs_are_no_fault_of_the_card_and_all_others_put_it_out(xid):
+    seen, _ = observe(Seen(), look(card(A, 0), card(B, 1), jobs=[running(1, A)]), LIMITS)
+    seen, findings = observations.heard_xid(seen, A, xid)
+    is_fault = xid not in {13, 31, 43, 45, 68, 109}
+    assert [(f.kind, f.device) for f in findings] == ([("Unwell", A)] if is_fault else [])
+    assert (seen.inventory.by_id[A].obstacle is not None) is is_fault
+    assert seen.inventory.by_id[B].obstacle is None
+    seen, findings = observe(seen, look(card(A, 0), card(B, 1), jobs=[running(1, A)]), LIMITS)
+    assert (seen.inventory.by_id[A].obstacle is not None) is is_fault
+    assert [(f.kind, f.job) for f in findings] == ([("Unwell", 1)] if is_fault else [])
+    seen, _ = observe(observations.brought_back(seen, A), look(card(A, 0), card(B, 1)), LIMITS)
+    assert seen.inventory.by_id[A].obstacle is None
+
+
+def test_an_xid_of_a_card_puts_its_slices_out_and_one_of_no_card_nothing():
+    slices = card(DeviceId("MIG-1"), 0, parent="GPU-p"), card(DeviceId("MIG-2"), 1, parent="GPU-p"), card(B, 2)
+    seen, _ = observe(Seen(), look(*slices), LIMITS)
+    seen, findings = observations.heard_xid(seen, "GPU-p", 79)
+    assert [f.device for f in findings] == ["MIG-1", "MIG-2"]
+    assert seen.inventory.usable() == (B,)
+    assert observations.heard_xid(seen, "GPU-nobody", 79) == (seen, [])
+
+
+@pytest.mark.parametrize("trouble", [{"ecc_errors": 3}, {"worry": "a row is to be replaced"}])
+def test_what_can_be_lived_with_is_accepted_until_it_gets_worse(trouble):
+    seen, _ = observe(Seen(), look(card(**trouble)), LIMITS)
+    assert seen.inventory.devices[0].fault == health.worry(card(**trouble))
+    seen, _ = observe(observations.brought_back(seen, A), look(card(**trouble)), LIMITS)
+    assert seen.inventory.devices[0].fault is None
+    worse = {"ecc_errors": 4} if "ecc_errors" in trouble else {"worry": "a row could not be replaced"}
+    seen, _ = observe(seen, look(card(**worse)), LIMITS)
+    assert seen.inventory.devices[0].fault is not None
+
+
+def test_a_lost_card_is_back_by_itself_when_it_is_back():
+    seen, findings = observe(Seen(), look(card(fault="lost"), card(B, 1), jobs=[running(1, A)]), LIMITS)
+    assert (seen.inventory.usable(), [f.kind for f in findings]) == ((B,), ["Unwell"])
+    seen, _ = observe(seen, look(card(), card(B, 1)), LIMITS)
+    assert seen.inventory.by_id[A].fault is None
+
+
+def test_while_the_driver_is_silent_nothing_is_decided_and_nothing_forgotten():
+    seen, _ = observe(Seen(), look(card(used=9 * GIB), users={A: ["alice"]}, jobs=[running(1, A)]), LIMITS)
+    silent, findings = observe(seen, look(problem="the driver is silent", at=1e6), LIMITS)
+    assert (findings, silent.unsettled, silent.inventory.problem) == ([], {A}, "the driver is silent")
+    assert (silent.inventory.ids, silent.inventory.usable()) == ((A,), ())
+
+
+def test_a_card_that_is_gone_is_forgotten_and_comes_back_clean():
+    seen, _ = observe(Seen(), look(card(), card(B, 1), users={B: ["bob"]}), LIMITS)
+    seen, _ = observe(seen, look(card()), LIMITS)
+    assert (seen.inventory.ids, seen.unsettled) == ((A,), frozenset())
+
+
+def test_pretend_gpus_are_well():
+    seen, findings = observe(Seen(), look(*devices.pretend(4, GIB)), LIMITS)
+    assert (len(seen.inventory.usable()), findings) == (4, [])

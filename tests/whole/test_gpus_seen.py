@@ -1,0 +1,202 @@
+"""Real daemons over a pretend NVIDIA driver that changes while jobs run: cards are lost, hang, fail, and are used."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench import Bench, wait_for
+from dibs import users
+from fakes.nvml import world
+
+GIB = 2**30
+A, B, C = (f"GPU-{letter * 4}" for letter in "abc")
+CARDS = (f"gpu 0 uuid={A} bus=00000000:01:00.0", f"gpu 1 uuid={B} bus=00000000:02:00.0")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    return world.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def nvml(library, tmp_path):
+    return world.World(library, tmp_path / "state.txt")
+
+
+@pytest.fixture
+def bench(nvml, tmp_path):
+    nvml.is_now(*CARDS)
+    found = Bench(tmp_path, "", DIBS_NVML_LIBRARY=str(nvml.library), DIBS_FAKE_NVML_STATE=str(nvml.state))
+    found.start()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def stranger():
+    """A process of somebody who did not ask dibs; with a lease it would be anybody's."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process.pid
+        process.kill()
+
+
+def gpus(bench):
+    return {gpu["id"]: gpu for gpu in bench.client.get("/v1/gpus")["gpus"]}
+
+
+def long_job(bench, **wanted):
+    """A job that runs until its gate is opened; return its id once it runs."""
+    job_id = bench.add(["sleep", "1000"], **wanted)
+    bench.until(job_id, "started")
+    return job_id
+
+
+def reason(bench, job_id):
+    return bench.client.get(f"/v1/jobs/{job_id}/why")["reason"]
+
+
+def kinds(bench, job_id):
+    return [event["kind"] for event in bench.events(job_id)]
+
+
+def test_the_card_that_is_booked_is_the_one_that_the_job_sees_whatever_the_indices(bench, nvml):
+    job = bench.until(bench.add("echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER", gpu_ids=["1"]))
+    assert (job["gpu_ids"], bench.log(job["id"])) == ([B], f"{B} PCI_BUS_ID\n")
+    # After a reboot the driver may count in another order.
+    nvml.is_now(f"gpu 0 uuid={B} bus=00000000:02:00.0", f"gpu 1 uuid={A} bus=00000000:01:00.0")
+    wait_for(lambda: gpus(bench)[A]["index"] == 1)
+    job = bench.until(bench.add("echo $CUDA_VISIBLE_DEVICES", gpu_ids=["1"]))
+    assert (job["gpu_ids"], bench.log(job["id"])) == ([A], f"{A}\n")
+    holder = long_job(bench, gpu_ids=["0"])
+    found = gpus(bench)
+    assert (found[B]["state"], found[B]["holders"][0]["job"], found[A]["state"]) == ("leased", str(holder), "free")
+
+
+def test_a_card_that_somebody_uses_without_a_lease_is_left_alone_until_they_go(bench, nvml, stranger):
+    nvml.is_now(*CARDS, f"proc 0 pid={stranger} mem={3 * GIB}")
+    wait_for(lambda: gpus(bench)[A]["state"] == "foreign")
+    assert (gpus(bench)[A]["foreign_memory"], gpus(bench)[A]["processes"][0]["pid"]) == (3 * GIB, stranger)
+    assert bench.until(bench.add("true"))["gpu_ids"] == [B]
+    waits = bench.add("true", gpu_ids=["0"])
+    wait_for(lambda: f"used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)" in reason(bench, waits))
+    ignores = bench.until(bench.add("true", gpu_ids=["0"], ignore_foreign=True))
+    assert (ignores["state"], ignores["gpu_ids"]) == ("done", [A])
+    assert bench.job(waits)["state"] == "queued"
+    nvml.is_now(*CARDS)
+    assert bench.until(waits)["gpu_ids"] == [A]
+
+
+def test_somebody_who_comes_to_a_leased_card_is_an_event_of_the_job(bench, nvml, stranger):
+    """In this test the stranger is another user's: `daemon` owns nothing here but is a name."""
+    job_id = long_job(bench, gpu_ids=["0"])
+    theirs = subprocess.Popen(["sleep", "1000"], user="daemon")
+    try:
+        nvml.is_now(*CARDS, f"proc 0 pid={theirs.pid} mem={GIB}")
+        wait_for(lambda: "Foreign" in kinds(bench, job_id))
+        assert "daemon's sleep" in bench.job(job_id)["marks"][0]
+    finally:
+        theirs.kill()
+        theirs.wait()
+
+
+def test_a_card_is_free_when_its_memory_is_back_and_not_before(bench, nvml):
+    first = long_job(bench, gpu_ids=["0"])
+    wait_for(lambda: gpus(bench)[A]["state"] == "leased")
+    nvml.is_now(f"{CARDS[0]} used={9 * GIB}", CARDS[1])
+    bench.cancel(first, grace_s=0)
+    bench.until(first)
+    second = bench.add("true", gpu_ids=["0"])
+    wait_for(lambda: gpus(bench)[A]["settling"] is not None)
+    assert (gpus(bench)[A]["state"], gpus(bench)[A]["holders"]) == ("leased", [])
+    assert bench.job(second)["state"] == "queued"
+    nvml.is_now(*CARDS)
+    assert bench.until(second)["state"] == "done"
+
+
+def test_an_xid_puts_its_card_out_flags_the_job_on_it_and_leaves_the_others(bench, nvml):
+    hurt, other = long_job(bench, gpu_ids=["0"]), long_job(bench, gpu_ids=["1"])
+    nvml.is_now(*CARDS, "event 0 seq=1 data=31", "event 0 seq=2 data=79")
+    wait_for(lambda: gpus(bench)[A]["state"] == "unhealthy")
+    assert "Xid 79 (it has fallen off the bus" in gpus(bench)[A]["fault"]
+    wait_for(lambda: "Unwell" in kinds(bench, hurt))
+    assert "Xid 79" in bench.job(hurt)["marks"][0]
+    assert (bench.job(hurt)["state"], bench.job(other)["state"], kinds(bench, other).count("Unwell")) == (
+        "running", "running", 0,
+    )  # fmt: skip
+    # A new daemon has not heard it, and knows.
+    nvml.is_now(*CARDS)
+    bench.cancel(hurt, grace_s=0)
+    bench.until(hurt)
+    bench.stop()
+    bench.start()
+    assert gpus(bench)[A]["state"] == "unhealthy"
+    waits = bench.add("true", gpu_ids=["0"])
+    wait_for(lambda: "Xid 79" in reason(bench, waits))
+    bench.client.post(f"/v1/gpus/{A}/undrain", {})
+    assert bench.until(waits)["state"] == "done"
+
+
+def test_a_card_that_hangs_or_is_lost_is_out_and_the_daemon_answers(bench, nvml):
+    nvml.is_now(*CARDS, f"gpu 2 uuid={C} bus=00000000:03:00.0")
+    wait_for(lambda: C in gpus(bench))
+    nvml.is_now(CARDS[0], f"{CARDS[1]} lost=1", f"gpu 2 uuid={C}", "slow nvmlDeviceGetMemoryInfo_v2 2 ms=3600000")
+    wait_for(lambda: gpus(bench)[C]["fault"] and gpus(bench)[B]["fault"])
+    found = gpus(bench)
+    assert "did not answer for 5 s about this GPU" in found[C]["fault"]
+    assert "fallen off the bus" in found[B]["fault"]
+    assert found[A]["state"] == "free"
+    assert bench.until(bench.add("true"))["gpu_ids"] == [A]
+
+
+def test_a_driver_that_does_not_fit_its_library_stops_nothing_and_starts_nothing(bench, nvml):
+    running = long_job(bench)
+    nvml.is_now(*CARDS, "system init=18")
+    wait_for(lambda: "upgraded but not reloaded" in (bench.client.get("/v1/gpus")["problem"] or ""))
+    waits = bench.add("true")
+    wait_for(lambda: "upgraded but not reloaded" in reason(bench, waits))
+    assert (bench.job(running)["state"], bench.job(waits)["state"]) == ("running", "queued")
+    assert bench.until(bench.add("true", gpus=0))["state"] == "done"
+    nvml.is_now(*CARDS)
+    assert bench.until(waits)["state"] == "done"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_job_on_a_card_that_it_was_not_given_is_marked_or_ended(bench, nvml, strict):
+    job_id = long_job(bench, gpu_ids=["0"], strict_gpus=strict)
+    pid = bench.job(job_id)["pid"]
+    nvml.is_now(*CARDS, f"proc 0 pid={pid} mem={GIB}", f"proc 1 pid={pid} mem={GIB}")
+    wait_for(lambda: "Stray" in kinds(bench, job_id))
+    if strict:
+        job = bench.until(job_id)
+        assert (job["state"], job["cause"]) == ("failed", "gpu")
+        assert job["remark"] == f"ended by --strict-gpus: it uses GPU 1, which it was not given (pid {pid})"
+    else:
+        assert bench.job(job_id)["marks"] == [f"uses GPU 1, which it was not given (pid {pid})"]
+        assert bench.job(job_id)["state"] == "running"
+
+
+def test_how_a_job_used_its_card_is_kept(bench, nvml):
+    job_id = long_job(bench, gpu_ids=["0"])
+    pid = bench.job(job_id)["pid"]
+    nvml.is_now(f"{CARDS[0]} used={5 * GIB} util=80", CARDS[1], f"proc 0 pid={pid} mem={4 * GIB}")
+    wait_for(lambda: gpus(bench)[A]["utilization"] == 80)
+    nvml.is_now(*CARDS)
+    bench.cancel(job_id, grace_s=0)
+    bench.until(job_id)
+    (use,) = wait_for(lambda: bench.job(job_id)["use"])
+    assert (use["id"], use["peak_memory"]) == (A, 4 * GIB)
+    assert 0 < use["mean_utilization"] <= 80
+
+
+def test_an_idle_daemon_lets_go_of_the_driver_and_does_not_look(bench, nvml):
+    def children():
+        pid = bench.pid()
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [c for c in found if b"dibs.driver" in Path(f"/proc/{c}/cmdline").read_bytes()]
+
+    assert bench.until(bench.add("true"))["state"] == "done"
+    wait_for(lambda: not children())
+    # Whoever wants a card finds the driver asked before.
+    nvml.is_now(CARDS[0], f"{CARDS[1]} lost=1")
+    assert bench.until(bench.add("true"))["gpu_ids"] == [A]
