@@ -30,6 +30,14 @@ from dibs.options import Args
 T = TypeVar("T")
 P = ParamSpec("P")
 
+#: What other executors take, and what stands for it here.
+HABITS = {
+    "max_workers": "Did you mean max_jobs?",
+    "initializer": "Each call has a process of its own: do it at the top of the module, or in the function.",
+    "initargs": "Each call has a process of its own: do it at the top of the module, or in the function.",
+    "mp_context": "Each call has a process of its own.",
+}
+
 
 class Pool:
     """What an executor and all that `with_options` made of it have in common."""
@@ -191,6 +199,8 @@ def _program() -> tuple[str, ...]:
 
 
 def _read(options: Mapping[str, object]) -> Args:
+    for word in options.keys() & HABITS:
+        raise UserError(f"there is no option {word}.", HABITS[word])
     return keywords.read(options, job_options.OPTIONS)
 
 

@@ -19,9 +19,9 @@ import pytest
 
 import dibs
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import calls, client
-from dibs.couriers import Courier
-from dibs.errors import Impossible, UserError
+from dibs import calls, client, pickles
+from dibs.couriers import Courier, Parcel, Terms
+from dibs.errors import Impossible, NoDaemon, UserError
 from dibs.futures import BrokenJob, CallFailed, Future
 from dibs.pickles import Unpicklable
 
@@ -107,7 +107,8 @@ def test_each_call_may_have_options_of_its_own(pool: dibs.Executor) -> None:
         ({"time": 60}, "time expected"),
         ({"max_jobs": 0}, "max_jobs expected"),
         ({"max_jobs": True}, "max_jobs expected"),
-        ({"initializer": print}, "there is no option initializer"),
+        ({"max_workers": 4}, "there is no option max_workers. Did you mean max_jobs?"),
+        ({"initializer": print}, "there is no option initializer. Each call has a process of its own"),
     ],
 )
 def test_a_wrong_option_is_refused_at_once(queue: Bench, options: dict[str, Any], says: str) -> None:
@@ -418,6 +419,48 @@ print(pool.submit(chores.square, 4).result(), held.cancel())
 
 def test_a_call_may_make_calls_itself(pool: dibs.Executor) -> None:
     assert pool.submit(chores.nested, 5).result(PATIENCE_S) == 25
+
+
+class Forgetful(client.Client):
+    """A client that loses the first answer to a submission, as when the daemon dies before it could give it."""
+
+    submissions = 0
+
+    def post(self, path: str, body: Any, *, patience_s: float = client.ANSWER_FOR_S) -> Any:
+        """Ask, and forget what the first answer was."""
+        answer = super().post(path, body, patience_s=patience_s)
+        if path == "/v1/jobs":
+            self.submissions += 1
+            if self.submissions == 1:
+                raise NoDaemon("the daemon went away while it was asked.")
+        return answer
+
+
+def test_a_submission_whose_answer_was_lost_is_made_once(queue: Bench, tmp_path: Path) -> None:
+    forgetful = Forgetful(queue.home, queue.environ)
+    courier, log = Courier(forgetful), f"{tmp_path}/log"
+    context = pickles.dump((sys.path, sys.version_info[:2]), "the context")
+    terms = Terms({"cwd": str(tmp_path), "gpus": 0}, (sys.executable, "-P"), context, None)
+    future: Future[Any] = Future(courier)
+    courier.take(Parcel(future, pickles.dump((chores.noting, (log, "once"), {}), "the call"), "lost-answer", terms))
+    assert future.result(PATIENCE_S) == "once"
+    assert forgetful.submissions == 2
+    assert [job["id"] for job in queue.jobs("name:lost-answer")] == [future.job.id]
+    assert [line[0] for line in chores.noted(log)] == ["once"]
+
+
+def test_results_are_where_the_logs_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Bench(tmp_path, DIBS_FILES=str(tmp_path / "files"))
+    for name, value in own.environ.items():
+        monkeypatch.setenv(name, value)
+    try:
+        own.start()
+        with dibs.Executor(gpus=0) as pool:
+            future = pool.submit(chores.square, 3)
+        assert future.result() == 9
+        assert (tmp_path / "files" / "jobs" / str(future.job.id) / "1" / "result").exists()
+    finally:
+        own.close()
 
 
 def test_futures_come_although_the_daemon_was_killed_meanwhile(queue: Bench, tmp_path: Path) -> None:
