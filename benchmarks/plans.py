@@ -35,6 +35,7 @@ class Sizes:
     restart_running: int
     #: Of the grid that is printed; a third power.
     points: int
+    gpu_tasks: int
 
 
 FULL = Sizes(
@@ -50,6 +51,7 @@ FULL = Sizes(
     restart_queued=10_000,
     restart_running=64,
     points=1_000_000,
+    gpu_tasks=100,
 )
 #: To see whether it works, not how fast it is.
 QUICK = Sizes(
@@ -65,6 +67,7 @@ QUICK = Sizes(
     restart_queued=500,
     restart_running=8,
     points=1_000,
+    gpu_tasks=12,
 )
 
 

@@ -94,6 +94,10 @@ def _calls(executor: str, measure: str = "calls/s") -> Key:
     return Key("calls", executor, measure)
 
 
+def _gpu_tasks(subject: str, measure: str = "all") -> Key:
+    return Key("gpu-tasks", subject, measure)
+
+
 SGS = "simple_gpu_scheduler"
 EXECUTOR, SUBMITIT = "dibs.Executor", "submitit, local"
 
@@ -124,6 +128,12 @@ ALL = (
     _printing("first line in grid order / simple_hypersearch", "dibs-compat", "grid", "first line", 0.05),
     Target("five tasks of 1 s on one GPU through schedule, s", _schedule("all"), None, at_most=5.6),
     Target("tasks of schedule out of order", _schedule("out of order"), None, at_most=0),
+    Target(
+        "100 tasks of GPUTaskScheduler / model of the original",
+        _gpu_tasks("dibs-compat"),
+        _gpu_tasks("model of the original"),
+        at_most=0.8,
+    ),
     Target("lines/s of dibs pipe / simple_gpu_scheduler", _pipe("dibs pipe"), _pipe(SGS), at_least=0.9),
     Target("lines/s of dibs pipe / GNU parallel", _pipe("dibs pipe"), _pipe("GNU parallel"), at_least=3),
     Target("lines/s of dibs-compat / simple_gpu_scheduler", _pipe("dibs-compat"), _pipe(SGS), at_least=0.9),

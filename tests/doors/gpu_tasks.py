@@ -95,11 +95,13 @@ class Project:
         """Return what is run for a script."""
         return [sys.executable, script]
 
-    def run(self, script: str = "main.py", cwd: str = ".", **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, script: str = "main.py", cwd: str = ".", patience_s: float = PATIENCE_S, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a script to its end."""
         return subprocess.run(
             self.command(script), cwd=self.folder / cwd, env=self.environ | environ, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=PATIENCE_S,
+            capture_output=True, text=True, timeout=patience_s,
         )  # fmt: skip
 
     @contextmanager

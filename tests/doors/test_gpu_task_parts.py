@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dibs import errors
-from dibs_compat.gpu_tasks import hiding, journals, sources, workers, workfolders
+from dibs_compat.gpu_tasks import hiding, journals, messages, sources, workers, workfolders
 from dibs_compat.gpu_tasks.orders import Place, Task
 from dibs_compat.gpu_tasks.workfolders import Marks
 from gpu_task_scheduler.gpu_task import GPUTask
@@ -263,3 +263,30 @@ def test_an_instance_without_parameters_has_the_old_line(tmp_path: Path) -> None
 def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         journals.Journal(str(tmp_path / "no" / "scheduler.log"))
+
+
+# -- packets
+
+
+def test_the_last_words_of_somebody_who_did_not_listen_are_heard() -> None:
+    """The kernel tells first that something was left unread, and only then what was sent before."""
+    ours, its = messages.pair()
+    with ours:
+        messages.send(ours, "never read")
+        messages.send(its, "last words", 3)
+        its.close()
+        assert messages.receive(ours) == (("last words", 3), [])
+        assert messages.receive(ours) is None
+        assert not messages.send(ours, "anybody?")
+
+
+def test_descriptors_come_with_a_packet() -> None:
+    ours, its = messages.pair()
+    with ours, its:
+        fd = messages.file(b"content")
+        messages.send(ours, "file", fds=[fd])
+        os.close(fd)
+        got = messages.receive(its)
+        assert got is not None
+        with open(got[1][0], "rb") as file:
+            assert file.read() == b"content"

@@ -1,23 +1,27 @@
 """The process that has the leases: a fresh interpreter in a session of its own, from which every task is forked.
 
 It stands in the machine's line for a place where the next task can run, and starts there what the scheduler gives it.
-It knows nothing of instances and folders. When the scheduler is gone it ends what runs, and then itself.
+It knows nothing of instances and folders. When the scheduler hangs up it ends what runs, and then itself.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from typing import IO
 
 from dibs import leases, processes, slots, users
 from dibs_compat.gpu_tasks import attending, messages, workers
 from dibs_compat.gpu_tasks.orders import Order, Task
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import IO
 
 NEVER = float("inf")
 
@@ -47,11 +51,13 @@ class Foreman:
         #: The place that the scheduler was offered for its next task.
         self._offered: slots.Slot | None = None
         self._running: dict[int, _Running] = {}
-        self._is_wanted = self._is_over = self._is_alone = False
+        self._is_wanted = False
+        #: Whether no task will come any more, and whether the scheduler is gone.
+        self._is_over = self._is_alone = False
 
     def run(self) -> Task | None:
         """Do it all; return None when it is over, or a task in the process that is to run it."""
-        while not (self._is_over and not self._running):
+        while self._running or not self._is_alone:
             self._offer(time.monotonic())
             task = self._sleep()
             if task is not None:
@@ -61,7 +67,7 @@ class Foreman:
 
     def _offer(self, now: float) -> None:
         """Offer the scheduler a place, if it wants one and we can have one now."""
-        if not self._is_wanted or self._is_over or self._offered is not None:
+        if not self._is_wanted or self._offered is not None:
             return
         self._offered = self._slots.take(now)
         if self._offered is not None:
@@ -92,7 +98,7 @@ class Foreman:
 
     def _leave(self) -> None:
         """End what runs: the scheduler is gone, and nobody reads what becomes of its tasks."""
-        self._is_over, self._is_alone = True, True
+        self._is_wanted, self._is_over, self._is_alone = False, True, True
         self._tell_all("stop", self._order.grace_s)
 
     def _hear(self) -> Task | None:
@@ -111,7 +117,7 @@ class Foreman:
                 self._slots.give(self._offered, time.monotonic())
                 self._offered = None
             case "over":
-                self._is_over = True
+                self._is_wanted, self._is_over = False, True
             case "tell":
                 self._tell_all(*words)
         return None
@@ -161,12 +167,18 @@ class Foreman:
 
 def main(file: IO[bytes]) -> None:
     """Be the foreman of a scheduler; in a forked process, be a task."""
-    import ctypes  # noqa: F401 - each parent of a task needs it, and shall not load it again
+    # What every task needs, or its parent to wait for it, is loaded once.
+    import ctypes  # noqa: F401
+    import resource  # noqa: F401
+
+    import gpu_task_scheduler.gpu_task  # noqa: F401
 
     order, line, scheduler_pid = pickle.load(file)
     file.close()
     # What is below a task becomes ours if whoever answers for it is killed.
     processes.become_subreaper()
+    # Tasks share our pages as long as no collector writes to them.
+    gc.freeze()
     task = Foreman(order, socket.socket(fileno=line), scheduler_pid).run()
     if task is not None:
         workers.run(order, task)

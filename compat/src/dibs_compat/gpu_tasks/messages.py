@@ -32,8 +32,9 @@ def receive(sock: socket.socket) -> tuple[tuple[object, ...], list[int]] | None:
     """Return the next packet and its descriptors, or None when the other end is gone."""
     try:
         data, fds, _, _ = socket.recv_fds(sock, LONGEST, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
-    except ConnectionError:
-        return None
+    except ConnectionResetError:
+        # It has left something of ours unread, and the kernel says so once, before the last that it sent.
+        data, fds, _, _ = socket.recv_fds(sock, LONGEST, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
     # Only we have the other end, so what comes is ours.
     return (pickle.loads(data), fds) if data else None
 

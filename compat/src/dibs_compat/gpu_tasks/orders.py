@@ -1,12 +1,13 @@
-"""What a foreman is told before the first task, and what it is told of each."""
+"""What a foreman is told before the first task, and what it is told of each.
+
+Like all that a foreman loads, it does without modules that are dear: each task is a fork, and tears down all of them.
+"""
 
 from __future__ import annotations
 
 import marshal
 import os
-import subprocess
 import sys
-from dataclasses import dataclass
 
 from dibs_compat.gpu_tasks import messages
 from dibs_compat.gpu_tasks.sources import Source
@@ -18,47 +19,53 @@ BOOT = (
 )
 
 
-@dataclass(frozen=True)
 class Place:
-    """Where one task at a time can run."""
+    """Where one task at a time can run: its name, what CUDA is told, and what is leased."""
 
-    name: str
-    #: What CUDA is told.
-    visible: str
-    #: What is leased.
-    devices: tuple[str, ...]
+    __slots__ = ("devices", "name", "visible")
+
+    def __init__(self, name: str, visible: str, devices: tuple[str, ...]) -> None:
+        self.name = name
+        self.visible = visible
+        self.devices = devices
 
 
-@dataclass(frozen=True)
 class Order:
     """What is the same for every task of a scheduler."""
 
-    source: Source
-    places: tuple[Place, ...]
-    cwd: str
-    temp_folder: str
-    #: Seconds from TERM to KILL.
-    grace_s: float
+    __slots__ = ("cwd", "grace_s", "places", "source", "temp_folder")
+
+    def __init__(self, source: Source, places: tuple[Place, ...], cwd: str, temp_folder: str, grace_s: float) -> None:
+        self.source = source
+        self.places = places
+        self.cwd = cwd
+        self.temp_folder = temp_folder
+        #: Seconds from TERM to KILL.
+        self.grace_s = grace_s
 
 
-@dataclass(frozen=True)
 class Task:
     """What a worker has to know of its own task."""
 
-    place: Place
-    #: As the user's code gets it.
-    work_dir: str
-    #: None: nobody wants to read it.
-    log: str | None
-    #: A descriptor of the pickled configuration, and those of the leases.
-    config: int
-    leases: tuple[int, ...]
+    __slots__ = ("config", "leases", "log", "place", "work_dir")
+
+    def __init__(self, place: Place, work_dir: str, log: str | None, config: int, leases: tuple[int, ...]) -> None:
+        self.place = place
+        #: As the user's code gets it.
+        self.work_dir = work_dir
+        #: None: nobody wants to read it.
+        self.log = log
+        #: A descriptor of the pickled configuration, and those of the leases.
+        self.config = config
+        self.leases = leases
 
 
 def fresh(module: str, content: bytes) -> tuple[list[str], int]:
     """Return the command line of a fresh interpreter like ours for `module`.main, and the descriptor it needs."""
     if not sys.executable:
         raise RuntimeError("the interpreter that runs this cannot be found; sys.executable is empty")
+    import subprocess
+
     fd = messages.file(marshal.dumps([os.fspath(entry) for entry in sys.path]) + content)
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [sys.executable, *flags, "-c", BOOT.format(module=module), str(fd)], fd

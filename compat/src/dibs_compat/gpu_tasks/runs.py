@@ -78,8 +78,9 @@ class Rules:
 class _Started:
     name: str
     work_dir: str
-    folder: str
-    log: str | None
+    log: str | None = None
+    #: Kept until its end is written down: nobody else may think meanwhile that it was left unfinished.
+    claim: Claim | None = None
 
 
 class Run:
@@ -126,9 +127,9 @@ class Run:
                     )
 
     def _work(self, crew: Crew, coming: Signals | None) -> None:
-        """Work with one foreman until everything is done or it is gone."""
+        """Work with one foreman until everything is done, or it is gone."""
         crew.send("want")
-        while True:
+        while self._running or not (self._is_exhausted or self.told_by):
             crew.wait(coming, self._urge_at)
             for number in coming.new() if coming is not None else ():
                 self._answer(crew, number)
@@ -201,21 +202,19 @@ class Run:
             try:
                 claim = self._marks.claim(self._folder(one), self._rules.is_forced)
             except OSError as error:
-                self._fail(place, _Started(_name(one), str(one["work_dir"]), "", None), f"its folder: {error}")
+                self._fail(place, _Started(_name(one), str(one["work_dir"])), f"its folder: {error}")
                 continue
             if claim is None:
                 self._skip(place, one)
-                continue
-            with contextlib.closing(claim):
-                if self._start(crew, place, one, claim):
-                    return
+            elif self._start(crew, place, one, claim):
+                return
         crew.send("pass")
 
     def _start(self, crew: Crew, place: int, one: Mapping[str, Any], claim: Claim) -> bool:
         """Give an instance to the foreman; False if that cannot be done."""
         work_dir = str(one["work_dir"])
         log = None if self._rules.log_file is None else os.path.join(claim.folder, self._rules.log_file)
-        started = _Started(_name(one), work_dir, claim.folder, log)
+        started = _Started(_name(one), work_dir, log, claim)
         try:
             config = messages.file(pickle.dumps(one["config"]))
         except Exception as error:  # noqa: BLE001 - whatever the user's own values raise
@@ -230,7 +229,9 @@ class Run:
     def _ended(self, place: int, code: int | None, signum: int, leftovers: str, note: str) -> None:
         started = self._running.pop(place)
         if code == 0 and not signum:
-            self._marks.succeeded(started.folder)
+            if started.claim is not None:
+                self._marks.succeeded(started.claim.folder)
+                started.claim.close()
             self.report.finished += 1
             self._say(place, Said.FINISHES, started.name)
         else:
@@ -250,7 +251,9 @@ class Run:
 
     def _fail(self, place: int, started: _Started, why: str, log: str | None = None) -> None:
         """Note a task that did not succeed; who was stopped with us has not failed, but is not done either."""
-        self._marks.failed(started.folder, why)
+        if started.claim is not None:
+            self._marks.failed(started.claim.folder, why)
+            started.claim.close()
         self.report.failed.append(Failure(started.name, started.work_dir, why))
         if self.told_by is None:
             self._say(place, Said.FAILS, started.name, why + (f", see {log}" if log else ""))

@@ -11,11 +11,14 @@ import importlib.util
 import os
 import pickle
 import sys
-from dataclasses import dataclass
-from types import FrameType, ModuleType
-from typing import Any
+from types import ModuleType
 
 from dibs import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
 
 #: What a script is called when it is read for what it defines: the name that multiprocessing uses for the same.
 AGAIN = "__mp_main__"
@@ -28,16 +31,25 @@ class Reached(BaseException):
     """The script has come to the scheduler that we work for; what follows is not for us."""
 
 
-@dataclass(frozen=True)
 class Source:
     """A class by its names, the file of its module (None: by the name alone), and the script if that is needed."""
 
-    module: str
-    qualname: str
-    path: str | None = None
-    script: str | None = None
-    #: The package of a script that was started with -m.
-    package: str | None = None
+    __slots__ = ("module", "package", "path", "qualname", "script")
+
+    def __init__(
+        self,
+        module: str,
+        qualname: str,
+        path: str | None = None,
+        script: str | None = None,
+        package: str | None = None,
+    ) -> None:
+        self.module = module
+        self.qualname = qualname
+        self.path = path
+        self.script = script
+        #: Of a script that was started with -m.
+        self.package = package
 
     @property
     def key(self) -> tuple[str, str]:
@@ -72,7 +84,8 @@ def _script() -> tuple[str | None, str | None]:
 def load(source: Source, pickled: bytes) -> Any:
     """Import what a pickle needs, and return what is in it; for processes of tasks."""
     _import(source)
-    if b"__main__" in pickled:
+    # Under either name of a script.
+    if b"_main__" in pickled and source.script is not None:
         read_script(source)
     return pickle.loads(pickled)
 
@@ -115,7 +128,7 @@ def read_script(source: Source) -> ModuleType:
     if AGAIN in sys.modules:
         return sys.modules[AGAIN]
     if source.script is None:
-        raise ImportError("a value of the configuration was defined where no file is; write it into a module")
+        raise ImportError(f"{source.qualname} was defined where no file is; write it into a module")
     module = ModuleType(AGAIN)
     vars(module).update({"__file__": source.script, "__package__": source.package, WANTED: source.key})
     sys.modules["__main__"] = sys.modules[AGAIN] = module

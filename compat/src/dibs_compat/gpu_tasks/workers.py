@@ -10,12 +10,16 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Mapping
-from typing import IO, Any, NoReturn
 
 from dibs_compat.gpu_tasks import hiding, orders, sources
-from dibs_compat.gpu_tasks.orders import Order, Task
 from dibs_compat.gpu_tasks.sources import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import IO, Any, NoReturn
+
+    from dibs_compat.gpu_tasks.orders import Order, Task
 
 
 def environ(task: Task, given: Mapping[str, str]) -> dict[str, str]:
