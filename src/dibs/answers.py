@@ -88,6 +88,8 @@ class Job(TypedDict):
     tags: list[str]
     sweep: str | None
     remark: str | None
+    #: What is to be said about its devices as long as it is so.
+    marks: NotRequired[list[str]]
     request: Wanted
     # A daemon that is older than this does not say these.
     batch: NotRequired[int | None]
@@ -111,6 +113,15 @@ class Range(TypedDict):
 Starts = dict[int, Range]
 
 
+class Use(TypedDict):
+    """How an attempt used one of its devices."""
+
+    id: str
+    peak_memory: int | None
+    mean_utilization: float | None
+    looks: int
+
+
 class WholeJob(Job):
     """A job asked for alone."""
 
@@ -118,6 +129,7 @@ class WholeJob(Job):
     env: dict[str, str]
     #: None: unknown, or it does not wait.
     expected_start: Range | None
+    use: list[Use]
 
 
 class Unknown(TypedDict):
@@ -254,6 +266,12 @@ class Gpu(TypedDict):
     state: str
     fault: str | None
     drained: str | None
+    foreign: str | None
+    settling: str | None
+    power: float | None
+    #: Since when nobody has used it, as far as is known; and how many in the line would take it.
+    idle_since: str | None
+    waiters: int
     holders: list[Holder]
     processes: list[Process]
 

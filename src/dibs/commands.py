@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from dibs import captured
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,10 @@ BUILTINS = frozenset(
     (".", ":", "alias", "bg", "builtin", "cd", "declare", "disown", "eval", "exec", "export", "fg", "local", "popd",
      "pushd", "readonly", "set", "shift", "shopt", "source", "trap", "typeset", "ulimit", "umask", "unalias", "unset")
 )  # fmt: skip
+#: Bytes of a Python file that are looked at.
+LOOKED_AT = 256 * 1024
+#: Words of a command among which its Python file is looked for.
+MOST_WORDS = 16
 #: Programs that a shell has built in too, and understands in its own way: /bin/sh and /bin/echo disagree about -e.
 TWICE = frozenset(("[", "echo", "kill", "printf", "pwd", "test"))
 #: Programs that, without arguments, wait for somebody to type.
@@ -81,3 +87,31 @@ def _refusal(message: str, hint: str = "") -> UserError:
     from dibs.errors import UserError
 
     return UserError(message, hint)
+
+
+def python_file(words: Sequence[str], cwd: str) -> str | None:
+    """Return the Python file that a command runs, where its words name one."""
+    named = next((word for word in words[:MOST_WORDS] if word.endswith(".py")), None)
+    return None if named is None else os.path.join(cwd, named)
+
+
+def beginning(path: str) -> bytes:
+    """Return the beginning of a file; nothing if it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, LOOKED_AT)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def may_assign(words: Sequence[str], cwd: str) -> bool:
+    """Tell whether a command or its Python file mentions a variable that names devices: then it is read with care."""
+    text = " ".join(words)
+    path = python_file(text.split(), cwd)
+    seen = beginning(path) if path else b""
+    return any(name in text or name.encode() in seen for name in captured.DEVICE_NAMES)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from dibs import dispatch, housekeeping, leases, observing, places, probe, processes, settings, store, users
+from dibs import dispatch, housekeeping, leases, observing, places, probe, processes, settings, store, users, vetting
 from dibs.core import Core, Work, now_ms
 from dibs.database import Check, DatabaseError, backup
 from dibs.devices import DeviceId, Inventory, with_drained
@@ -30,7 +30,6 @@ from dibs.drains import Drains
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
-from dibs.foreign import Limits
 from dibs.gathering import Gathering
 from dibs.jobs import ACTIVE, Job, JobId
 from dibs.looking import Looking
@@ -299,6 +298,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         if daemon.trouble is not None:
             raise daemon.trouble
     finally:
+        if daemon.looking is not None:
+            daemon.looking.keep_all()
         # The core first finishes what it has begun; runners are nobody's to stop.
         gathering.stop()
         core.stop()
@@ -375,7 +376,7 @@ def _observing(
     watcher: probe.Probe, place: leases.Folder, user: str, values: settings.Settings, kept: store.Store
 ) -> Observing:
     """Return what is known of real devices, with what was kept of it."""
-    limits = Limits(values.foreign_memory, values.foreign_process, values.foreign_ignore)
+    limits = vetting.limits_of(values)
     unwell = {DeviceId(device): why for device, why in kept.unwell().items()}
     accepted = {DeviceId(device): why for device, why in kept.accepted().items()}
     return Observing(watcher, place, user, limits, Seen(unwell=unwell, accepted=accepted))

@@ -192,6 +192,8 @@ def request(wish: Wish, environ: Mapping[str, str]) -> str:
     is_sound = all(len(word.encode()) <= commands.LONGEST_BYTES for word in (*words, cwd)) and os.path.isdir(cwd)
     if not is_sound or not (is_string or _is_plain(words, path, cwd)):
         raise NotSimple
+    if commands.may_assign(words, cwd):
+        raise NotSimple
     kept = {os.fsencode(name): os.fsencode(value) for name, value in environ.items() if not captured.is_own(name)}
     # It can only be read by setting it.
     mask = os.umask(0o077)

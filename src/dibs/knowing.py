@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dibs import holders, probe, rooms
+from dibs import holders, rooms, vetting
 from dibs.devices import Inventory
 from dibs.jobs import Request
 from dibs.locks import Folder
@@ -28,13 +28,14 @@ class Known:
         self._values = values
         self._request = request
         self._clock = clock
-        self._read_at = clock()
+        #: The first time it shares, it looks.
+        self._read_at = float("-inf")
 
     def terms(self) -> Terms:
         """Return what is wanted of each device, and what is known of them now."""
         request = self._request
         if request.vram and self._clock() - self._read_at >= FRESH_S:
-            self._inventory = probe.read(self._values)
+            self._inventory = vetting.measured(self._values, self._place)
             self._read_at = self._clock()
         is_choosy = request.gpus > 1 or request.vram
         return Terms(

@@ -20,6 +20,7 @@ from dibs import (
     sharing,
     units,
     users,
+    vetting,
     waiting,
 )
 from dibs.devices import DeviceId, Inventory
@@ -72,6 +73,7 @@ def request(args: Args, inventory: Inventory) -> Request:
         scheduling.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
         args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
         vram=args.get(job_options.VRAM) or 0,
+        ignore_foreign=args.has(job_options.IGNORE_FOREIGN),
     )
     scheduling.check_possible(request, inventory, scheduling.Policy(), "the lease")
     return request
@@ -85,7 +87,8 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
     need = scheduling.count_gpus(count)
     if len(able) < count:
         faults = "; ".join(f"GPU {device.index}: {device.obstacle}" for device in inventory.devices if device.obstacle)
-        raise Busy(f"needs {need}; only {len(able)} can be used now ({faults}).")
+        raise Busy(f"needs {need}; only {len(able)} can be used now ({inventory.problem or faults}).")
+    vet = vetting.of(wanted.values, say, ignores_foreign=wanted.request.ignore_foreign)
     try:
         return waiting.acquire(
             place,
@@ -97,9 +100,12 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
             wake_fd=wake_fd,
             timeout_s=wanted.timeout_s,
             on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),
+            vet=vet,
         )
     except waiting.TimedOut:
-        raise Busy(f"{need} cannot be had now: {held_by(place, inventory, able)}.") from None
+        reasons = {} if vet is None else vet.reasons
+        left = [f"GPU {inventory.index_of(DeviceId(device))}: {why}" for device, why in reasons.items()]
+        raise Busy(f"{need} cannot be had now: {', '.join(left) or held_by(place, inventory, able)}.") from None
 
 
 def held_by(place: leases.Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:

@@ -96,6 +96,10 @@ class Looking:
         in_use = any(device.foreign for device in self.observing.inventory.devices)
         return bool(counts["queued"]) and (in_use or self.observing.inventory.problem is not None)
 
+    def keep_all(self) -> None:
+        """Keep what was counted so far, because nobody will look any more."""
+        observing.keep(self.daemon.core, self.observing.ledger, [], now_ms())
+
     def close(self) -> None:
         """Stop listening."""
         self._listener.want(False)

@@ -43,6 +43,8 @@ class Observing:
         self.limits = limits
         self.seen = seen
         self.ledger = uses.Ledger()
+        #: Since when nobody has used a device, in wall-clock milliseconds, where we saw them go.
+        self.idle_since: dict[DeviceId, int] = {}
         #: Called to have a look made soon. From any thread.
         self.asked: Callable[[], None] = lambda: None
         self._looked_at = float("-inf")
@@ -50,6 +52,7 @@ class Observing:
         #: Devices that were given out, and the number of the look before which that was.
         self._given: dict[DeviceId, int] = {}
         self._looks = 0
+        self._busy: set[DeviceId] = set()
 
     @property
     def inventory(self) -> Inventory:
@@ -106,9 +109,19 @@ class Observing:
             self._given = {device: at for device, at in self._given.items() if at >= number}
             self.seen = replace(seen, unsettled=seen.unsettled | self._given.keys())
         if raw.problem is None:
+            self._count_idle(now_ms())
             self.ledger.count(self.seen.inventory, jobs, job_of, now_ms())
         self._looked_at = time.monotonic()
         return findings
+
+    def _count_idle(self, now: int) -> None:
+        """Take note of who has just gone; of a device that was idle when we came nobody knows since when."""
+        for device in self.inventory.devices:
+            if device.id in self.seen.unsettled or device.foreign:
+                self.idle_since.pop(device.id, None)
+            elif device.id in self._busy:
+                self.idle_since.setdefault(device.id, now)
+        self._busy = {*self.seen.unsettled, *(device.id for device in self.inventory.devices if device.foreign)}
 
     def _jobs_of(
         self, raw: Inventory, held: Mapping[str, Sequence[holders.Holder]], jobs: Sequence[Job]

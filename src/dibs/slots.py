@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dibs.locks import Folder
     from dibs.sharing import Terms
     from dibs.tickets import Ticket
+    from dibs.waiting import Vet
 
 #: Where the descriptors of our leases are kept, out of the way of the numbers that a command sees them on.
 KEPT_FD = 400
@@ -75,13 +76,14 @@ class Slots:
         collect_for_s: float,
         on_wait: Callable[[Sequence[str]], None] | None = None,
         terms: Callable[[], Terms] = sharing.alone,
+        vet: Vet | None = None,
     ) -> None:
         self._place = place
         self._terms = terms
         self._collect_for_s = collect_for_s
         self._on_wait = on_wait
         self._told_at = -NEVER
-        self._waiter = waiting.Waiter(place, note, collect_for_s, self._tell, terms)
+        self._waiter = waiting.Waiter(place, note, collect_for_s, self._tell, terms, vet)
         self._kept: dict[str, _Kept] = {}
         #: Devices that were given to us and not used yet: that turn is ours, whoever came meanwhile.
         self._fresh: set[str] = set()
@@ -132,7 +134,7 @@ class Slots:
     @property
     def ask_at(self) -> float:
         """Return when to call `take` again though nothing was ready."""
-        return self._ask_at if self._waiter.is_standing else NEVER
+        return self._ask_at if self._waiter.is_waiting else NEVER
 
     def close(self) -> None:
         """Let go of everything."""
@@ -205,7 +207,7 @@ class Slots:
 
     def _stand(self, count: int, wanted: Sequence[str], now: float) -> bool:
         """Take more devices, or stand in the line for them until somebody hangs up."""
-        if self._waiter.is_standing and now < self._ask_at:
+        if self._waiter.is_waiting and now < self._ask_at:
             return False
         got = self._waiter.ask(count, wanted)
         if got is None:
@@ -244,8 +246,9 @@ class ChosenSlots(Slots):
         collect_for_s: float = tickets.COLLECT_FOR_S,
         on_wait: Callable[[Sequence[str]], None] | None = None,
         terms: Callable[[], Terms] = sharing.alone,
+        vet: Vet | None = None,
     ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait, terms)
+        super().__init__(place, note, collect_for_s, on_wait, terms, vet)
         self._count = count
         self._devices = devices
         self._per_device = per_device
@@ -314,8 +317,9 @@ class FixedSlots(Slots):
         *,
         collect_for_s: float = tickets.COLLECT_FOR_S,
         on_wait: Callable[[Sequence[str]], None] | None = None,
+        vet: Vet | None = None,
     ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait)
+        super().__init__(place, note, collect_for_s, on_wait, vet=vet)
         self._stack = list(slots)
 
     def take(self, now: float) -> Slot | None:
@@ -370,8 +374,9 @@ class SharedSlots(Slots):
         *,
         collect_for_s: float = tickets.COLLECT_FOR_S,
         on_wait: Callable[[Sequence[str]], None] | None = None,
+        vet: Vet | None = None,
     ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait, terms)
+        super().__init__(place, note, collect_for_s, on_wait, terms, vet)
         self._count = count
         self._devices = devices
         self._label = label

@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from dibs.sharing import Terms
     from dibs.tickets import OwnTicket, Ticket
 
+    #: Returns those of the devices that must not be used now.
+    Vet = Callable[[Sequence[str]], Collection[str]]
+
 #: Longest sleep in seconds: for what no hang-up tells, such as a ticket whose process was stopped or has to rest.
 LONGEST_S = 30.0
+
+#: Seconds after which a device that was not fit to be used is looked at again.
+UNFIT_FOR_S = 10.0
 
 #: First sleep in seconds when something in our way cannot be watched; it doubles up to the longest.
 SHORTEST_S = 0.001
@@ -48,15 +54,18 @@ def acquire(
     wake_fd: int | None = None,
     timeout_s: float | None = None,
     on_wait: Callable[[Ticket], None] | None = None,
+    vet: Vet | None = None,
 ) -> list[Lease]:
     """Wait in the line for `count` of `wanted` (best first) and take them. With `timeout_s=0` try once.
 
     `terms` are looked at again each time: what strangers leave of a device changes.
+    What `vet` says of devices that were taken is believed: those are given back, and not asked for during a while.
+
     Raises `TimedOut`, or `Interrupted` when `wake_fd` becomes readable. `on_wait` is called once, when waiting begins.
     """
     wanted = tickets.checked(count, wanted)
     until = None if timeout_s is None else time.monotonic() + timeout_s
-    waiter = Waiter(place, note, collect_for_s, on_wait, terms)
+    waiter = Waiter(place, note, collect_for_s, on_wait, terms, vet)
     try:
         while True:
             left_s = LONGEST_S if until is None else until - time.monotonic()
@@ -90,7 +99,10 @@ class Waiter:
     Whoever asks sleeps until one of `fds` is ready or `sleep_s` is over, says which ones were, and asks again.
     """
 
-    __slots__ = ("_collect_for_s", "_note", "_on_wait", "_own", "_pause_s", "_place", "_terms", "_watched", "sleep_s")
+    __slots__ = (
+        "_collect_for_s", "_note", "_on_wait", "_own", "_pause_s", "_place", "_terms", "_unfit", "_vet", "_watched",
+        "sleep_s",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -99,7 +111,11 @@ class Waiter:
         collect_for_s: float,
         on_wait: Callable[[Ticket], None] | None = None,
         terms: Callable[[], Terms] = sharing.alone,
+        vet: Vet | None = None,
     ) -> None:
+        self._vet = vet
+        #: Devices that must not be used, and until when nobody looks at them again.
+        self._unfit: dict[str, float] = {}
         self._place = place
         self._note = note
         self._collect_for_s = collect_for_s
@@ -116,15 +132,33 @@ class Waiter:
         """Tell whether we have a ticket in the line."""
         return self._own is not None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether we stand in the line, or wait for devices to be fit for use."""
+        return self._own is not None or bool(self._unfit)
+
     def try_now(self, count: int, wanted: Sequence[str]) -> list[Lease] | None:
         """Take `count` of `wanted` (best first) if that is possible at once, those ahead considered."""
-        return _take(self._place, self._look(count, wanted), self._note)
+        while len(fit := self._fit(wanted)) >= count:
+            got = _take(self._place, self._look(count, fit), self._note)
+            if got is None or self._passes(got):
+                return got
+        return None
 
     def ask(self, count: int, wanted: Sequence[str]) -> list[Lease] | None:
         """Take `count` of `wanted` and leave the line; or stand in it with a ticket for them and return None."""
+        every = wanted
         while True:
+            wanted = self._fit(every)
+            if len(wanted) < count:
+                # No place in the line for what cannot be used: others would wait behind us for nothing.
+                self.leave()
+                self.sleep_s = max(0.0, min(self._unfit.values()) - time.monotonic()) if self._unfit else LONGEST_S
+                return None
             look = self._look(count, wanted)
             got = _take(self._place, look, self._note)
+            if got is not None and not self._passes(got):
+                continue
             if got is not None:
                 self.leave()
                 return got
@@ -140,6 +174,33 @@ class Waiter:
             is_blind = look.chosen is not None or look.is_hidden or not self._watched.covers(look.in_the_way)
             self.sleep_s = self._pause_s if is_blind else LONGEST_S
             return None
+
+    def _fit(self, wanted: Sequence[str]) -> Sequence[str]:
+        """Return `wanted` without what is not fit to be used; what was not a while ago is looked at again."""
+        if self._vet is None or not self._unfit:
+            return wanted
+        now = time.monotonic()
+        over = [device for device, until in self._unfit.items() if until <= now]
+        if over:
+            self._note_unfit(over, self._vet(over))
+        return [device for device in wanted if device not in self._unfit]
+
+    def _passes(self, got: list[Lease]) -> bool:
+        """Tell whether all of what we have just taken may be used; give it back if not."""
+        if self._vet is None:
+            return True
+        devices = [lease.device for lease in got]
+        unfit = self._vet(devices)
+        self._note_unfit(devices, unfit)
+        if unfit:
+            for lease in got:
+                lease.close()
+        return not unfit
+
+    def _note_unfit(self, seen: Collection[str], unfit: Collection[str]) -> None:
+        until = time.monotonic() + UNFIT_FOR_S
+        self._unfit = {device: at for device, at in self._unfit.items() if device not in seen}
+        self._unfit |= dict.fromkeys(unfit, until)
 
     def ahead(self) -> list[Ticket]:
         """Return the tickets that are served before ours, or before one that we would put down now."""

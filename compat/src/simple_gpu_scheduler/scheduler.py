@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from dibs import errors, leases, lines, piping, slots, users, waiting
+from dibs import errors, leases, lines, piping, settings, slots, users, vetting, waiting
 from dibs_compat import ids
 
 
@@ -67,7 +67,12 @@ class GPUManager:
 
 
 def _acquire(device: str) -> leases.Lease:
-    return waiting.acquire(leases.folder(), 1, [device], note())[0]
+    return waiting.acquire(leases.folder(), 1, [device], note(), vet=vet())[0]
+
+
+def vet() -> vetting.Vet | None:
+    """Return who sees to it that a GPU is used by nobody else before a command gets it."""
+    return vetting.of(settings.load(os.environ), lambda text: print(text, file=sys.stderr, flush=True))
 
 
 def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
@@ -97,7 +102,7 @@ def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
     pipe = piping.Pipe(
         0,
         lines.Lines(),
-        slots.FixedSlots(leases.folder(), note(), places, on_wait=teller.waits),
+        slots.FixedSlots(leases.folder(), note(), places, on_wait=teller.waits, vet=vet()),
         lambda slot: made[slot.label],
         piping.Rules("/bin/sh", ends_leftovers=False),
         teller,

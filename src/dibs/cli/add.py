@@ -46,6 +46,7 @@ def deliver(args: Args, body: drafts.Body, *, follows_one: bool = False) -> int:
         return rehearsing.show(queue, args, body)
     answer = queue.post("/v1/jobs", body)
     hints.about_devices(queue.home, os.environ)
+    hints.about_assignment(body)
     for note in answer["notes"]:
         screen.say(note)
     ids = answer["ids"]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from dibs import client, options, units
 from dibs.answers import Gpu, Gpus, Holder
-from dibs.cli import screen
+from dibs.cli import screen, watching
 from dibs.cli.screen import Column, Screen
 from dibs.errors import NotFound, UserError
 from dibs.options import Args, Option
@@ -18,13 +18,18 @@ from dibs.options import Args, Option
 SUMMARY = "List every GPU and who holds it, other users included."
 USAGE = ("[OPTIONS]", "drain GPU... [--reason TEXT]", "undrain GPU...")
 REASON = Option(("--reason",), "Why it is drained, for whoever asks.", options.TEXT, "TEXT")
-OPTIONS: tuple[Option[object], ...] = (REASON, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (REASON, watching.WATCH, options.JSON)
 EXAMPLES = (
     "dibs gpus",
+    "dibs gpus -w",
     'dibs gpus drain 3 --reason "fan is loud"',
     "dibs gpus undrain 3",
     "dibs gpus --json | jq '.gpus[] | select(.state == \"free\")'",
 )
+
+
+#: Characters of a bar.
+BAR = 8
 
 
 class Drained(TypedDict):
@@ -44,11 +49,14 @@ def main(args: Args) -> int:
         raise UserError(f'gpus expected drain or undrain, or nothing, got "{got}".', "See `dibs gpus --help`.")
     if args.has(REASON):
         raise UserError("--reason is for `dibs gpus drain`.")
-    answer: Gpus = client.connect(os.environ).get("/v1/gpus")
+    queue = client.connect(os.environ)
+    answer: Gpus = queue.get("/v1/gpus")
     if args.has(options.JSON):
         screen.print_json(answer)
         return 0
     view = screen.of(sys.stdout, args)
+    if args.has(watching.WATCH) and view.is_terminal:
+        return watching.watch(lambda: _picture(queue, args), args.get(watching.WATCH) or watching.USUAL_S)
     for text in (answer["problem"], answer["restriction"] and f"restricted: {answer['restriction']}"):
         if text:
             print(screen.clean(text), file=sys.stderr)
@@ -61,6 +69,14 @@ def main(args: Args) -> int:
         share = f" with {units.format_size(vram)} each" if vram else ""
         print(screen.clean(f"{waiter['user']} waits for {waiter['gpus']}{share}"), file=sys.stderr)
     return 0
+
+
+def _picture(queue: client.Client, args: Args) -> str:
+    """Return what is repainted: the table, and who waits."""
+    answer: Gpus = queue.get("/v1/gpus")
+    waits = [screen.clean(f"{waiter['user']} waits for {waiter['gpus']}") for waiter in answer["waiters"]]
+    problem = [screen.clean(answer["problem"])] if answer["problem"] else []
+    return "\n".join([*problem, table(screen.of(sys.stdout, args), answer["gpus"], screen.now()), *waits])
 
 
 def _drain(args: Args) -> int:
@@ -117,15 +133,36 @@ def _row(view: Screen, gpu: Gpu, now: datetime) -> tuple[str, ...]:
     used, total = (
         None if size is None else units.format_size(size) for size in (gpu["memory_used"], gpu["memory_total"])
     )
+    filled = gpu["memory_used"] / gpu["memory_total"] if gpu["memory_used"] and gpu["memory_total"] else 0.0
+    busy = (gpu["utilization"] or 0) / 100
     return (
         str(gpu["index"]),
         gpu["name"],
-        f"{used or '?'}/{total}" if total else "",
-        "" if gpu["utilization"] is None else f"{gpu['utilization']}%",
+        f"{_bar(view, filled)}{used or '?'}/{total}" if total else "",
+        "" if gpu["utilization"] is None else f"{_bar(view, busy)}{gpu['utilization']}%",
         "" if gpu["temperature"] is None else f"{gpu['temperature']}C",
         gpu["state"],
-        "; ".join([*(_holder(view, holder, now) for holder in gpu["holders"]), *_others(gpu)]),
+        "; ".join([*(_holder(view, holder, now) for holder in gpu["holders"]), *_others(gpu), *_idle(view, gpu, now)]),
     )
+
+
+def _bar(view: Screen, share: float) -> str:
+    """Return a share as a bar, where somebody looks at it."""
+    if not view.is_terminal:
+        return ""
+    full = min(BAR, max(0, round(share * BAR)))
+    # What is used at all shows.
+    full = max(full, 1) if share > 0.005 else full
+    return f"{'█' * full}{'░' * (BAR - full)} "
+
+
+def _idle(view: Screen, gpu: Gpu, now: datetime) -> list[str]:
+    """Say for how long nobody has used it, and who would."""
+    waits = [f"{gpu['waiters']} in the line"] if gpu["waiters"] and gpu["state"] != "free" else []
+    if gpu["state"] != "free" or not gpu["idle_since"]:
+        return waits
+    age = units.format_duration(screen.since_s(gpu["idle_since"], now))
+    return [f"idle for {age}" if view.is_terminal else f"idle since {gpu['idle_since']}"]
 
 
 def _holder(view: Screen, holder: Holder, now: datetime) -> str:
@@ -141,7 +178,4 @@ def _holder(view: Screen, holder: Holder, now: datetime) -> str:
 
 def _others(gpu: Gpu) -> list[str]:
     """Return what else is worth knowing: why it is unwell, and who uses it without a lease."""
-    told = [text for text in (gpu["fault"], gpu["drained"]) if text]
-    if gpu["state"] == "foreign":
-        told += [f"{p['user'] or 'somebody'} {p['name'] or 'a process'} (pid {p['pid']})" for p in gpu["processes"]]
-    return told
+    return [text for text in (gpu["fault"], gpu["drained"], gpu["settling"], gpu["foreign"]) if text]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dibs import captured, survival
+from dibs import assigning, captured, commands, survival
 from dibs.cli import screen
 from dibs.version import __version__
 
@@ -40,6 +41,25 @@ def about_devices(home: Path, environ: Mapping[str, str]) -> None:
     except OSError:
         # Nowhere to note it: it is said again next time.
         return
+
+
+def about_assignment(body: Mapping[str, object]) -> None:
+    """Say that a job chooses its devices itself, where its command, its script or its Python file shows that."""
+    jobs, defaults = body.get("jobs"), body.get("defaults")
+    # Of many different commands nobody wants to hear one by one.
+    job = jobs[0] if isinstance(jobs, list) and len(jobs) == 1 else {}
+    body = {**(defaults if isinstance(defaults, dict) else {}), **job}
+    command, argv, script = body.get("command"), body.get("argv"), body.get("script")
+    words = [command] if isinstance(command, str) else argv if isinstance(argv, list) else []
+    cwd = str(body.get("cwd") or ".")
+    texts = {"the command": " ".join(words)}
+    if isinstance(script, str):
+        texts = {"the script": a2b_base64(script).decode(errors="replace")}
+    elif path := commands.python_file(texts["the command"].split(), cwd):
+        texts[path] = commands.beginning(path).decode(errors="replace")
+    for where, text in texts.items():
+        if name := assigning.assigned(text):
+            screen.say(assigning.warning(where, name))
 
 
 def tell(texts: Iterable[str]) -> None:

@@ -57,7 +57,7 @@ RELEASE: Option[bool] = Option(("--release",), "Give back what this shell (or --
 NO_WAIT: Option[bool] = Option(("--no-wait",), "If they are not free now, exit with 75.")
 OPTIONS: tuple[Option[object], ...] = (
     job_options.GPUS, job_options.GPU_IDS, job_options.PREFER, job_options.GPU_TYPE, job_options.VRAM,
-    job_options.VISIBLE, TIME, ENV, PID, RELEASE, SHELL, NO_WAIT,
+    job_options.IGNORE_FOREIGN, job_options.VISIBLE, TIME, ENV, PID, RELEASE, SHELL, NO_WAIT,
 )  # fmt: skip
 TAKES_COMMAND = True
 EXAMPLES = (

@@ -246,6 +246,8 @@ def remark(job: Job) -> str:
     """Return why it waits, why it did not succeed, or the numbers that it reported last."""
     if job["reason"]:
         return job["reason"]
+    if job.get("marks"):
+        return "; ".join(job["marks"])
     if job["state"] in ("failed", "cancelled", "timeout", "lost"):
         return cause(job)
     return reports.shown(job.get("report") or {})

@@ -23,6 +23,7 @@ from dibs import (
     slots,
     units,
     users,
+    vetting,
 )
 from dibs.cli import screen
 from dibs.devices import DeviceId, Inventory
@@ -68,8 +69,8 @@ HALT = Option(("--halt",), "Start nothing more after so many failures.", options
 SUMMARIZE: Option[bool] = Option(("--summary",), "Print at the end what ran where, for how long, and how it ended.")
 SKIP_BLANK: Option[bool] = Option(("--skip-blank",), "Pass over lines that are blank or a comment.")
 OPTIONS: tuple[Option[object], ...] = (
-    GPU_IDS, GPUS, COUNT, job_options.GPU_TYPE, job_options.VRAM, PER_GPU, AT_ONCE, job_options.VISIBLE, LOGS,
-    job_options.RETRIES, HALT, SUMMARIZE, SKIP_BLANK,
+    GPU_IDS, GPUS, COUNT, job_options.GPU_TYPE, job_options.VRAM, job_options.IGNORE_FOREIGN, PER_GPU, AT_ONCE,
+    job_options.VISIBLE, LOGS, job_options.RETRIES, HALT, SUMMARIZE, SKIP_BLANK,
 )  # fmt: skip
 EXAMPLES = (
     "dibs pipe < commands.txt",
@@ -159,6 +160,7 @@ def _slots(
     def label(ids: Sequence[str]) -> str:
         return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)
 
+    vet = vetting.of(values, teller.said, ignores_foreign=args.has(job_options.IGNORE_FOREIGN))
     named = [_resolved(group, inventory) for group in groups]
     if args.has(job_options.VRAM) and args.has(PER_GPU):
         raise UserError(
@@ -170,7 +172,7 @@ def _slots(
             raise UserError("--vram chooses GPUs by the room they have, groups of --gpu-ids do not.", "Leave one out.")
         _check_groups(count, named, inventory)
         fixed = [Slot(group, label(group)) for _ in range(per_gpu) for group in named]
-        return slots.FixedSlots(place, note, fixed[::-1], collect_for_s=values.collect_for, on_wait=tell_wait)
+        return slots.FixedSlots(place, note, fixed[::-1], collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet)
     chosen = tuple(device for group in named for device in group)
     if (count and count.gpus == 0) or (count is None and not inventory.devices):
         if count is None:
@@ -188,17 +190,18 @@ def _slots(
     eligible = [d for d in scheduling.eligible(inventory, request) if not chosen or d in chosen]
     if len(eligible) < request.gpus:
         can = scheduling.count_gpus(len(eligible))
-        raise UserError(f"-g {request.gpus}: only {can} can be used.", "See `dibs gpus`.")
+        why = f" ({inventory.problem})" if inventory.problem else ""
+        raise UserError(f"-g {request.gpus}: only {can} can be used{why}.", "See `dibs gpus`.")
     most = min(values.max_gpus or len(eligible), max(1, len(inventory.devices) - values.keep_free))
     most = max(most, request.gpus)
     if request.vram:
         return slots.SharedSlots(
             place, note, request.gpus, eligible[:most], label, known.terms,
-            collect_for_s=values.collect_for, on_wait=tell_wait,
+            collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet,
         )  # fmt: skip
     return slots.ChosenSlots(
         place, note, request.gpus, eligible, per_gpu, most, label,
-        collect_for_s=values.collect_for, on_wait=tell_wait, terms=known.terms,
+        collect_for_s=values.collect_for, on_wait=tell_wait, terms=known.terms, vet=vet,
     )  # fmt: skip
 
 
@@ -214,7 +217,8 @@ def _check_groups(count: job_options.Count | None, named: Sequence[Sequence[Devi
         raise UserError(f"-g {count.gpus} contradicts the groups of --gpu-ids.", "Leave -g out.")
     usable = inventory.usable()
     for device in (device for group in named for device in group if device not in usable):
-        raise UserError(f"GPU {inventory.index_of(device)} cannot be used: {inventory.by_id[device].fault}.")
+        why = inventory.problem or inventory.by_id[device].obstacle
+        raise UserError(f"GPU {inventory.index_of(device)} cannot be used: {why}.")
 
 
 def _logs(folder: str | None) -> str | None:

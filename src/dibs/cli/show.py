@@ -6,8 +6,8 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import answers, client, moments, options, reports, units
-from dibs.answers import Attempt, Event, Range, WholeJob
+from dibs import answers, assigning, client, moments, options, reports, units
+from dibs.answers import Attempt, Event, Range, Use, WholeJob
 from dibs.cli import acting, logs, overview, screen
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.screen import Column, Screen
@@ -111,6 +111,8 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("prefers", ", ".join(wanted["prefer"])),
         ("GPU type", wanted["gpu_type"] or ""),
         ("GPU memory", f"{units.format_size(job['vram'])}, sharing with others" if job["vram"] else ""),
+        ("attention", "; ".join(job.get("marks") or ())),
+        ("used", "; ".join(_use(use) for use in job.get("use") or ())),
         ("foreign use", "does not keep it from a GPU" if wanted["ignore_foreign"] else ""),
         ("strict", "it is ended when it uses a GPU that it was not given" if job.get("strict_gpus") else ""),
         ("CPUs", str(job["cpus"] or "")),
@@ -135,6 +137,13 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("ran for", ran_for),
         ("log", job["log"]),
     ]
+
+
+def _use(use: Use) -> str:
+    """Say how one of its GPUs was used: what to declare with --vram, and whether it was worth it."""
+    peak = "" if use["peak_memory"] is None else f"up to {units.format_size(use['peak_memory'])}"
+    mean = "" if use["mean_utilization"] is None else f"{use['mean_utilization']:.0f}% busy"
+    return f"{use['id']}: {', '.join(text for text in (peak, mean) if text) or 'nothing is told'}"
 
 
 def _gpus(job: WholeJob) -> str:
@@ -218,6 +227,8 @@ def _print_log(view: Screen, job: WholeJob) -> None:
         title = screen.paint(view, f"log, last {LOG_LINES} lines", "bold")
         print(f"\n{title}")
         print("\n".join(_cleaned(view, line) for line in lines))
+    if job["state"] == "failed" and assigning.is_blind_to_uuids("\n".join(lines)):
+        print(f"\n{screen.clean(assigning.BLIND)}")
 
 
 def _cleaned(view: Screen, line: str) -> str:

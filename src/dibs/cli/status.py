@@ -12,24 +12,13 @@ from dibs.cli import hints, overview, screen, watching
 from dibs.cli.overview import remark as remark
 from dibs.cli.screen import Column, Screen
 from dibs.errors import NoDaemon
-from dibs.options import Args, Kind, Option
+from dibs.options import Args, Option
 
 SUMMARY = "Show machine, running, next and latest jobs, or those selected."
 USAGE = ("[OPTIONS] [SELECTOR...]",)
 
 
-def _read_seconds(text: str) -> float:
-    seconds = float(text.removesuffix("s"))
-    if not watching.FASTEST_S <= seconds <= watching.SLOWEST_S:
-        raise ValueError
-    return seconds
-
-
-WATCH = Option(
-    ("-w", "--watch"), "Show it again and again, every 2 seconds or as said (-w5); Ctrl-C ends it.",
-    Kind("seconds such as 2 or 0.5", _read_seconds), "[=SECONDS]", is_bare=True,
-)  # fmt: skip
-OPTIONS: tuple[Option[object], ...] = (WATCH, options.QUIET, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (watching.WATCH, options.QUIET, options.JSON)
 EXAMPLES = (
     "dibs",
     "dibs status -w",
@@ -46,8 +35,8 @@ def main(args: Args) -> int:
     view = screen.of(sys.stdout, args)
     is_data = args.has(options.JSON) or args.has(options.QUIET)
     answer = answers.overview(queue, args.words)
-    if args.has(WATCH) and view.is_terminal and not is_data:
-        return watching.watch(lambda: _look_again(queue, args), args.get(WATCH) or watching.USUAL_S)
+    if args.has(watching.WATCH) and view.is_terminal and not is_data:
+        return watching.watch(lambda: _look_again(queue, args), args.get(watching.WATCH) or watching.USUAL_S)
     if args.has(options.JSON):
         screen.print_json(answer)
     elif args.has(options.QUIET):

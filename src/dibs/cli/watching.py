@@ -11,6 +11,7 @@ from types import FrameType
 
 from dibs.cli import cleaning
 from dibs.errors import DibsError
+from dibs.options import Kind, Option
 
 #: Seconds between two looks.
 USUAL_S = 2.0
@@ -20,6 +21,19 @@ FASTEST_S, SLOWEST_S = 0.1, 86400.0
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[?25h\x1b[?1049l"
 #: Paint over what is there, and clear what is left of each line and of the screen: clearing first would flicker.
 HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def _read_seconds(text: str) -> float:
+    seconds = float(text.removesuffix("s"))
+    if not FASTEST_S <= seconds <= SLOWEST_S:
+        raise ValueError
+    return seconds
+
+
+WATCH = Option(
+    ("-w", "--watch"), "Show it again and again, every 2 seconds or as said (-w5); Ctrl-C ends it.",
+    Kind("seconds such as 2 or 0.5", _read_seconds), "[=SECONDS]", is_bare=True,
+)  # fmt: skip
 
 
 class Ended(Exception):

@@ -48,6 +48,7 @@ ROUTES = [
     web.post(r"/v1/sweeps/{id:\d{1,18}}/points", sweeping.post_points),
     web.get(r"/v1/sweeps/{id:\d{1,18}}/results", sweeping.get_results),
     web.get("/v1/gpus", machines.get_gpus),
+    web.get("/v1/gpus/history", machines.get_history),
     web.get("/v1/words", showing.get_words),
     web.post("/v1/gpus/{id}/drain", machines.post_drain),
     web.post("/v1/gpus/{id}/undrain", machines.post_undrain),

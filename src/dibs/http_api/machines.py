@@ -7,7 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, codec, devices, disk, drains, holders, scheduling, sharing, submissions, tickets
+from dibs import actions, codec, devices, disk, drains, holders, scheduling, sharing, submissions, tickets, uses
+from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import Device, DeviceId, Inventory
 from dibs.errors import NotAllowed, NotFound
@@ -35,10 +36,37 @@ async def get_gpus(request: web.Request) -> web.Response:
         }
         for t in line
     ]
-    gpus = [codec.device_to_json(device) | _held(found.get(device.id, ()), device) for device in inventory.devices]
+    idle = {} if daemon.looking is None else daemon.looking.observing.idle_since
+    gpus = [
+        codec.device_to_json(device)
+        | _held(found.get(device.id, ()), device)
+        | {
+            "idle_since": codec.moment(idle.get(device.id)),
+            "waiters": sum(device.id in ticket.devices for ticket in line),
+        }
+        for device in inventory.devices
+    ]
     return exchanges.json(
         {"gpus": gpus, "waiters": waiters, "problem": inventory.problem, "restriction": inventory.restriction}
     )
+
+
+async def get_history(request: web.Request) -> web.Response:
+    """Return how busy the devices were: every look of the last hour, and one mean a minute for as long as is asked."""
+    daemon = request.app[exchanges.DAEMON]
+    minutes = min(max(0, exchanges.whole_number(request, "minutes", 60)), uses.MOST_MINUTES)
+    kept = await daemon.ask(lambda reader: reader.minutes(now_ms() // 60_000 - minutes))
+    recent = {} if daemon.looking is None else dict(daemon.looking.observing.ledger.recent)
+    found: dict[str, dict[str, list[Any]]] = {device: {"recent": [], "minutes": []} for device in daemon.inventory.ids}
+    for device, samples in recent.items():
+        found.setdefault(device, {"recent": [], "minutes": []})["recent"] = [
+            [codec.moment(s.at), s.memory, s.utilization, s.power, s.temperature] for s in list(samples)
+        ]
+    for device, minute, *values in kept:
+        row = [codec.moment(minute * 60_000), *values]
+        found.setdefault(device, {"recent": [], "minutes": []})["minutes"].append(row)
+    columns = ["at", "memory", "utilization", "power", "temperature"]
+    return exchanges.json({"columns": columns, "gpus": [{"id": device, **both} for device, both in found.items()]})
 
 
 def _held(found: tuple[holders.Holder, ...], device: Device) -> dict[str, Any]:
@@ -168,9 +196,10 @@ def use(daemon: Daemon, reader: Reader, job: Job) -> list[dict[str, Any]]:
     """Return how the latest attempt used each of its devices, so far or as it was kept."""
     found = {device: (peak, mean, looks) for device, peak, mean, looks in reader.uses(job.id, job.attempt)}
     if daemon.looking is not None:
+        # Not kept yet: newer than what an earlier daemon kept.
         now = daemon.looking.observing.ledger.uses.copy()
-        keys = [key for key in now if key[:2] == (job.id, job.attempt)]
-        found |= {device: (now[key].peak, now[key].mean, now[key].looks) for key in keys for device in key[2:]}
+        counted = {key[2]: value for key, value in now.items() if key[:2] == (job.id, job.attempt)}
+        found |= {device: (value.peak, value.mean, value.looks) for device, value in counted.items()}
     return [
         {"id": device, "peak_memory": peak, "mean_utilization": mean, "looks": looks}
         for device, (peak, mean, looks) in sorted(found.items())

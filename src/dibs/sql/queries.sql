@@ -585,8 +585,13 @@ DELETE FROM unwell WHERE device = :device
 INSERT OR REPLACE INTO accepted (device, why) VALUES (:device, :why)
 
 -- name: keep_use
-INSERT OR REPLACE INTO uses (job, attempt, device, peak, mean, looks)
+-- An attempt that outlives a daemon is counted by both.
+INSERT INTO uses (job, attempt, device, peak, mean, looks)
 SELECT :job, :attempt, :device, :peak, :mean, :looks WHERE EXISTS (SELECT 1 FROM jobs WHERE id = :job)
+ON CONFLICT DO UPDATE SET looks = looks + excluded.looks,
+    peak = max(coalesce(peak, excluded.peak), coalesce(excluded.peak, peak)),
+    mean = (coalesce(mean, excluded.mean) * looks + coalesce(excluded.mean, mean) * excluded.looks)
+        / (looks + excluded.looks)
 
 -- name: uses_of
 SELECT device, peak, mean, looks FROM uses WHERE job = :job AND attempt = :attempt ORDER BY device

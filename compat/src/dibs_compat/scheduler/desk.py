@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import commands, leases, processes, settings, users, waiting
+from dibs import commands, leases, processes, settings, users, vetting, waiting
 from dibs.cli.signals import Signals
 from dibs.errors import DibsError
 from dibs_compat.scheduler import gpus, releasing, screen, state, task
@@ -114,7 +114,8 @@ class Desk:
         if order.wish.count == 0:
             return Taken((), ())
         note = leases.Note(self.prog, users.own(), "dibs-compat")
-        waiter = waiting.Waiter(self._gpus.place, note, self._values.collect_for)
+        vet = vetting.of(self._values, self._complain)
+        waiter = waiting.Waiter(self._gpus.place, note, self._values.collect_for, vet=vet)
         return Line(self._gpus, self._state, coming, waiter).wait(
             order.wish,
             lambda numbers: self._entry(order, numbers, os.getpid(), time.time()),

@@ -1,0 +1,47 @@
+"""Whether a command, a script or the Python file it runs chooses devices itself, which is dibs's business.
+
+A look at the text, no more: what a program really does shows when it runs, as a stray.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dibs.captured import DEVICE_NAMES
+
+_NAME = "(" + "|".join(DEVICE_NAMES) + ")"
+#: `NAME=0 python x.py`, `export NAME=0` as the shell reads it; `os.environ["NAME"] = "0"` and its kin as Python does.
+_SHELL = rf"(?:^|[\s;&|(`])(?:export\s+|env\s+)?{_NAME}=(?!=)"
+_PYTHON = rf"""environb?\s*\[\s*b?["']{_NAME}["']\s*\]\s*=(?!=)|(?:putenv|setdefault)\s*\(\s*b?["']{_NAME}["']"""
+_ASSIGNMENT = re.compile(f"{_SHELL}|{_PYTHON}", re.MULTILINE)
+
+#: How frameworks complain that expect a number where CUDA allows a UUID.
+_BLIND = re.compile(
+    r"invalid literal for int\(\).*(?:GPU|MIG)-"
+    r"|(?:invalid|cannot parse|could not convert|unknown).{0,40}(?:GPU|MIG)-[0-9a-f]",
+    re.IGNORECASE,
+)
+BLIND = (
+    "The program seems not to understand UUIDs in CUDA_VISIBLE_DEVICES: submit it with --visible index "
+    '(or set visible = "index").'
+)
+
+
+def is_blind_to_uuids(text: str) -> bool:
+    """Tell whether a log says that the program cannot read the UUID of a GPU."""
+    return _BLIND.search(text) is not None
+
+
+def assigned(text: str) -> str | None:
+    """Return the variable that names devices and that a text assigns; None if it assigns none."""
+    plain = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    found = _ASSIGNMENT.search(plain)
+    return next((name for name in found.groups() if name), None) if found else None
+
+
+def warning(where: str, name: str) -> str:
+    """Return what to say to whoever submits it."""
+    return (
+        f"{where} sets {name} itself, so the job may use GPUs that it was not given; dibs sets it for each job. "
+        "Leave it out, or let --strict-gpus end the job when it does"
+    )

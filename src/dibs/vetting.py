@@ -1,0 +1,84 @@
+"""Vetting: a last look at real devices by a door without a daemon, which has just leased them.
+
+The daemon looks all the time; `pipe`, `lease` and the old tools look when it matters. A device that somebody uses
+without a lease, or that is unwell, is given back, and looked at again after a while.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from dibs import foreign, holders, leases, probe
+from dibs.devices import Device, DeviceId, Inventory
+from dibs.foreign import Limits
+from dibs.locks import Folder
+from dibs.probe import Probe
+from dibs.settings import Settings
+
+
+class Vet:
+    """Tells which devices must be left alone; `say` hears each reason once."""
+
+    def __init__(
+        self, eyes: Probe, place: Folder, limits: Limits, say: Callable[[str], None], *, ignores_foreign: bool
+    ) -> None:
+        self._probe = eyes
+        self._place = place
+        self._limits = limits
+        self._say = say
+        self._ignores_foreign = ignores_foreign
+        #: Why devices are left alone now, by id.
+        self.reasons: dict[str, str] = {}
+
+    def __call__(self, devices: Sequence[str]) -> set[str]:
+        """Return those of `devices` on which nothing should be started now."""
+        try:
+            inventory = self._probe.read()
+        finally:
+            self._probe.close()
+        # Without ourselves: nothing of ours runs on it yet.
+        held = holders.survey(self._place, devices)
+        users = {device: {h.user for h in found if h.pid != os.getpid()} for device, found in held.items()}
+        before = self.reasons
+        self.reasons = {device: why for device, why in before.items() if device not in devices}
+        for device_id in devices:
+            device = inventory.by_id.get(DeviceId(device_id))
+            if device is None:
+                # A number or a text that is no device here: the old tools lease those too.
+                continue
+            judged = foreign.judged(device, users.get(device_id, ()), self._limits)
+            why = inventory.problem or judged.obstacle_to(ignores_foreign=self._ignores_foreign)
+            if why is not None:
+                self.reasons[device_id] = why
+                if before.get(device_id) != why:
+                    self._say(f"GPU {device.index} is left alone: {why}")
+        return {device for device in devices if device in self.reasons}
+
+
+def of(values: Settings, say: Callable[[str], None], *, ignores_foreign: bool = False) -> Vet | None:
+    """Return who looks at devices before they are used; None where they are pretend ones."""
+    eyes = Probe(values)
+    if not eyes.is_real:
+        return None
+    return Vet(eyes, leases.folder(), limits_of(values), say, ignores_foreign=ignores_foreign)
+
+
+def measured(values: Settings, place: Folder) -> Inventory:
+    """Return the devices with the memory that people without a lease use of them, for a door that shares them."""
+    found = probe.read(values)
+    held = holders.survey(place, found.ids)
+    limits = limits_of(values)
+
+    def judged(device: Device) -> Device:
+        users = {holder.user for holder in held.get(device.id, ())}
+        # Whether that keeps us away is said when it is taken; until then we may wait for it.
+        return replace(foreign.judged(device, users, limits), foreign=None)
+
+    return replace(found, devices=tuple(judged(device) for device in found.devices))
+
+
+def limits_of(values: Settings) -> Limits:
+    """Return from when on foreign use counts, as the settings say."""
+    return Limits(values.foreign_memory, values.foreign_process, values.foreign_ignore)

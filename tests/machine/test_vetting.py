@@ -1,0 +1,129 @@
+"""Doors without a daemon look before they use a GPU: what somebody uses without a lease is given back."""
+
+import subprocess
+
+import pytest
+
+from bench import Bench
+from dibs import holders, leases, settings, slots, users, vetting, waiting
+from fakes.nvml import world
+
+GIB = 2**30
+NOTE = leases.Note("test", "me")
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "leases").mkdir()
+    return leases.Folder(str(tmp_path / "leases"))
+
+
+def unfit(*devices):
+    return lambda asked: {device for device in asked if device in devices}
+
+
+def test_what_is_not_fit_is_given_back_and_the_next_one_taken(place):
+    (lease,) = waiting.acquire(place, 1, ["a", "b"], NOTE, vet=unfit("a"))
+    assert lease.device == "b"
+    assert holders.held(place, ["a", "b"]) == {"b"}
+    lease.close()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_who_does_not_wait_is_told_and_holds_nothing(place, count):
+    with pytest.raises(waiting.TimedOut):
+        waiting.acquire(place, count, ["a", "b"], NOTE, vet=unfit("a", *(["b"] if count == 1 else [])), timeout_s=0)
+    assert holders.held(place, ["a", "b"]) == set()
+
+
+def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_while(place):
+    seen = []
+
+    def vet(devices):
+        seen.append(list(devices))
+        return set(devices)
+
+    waiter = waiting.Waiter(place, NOTE, 60.0, vet=vet)
+    assert waiter.ask(1, ["a"]) is None
+    assert (waiter.is_standing, waiter.is_waiting) == (False, True)
+    assert 0 < waiter.sleep_s <= waiting.UNFIT_FOR_S
+    assert waiter.ask(1, ["a"]) is None
+    # Looked at once, and not at every question.
+    assert seen == [["a"]]
+
+
+def test_slots_leave_alone_what_is_not_fit(place):
+    many = slots.ChosenSlots(place, NOTE, 1, ["a", "b"], 1, 2, ",".join, vet=unfit("a"))
+    slot = many.take(0.0)
+    assert slot is not None
+    assert slot.devices == ("b",)
+    assert many.take(1.0) is None
+    assert many.ask_at < slots.NEVER
+    many.give(slot, 2.0)
+    many.close()
+
+
+def test_pretend_gpus_are_not_looked_at():
+    assert vetting.of(settings.Settings(devices="fake:4"), print) is None
+    assert vetting.of(settings.Settings(devices="none"), print) is None
+
+
+# --- with a driver ---
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    return world.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def nvml(library, tmp_path):
+    return world.World(library, tmp_path / "state.txt")
+
+
+@pytest.fixture
+def stranger():
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.fixture
+def bench(nvml, tmp_path, stranger):
+    nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", f"proc 0 pid={stranger} mem={3 * GIB}")
+    found = Bench(tmp_path, "", DIBS_NVML_LIBRARY=str(nvml.library), DIBS_FAKE_NVML_STATE=str(nvml.state))
+    yield found
+    found.close()
+
+
+def test_a_look_tells_who_uses_a_gpu_once_and_forgets_who_has_gone(nvml, stranger, monkeypatch):
+    monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
+    nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", f"proc 0 pid={stranger} mem={3 * GIB}")
+    said = []
+    vet = vetting.of(settings.Settings(nvml_library=nvml.library), said.append)
+    told = f"used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)"
+    assert (vet(["GPU-a", "GPU-b"]), vet(["GPU-a"])) == ({"GPU-a"}, {"GPU-a"})
+    assert (said, vet.reasons) == ([f"GPU 0 is left alone: {told}"], {"GPU-a": told})
+    # A text that names no device here is not ours to judge.
+    assert vet(["text-1"]) == set()
+    nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b lost=1")
+    assert (vet(["GPU-a"]), vet.reasons) == (set(), {})
+    relaxed = vetting.of(settings.Settings(nvml_library=nvml.library), said.append, ignores_foreign=True)
+    nvml.is_now("gpu 0 uuid=GPU-a", f"proc 0 pid={stranger} mem={3 * GIB}")
+    assert relaxed(["GPU-a"]) == set()
+
+
+def test_a_lease_by_hand_does_not_take_a_gpu_that_somebody_uses(bench, stranger):
+    refused = bench.cli("lease", "--no-wait", "--gpu-ids", "0", "true")
+    assert (refused.returncode, "used without a lease by" in refused.stderr) == (75, True)
+    assert f"pid {stranger}" in refused.stderr
+    shown = bench.cli("lease", "--no-wait", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    assert (shown.stdout, shown.returncode) == ("GPU-b\n", 0)
+    forced = bench.cli("lease", "--no-wait", "--gpu-ids", "0", "--ignore-foreign", "true")
+    assert forced.returncode == 0
+
+
+def test_a_pipe_uses_the_other_gpus(bench):
+    done = bench.cli("pipe", input="echo $CUDA_VISIBLE_DEVICES\necho $CUDA_VISIBLE_DEVICES\n")
+    assert (done.returncode, done.stdout) == (0, "GPU-b\nGPU-b\n")
+    assert "GPU 0 is left alone: used without a lease by" in done.stderr

@@ -1,0 +1,65 @@
+"""Two users and a pretend NVIDIA driver: on what one leases nobody is foreign, elsewhere everybody is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import people
+from bench import wait_for
+from fakes.nvml import world
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
+
+GIB = 2**30
+CARDS = ("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
+
+
+@pytest.fixture
+def machine() -> Iterator[tuple[people.Person, people.Person, world.World]]:
+    """Two users who share two cards of a pretend driver."""
+    # Not tmp_path: pytest keeps its folders for root alone.
+    folder = Path(tempfile.mkdtemp(prefix="dibs-foreign-"))
+    folder.chmod(0o755)
+    (folder / "leases").mkdir()
+    (folder / "leases").chmod(0o1777)
+    nvml = world.World(world.build(folder), folder / "state.txt")
+    nvml.library.chmod(0o755)
+    nvml.is_now(*CARDS)
+    made = [people.make_person(name, folder, folder / "leases", "") for name in people.NAMES]
+    for person in made:
+        person.environ |= {"DIBS_NVML_LIBRARY": str(nvml.library), "DIBS_FAKE_NVML_STATE": str(nvml.state)}
+    yield made[0], made[1], nvml
+    for person in made:
+        person.close()
+    shutil.rmtree(folder)
+
+
+def test_users_are_at_home_on_what_they_lease_and_foreign_elsewhere(
+    machine: tuple[people.Person, people.Person, world.World],
+) -> None:
+    ann, ben, nvml = machine
+    hers = ann.add("sleep 1000", "--gpu-ids", "0")
+    wait_for(lambda: ann.show(hers), lambda job: job["started_at"] is not None)
+    pid = ann.show(hers)["pid"]
+    # On her own card Ann may have any processes, also what her job did not start.
+    with subprocess.Popen(["sleep", "1000"], user=ann.uid) as notebook:
+        nvml.is_now(*CARDS, f"proc 0 pid={pid} mem={GIB}", f"proc 0 pid={notebook.pid} mem={5 * GIB}")
+        seen = wait_for(ben.gpus, lambda gpus: len(gpus[0]["processes"]) == 2)
+        assert [(gpu["state"], gpu["foreign"]) for gpu in seen] == [("leased", None), ("free", None)]
+        # On the other one she did not ask for anything.
+        nvml.is_now(*CARDS, f"proc 0 pid={pid} mem={GIB}", f"proc 1 pid={notebook.pid} mem={5 * GIB}")
+        wait_for(ben.gpus, lambda gpus: gpus[1]["state"] == "foreign")
+        his = ben.add("true", "--gpu-ids", "1")
+        told = f"{ann.name}'s sleep (pid {notebook.pid}, 5G)"
+        wait_for(lambda: ben.show(his)["reason"], lambda reason: told in (reason or ""))
+        assert ann.show(hers)["marks"] == []
+        nvml.is_now(*CARDS, f"proc 0 pid={pid} mem={GIB}")
+        notebook.kill()
+    wait_for(lambda: ben.show(his)["state"], lambda state: state == "done")
