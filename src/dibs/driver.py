@@ -51,9 +51,15 @@ def _sayer(output: TextIO) -> Say:
 def _serve(library: str | None, say: Say) -> None:
     import signal
 
+    import pynvml as nvml
+
     known: set[str] = set()
+    is_held = False
     for line in sys.stdin:
         signal.alarm(LIFE_S)
+        # Kept open as long as we live, under what each answer opens: without persistence mode cards fall asleep when
+        # nobody has them open, and take seconds to wake.
+        is_held = is_held or _is_opened(nvml, library)
         known = answer(library, frozenset(line.strip().split(",")), known, say)
         signal.alarm(0)
 
@@ -93,8 +99,17 @@ def _told(record: dict[str, object], say: Say) -> dict[str, object]:
     return record
 
 
+def _is_opened(nvml: Any, library: str | None) -> bool:
+    try:
+        _init(nvml, library)
+    except (OSError, nvml.NVMLError):
+        # The answer says why.
+        return False
+    return True
+
+
 def _init(nvml: Any, library: str | None) -> None:
-    """Start NVML anew: so cards that come and go are seen."""
+    """Open NVML, from `library` if one is named."""
     if library is not None:
         import ctypes
 

@@ -20,8 +20,9 @@ from dibs import errors
 #: Seconds after which something that hung is asked about again, if the child that hung there is gone.
 RETRY_S = 60.0
 
-#: Answers of one child. A new one then: what the driver's library prints or leaks is bounded.
-MOST_ANSWERS = 500
+#: Answers of one child, a minute's worth. Only a new process sees that the driver's library was replaced, or that there
+#: are more cards; and what a library prints or leaks is bounded.
+MOST_ANSWERS = 12
 
 #: Bytes of one answer.
 LONGEST = 8 * 2**20
@@ -75,8 +76,12 @@ class Informant:
         """Return how many children have been given up and are not gone yet."""
         return sum(stuck.child.poll() is None for stuck in self._stuck.values())
 
-    def ask(self, skip: Sequence[str], deadline_s: float) -> Answer:
-        """Return what a child says within the deadline; raise MachineError if none can be started."""
+    def ask(self, skip: Sequence[str], deadline_s: float, first_deadline_s: float) -> Answer:
+        """Return what a child says; raise MachineError if none can be started.
+
+        It may be silent for `deadline_s` at a time: a slow machine is not a hanging one. A new child may take
+        `first_deadline_s` for its first word.
+        """
         if self._child is None or self._child.poll() is not None or self._answers >= MOST_ANSWERS:
             self.close()
             self._child = self._begin()
@@ -89,7 +94,7 @@ class Informant:
         except BrokenPipeError:
             answer.trouble = self._death()
         else:
-            self._hear(answer, time.monotonic() + deadline_s, deadline_s)
+            self._hear(answer, deadline_s, first_deadline_s if self._answers == 1 else deadline_s)
         if answer.trouble is not None:
             self._give_up(answer.at, answer.trouble)
         return answer
@@ -111,17 +116,16 @@ class Informant:
         except OSError as error:
             raise errors.MachineError(f"cannot read the GPUs: {error.strerror} ({self._command[0]}).") from error
 
-    def _hear(self, answer: Answer, until: float, deadline_s: float) -> None:
-        """Take in lines until the one that ends the answer."""
+    def _hear(self, answer: Answer, deadline_s: float, patience_s: float) -> None:
+        """Take in lines until the one that ends the answer; `patience_s` is for the first."""
         assert self._child is not None
         assert self._child.stdout is not None
         fd, rest, size = self._child.stdout.fileno(), b"", 0
         while True:
-            left_s = until - time.monotonic()
-            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
-                answer.trouble = f"did not answer for {deadline_s:g} s"
+            if not select.select([fd], [], [], patience_s)[0]:
+                answer.trouble = f"did not answer for {patience_s:g} s"
                 return
-            chunk = os.read(fd, 2**16)
+            chunk, patience_s = os.read(fd, 2**16), deadline_s
             size += len(chunk)
             if not chunk or size > LONGEST:
                 answer.trouble = self._death() if not chunk else "answered without end"

@@ -191,16 +191,13 @@ class Probe:
 
     def _whole_answer(self) -> tuple[Answer, dict[str, str]]:
         """Return an answer that reached its end, and what it leaves out: a card that hung before."""
-        deadline_s = self.deadline_s if self._seen.is_known else self.first_deadline_s
         while True:
             avoided = self._informant.avoided
             if informants.BEGINNING in avoided:
                 raise errors.MachineError(_no_answer(avoided[informants.BEGINNING]))
-            answer = self._informant.ask(list(avoided), deadline_s)
+            answer = self._informant.ask(list(avoided), self.deadline_s, self.first_deadline_s)
             if answer.trouble is None:
                 return answer, avoided
-            # The first wake-up of the cards is over.
-            deadline_s = self.deadline_s
             if answer.at == informants.BEGINNING:
                 raise errors.MachineError(_no_answer(answer.trouble))
 
