@@ -14,6 +14,7 @@ import pytest
 import build
 from bench import Bench
 from desk import Desk
+from fakes.nvml import world
 
 # No test may depend on how fast the machine is just now.
 hypothesis.settings.register_profile("dibs", deadline=None)
@@ -40,3 +41,15 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     own = Desk(tmp_path, build.inventory(4))
     with contextlib.closing(own.store):
         yield own
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pretend NVIDIA library, built once."""
+    return world.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def nvml(library: Path, tmp_path: Path) -> world.World:
+    """A pretend NVIDIA driver of its own, which tells what a test says."""
+    return world.World(library, tmp_path / "state.txt")

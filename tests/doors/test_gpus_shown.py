@@ -7,7 +7,6 @@ import pytest
 from bench import Bench, wait_for
 from dibs.cli import gpus
 from dibs.cli.screen import Screen
-from fakes.nvml import world
 
 GIB = 2**30
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -47,17 +46,10 @@ def test_what_is_worth_knowing_about_a_gpu_is_in_its_line(more, told):
     assert told in gpus.table(TERMINAL, [gpu(**more)], NOW)
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return world.build(tmp_path_factory.mktemp("nvml"))
-
-
 @pytest.fixture
-def bench(library, tmp_path):
-    nvml = world.World(library, tmp_path / "state.txt")
+def bench(nvml, tmp_path):
     nvml.is_now(f"gpu 0 uuid=GPU-a used={5 * GIB} util=80 temp=61")
-    environ = {"DIBS_NVML_LIBRARY": str(library), "DIBS_FAKE_NVML_STATE": str(nvml.state), "DIBS_FOREIGN_MEMORY": "9G"}
-    found = Bench(tmp_path, "", **environ)
+    found = Bench(tmp_path, "", DIBS_FOREIGN_MEMORY="9G", **nvml.environ)
     yield found
     found.close()
 

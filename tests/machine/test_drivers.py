@@ -9,7 +9,6 @@ import pytest
 from dibs import amd, driver, environs, errors, nvidia, probe
 from dibs.devices import Inventory
 from dibs.settings import Settings
-from fakes.nvml import world
 
 GIB = 2**30
 #: All codes that nvidia-ml-py 13 knows.
@@ -33,16 +32,10 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return world.build(tmp_path_factory.mktemp("nvml"))
-
-
 @pytest.fixture
-def nvml(library, tmp_path, monkeypatch):
-    here = world.World(library, tmp_path / "state.txt")
-    monkeypatch.setenv("FAKE_NVML_STATE", str(here.state))
-    return here
+def nvml(nvml, monkeypatch):
+    monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
+    return nvml
 
 
 def ask(nvml, *skip):

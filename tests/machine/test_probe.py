@@ -23,17 +23,11 @@ HASTY_S = 0.2
 AN_HOUR_MS = 3_600_000
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return world.build(tmp_path_factory.mktemp("nvml"))
-
-
 @pytest.fixture
-def driver(library, tmp_path, monkeypatch):
-    here = world.World(library, tmp_path / "state.txt")
-    monkeypatch.setenv("FAKE_NVML_STATE", str(here.state))
-    monkeypatch.setenv("FAKE_NVML_LOG", str(here.log))
-    return here
+def driver(nvml, monkeypatch):
+    monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
+    monkeypatch.setenv("FAKE_NVML_LOG", str(nvml.log))
+    return nvml
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ import pytest
 
 from bench import Bench
 from dibs import holders, leases, settings, slots, users, vetting, waiting
-from fakes.nvml import world
 
 GIB = 2**30
 NOTE = leases.Note("test", "me")
@@ -71,16 +70,6 @@ def test_pretend_gpus_are_not_looked_at():
 # --- with a driver ---
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return world.build(tmp_path_factory.mktemp("nvml"))
-
-
-@pytest.fixture
-def nvml(library, tmp_path):
-    return world.World(library, tmp_path / "state.txt")
-
-
 @pytest.fixture
 def stranger():
     with subprocess.Popen(["sleep", "1000"]) as process:
@@ -91,7 +80,7 @@ def stranger():
 @pytest.fixture
 def bench(nvml, tmp_path, stranger):
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", f"proc 0 pid={stranger} mem={3 * GIB}")
-    found = Bench(tmp_path, "", DIBS_NVML_LIBRARY=str(nvml.library), DIBS_FAKE_NVML_STATE=str(nvml.state))
+    found = Bench(tmp_path, "", **nvml.environ)
     yield found
     found.close()
 

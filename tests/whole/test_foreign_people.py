@@ -34,7 +34,7 @@ def machine() -> Iterator[tuple[people.Person, people.Person, world.World]]:
     nvml.is_now(*CARDS)
     made = [people.make_person(name, folder, folder / "leases", "") for name in people.NAMES]
     for person in made:
-        person.environ |= {"DIBS_NVML_LIBRARY": str(nvml.library), "DIBS_FAKE_NVML_STATE": str(nvml.state)}
+        person.environ |= nvml.environ
     yield made[0], made[1], nvml
     for person in made:
         person.close()

@@ -8,27 +8,16 @@ import pytest
 
 from bench import Bench, wait_for
 from dibs import users
-from fakes.nvml import world
 
 GIB = 2**30
 A, B, C = (f"GPU-{letter * 4}" for letter in "abc")
 CARDS = (f"gpu 0 uuid={A} bus=00000000:01:00.0", f"gpu 1 uuid={B} bus=00000000:02:00.0")
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return world.build(tmp_path_factory.mktemp("nvml"))
-
-
-@pytest.fixture
-def nvml(library, tmp_path):
-    return world.World(library, tmp_path / "state.txt")
-
-
 @pytest.fixture
 def bench(nvml, tmp_path):
     nvml.is_now(*CARDS)
-    found = Bench(tmp_path, "", DIBS_NVML_LIBRARY=str(nvml.library), DIBS_FAKE_NVML_STATE=str(nvml.state))
+    found = Bench(tmp_path, "", **nvml.environ)
     found.start()
     yield found
     found.close()

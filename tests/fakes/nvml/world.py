@@ -33,6 +33,11 @@ class World:
         new.write_text("".join(f"{line}\n" for line in lines))
         new.rename(self.state)
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """Return the variables by which a daemon, and what it starts, finds this driver."""
+        return {"DIBS_NVML_LIBRARY": str(self.library), "DIBS_FAKE_NVML_STATE": str(self.state)}
+
     def calls(self) -> list[str]:
         """Return the C functions that were called so far."""
         return [line.split()[1] for line in self.log.read_text().splitlines()] if self.log.exists() else []
