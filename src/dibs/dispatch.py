@@ -151,7 +151,7 @@ def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None
         case attempts.NeverStarted():
             _settle_never_started(turn, job, runner_died)
         case attempts.Missing():
-            _settle_missing(turn, job, runner_died)
+            return _settle_missing(turn, job, runner_died)
         case attempts.Orphaned(running):
             _settle_orphaned(turn, job, running)
         case attempts.Lost():
@@ -222,12 +222,16 @@ def _give_up(turn: Turn, job: Job, event: lifecycle.GivenUp) -> None:
         turn.record(job, lifecycle.CancelAsked(turn.now), f"it could not start at once ({event.why})")
 
 
-def _settle_missing(turn: Turn, job: Job, runner_died: bool) -> None:
+def _settle_missing(turn: Turn, job: Job, runner_died: bool) -> Refusal | None:
     """The folder of the attempt is not there: it was never made, or somebody deleted it."""
-    if job.state is State.STARTING and turn.engine.give_up(job):
+    if job.state is not State.STARTING:
+        turn.record(job, lifecycle.LostTrack(turn.now, "its folder is gone, and with it how it ended"))
+    elif turn.engine.give_up(job):
         _settle_never_started(turn, job, runner_died)
     else:
-        turn.record(job, lifecycle.LostTrack(turn.now, "its folder is gone, and with it how it ended"))
+        # A runner that was late made the folder after we had looked, and claimed the start.
+        return settle(turn, job, runner_died=runner_died)
+    return None
 
 
 def _settle_orphaned(turn: Turn, job: Job, running: Running | None) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
-from desk import PLACED
-from dibs import attempts, dispatch
+import build
+from desk import PLACED, Desk
+from dibs import attempts, dispatch, records
+from dibs.engines.local import Local
 from dibs.jobs import Outcome, State
 
 
@@ -47,3 +50,25 @@ def test_jobs_of_a_queue_that_never_noted_its_boot_are_taken_as_of_this_one(desk
     job_id = desk.job(PLACED)
     recover(desk, "this boot")
     assert desk.store.job(job_id).state is State.QUEUED
+
+
+class LateRunner(Local):
+    """An engine whose runner claims the start, runs its command and ends between two looks of the daemon."""
+
+    def give_up(self, job):
+        os.makedirs(self.folder(job))
+        started = attempts.claim(self.folder(job), job.start, "shim 1 1 boot")
+        records.write_final(started, records.Final("exited", code=7, ended_at_ns=1))
+        os.close(started)
+        return super().give_up(job)
+
+
+def test_a_runner_that_comes_while_its_start_is_given_up_has_its_result_heard(tmp_path):
+    desk = Desk(tmp_path, build.inventory(4))
+    desk.engine = LateRunner(*(getattr(desk.engine, name) for name in Local.__slots__))
+    with contextlib.closing(desk.store):
+        recover(desk, "this boot")
+        job_id = desk.job(PLACED)
+        recover(desk, "this boot")
+        job = desk.store.job(job_id)
+        assert (job.outcome, job.exit_code) == (Outcome.FAILED, 7)
