@@ -155,6 +155,10 @@ LAYERS = {
     "leasing": DOORS,
     "knowing": DOORS,
     "leased": DOORS,
+    "sweep_drafts": DOORS,
+    "edit_drafts": DOORS,
+    "scripting": DOORS,
+    "sweep_handles": DOORS,
     "fast": DOORS,
     "futures": DOORS,
     "couriers": DOORS,
@@ -193,6 +197,8 @@ THIRD_PARTY = {
     "pynvml": {"driver"},
     "rich": {"cli"},
     "yaml": {"sweep_files"},
+    # The user's own, when there is one.
+    "pandas": {"sweep_handles"},
 }
 
 

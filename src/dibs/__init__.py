@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dibs.leased import lease as lease
     from dibs.stopping import is_stopping as is_stopping
     from dibs.stopping import on_stop as on_stop
+    from dibs.sweep_handles import Sweep as Sweep
     from dibs.version import __version__ as __version__
 
 #: What users find here, and the module that each comes from; an empty one is a module itself.
@@ -32,6 +33,7 @@ _HOMES = {
     "__version__": "version",
     "Executor": "executor",
     "Job": "handles",
+    "Sweep": "sweep_handles",
     "checkpoint_dir": "inside",
     "errors": "",
     "gpus": "handles",

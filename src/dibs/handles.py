@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self, Unpack, cast, overload
 
-from dibs import answers, awaiting, client, commands, drafts, job_options, keywords
+from dibs import answers, awaiting, client, commands, drafts, edit_drafts, job_options, keywords, scripting
 from dibs.answers import Gpu, Rehearsal, WholeJob
 from dibs.client import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
@@ -21,10 +22,9 @@ from dibs.options import Args
 if TYPE_CHECKING:
     from dibs.drafts import Body
 
-#: What may be said of `submit`.
-SUBMIT_OPTIONS = tuple(
-    option for option in (*job_options.OPTIONS, *job_options.BATCH_OPTIONS) if option not in (job_options.SCRIPT,)
-)
+#: What may be said of `submit`, and of `edit`.
+SUBMIT_OPTIONS = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)
+EDIT_OPTIONS = tuple(edit_drafts.FIELDS)
 
 
 class Job:
@@ -162,6 +162,21 @@ class Job:
         """Send a signal to its processes."""
         self._act("kill", signal=signal if isinstance(signal, str) else int(signal))
 
+    def edit(self, command: str | None = None, **options: Unpack[Options]) -> None:
+        """Change what is asked of a job that waits; None goes back to the default. Of a running one only `time`."""
+        told = cast("Mapping[str, object]", options)
+        with keywords.spoken():
+            changes = edit_drafts.changed_by(keywords.read(told, EDIT_OPTIONS))
+            for option in EDIT_OPTIONS:
+                if keywords.name(option) in told and told[keywords.name(option)] is None:
+                    changes |= dict.fromkeys(edit_drafts.FIELDS[option])
+            if command is not None:
+                commands.check_text(command, "the command")
+                changes["command"] = command
+            if not changes:
+                raise UserError("edit expected something to change, got nothing.")
+            self._act("edit", changes=changes)
+
     def _act(self, verb: str, *, is_strict: bool = True, **said: object) -> None:
         acted = answers.act(_queue(), verb, [str(self._id)], **said)
         self._seen = None
@@ -183,17 +198,18 @@ Command = str | Sequence[str | os.PathLike[str]]
 
 
 @overload
-def submit(command: Command, *, dry_run: Literal[True], **options: Unpack[Options]) -> Rehearsal: ...
+def submit(command: Command = ..., *, dry_run: Literal[True], **options: Unpack[Options]) -> Rehearsal: ...
 @overload
-def submit(command: Command, *, array: str | Sequence[int], **options: Unpack[Options]) -> list[Job]: ...
+def submit(command: Command = ..., *, array: str | Sequence[int], **options: Unpack[Options]) -> list[Job]: ...
 @overload
-def submit(command: Command, *, repeat: int, **options: Unpack[Options]) -> list[Job]: ...
+def submit(command: Command = ..., *, repeat: int, **options: Unpack[Options]) -> list[Job]: ...
 @overload
-def submit(command: Command, **options: Unpack[Options]) -> Job: ...
-def submit(command: Command, **options: object) -> Job | list[Job] | Rehearsal:
+def submit(command: Command = ..., **options: Unpack[Options]) -> Job: ...
+def submit(command: Command = (), **options: object) -> Job | list[Job] | Rehearsal:
     """Queue a command, one string or its words, with the options of `dibs add` as keywords.
 
-    With `array` or `repeat` the jobs are returned in a list; with `dry_run` what would be queued, and nothing is.
+    With `script` its text is kept, and the command is its arguments. With `array` or `repeat` the jobs are returned in
+    a list; with `dry_run` what would be queued, and nothing is.
     """
     with keywords.spoken():
         args, body = draft(command, options)
@@ -206,7 +222,9 @@ def submit(command: Command, **options: object) -> Job | list[Job] | Rehearsal:
 def draft(command: Command, options: Mapping[str, object]) -> tuple[Args, Body]:
     """Return the options that keywords mean, and the request that they make."""
     args = keywords.read(options, SUBMIT_OPTIONS)
-    return args, drafts.from_words(args, _words(command), "submit")
+    typed = replace(args, words=words(command, is_for_script=args.has(job_options.SCRIPT)))
+    asking = scripting.read(typed, "submit", note)
+    return asking.args, asking.body
 
 
 def submit_many(lines: Iterable[str], **options: Unpack[Options]) -> list[Job]:
@@ -216,31 +234,36 @@ def submit_many(lines: Iterable[str], **options: Unpack[Options]) -> list[Job]:
         return _send(drafts.from_lines(args, (line.encode() for line in lines), "the list"))
 
 
-def _words(command: object) -> tuple[str, ...]:
-    if command == [] or (isinstance(command, str) and not command.strip()):
+def words(command: object, is_for_script: bool = False) -> tuple[str, ...]:
+    """Return a command as one would type it after the options: one quoted string, or its words."""
+    if command in ([], ()) and is_for_script:
+        return ()
+    if command in ([], ()) or (isinstance(command, str) and not command.strip()):
         raise UserError("expected a command, got none.")
     if isinstance(command, str):
+        commands.check_text(command, "the command")
         return (command,)
     if not isinstance(command, Sequence) or isinstance(command, bytes):
         raise UserError(f"expected a command, one string or a list of words, got {command!r}.")
-    words = []
+    found = []
     for word in command:
         if not isinstance(word, str | os.PathLike):
             raise UserError(f"expected the words of a command to be texts, got {word!r}.")
-        words.append(str(os.fspath(word)))
-    if commands.is_string(words):
-        raise UserError(f'expected the words of a command, got one string in a list: ["{words[0]}"].', "Give it alone.")
-    return tuple(words)
+        found.append(str(os.fspath(word)))
+        commands.check_text(found[-1], "the command")
+    if not is_for_script and commands.is_string(found):
+        raise UserError(f'expected the words of a command, got one string in a list: ["{found[0]}"].', "Give it alone.")
+    return tuple(found)
 
 
 def _send(body: Body) -> list[Job]:
     answer = _queue().post("/v1/jobs", body)
-    for note in answer["notes"]:
-        _note(note)
+    for each in answer["notes"]:
+        note(each)
     return [Job(job_id) for job_id in answer["ids"]]
 
 
-def _note(text: str) -> None:
+def note(text: str) -> None:
     """Say what the command line would say on stderr."""
     import logging
 

@@ -74,20 +74,30 @@ class Options(TypedDict, total=False):
     stderr: Path | None
     tags: str | Sequence[str] | None
     notify: str | None
+    #: A file whose text is kept, with its #DIBS and #SBATCH lines.
+    script: Path | None
     #: Of several jobs: at most so many at once, and hold the rest after so many failures.
     jobs: int | None
     halt: int | None
 
 
-def read(told: Mapping[str, object], known: Iterable[Option[object]] = job_options.OPTIONS) -> Args:
-    """Return keywords as the options of a command line; `known` are those that mean something here."""
+def read(
+    told: Mapping[str, object],
+    known: Iterable[Option[object]] = job_options.OPTIONS,
+    spellings: Mapping[Option[object], Spelling] | None = None,
+) -> Args:
+    """Return keywords as the options of a command line.
+
+    `known` are those that mean something here, `spellings` how the values of those are spelled that only a door knows.
+    """
+    spellings = {**SPELLINGS, **(spellings or {})}
     by_name = {name(option): option for option in known if option not in SLURMS}
     given: dict[Option[object], tuple[object, ...]] = {}
     for word, value in told.items():
         option = by_name.get(word)
         if option is None:
             raise UserError(f"there is no option {options.shown(word)}.", _nearest(word, by_name))
-        if value is not None and (read := tuple(_values(option, word, value))):
+        if value is not None and (read := tuple(_values(option, word, value, spellings.get(option, _text)))):
             given[option] = read
     return Args((), given)
 
@@ -104,7 +114,7 @@ def _nearest(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {meant}?" if meant else ""
 
 
-def _values(option: Option[object], word: str, value: object) -> Iterator[object]:
+def _values(option: Option[object], word: str, value: object, spell: Spelling) -> Iterator[object]:
     if option.kind is None:
         if not isinstance(value, bool):
             raise _wrong(word, "True or False", value)
@@ -113,7 +123,6 @@ def _values(option: Option[object], word: str, value: object) -> Iterator[object
     if option is job_options.ENV:
         yield from _variables(word, value)
         return
-    spell = SPELLINGS.get(option, _text)
     for each in _each(value) if option.is_repeatable and not isinstance(value, Mapping) else [value]:
         for text in spell(word, each, option.kind.expected):
             yield options.read(option, word, text)
@@ -131,6 +140,8 @@ def _wrong(word: str, expected: str, value: object, hint: str = "") -> UserError
 # -- how values are spelled: each returns the words that one would type ---------------------------------------------
 
 Words = list[str]
+#: From the keyword, its value and what is expected to the words that one would type.
+Spelling = Callable[[str, object, str], Words]
 
 
 def _text(word: str, value: object, expected: str) -> Words:
@@ -139,7 +150,7 @@ def _text(word: str, value: object, expected: str) -> Words:
     return [value]
 
 
-def _number(word: str, value: object, expected: str) -> Words:
+def number(word: str, value: object, expected: str) -> Words:
     """Spell a whole number, also one of numpy's; a text is left to the option."""
     if isinstance(value, str):
         return [value]
@@ -151,16 +162,16 @@ def _number(word: str, value: object, expected: str) -> Words:
 
 
 def _list(word: str, value: object, expected: str) -> Words:
-    return [",".join(text for each in _each(value) for text in _number(word, each, expected))]
+    return [",".join(text for each in _each(value) for text in number(word, each, expected))]
 
 
 def _words(word: str, value: object, expected: str) -> Words:
     return [",".join(text for each in _each(value) for text in _text(word, each, expected))]
 
 
-def _path(word: str, value: object, expected: str) -> Words:
-    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    return _text(word, path if path is not None else value, expected)
+def path(word: str, value: object, expected: str) -> Words:
+    """Spell a path, also one of pathlib's."""
+    return _text(word, os.fspath(value) if isinstance(value, os.PathLike) else value, expected)
 
 
 def _span(word: str, value: object, expected: str) -> Words:
@@ -191,7 +202,7 @@ def _moment(word: str, value: object, expected: str) -> Words:
 def _job(word: str, value: object, expected: str) -> Words:
     # A handle of a job, without loading what it is made of.
     found = getattr(value, "id", value)
-    return _number(word, found, expected)
+    return number(word, found, expected)
 
 
 def _signal(word: str, value: object, expected: str) -> Words:
@@ -221,30 +232,31 @@ def _variables(word: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 #: How values of options are spelled that are more than a text.
-SPELLINGS: dict[Option[object], Callable[[str, object, str], Words]] = {
-    job_options.GPUS: _number,
+SPELLINGS: dict[Option[object], Spelling] = {
+    job_options.GPUS: number,
     job_options.GPU_IDS: _list,
     job_options.PREFER: _list,
-    job_options.CPUS: _number,
+    job_options.CPUS: number,
     job_options.MEM: _size,
-    job_options.PRIORITY: _number,
+    job_options.VRAM: _size,
+    job_options.PRIORITY: number,
     job_options.TIME: _span,
     job_options.AFTER: _job,
     job_options.AFTER_ANY: _job,
     job_options.AFTER_END: _job,
     job_options.BEGIN: _moment,
-    job_options.RETRIES: _number,
+    job_options.RETRIES: number,
     job_options.RETRY_ON: _words,
     job_options.SIGNAL: _signal,
     job_options.METRIC: _patterns,
-    job_options.CHDIR: _path,
-    job_options.OUTPUT: _path,
-    job_options.STDERR: _path,
-    job_options.SCRIPT: _path,
+    job_options.CHDIR: path,
+    job_options.OUTPUT: path,
+    job_options.STDERR: path,
+    job_options.SCRIPT: path,
     job_options.ARRAY: _array,
-    job_options.REPEAT: _number,
-    job_options.AT_ONCE: _number,
-    job_options.HALT: _number,
+    job_options.REPEAT: number,
+    job_options.AT_ONCE: number,
+    job_options.HALT: number,
 }
 #: Options that Python calls otherwise.
 PYTHONS: dict[Option[object], str] = {job_options.CHDIR: "cwd", job_options.TAG: "tags"}

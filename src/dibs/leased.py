@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from dibs import job_options, keywords, leasing, settings, waiting
+from dibs import handles, job_options, keywords, leasing, settings, waiting
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: What a lease may ask for.
-OPTIONS = (job_options.GPUS, job_options.GPU_IDS, job_options.PREFER, job_options.GPU_TYPE, job_options.VISIBLE)
+OPTIONS = (
+    job_options.GPUS, job_options.GPU_IDS, job_options.PREFER, job_options.GPU_TYPE, job_options.VRAM,
+    job_options.VISIBLE,
+)  # fmt: skip
 #: Files that a process has open once CUDA or ROCm has started in it; those who only look at GPUs (NVML) do not.
 STARTED = ("/dev/nvidia-uvm", "/dev/kfd")
 
@@ -36,9 +39,10 @@ STARTED = ("/dev/nvidia-uvm", "/dev/kfd")
 class lease:
     """GPUs held by this process: a context manager (also `async with`), a decorator, or `acquire` and `release`.
 
-    `gpus`, `gpu_ids`, `prefer`, `gpu_type` and `visible` are those of `dibs lease`. It waits in the machine-wide line:
-    as long as it takes, at most `timeout` seconds (then `TimedOut`), or with `blocking=False` not at all (then `Busy`).
-    Forked children keep the GPUs for as long as they live; programs that are started do so only with `pass_fds=.fds`.
+    `gpus`, `gpu_ids`, `prefer`, `gpu_type`, `vram` and `visible` are those of `dibs lease`. It waits in the line of the
+    machine: as long as it takes, at most `timeout` seconds (then `TimedOut`), or with `blocking=False` not at all (then
+    `Busy`). Forked children keep the GPUs for as long as they live; programs that are started do so only with
+    `pass_fds=.fds`.
     """
 
     def __init__(
@@ -48,11 +52,13 @@ class lease:
         gpu_ids: int | str | Sequence[int | str] | None = None,
         prefer: int | str | Sequence[int | str] | None = None,
         gpu_type: str | None = None,
+        vram: str | None = None,
         visible: str | None = None,
         timeout: float | None = None,
         blocking: bool = True,
     ) -> None:
-        told = {"gpus": gpus, "gpu_ids": gpu_ids, "prefer": prefer, "gpu_type": gpu_type, "visible": visible}
+        told: dict[str, object] = {"gpus": gpus, "gpu_ids": gpu_ids, "prefer": prefer, "gpu_type": gpu_type}
+        told |= {"vram": vram, "visible": visible}
         self._args = keywords.read(told, OPTIONS)
         self._told = told
         self._timeout = _checked(timeout, blocking)
@@ -88,7 +94,7 @@ class lease:
             visible = self._args.get(job_options.VISIBLE) or values.visible
             wanted = leasing.Wanted(request, inventory, values, visible, self._timeout)
             try:
-                held = leasing.acquire(wanted, f"python {os.getpid()}", wake_fd, _note)
+                held = leasing.acquire(wanted, f"python {os.getpid()}", wake_fd, handles.note)
             except Busy as error:
                 if not self._timeout:
                     raise
@@ -110,7 +116,9 @@ class lease:
         """Give the GPUs back; twice is harmless. Forked children that still live keep them until they end."""
         held, self._held = self._held, []
         if held and (why := started()):
-            _note(f"GPU {_listed(self.indices)} given back, but {why}: others will see them in use until it ends.")
+            handles.note(
+                f"GPU {_listed(self.indices)} given back, but {why}: others will see them in use until it ends."
+            )
         _shown.remove(self)
         for one in held:
             one.close()
@@ -190,12 +198,6 @@ def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(str(number) for number in numbers)
 
 
-def _note(text: str) -> None:
-    import logging
-
-    logging.getLogger("dibs").warning("%s", text)
-
-
 # -- whether this process can still be given devices ----------------------------------------------------------------
 
 
@@ -273,10 +275,13 @@ class _Shown:
 
     def _joined(self) -> dict[str, str]:
         """Return the variables for all devices that are held, in the order in which they came."""
-        found = dict(self._leases[0].environ)
-        for each in self._leases[1:]:
-            for name in ("CUDA_VISIBLE_DEVICES", "DIBS_GPU_INDICES"):
-                found[name] = f"{found[name]},{each.environ[name]}"
+        found: dict[str, str] = {}
+        for each in self._leases:
+            found |= each.environ
+        for name in ("CUDA_VISIBLE_DEVICES", "DIBS_GPU_INDICES"):
+            # Two leases may share a device; it is one all the same.
+            words = dict.fromkeys(word for each in self._leases for word in each.environ[name].split(","))
+            found[name] = ",".join(words)
         return found
 
 

@@ -52,6 +52,7 @@ class Stop:
         #: Whether the program looks by itself, and can be trusted to end.
         self.is_looked_at = False
         self._left_s = left_s
+        self._main_thread = threading.get_ident()
         self._callbacks: list[Callable[[float], object]] = []
         self._before: dict[int, Handler] = {number: signal.signal(number, self._hear) for number in left_s}
         self._listen()
@@ -111,6 +112,8 @@ class Stop:
                 if number in self._left_s:
                     time.sleep(PATIENCE_S)
                     self._call(number)
+                    # It may just be asleep, and have missed the signal by a hair: wake it, that it may go on or end.
+                    signal.pthread_kill(self._main_thread, number)
 
 
 # A process has one set of handlers for signals, so there is one of these in it.

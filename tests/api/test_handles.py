@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import user_program
 
 import dibs
 from bench import Bench, wait_for
@@ -72,6 +73,45 @@ def test_a_verb_that_cannot_be_done_is_a_conflict(queue: Bench) -> None:
         with pytest.raises(errors.Conflict, match=f"job {job.id} cannot be changed: "):
             verb()
     assert job.state == "done"
+
+
+def test_a_typed_program_does_what_its_types_say(queue: Bench) -> None:
+    told = user_program.main()
+    assert told == ["done", "0", "None", "4", "{'new': 2, 'retried': 0, 'done': 0}", "{'lr': 0.1}", "1", "False", "2.0"]
+
+
+def test_a_waiting_job_is_edited_by_the_keywords_of_submit(queue: Bench) -> None:
+    job = dibs.submit("true", hold=True, gpus=1, time="1h", tags=["a"], name="old")
+    job.edit(gpus=0, name="new", priority="high", time=None, tags=["b", "c"])
+    assert (job.data["gpus"], job.name, job.data["priority"], job.data["time_limit_s"]) == (0, "new", 10, None)
+    assert job.data["tags"] == ["b", "c"]
+    job.edit("echo other")
+    assert job.command == "echo other"
+    for wrong, says in (({}, "edit expected something to change"), ({"gpus": -1}, "gpus expected a whole number")):
+        with pytest.raises(errors.UserError, match=says):
+            job.edit(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(errors.UserError, match="there is no option hold"):
+        job.edit(hold=True)
+    job.unhold()
+    assert (job.wait(), job.log()) == ("done", "other\n")
+    with pytest.raises(errors.Conflict, match=f"job {job.id} is done: only jobs that wait can be changed"):
+        job.edit(name="late")
+
+
+def test_the_text_of_a_script_is_kept_with_its_lines(queue: Bench) -> None:
+    script = queue.folder / "train.sh"
+    script.write_text("#!/bin/sh\n#DIBS -g 0 --name kept\necho first $1\n")
+    job = dibs.submit(["a b"], script=script, hold=True)
+    alone = dibs.submit("./train.sh", hold=True)
+    script.write_text("echo second\n")
+    for each, output in ((job, "first a b\n"), (alone, "first\n")):
+        assert (each.name, each.data["gpus"]) == ("kept", 0)
+        each.unhold()
+        assert (each.wait(), each.log()) == ("done", output)
+    script.write_text("#!/bin/sh\n#SBATCH --array=0-1\ntrue\n")
+    assert len(dibs.submit(script=script, array=range(2), gpus=0)) == 2
+    with pytest.raises(errors.UserError, match="script cannot read nosuch"):
+        dibs.submit(script="nosuch.sh")
 
 
 def test_jobs_are_found_by_id_and_by_selectors(queue: Bench) -> None:

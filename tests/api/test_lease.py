@@ -100,6 +100,16 @@ def test_two_leases_are_seen_together_and_each_knows_its_own() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
 
 
+def test_leases_with_vram_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIBS_DEVICES", "fake:1x24G")
+    with dibs.lease(vram="10G") as first, dibs.lease(vram="10G") as second:
+        assert first.ids == second.ids == ["FAKE-0"]
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "FAKE-0"
+        with pytest.raises(errors.Busy):
+            dibs.lease(vram="10G", blocking=False).acquire()
+    assert is_free(1)
+
+
 def test_who_does_not_want_to_wait_is_told_who_holds_them() -> None:
     with dibs.lease(gpus=2):
         with pytest.raises(errors.Busy, match=rf"1 GPU cannot be had now: GPU 0: .* python {os.getpid()}") as caught:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench import Bench
-from dibs import cli, options, ranking
+from dibs import cli, options, ranking, sweep_drafts
 from dibs.cli import map as mapping
 from dibs.cli import result_tables, screen, sweep
 from dibs.cli.screen import Screen
@@ -69,7 +69,7 @@ def test_a_file_says_what_the_command_line_does_not(here: Path) -> None:
     assert (asked.name, asked.project) == ("yam", "p")
     told = asked.defaults
     assert (told["gpus"], told["time_limit_s"], told["metric"]) == (2, 3600.0, {"acc": "a=(.)"})
-    body = sweep._request(asked)
+    body = sweep_drafts.request(asked)
     assert (body["at_once"], body["halt_after"], body["goal"], body["dir"]) == (3, 7, "maximize", "out/{lr}")
     assert list(asked.writer.lines(asked.points)) == ["true 1e-3", "true 0.1"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import client, drafts, job_options, options
-from dibs.cli import hints, rehearsing, screen, scripting
+from dibs import client, drafts, job_options, options, scripting
+from dibs.cli import hints, rehearsing, screen
 from dibs.errors import UserError
 from dibs.options import Args, Option
 
@@ -64,7 +64,7 @@ def read(args: Args) -> scripting.Asking:
     """Return what a command line asks for."""
     file = args.get(FILE)
     if file is None and (args.words != ("-",) or args.has(job_options.SCRIPT)):
-        return scripting.read(args, "add")
+        return scripting.read(args, "add", screen.say)
     return scripting.Asking(args, _lines(args, file))
 
 

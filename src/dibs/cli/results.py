@@ -10,10 +10,10 @@ from dibs import client, options, ranking
 from dibs.cli import result_tables, screen
 from dibs.cli.result_tables import Table
 from dibs.cli.spooling import Chosen, Spool
-from dibs.cli.sweep import GOAL
 from dibs.errors import UserError
 from dibs.options import Args, Kind, Option
 from dibs.ranking import Group
+from dibs.sweep_drafts import GOAL
 
 SUMMARY = "Show what came out of a sweep, one line a run, the best first."
 USAGE = ("[OPTIONS] NAME", "[OPTIONS]")

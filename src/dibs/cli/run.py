@@ -6,9 +6,9 @@ import os
 import signal
 import sys
 
-from dibs import answers, client, drafts, job_options
+from dibs import answers, client, drafts, job_options, scripting
 from dibs.answers import Job, WholeJob
-from dibs.cli import following, hints, logs, rehearsing, screen, scripting, signals, status
+from dibs.cli import following, hints, logs, rehearsing, screen, signals, status
 from dibs.errors import Busy, DibsError, UserError
 from dibs.options import Args, Option
 
@@ -27,7 +27,7 @@ FILES = {"log": job_options.OUTPUT, "stderr": job_options.STDERR}
 
 def main(args: Args) -> int:
     """Submit one job and follow it to its end."""
-    asking = scripting.read(args, "run")
+    asking = scripting.read(args, "run", screen.say)
     args, body = asking.args, asking.body
     for option in job_options.BATCH_OPTIONS:
         if args.has(option):

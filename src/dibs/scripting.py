@@ -1,4 +1,4 @@
-"""Scripts on the command line: their text is kept, and their `#DIBS` and `#SBATCH` lines are options like any others.
+"""Scripts as doors for people take them: their text is kept, their `#DIBS` and `#SBATCH` lines are options like others.
 
 The command line wins over the lines, and `#DIBS` over `#SBATCH`, so that one file serves a cluster and this machine.
 """
@@ -9,11 +9,10 @@ import os
 import socket
 import sys
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dibs import commands, drafts, job_options, options, sbatch, scripts, settings, users
-from dibs.cli import screen
 from dibs.drafts import Body
 from dibs.errors import UserError
 from dibs.options import Args, Option
@@ -50,14 +49,17 @@ class Asking:
     body: Body
 
 
-def read(args: Args, verb: str) -> Asking:
-    """Return what a command line that names a command or a script asks for."""
+Say = Callable[[str], None]
+
+
+def read(args: Args, verb: str, say: Say) -> Asking:
+    """Return what a command line that names a command or a script asks for; `say` hears what people should know."""
     script = find(args)
     if script is None:
         body = drafts.from_words(args, args.words, verb)
-        _say_what_surprises(args.words, verb)
+        _say_what_surprises(args.words, verb, say)
         return Asking(args, body)
-    args, is_slurm = with_lines(args, script, verb)
+    args, is_slurm = with_lines(args, script, verb, say)
     return Asking(args, _body(args, script, is_slurm))
 
 
@@ -96,7 +98,7 @@ def _contents(path: str) -> bytes:
         raise UserError(f"--script cannot read {options.shown(path)}: {error.strerror}.") from None
 
 
-def with_lines(args: Args, script: Script, verb: str) -> tuple[Args, bool]:
+def with_lines(args: Args, script: Script, verb: str, say: Say) -> tuple[Args, bool]:
     """Return the options of the command line over those of the script, and whether it has lines for Slurm."""
     place = sbatch.Place(users.own(), socket.gethostname().partition(".")[0])
     slurm: list[Args] = []
@@ -117,7 +119,7 @@ def with_lines(args: Args, script: Script, verb: str) -> tuple[Args, bool]:
     whole, warning = _without_idle_warning(whole, args)
     left += warning
     if left:
-        screen.say(f"{script.name}: not honoured here: {', '.join(left)}")
+        say(f"{script.name}: not honoured here: {', '.join(left)}")
     return whole, bool(slurm)
 
 
@@ -183,12 +185,12 @@ def _check_interpreter(script: Script, defaults: Body) -> None:
             )
 
 
-def _say_what_surprises(words: Sequence[str], verb: str) -> None:
+def _say_what_surprises(words: Sequence[str], verb: str, say: Say) -> None:
     _, words = drafts.split_variables(words)
     if len(words) > 1 and "/" in words[0] and os.path.isfile(words[0]) and os.access(words[0], os.R_OK):
         kinds = {line.kind for line in scripts.directives(_contents(words[0]), words[0])}
         if kinds:
             names = " and ".join(f"#{kind}" for kind in sorted(kinds))
-            screen.say(f"{words[0]} runs as a program: its {names} lines count with dibs {verb} --script {words[0]}")
+            say(f"{words[0]} runs as a program: its {names} lines count with dibs {verb} --script {words[0]}")
     if len(words) == 1 and words[0] in commands.INTERACTIVE:
-        screen.say(f"a job has no keyboard: {words[0]} will end at once. To type into it: dibs lease {words[0]}")
+        say(f"a job has no keyboard: {words[0]} will end at once. To type into it: dibs lease {words[0]}")

@@ -1,0 +1,211 @@
+"""A sweep as doors for people ask for it: its options, and the requests that make it and bring its points."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from dibs import commands, drafts, job_options, options
+from dibs.client import Client
+from dibs.drafts import Body
+from dibs.jobs import default_name
+from dibs.options import Args, Kind, Option
+
+if TYPE_CHECKING:
+    from dibs.documents import Sweep
+    from dibs.grid import Point, Points
+    from dibs.run_commands import Writer
+
+
+def _read_seed(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError
+    return number
+
+
+def _read_goal(text: str) -> str:
+    from dibs import documents
+
+    if text not in documents.GOALS:
+        raise ValueError
+    return documents.GOALS[text]
+
+
+SAMPLE = Option(("--sample",), "Only so many points, drawn by chance.", options.whole(1), "N")
+SEED = Option(("--seed",), "What chance depends on; 0 if not said.", Kind("a whole number", _read_seed), "S")
+SHUFFLE: Option[bool] = Option(("--shuffle",), "In an order that the seed decides; not the last parameter fastest.")
+DIR = Option(
+    ("--dir",), "The folder of each run, made before its command starts: {dir} and DIBS_RUN_DIR.", options.PATH,
+    "results/{lr}",
+)  # fmt: skip
+GOAL = Option(("--goal",), "Which end of the metric is better. Default min.", Kind("min or max", _read_goal), "min|max")
+# Here parameters may stand in paths too; the daemon knows which there are.
+OUTPUT = replace(
+    job_options.OUTPUT, kind=options.PATH, help="Append the output of a run to this file; {lr}, {index} and so on."
+)
+STDERR = replace(job_options.STDERR, kind=options.PATH)
+SUBSTITUTES: dict[Option[object], Option[object]] = {OUTPUT: job_options.OUTPUT, STDERR: job_options.STDERR}
+#: What may be said about all runs.
+OPTIONS: tuple[Option[object], ...] = (
+    SAMPLE, SEED, SHUFFLE, DIR, GOAL, job_options.AT_ONCE, job_options.HALT,
+    *(option for option in job_options.JOB_OPTIONS if option not in SUBSTITUTES.values()),
+    OUTPUT, STDERR,
+)  # fmt: skip
+
+#: Points in one request. Each request is one transaction: enough to be quick, few enough to disturb nobody.
+PART = 2000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All that a command line, and the file it names, say about a sweep."""
+
+    args: Args
+    sweep: Sweep
+    name: str
+    project: str
+    #: What all runs share.
+    defaults: Body
+    definition: Body
+
+    @property
+    def points(self) -> Points:
+        """Return the points."""
+        return self.sweep.points()
+
+    @property
+    def writer(self) -> Writer:
+        """Return what writes their commands."""
+        from dibs.run_commands import Writer
+
+        assert self.sweep.command is not None
+        return Writer(self.sweep.command, self.sweep.folder)
+
+
+def ask(
+    args: Args,
+    sweep: Sweep,
+    given: Sequence[tuple[str, str]] = (),
+    parameters: Sequence[object] = (),
+    file: str | None = None,
+) -> Asked:
+    """Return what options and a space ask for together; `parameters` and `file` are how the space was said."""
+    args = replace(args, given={SUBSTITUTES.get(key, key): told for key, told in args.given.items()})
+    sweep = _with_options(sweep, args)
+    sweep.check()
+    # An endless one is refused here too.
+    most = sweep.points().most
+    args = _with_file(args, sweep)
+    defaults = drafts.common(args, given)
+    if sweep.command and not sweep.command.is_shell:
+        drafts.check_template(sweep.command, defaults, "sweep")
+    name = args.get(job_options.NAME) or sweep.name or _default_name(sweep, str(defaults["cwd"]))
+    defaults.pop("name", None)
+    definition: Body = {
+        "file": file,
+        "parameters": list(parameters) or list(sweep.space.names),
+        "sample": sweep.sample,
+        "shuffle": sweep.is_shuffled,
+        "seed": sweep.seed,
+        "points": most,
+    }
+    return Asked(args, sweep, name, str(defaults.get("project", "default")), defaults, definition)
+
+
+def _with_options(sweep: Sweep, args: Args) -> Sweep:
+    """Return a sweep with what was said on the command line, which counts more than a file."""
+    given: dict[str, Any] = {}
+    known: dict[str, Option[object]] = {"sample": SAMPLE, "seed": SEED, "folder": DIR, "goal": GOAL}
+    given |= {key: args.get(option) for key, option in known.items() if args.has(option)}
+    if args.has(SHUFFLE):
+        given["is_shuffled"] = True
+    if args.has(job_options.METRIC) and sweep.metric is None:
+        given["metric"] = args.all(job_options.METRIC)[0][0]
+    return replace(sweep, **given)
+
+
+def _with_file(args: Args, sweep: Sweep) -> Args:
+    """Return the options with those of the file, where the command line says nothing."""
+    told: dict[Option[object], object] = {}
+    if sweep.gpus is not None and not args.has(job_options.GPU_IDS):
+        told[job_options.GPUS] = job_options.read_count(sweep.gpus)
+    told |= {job_options.PROJECT: sweep.project, job_options.TIME: sweep.time_s}
+    told |= {job_options.VRAM: sweep.vram_bytes}
+    told |= {job_options.AT_ONCE: sweep.jobs, job_options.HALT: sweep.halt}
+    if sweep.metric is not None and sweep.metric_pattern is not None:
+        told[job_options.METRIC] = sweep.metric, sweep.metric_pattern
+    more = {option: (value,) for option, value in told.items() if value is not None and not args.has(option)}
+    return replace(args, given={**args.given, **more})
+
+
+def _default_name(sweep: Sweep, cwd: str) -> str:
+    """Return the name of a sweep that has none: the program, and a mark of template and folder."""
+    source = sweep.command.source if sweep.command else ""
+    mark = hashlib.sha256(f"{source}\0{cwd}".encode()).hexdigest()[:6]
+    program = default_name(source).translate(str.maketrans("/*+?[]{}", "________")) or "sweep"
+    return f"{program}-{mark}"
+
+
+def request(asked: Asked) -> Body:
+    template = asked.sweep.command
+    assert template is not None
+    command: Body = {"command": template.source} if template.is_shell else {"argv": shlex.split(template.source)}
+    return command | {
+        "name": asked.name,
+        "project": asked.project,
+        "dir": asked.sweep.folder,
+        "metric": asked.sweep.metric,
+        "goal": asked.sweep.goal,
+        "definition": asked.definition,
+        "at_once": asked.args.get(job_options.AT_ONCE),
+        "halt_after": asked.args.get(job_options.HALT),
+        "defaults": asked.defaults,
+        "parameters": list(asked.sweep.space.names),
+    }
+
+
+def check_first(asked: Asked) -> None:
+    """Refuse values with which no command can be run, before there is a sweep; later parts are refused one by one."""
+    for body in _told(asked.writer, list(islice(iter(asked.points), PART))):
+        words = body.get("argv") or [body["command"]]
+        assert isinstance(words, list)
+        for word in words:
+            commands.check_text(str(word), f"the command of point {body['index']}")
+
+
+def send(
+    queue: Client, asked: Asked, sweep_id: int, *, again: bool, tell: Callable[[int], None] = lambda sent: None
+) -> dict[str, int]:
+    """Send all points, part by part; return how many of them became what. `tell` hears how many were sent."""
+    counts: dict[str, int] = {}
+    path = f"/v1/sweeps/{sweep_id}/points"
+    for part, is_last in _parts(iter(asked.points)):
+        body: dict[str, Any] = {"defaults": asked.defaults, "again": again, "points": _told(asked.writer, part)}
+        body["more"] = not is_last
+        for word, count in queue.post(path, body)["counts"].items():
+            counts[word] = counts.get(word, 0) + count
+        tell(sum(counts.values()))
+    return counts
+
+
+def _parts(points: Iterator[Point]) -> Iterator[tuple[list[Point], bool]]:
+    """Return the points in parts, each with whether it is the last one."""
+    part = list(islice(points, PART))
+    while part:
+        following = list(islice(points, PART))
+        yield part, not following
+        part = following
+
+
+def _told(writer: Writer, points: Sequence[Point]) -> list[Body]:
+    found: list[Body] = []
+    for point in points:
+        command = writer.command(point)
+        body: Body = {"index": point.index, "params": point.data(), "dir": writer.folder(point)}
+        found.append(body | ({"command": command} if isinstance(command, str) else {"argv": list(command)}))
+    return found
