@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from dibs.client import Client
-from dibs.errors import MachineError, NoDaemon
+from dibs.errors import MachineError
 
 #: Seconds in which it may come back by itself before asking starts it again: somebody may have stopped it on purpose,
 #: to upgrade it, and an old one started in between would be in the way.
@@ -29,7 +29,7 @@ class Absence:
             return True
         return self._lasts_for() > COME_BACK_FOR_S
 
-    def go_on(self, error: NoDaemon) -> None:
+    def go_on(self, error: MachineError) -> None:
         """Take note that asking failed; raise when it has failed for too long."""
         if self._lasts_for() > GIVE_UP_AFTER_S:
             raise MachineError("lost touch with the daemon; jobs go on by themselves.", error.line()) from error

@@ -22,7 +22,7 @@ from typing import Any
 from dibs import calls, places, selection
 from dibs.absence import Absence
 from dibs.client import Client, Pending
-from dibs.errors import DibsError, MachineError, NoDaemon, NotFound, UserError
+from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.futures import BrokenJob, Future
 
 #: Calls, and about how many bytes of them, in one submission.
@@ -32,6 +32,8 @@ MOST_BYTES = 8 * 1024 * 1024
 POLL_FOR_S = 30.0
 #: Seconds between two polls at least: hundreds of calls that end in one second are not hundreds of answers.
 REST_S = 0.01
+#: Seconds until a submission that got no answer is said again.
+AGAIN_S = 0.1
 #: Seconds that the thread stays when it has nothing to do.
 LINGER_S = 2.0
 
@@ -149,8 +151,10 @@ class Courier:
         """Start the thread, or wake it. The lock is held."""
         if self._thread is None:
             self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            self._thread = threading.Thread(target=self._run, name="dibs-courier", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="dibs-courier", daemon=True)
+            # Refused while the interpreter ends; what was accepted is then sent by `_send_at_exit`.
+            thread.start()
+            self._thread = thread
         else:
             os.eventfd_write(self._wake, 1)
 
@@ -239,9 +243,9 @@ class Courier:
         while True:
             try:
                 return self._queue.post("/v1/jobs", body)
-            except NoDaemon as error:
+            except MachineError as error:
                 absence.go_on(error)
-                time.sleep(REST_S)
+                time.sleep(AGAIN_S)
 
     # -- back
 
@@ -254,7 +258,7 @@ class Courier:
                     self._look() if self._cursor is None else self._hear()
                     absence = None
                     continue
-            except NoDaemon as error:
+            except MachineError as error:
                 absence = absence or Absence(self._queue)
                 absence.go_on(error)
                 self._cursor = None

@@ -21,7 +21,7 @@ import dibs
 from bench import PATIENCE_S, Bench, wait_for
 from dibs import calls, client, pickles
 from dibs.couriers import Courier, Parcel, Terms
-from dibs.errors import Impossible, NoDaemon, UserError
+from dibs.errors import Impossible, MachineError, NoDaemon, UserError
 from dibs.futures import BrokenJob, CallFailed, Future
 from dibs.pickles import Unpicklable
 
@@ -422,9 +422,12 @@ def test_a_call_may_make_calls_itself(pool: dibs.Executor) -> None:
 
 
 class Forgetful(client.Client):
-    """A client that loses the first answer to a submission, as when the daemon dies before it could give it."""
+    """A client that loses the first answer to a submission, as when the daemon dies or hangs before it comes."""
 
-    submissions = 0
+    def __init__(self, queue: Bench, error: MachineError) -> None:
+        super().__init__(queue.home, queue.environ)
+        self.error = error
+        self.submissions = 0
 
     def post(self, path: str, body: Any, *, patience_s: float = client.ANSWER_FOR_S) -> Any:
         """Ask, and forget what the first answer was."""
@@ -432,20 +435,21 @@ class Forgetful(client.Client):
         if path == "/v1/jobs":
             self.submissions += 1
             if self.submissions == 1:
-                raise NoDaemon("the daemon went away while it was asked.")
+                raise self.error
         return answer
 
 
-def test_a_submission_whose_answer_was_lost_is_made_once(queue: Bench, tmp_path: Path) -> None:
-    forgetful = Forgetful(queue.home, queue.environ)
-    courier, log = Courier(forgetful), f"{tmp_path}/log"
+@pytest.mark.parametrize("error", [NoDaemon("it went away"), MachineError("no answer within 60 s")], ids=repr)
+def test_a_submission_whose_answer_was_lost_is_made_once(queue: Bench, tmp_path: Path, error: MachineError) -> None:
+    forgetful = Forgetful(queue, error)
+    courier, log, name = Courier(forgetful), f"{tmp_path}/log", f"lost-{error.kind}"
     context = pickles.dump((sys.path, sys.version_info[:2]), "the context")
     terms = Terms({"cwd": str(tmp_path), "gpus": 0}, (sys.executable, "-P"), context, None)
     future: Future[Any] = Future(courier)
-    courier.take(Parcel(future, pickles.dump((chores.noting, (log, "once"), {}), "the call"), "lost-answer", terms))
+    courier.take(Parcel(future, pickles.dump((chores.noting, (log, "once"), {}), "the call"), name, terms))
     assert future.result(PATIENCE_S) == "once"
     assert forgetful.submissions == 2
-    assert [job["id"] for job in queue.jobs("name:lost-answer")] == [future.job.id]
+    assert [job["id"] for job in queue.jobs(f"name:{name}")] == [future.job.id]
     assert [line[0] for line in chores.noted(log)] == ["once"]
 
 
