@@ -83,6 +83,7 @@ class Looking:
         is_wanted = await self._is_wanted(jobs)
         self._listener.want(is_wanted)
         if not is_wanted:
+            self.observing.rest()
             self.daemon.let_go()
             return None
         return SETTLING_S if self.observing.seen.releasing else EVERY_S

@@ -14,6 +14,8 @@ from dibs.devices import Device, DeviceId, Inventory
 from dibs.foreign import Limits
 from dibs.jobs import Job, JobId
 
+#: What may be found out about a job while it runs, as its events call it.
+KINDS = ("Stray", "Foreign", "Unwell")
 #: Seconds that memory may take to come back after the last lease of a device ended.
 SETTLES_WITHIN_S = 60.0
 
@@ -54,6 +56,7 @@ class Seen:
 class Finding:
     """Something that was not so before: about a job, or a device that is out of use from now on."""
 
+    #: One of `KINDS`.
     kind: str
     text: str
     job: JobId | None = None

@@ -137,6 +137,10 @@ class Observing:
         found = {pid: _root(pid, roots) for pid in pids} if roots else {}
         return {pid: job_id for pid, job_id in found.items() if job_id is not None}
 
+    def rest(self) -> None:
+        """Look no more for a while: whoever wants a device then has to wait for a look."""
+        self._looked_at = float("-inf")
+
     # -- for whoever hears or says something
 
     def heard(self, device_id: str, xid: int) -> list[Finding]:

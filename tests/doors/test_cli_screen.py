@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from terminal import Terminal
 
 from bench import Bench
-from dibs import answers, lifecycle
+from dibs import answers, lifecycle, observations
 from dibs.cli import logs, screen, show
 from dibs.cli.cleaning import LogCleaner, clean
 from dibs.cli.screen import Column, Screen
@@ -220,4 +220,4 @@ def test_every_kind_of_event_has_words_for_people() -> None:
     source = "".join(path.read_text() for path in Path(show.__file__).parents[1].glob("*.py"))
     noted = {kind for call in re.findall(r"\bnote\((.*)", source) for kind in re.findall(r'"([A-Z]\w+)"', call)}
     assert len(noted) >= 8
-    assert show.EVENT_WORDS.keys() == kinds | noted | {"Submitted"}
+    assert show.EVENT_WORDS.keys() == kinds | noted | {*observations.KINDS, "Submitted"}

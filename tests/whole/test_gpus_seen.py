@@ -188,5 +188,5 @@ def test_an_idle_daemon_lets_go_of_the_driver_and_does_not_look(bench, nvml):
     assert bench.until(bench.add("true"))["state"] == "done"
     wait_for(lambda: not children())
     # Whoever wants a card finds the driver asked before.
-    nvml.is_now(CARDS[0], f"{CARDS[1]} lost=1")
-    assert bench.until(bench.add("true"))["gpu_ids"] == [A]
+    nvml.is_now(f"{CARDS[0]} lost=1", CARDS[1])
+    assert bench.until(bench.add("true"))["gpu_ids"] == [B]
