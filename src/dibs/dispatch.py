@@ -7,9 +7,10 @@ core thread's transaction and leave starts and orders to be done after the commi
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 
-from dibs import attempts, lifecycle, needs, scheduling
+from dibs import attempts, lifecycle, needs, oom, scheduling, units
 from dibs.attempts import crash_point
 from dibs.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
@@ -49,6 +50,8 @@ def follow_up(turn: Turn) -> None:
         if lifecycle.wants_retry(job):
             why = f"retry {job.retried + 1} of {job.asked.retries} after {job.cause.value if job.cause else job.word}"
             refresh(turn, turn.record(job, lifecycle.RetryAsked(turn.now, is_automatic=True), why))
+            if lifecycle.ran_out_sharing(job):
+                turn.ran_out.append(job.id)
             continue
         turn.over.append(job)
         if job.asked.batch and job.outcome in BAD and turn.store.count_bad(job.asked.batch):
@@ -56,6 +59,18 @@ def follow_up(turn: Turn) -> None:
             turn.store.hold_batch(job.asked.batch, turn.now, why)
         for dependant in turn.store.dependants(job.id):
             refresh(turn, turn.store.job(dependant))
+    for job_id in turn.ran_out:
+        give_alone(turn, turn.store.job(job_id))
+
+
+def give_alone(turn: Turn, job: Job) -> None:
+    """Let a job have its devices alone if its last attempt ran out of their memory; the machine's is another matter."""
+    last = replace(job, attempt=job.attempt - 1)
+    path = turn.engine.stderr(last) or turn.engine.log(last)
+    if job.is_waiting and job.asked.request.vram and oom.said_of_device(os.fsencode(path)):
+        size = units.format_size(job.asked.request.vram)
+        why = f"vram: with {size} it ran out of GPU memory, so it gets the GPU alone"
+        turn.store.edit(job, replace(job.asked, request=replace(job.asked.request, vram=0)), turn.now, why)
 
 
 def refresh(turn: Turn, job: Job) -> None:

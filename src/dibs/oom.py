@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dibs import tails
 
-#: What frameworks and runtimes say when memory, of the device or of the machine, runs out.
-LAST_WORDS = (
+#: What frameworks say when the memory of a device runs out.
+DEVICE_WORDS = (
     b"CUDA out of memory",
     b"OutOfMemoryError",
     b"CUDA_ERROR_OUT_OF_MEMORY",
@@ -16,17 +16,26 @@ LAST_WORDS = (
     b"HIP out of memory",
     b"RESOURCE_EXHAUSTED: Out of memory",
     b"CUBLAS_STATUS_ALLOC_FAILED",
-    b"MemoryError",
-    b"std::bad_alloc",
 )
+#: What is said when memory runs out, that of a device or of the machine.
+LAST_WORDS = (*DEVICE_WORDS, b"MemoryError", b"std::bad_alloc")
 #: Bytes of output in which last words are looked for.
 TAIL = 16384
 
 
 def said(path: bytes) -> bool:
     """Tell whether the end of an output speaks of memory that ran out; an output that cannot be read says nothing."""
+    return _ends_with(path, LAST_WORDS)
+
+
+def said_of_device(path: bytes) -> bool:
+    """Tell whether the end of an output speaks of the memory of a device."""
+    return _ends_with(path, DEVICE_WORDS)
+
+
+def _ends_with(path: bytes, words: tuple[bytes, ...]) -> bool:
     tail = tails.read(path, TAIL)
-    return any(words in tail for words in LAST_WORDS)
+    return any(each in tail for each in words)
 
 
 def kills() -> int | None:

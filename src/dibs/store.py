@@ -35,6 +35,8 @@ class Retried:
     named: list[JobId]
     revived: list[JobId]
     unsure: list[JobId]
+    #: Those that share devices, and had run out of memory.
+    ran_out: list[JobId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +258,9 @@ class Store(Reader):
         self._ask("gather_revived")
         self._ask("tell_crowd", {"at": now, "kind": "RetryAsked", "detail": ""})
         self._ask("tell_revived", {"at": now})
+        ran_out = [JobId(row[0]) for row in self._ask("ran_out_of_crowd")]
         self._ask("retry_crowd")
-        return Retried(*self._crowd(), [JobId(row[0]) for row in self._ask("unsure_of_crowd")])
+        return Retried(*self._crowd(), [JobId(row[0]) for row in self._ask("unsure_of_crowd")], ran_out)
 
     def noticed(self, is_for_all: bool, most: int) -> list[Job]:
         """Return those that ended together last and of whose end somebody wants to hear; at most so many."""

@@ -87,6 +87,8 @@ class Turn:
     over: list[Job] = field(default_factory=list)
     #: New jobs that wait for others: it is still to be seen how it stands with them.
     unsure: list[JobId] = field(default_factory=list)
+    #: Jobs that share devices and are tried again after memory ran out.
+    ran_out: list[JobId] = field(default_factory=list)
     #: A job has ended whose numbers are to be read.
     has_unread: bool = False
 

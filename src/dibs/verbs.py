@@ -281,6 +281,7 @@ def retry(turn: Turn, chosen: selection.Selection, also_done: bool = False) -> A
     retried = turn.store.retry(chosen, outcomes, turn.now)
     turn.changed.update(retried.named, retried.revived)
     turn.unsure += retried.unsure
+    turn.ran_out += retried.ran_out
     known = set(retried.named)
     unchanged = [
         Left(i, word, "it succeeded; --done runs it again" if word in FINISHED_WORDS else f"it is {word}, not finished")
@@ -293,6 +294,8 @@ def retry(turn: Turn, chosen: selection.Selection, also_done: bool = False) -> A
 def try_again(turn: Turn, job: Job) -> Job:
     """Queue a job again, and with it those that were cancelled because of it."""
     again = turn.record(job, lifecycle.RetryAsked(turn.now))
+    if lifecycle.ran_out_sharing(job):
+        turn.ran_out.append(job.id)
     turn.unsure.append(job.id)
     _revive(turn, job.id)
     return again

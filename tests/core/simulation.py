@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -62,6 +62,16 @@ class Fault:
     until_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Strangers:
+    """People without a lease use some of a device for a while."""
+
+    device: DeviceId
+    from_at: int
+    until_at: int
+    memory: int
+
+
 @dataclass(frozen=True)
 class World:
     """A machine, its rules, and all that will happen to it."""
@@ -73,6 +83,7 @@ class World:
     at_once: dict[int, int] = field(default_factory=dict)
     visits: tuple[Visit, ...] = ()
     faults: tuple[Fault, ...] = ()
+    strangers: tuple[Strangers, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,8 +158,8 @@ class _Days:
         yield from (share[1] for share in self.shares)
         yield from (job.joins_at for job in self.coming[:1])
         yield from (visit.comes_at for visit in self.visits[:1])
-        for fault in self.world.faults:
-            yield from (fault.from_at, fault.until_at)
+        for change in (*self.world.faults, *self.world.strangers):
+            yield from (change.from_at, change.until_at)
 
     def _pass_time(self, now: int) -> Inventory:
         for job_id in [job_id for job_id, end in self.ends.items() if end <= now]:
@@ -163,7 +174,7 @@ class _Days:
             # Without a ticket of our own we would stand behind everybody.
             self.ahead += self.ticket is None
         unwell = {fault.device for fault in self.world.faults if fault.from_at <= now < fault.until_at}
-        return _with_faults(self.world.inventory, unwell)
+        return _with_strangers(_with_faults(self.world.inventory, unwell), self.world.strangers, now)
 
     def _serve_others(self, now: int, inventory: Inventory) -> None:
         """Let the others collect what is theirs, by the same rule, those before them and our ticket first."""
@@ -229,6 +240,18 @@ def _with_faults(inventory: Inventory, unwell: set[DeviceId]) -> Inventory:
     return Inventory(tuple(devices))
 
 
+def _with_strangers(inventory: Inventory, strangers: Sequence[Strangers], now: int) -> Inventory:
+    """Return the devices with what people without a lease use of them now."""
+    used = {each.device: each.memory for each in strangers if each.from_at <= now < each.until_at}
+    if not used:
+        return inventory
+    devices = (
+        dataclasses.replace(d, foreign="used by bob", foreign_memory=used[d.id]) if d.id in used else d
+        for d in inventory.devices
+    )
+    return dataclasses.replace(inventory, devices=tuple(devices))
+
+
 # -- random worlds ------------------------------------------------------------------------------------------------
 
 
@@ -258,7 +281,8 @@ def world(
     jobs = [_timed(dice, job, policy, estimates_hold, has_limits) for job in jobs]
     end_at = max(job.joins_at for job in jobs)
     visits, faults = _others(dice, inventory, end_at, has_sharing) if has_others and count else ((), ())
-    return World(inventory, policy, tuple(jobs), at_once, visits, faults)
+    strangers = _strangers(dice, inventory, end_at) if has_others and has_sharing and count else ()
+    return World(inventory, policy, tuple(jobs), at_once, visits, faults, strangers)
 
 
 def _policy(dice: Random, count: int, is_plain: bool) -> Policy:
@@ -352,3 +376,12 @@ def _others(
         from_at = dice.randint(0, end_at)
         faults.append(Fault(dice.choice(inventory.ids), from_at, from_at + dice.randint(1, 6 * HOUR_S * SECOND)))
     return tuple(visits), tuple(faults)
+
+
+def _strangers(dice: Random, inventory: Inventory, end_at: int) -> tuple[Strangers, ...]:
+    found = []
+    for _ in range(dice.randint(0, 8)):
+        from_at = dice.randint(0, end_at)
+        until_at = from_at + dice.randint(1, 6 * HOUR_S * SECOND)
+        found.append(Strangers(dice.choice(inventory.ids), from_at, until_at, dice.randint(1, 24) * 2**30))
+    return tuple(found)

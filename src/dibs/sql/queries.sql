@@ -316,6 +316,10 @@ SELECT id, (SELECT min(needs) FROM dependencies WHERE job = revived.id
 INSERT INTO events (job, at, kind, detail)
 SELECT id, :at, 'NeedRetried', '' FROM crowd WHERE need IS NOT NULL ORDER BY id
 
+-- name: ran_out_of_crowd
+SELECT jobs.id FROM crowd JOIN jobs ON jobs.id = crowd.id JOIN requests ON requests.id = jobs.request
+WHERE cause = 'oom' AND vram > 0 ORDER BY jobs.id
+
 -- name: retry_crowd
 -- As a rule those who are revived never ran, and have no attempt behind them.
 UPDATE jobs SET state = 'queued', attempt = attempt + (start > 0 OR crowd.need IS NULL), retried = 0, start = 0,
