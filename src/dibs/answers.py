@@ -98,6 +98,7 @@ class Job(TypedDict):
     warn: NotRequired[Warn | None]
     wait_tree: NotRequired[bool]
     strict_gpus: NotRequired[bool]
+    vram_enforce: NotRequired[bool]
     notifies: NotRequired[bool]
     report: NotRequired[dict[str, float | None] | None]
 

@@ -100,6 +100,7 @@ def job_to_json(
         "warn": warn_to_json(asked.warn),
         "wait_tree": asked.wait_tree,
         "strict_gpus": asked.strict_gpus,
+        "vram_enforce": asked.vram_enforce,
         "metric": dict(asked.metrics),
         # Whether, and not what: people put the tokens of their chat into that command.
         "notifies": asked.notify is not None,
@@ -134,6 +135,7 @@ def asked_to_json(asked: Asked) -> dict[str, Any]:
         "warn": warn_to_json(asked.warn),
         "wait_tree": asked.wait_tree,
         "strict_gpus": asked.strict_gpus,
+        "vram_enforce": asked.vram_enforce,
         "metric": dict(asked.metrics),
         "request": request_to_json(request),
     }

@@ -159,6 +159,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         "wait_tree": job_options.WAIT_TREE,
         "ignore_foreign": job_options.IGNORE_FOREIGN,
         "strict_gpus": job_options.STRICT_GPUS,
+        "vram_enforce": job_options.VRAM_ENFORCE,
     }
     body |= {key: args.get(option) for key, option in plain.items() if args.has(option)}
     for option in (

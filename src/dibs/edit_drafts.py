@@ -35,6 +35,7 @@ FIELDS: dict[Option[object], tuple[str, ...]] = {
     job_options.WAIT_TREE: ("wait_tree",),
     job_options.IGNORE_FOREIGN: ("ignore_foreign",),
     job_options.STRICT_GPUS: ("strict_gpus",),
+    job_options.VRAM_ENFORCE: ("vram_enforce",),
     job_options.METRIC: ("metric",),
     job_options.NOTIFY: ("notify",),
     job_options.AT_ONCE: ("at_once",),

@@ -214,6 +214,9 @@ WAIT_TREE: Option[bool] = Option(
 IGNORE_FOREIGN: Option[bool] = Option(
     ("--ignore-foreign",), "Start it also on a GPU that somebody uses without a lease."
 )
+VRAM_ENFORCE: Option[bool] = Option(
+    ("--vram-enforce",), "End it when it uses over 10 % more of a GPU than --vram says."
+)
 STRICT_GPUS: Option[bool] = Option(("--strict-gpus",), "End it when it uses a GPU that it was not given.")
 METRIC = Option(
     ("--metric",), "A number that it prints: the one group of REGEX finds it in the log.",
@@ -267,7 +270,7 @@ BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
 JOB_OPTIONS: tuple[Option[object], ...] = (
     GPUS, GPU_IDS, PREFER, GPU_TYPE, VRAM, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END,
     DEPENDENCY, BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
-    IGNORE_FOREIGN, STRICT_GPUS, NOTIFY,
+    IGNORE_FOREIGN, STRICT_GPUS, VRAM_ENFORCE, NOTIFY,
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
 

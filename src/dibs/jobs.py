@@ -181,6 +181,8 @@ class Asked:
     no_wait: bool = False
     #: Ended when it uses a device that it does not lease.
     strict_gpus: bool = False
+    #: Ended when it uses much more memory of a device than it declared.
+    vram_enforce: bool = False
     #: The command to be run when it has ended; None: as set.
     notify: str | None = None
     #: The sweep of which it is a run, by its id and by its name; None: of none.

@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     gpu_type: str | None
     ignore_foreign: bool | None
     strict_gpus: bool | None
+    vram_enforce: bool | None
     visible: str | None
     cpus: int | None
     #: "32G".

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import foreign, health, units
+from dibs import foreign, health, units, uses
 from dibs.devices import Device, DeviceId, Inventory
 from dibs.foreign import Limits
 from dibs.jobs import Job, JobId
@@ -18,6 +18,8 @@ from dibs.jobs import Job, JobId
 KINDS = ("Stray", "Foreign", "Unwell")
 #: Seconds that memory may take to come back after the last lease of a device ended.
 SETTLES_WITHIN_S = 60.0
+#: How much of what it declared a job that shares may use: a context of the driver is easily forgotten.
+EXCESS = 1.1
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,10 @@ class _Round:
     def _tell_job(self, job: Job, device: Device) -> None:
         if device.fault is not None:
             self._say(job, "Unwell", f"GPU {device.index}: {device.fault}", device.id)
+        declared, used = job.asked.request.vram, uses.memory_of(job, device, self.look.job_of)
+        if declared and used is not None and used > declared * EXCESS:
+            told = f"uses {units.format_size(used)} of GPU {device.index}, and declared {units.format_size(declared)}"
+            self._say(job, "Exceeds", told, device.id)
         if device.foreign is not None:
             self._say(job, "Foreign", f"GPU {device.index} is {device.foreign}", device.id)
 

@@ -190,6 +190,8 @@ def record(turn: Turn, findings: Sequence[Finding]) -> None:
         turn.store.note(job.id, turn.now, finding.kind, finding.text)
         if finding.kind == "Stray" and job.asked.strict_gpus and job.state in (State.RUNNING, State.PAUSED):
             end(turn, job, f"ended by --strict-gpus: it {finding.text}")
+        elif finding.kind == "Exceeds" and job.asked.vram_enforce and job.state in (State.RUNNING, State.PAUSED):
+            end(turn, job, f"ended by --vram-enforce: it {finding.text}")
 
 
 def end(turn: Turn, job: Job, why: str) -> None:

@@ -17,7 +17,7 @@ def job_of(row: Sequence[Any]) -> Job:
     """Return the job in a row of {columns}."""
     (job_id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign,
      name, project, priority, env, umask, output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch,
-     script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, strict_gpus, notify,
+     script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, strict_gpus, vram_enforce, notify,
      sweep_id, sweep, point, params, folder, after,
      submitted_at, state, outcome, cause, attempt, start, dead_starts,
      retried, is_ready, allocation, *rest) = row  # fmt: skip
@@ -50,6 +50,7 @@ def job_of(row: Sequence[Any]) -> Job:
         metrics=() if metrics == "[]" else tuple((key, value) for key, value in json.loads(metrics)),
         no_wait=bool(no_wait),
         strict_gpus=bool(strict_gpus),
+        vram_enforce=bool(vram_enforce),
         notify=notify,
         sweep_id=sweep_id,
         sweep=sweep,
@@ -139,6 +140,7 @@ def submitted_row(job_id: int, asked: Asked, request_id: int, now: int, is_ready
         "metrics": json.dumps(asked.metrics) if asked.metrics else "[]",
         "no_wait": asked.no_wait,
         "strict_gpus": asked.strict_gpus,
+        "vram_enforce": asked.vram_enforce,
         "notify": asked.notify,
         "sweep": asked.sweep_id,
         "point": asked.point,

@@ -121,6 +121,8 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     ignore_foreign: bool = False
     #: End it when it uses a GPU that it does not lease.
     strict_gpus: bool = False
+    #: End it when it uses over 10 % more of a GPU than `vram` says.
+    vram_enforce: bool = False
     #: Names, and regular expressions whose one group finds the number.
     metric: dict[Name, Word] = {}
     #: Queue it only if it starts at once.
@@ -299,6 +301,7 @@ def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> verbs.Wish:
         metrics=tuple((name, _metric(name, pattern)) for name, pattern in job.metric.items()),
         no_wait=job.no_wait,
         strict_gpus=job.strict_gpus,
+        vram_enforce=job.vram_enforce,
         notify=job.notify,
     )
     wish = verbs.Wish(

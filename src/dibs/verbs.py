@@ -230,6 +230,8 @@ def request_of(wish: Wish, turn: Turn, notes: list[str], who: str = "the job") -
         gpus = 0 if has_none and not wish.gpu_type else 1
         if gpus == 0:
             notes.append("this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)")
+    if wish.asked.vram_enforce and not wish.vram:
+        raise UserError("--vram-enforce expected --vram beside it, got none.", "Say how much, as in --vram 18G.")
     kind = (tuple(sorted(gpu_ids)), prefer, wish.gpu_type) if gpus else ((), (), None)
     use = (wish.vram, wish.ignore_foreign) if gpus else (0, False)
     request = Request(gpus, *kind, wish.cpus, wish.mem, wish.time_limit_s, *use)

@@ -131,6 +131,20 @@ def test_a_stray_on_the_gpu_of_another_job_of_ours_is_found_too():
     assert [(f.kind, f.job) for f in findings] == [("Stray", 4)]
 
 
+@pytest.mark.parametrize(
+    ("memory", "is_too_much"), [(6 * GIB, False), (int(6.6 * GIB), False), (7 * GIB, True), (None, False)]
+)
+def test_a_job_that_uses_a_tenth_more_than_it_declared_is_told_so_once(memory, is_too_much):
+    job = running(4, A, vram=6 * GIB)
+    cards = card(A, 0, used=9 * GIB, processes=[process(50, "alice", memory), process(51, "alice", 3 * GIB)])
+    seen, findings = observe(Seen(), look(cards, users={A: ["alice"]}, jobs=[job], job_of={50: JobId(4)}), LIMITS)
+    assert [(f.kind, f.text) for f in findings] == (
+        [("Exceeds", "uses 7G of GPU 0, and declared 6G")] if is_too_much else []
+    )
+    _, again = observe(seen, look(cards, users={A: ["alice"]}, jobs=[job], job_of={50: JobId(4)}), LIMITS)
+    assert again == []
+
+
 # --- honest release ---
 
 

@@ -48,6 +48,7 @@ EVENT_WORDS = {
     "NoticeFailed": "notice failed",
     "Misused": "misused a GPU",
     "Stray": "strayed",
+    "Exceeds": "uses too much",
     "Foreign": "GPU used by others",
     "Unwell": "GPU unwell",
 }
@@ -110,7 +111,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("only", ", ".join(wanted["gpu_ids"])),
         ("prefers", ", ".join(wanted["prefer"])),
         ("GPU type", wanted["gpu_type"] or ""),
-        ("GPU memory", f"{units.format_size(job['vram'])}, sharing with others" if job["vram"] else ""),
+        ("GPU memory", _shared(job)),
         ("attention", "; ".join(job.get("marks") or ())),
         ("used", "; ".join(_use(use) for use in job.get("use") or ())),
         ("foreign use", "does not keep it from a GPU" if wanted["ignore_foreign"] else ""),
@@ -144,6 +145,13 @@ def _use(use: Use) -> str:
     peak = "" if use["peak_memory"] is None else f"up to {units.format_size(use['peak_memory'])}"
     mean = "" if use["mean_utilization"] is None else f"{use['mean_utilization']:.0f}% busy"
     return f"{use['id']}: {', '.join(text for text in (peak, mean) if text) or 'nothing is told'}"
+
+
+def _shared(job: WholeJob) -> str:
+    if not job["vram"]:
+        return ""
+    enforced = "; it is ended when it uses over 10 % more" if job.get("vram_enforce") else ""
+    return f"{units.format_size(job['vram'])}, sharing with others{enforced}"
 
 
 def _gpus(job: WholeJob) -> str:

@@ -5,7 +5,7 @@
 jobs.id, jobs.command, jobs.argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign,
 jobs.name, jobs.project, priority, env, umask,
 output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree,
-metrics, no_wait, strict_gpus, notify, sweep, (SELECT sweeps.name FROM sweeps WHERE sweeps.id = sweep), point, params, folder,
+metrics, no_wait, strict_gpus, vram_enforce, notify, sweep, (SELECT sweeps.name FROM sweeps WHERE sweeps.id = sweep), point, params, folder,
 (SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
 submitted_at, state, outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation,
 pid, exit_code, signal, started_at, finished_at, remark, rank
@@ -48,11 +48,11 @@ INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', :id)
 
 -- name: add_job
 INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, env, umask, output, stderr, tags, visible,
-    environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, strict_gpus,
+    environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, strict_gpus, vram_enforce,
     notify, sweep, point, params, folder, submitted_at, is_ready, rank)
 VALUES (:id, :command, :argv, :cwd, :request, :name, :project, :priority, :env, :umask, :output, :stderr, :tags, :visible,
     :environ, :begin_at, :retries, :retry_on, :batch, :script, :number, :place, :is_slurm, :warn, :wait_tree, :metrics,
-    :no_wait, :strict_gpus, :notify, :sweep, :point, :params, :folder, :submitted_at, :is_ready, :rank)
+    :no_wait, :strict_gpus, :vram_enforce, :notify, :sweep, :point, :params, :folder, :submitted_at, :is_ready, :rank)
 
 -- name: make_arriving
 -- What sets many alike jobs apart from each other, on their way into the queue.
@@ -66,11 +66,11 @@ INSERT INTO arriving VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_arriving
 INSERT INTO jobs (id, command, argv, cwd, request, name, project, priority, env, umask, output, stderr, tags, visible,
-    environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, strict_gpus,
+    environ, begin_at, retries, retry_on, batch, script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, strict_gpus, vram_enforce,
     notify, sweep, point, params, folder, submitted_at, is_ready, rank)
 SELECT :first + arriving.id, arriving.command, coalesce(arriving.argv, :argv), :cwd, :request, arriving.name, :project, :priority, :env, :umask,
     :output, :stderr, :tags, :visible, :environ, :begin_at, :retries, :retry_on, :batch, :script, arriving.number,
-    arriving.place, :is_slurm, :warn, :wait_tree, :metrics, :no_wait, :strict_gpus, :notify, :sweep, arriving.point, arriving.params,
+    arriving.place, :is_slurm, :warn, :wait_tree, :metrics, :no_wait, :strict_gpus, :vram_enforce, :notify, :sweep, arriving.point, arriving.params,
     arriving.folder, :submitted_at, :is_ready,
     printf('%016x', :rank_of_0 + :first + arriving.id)
 FROM arriving ORDER BY arriving.id
@@ -363,7 +363,8 @@ UPDATE jobs SET command = :command, argv = :argv, cwd = :cwd, request = :request
     priority = :priority, env = :env, umask = :umask, output = :output, stderr = :stderr, tags = :tags,
     visible = :visible, environ = :environ, begin_at = :begin_at, retries = :retries, retry_on = :retry_on,
     batch = :batch, script = :script, number = :number, place = :place, is_slurm = :is_slurm, warn = :warn,
-    wait_tree = :wait_tree, metrics = :metrics, no_wait = :no_wait, strict_gpus = :strict_gpus, notify = :notify,
+    wait_tree = :wait_tree, metrics = :metrics, no_wait = :no_wait, strict_gpus = :strict_gpus,
+    vram_enforce = :vram_enforce, notify = :notify,
     sweep = :sweep, point = :point, params = :params, folder = :folder
 WHERE id = :id
 
