@@ -174,8 +174,10 @@ def _may_wait(connection: sqlite3.Connection, path: Path, boot: str | None, smal
 
     A crash of ours damages nothing, for the kernel has all that was written. What may is a power cut, or somebody else.
     """
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != len(MIGRATIONS) or path.stat().st_size <= small_bytes or _suspicion(path).exists():
+    version, pages, page_bytes = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "page_count", "page_size")
+    )
+    if version != len(MIGRATIONS) or pages * page_bytes <= small_bytes or _suspicion(path).exists():
         return False
     last = connection.execute("SELECT value FROM facts WHERE name = 'boot'").fetchone()
     return last is not None and last[0] == boot

@@ -151,6 +151,10 @@ def pack(spec: Spec) -> bytes:
     items = [SPEC_HEAD]
     for key, (name, reading) in SPEC_KEYS.items():
         value = getattr(spec, name)
+        if name == "env":
+            # By far the most of it, and bytes already.
+            items += [key + b"=" + one for one in value]
+            continue
         for one in value if name in SPEC_LISTS else [] if value is None else [value]:
             items.append(key + b"=" + (b"%o" % one if reading is _octal else _bytes(one)))
     packed = b"\0".join(items)

@@ -159,11 +159,12 @@ class Store(Reader):
     def record(self, job: Job, event: lifecycle.Event, detail: str = "") -> Job:
         """Keep what an event made of a job, and the event itself; return the job as it stands now."""
         moved = lifecycle.advance(job, event)
-        changed = self._ask("move", rows.moved_row(job, moved))
-        if changed.rowcount != 1:
+        row = rows.moved_row(job, moved)
+        if self._ask("move", row).rowcount != 1:
             raise Bug(f"job {job.id} is no longer {job.word} in the store.")
         if moved.is_finished:
-            self._keep_attempt(moved)
+            self._ask("add_attempt", row)
+            self._keep_runtime(moved)
         self.note(moved.id, event.at, type(event).__name__, detail or moved.remark or "")
         if moved.is_waiting:
             # Others may change it while it waits.
@@ -176,10 +177,7 @@ class Store(Reader):
         """Add to what happened to a job without changing it."""
         self._ask("add_event", {"job": job_id, "at": at, "kind": kind, "detail": detail})
 
-    def _keep_attempt(self, job: Job) -> None:
-        row = rows.moved_row(job, job)
-        keys = ("attempt", "outcome", "cause", "exit_code", "signal", "allocation", "started_at", "finished_at")
-        self._ask("add_attempt", {"job": job.id} | {key: row[key] for key in keys})
+    def _keep_runtime(self, job: Job) -> None:
         if job.outcome is Outcome.DONE and job.started_at is not None and job.finished_at is not None:
             # The clock may have been set back meanwhile.
             took_ms = max(0, job.finished_at - job.started_at)

@@ -145,7 +145,7 @@ INSERT INTO events (job, at, kind, detail) VALUES (:job, :at, :kind, :detail)
 
 -- name: add_attempt
 INSERT OR REPLACE INTO attempts (job, attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at)
-VALUES (:job, :attempt, :outcome, :cause, :exit_code, :signal, :allocation, :started_at, :finished_at)
+VALUES (:id, :attempt, :outcome, :cause, :exit_code, :signal, :allocation, :started_at, :finished_at)
 
 -- name: add_runtime
 INSERT OR REPLACE INTO runtimes (likeness, slot, took_ms) VALUES (:likeness, :job % 31, :took_ms)
