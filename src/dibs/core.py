@@ -41,7 +41,8 @@ RETRY_FOR_S = 1.0
 LOOK_AGAIN_FOR_S = 0.05
 #: Seconds between looks at starts that nobody has told of yet.
 CHECK_EVERY_S = 1.0
-#: Seconds for which the news that a command runs waits for company: a short job's end needs a commit anyway.
+#: Seconds for which the news that a command runs waits for others like it: a short job's end makes it needless, and a
+#: turn in which a device is free does not pay for it.
 HURRY_S = 0.02
 #: Seconds of the longest timer: the wall clock, which `--begin` follows, may be set meanwhile.
 LONGEST_TIMER_S = 30.0
@@ -114,7 +115,7 @@ class Core:
         #: Called when runs of sweeps have ended.
         self.gather: Callable[[], None] = lambda: None
         self.notices = Notices(engine, standing.user, waits.watch, self.tell)
-        #: What this thread itself has found to do, and what may wait a moment for a turn that is needed anyway.
+        #: What this thread itself has found to do, and what may wait a moment.
         self._news: list[Work] = []
         self._unhurried: list[Work] = []
         #: Nothing new starts: the daemon is to stop once nothing runs.
@@ -166,8 +167,6 @@ class Core:
         try:
             while not self._is_over:
                 posted = self.waits.wait(is_idle=not self._news)
-                if self._news or posted:
-                    self._hurry()
                 batch = [*self._news, *posted]
                 self._news.clear()
                 for first in range(0, len(batch), MOST_IN_A_TURN):
@@ -359,7 +358,7 @@ class Core:
         """See to it that a start is known to run even if its datagram was lost among many."""
         if not self._is_checking:
             self._is_checking = True
-            self.waits.later(CHECK_EVERY_S, lambda: self._news.append(Work(self._check_starting)))
+            self.waits.later(CHECK_EVERY_S, lambda: self._news.append(Work(self._check_starting, is_quiet=True)))
 
     def _check_starting(self, turn: Turn) -> None:
         self._is_checking = False
@@ -380,7 +379,7 @@ class Core:
                 self._unhurried.append(Work(_told(words), is_quiet=True))
 
     def _hurry(self) -> None:
-        """Let news that can wait for company wait no longer."""
+        """Let news that can wait for others like it wait no longer."""
         self._news += self._unhurried
         self._unhurried.clear()
 
