@@ -11,8 +11,8 @@ import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
-from dibs import job_options, places, processes
-from dibs.cli import edit, kill
+from dibs import edit_drafts, job_options, places, processes
+from dibs.cli import kill
 from dibs.errors import DibsError
 from dibs.jobs import JobId
 from dibs.store import Store
@@ -175,7 +175,7 @@ def test_the_limit_of_a_running_job_can_be_shortened(bench: Bench) -> None:
 
 def test_every_option_of_a_submission_can_be_edited() -> None:
     """But for --hold, which is a verb of its own."""
-    assert {*job_options.JOB_OPTIONS} - {*edit.FIELDS} == {job_options.HOLD}
+    assert {*job_options.JOB_OPTIONS} - {*edit_drafts.FIELDS} == {job_options.HOLD}
 
 
 def editor(bench: Bench, script: str) -> dict[str, str]:
