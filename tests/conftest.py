@@ -36,6 +36,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.fixture
+def started(bench: Bench) -> None:
+    """See to it that a daemon runs, for modules whose command lines would each have to start one."""
+    bench.start()
+
+
+@pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     """A queue of its own in which nothing runs, with four pretend GPUs."""
     own = Desk(tmp_path, build.inventory(4))

@@ -215,7 +215,7 @@ class Pipe:
             poll = select.poll()
             poll.register(signals.fd, select.POLLIN)
             try:
-                while not self._is_over(time.monotonic()):
+                while not self._is_over(time.monotonic(), signals):
                     self._sleep(poll, signals)
             finally:
                 self._slots.close()
@@ -223,9 +223,11 @@ class Pipe:
                 if self._is_owned:
                     os.close(self._fd)
 
-    def _is_over(self, now: float) -> bool:
+    def _is_over(self, now: float, signals: _Signals) -> bool:
         """Do all that can be done now; tell whether nothing is left to do."""
         self._reap(now)
+        # Once more, after that look: what came before a command ended is heeded before the next one starts.
+        self._heed(signals)
         self._end_leftovers(now)
         self._start(now)
         if self.stopping > 2 and self._has_children and self._sweep(now):
@@ -252,11 +254,15 @@ class Pipe:
         for fd in fds:
             poll.unregister(fd)
         if signals.fd in ready:
-            for number in signals.new():
-                self.stop(number)
+            signals.calm()
+            self._heed(signals)
         if self._fd in ready:
             self._read()
         self._slots.woken(ready, time.monotonic())
+
+    def _heed(self, signals: _Signals) -> None:
+        for number in signals.new():
+            self.stop(number)
 
     def _wake_at(self, now: float) -> float:
         moments = [run.settle_at if run.kill_at == NEVER else run.kill_at for run in self._leaving]
@@ -499,9 +505,12 @@ class _Signals:
     def _record(self, number: int, frame: object) -> None:
         self._seen.append(number)
 
+    def calm(self) -> None:
+        """Be readable no more, until the next one comes."""
+        os.read(self.fd, 4096)
+
     def new(self) -> list[int]:
         """Return the signals since the last call that stop us."""
-        os.read(self.fd, 4096)
         seen, self._seen = self._seen, []
         return seen
 

@@ -147,7 +147,9 @@ def choose(
 
     places = {device: place for place, device in enumerate(wanted)}
     able.sort(key=lambda d: (d not in terms.first, _waste(rooms[d], terms.mib), terms.used_at.get(d, 0), places[d]))
-    return linking.best(count, able, terms.first, terms.closeness, is_spare)
+    chosen = linking.best(count, able, terms.first, terms.closeness, is_spare)
+    # Which ones is decided; they come in the order in which they were wanted, as people expect of 0,1,2,3.
+    return None if chosen is None else tuple(sorted(chosen, key=places.__getitem__))
 
 
 def is_shared(rooms: Rooms, ahead: Sequence[Want], terms: Terms = ALONE) -> bool:

@@ -17,6 +17,8 @@ from dibs import drafts, moments
 from dibs.cli import add
 from dibs.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("started")
+
 LONG = ["sleep", "1000"]
 
 

@@ -9,13 +9,14 @@ import stat
 import subprocess
 import sys
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from terminal import Terminal
 
 from bench import Bench, wait_for
+
+pytestmark = pytest.mark.usefixtures("started")
 
 LONG = ["sleep", "1000"]
 
@@ -118,8 +119,8 @@ def test_what_the_machine_can_never_do_is_refused(bench: Bench) -> None:
     assert bench.cli("status", "-q").stdout == ""
 
 
-def test_a_machine_without_gpus_says_that_the_job_gets_none(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, devices="none")
+def test_a_machine_without_gpus_says_that_the_job_gets_none(tmp_path_factory: pytest.TempPathFactory) -> None:
+    bench = Bench(tmp_path_factory.mktemp("own"), devices="none")
     try:
         done = bench.cli("add", "true")
         assert (done.returncode, done.stdout) == (0, "1\n")

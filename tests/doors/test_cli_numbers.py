@@ -8,6 +8,8 @@ import pytest
 
 from bench import Bench, wait_for
 
+pytestmark = pytest.mark.usefixtures("started")
+
 PRINTS = "for n in 3 2 1; do echo step $n loss: 0.$n; done"
 SAYS = """echo '{"loss": %s}' >> "$DIBS_REPORT" """
 METRIC = ["--metric", "loss=loss: ([0-9.]+)"]

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import Bench
 from dibs import holders, leases, locks
+
+pytestmark = pytest.mark.usefixtures("started")
 
 #: Says when it runs, and goes on until a file appears.
 UNTIL_GO = "echo running; while [ ! -e go ]; do sleep 0.01; done"
@@ -234,9 +235,9 @@ def test_no_wait_in_a_paused_queue_is_75(bench: Bench) -> None:
     assert bench.client.get("/v1/jobs")["jobs"] == []
 
 
-def test_no_wait_is_dropped_when_somebody_was_faster_at_the_gpu(tmp_path: Path) -> None:
+def test_no_wait_is_dropped_when_somebody_was_faster_at_the_gpu(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A lease that only its lock shows: the plan does not see it, and the runner is refused."""
-    bench = Bench(tmp_path, "fake:1")
+    bench = Bench(tmp_path_factory.mktemp("own"), "fake:1")
     place = leases.Folder(str(bench.leases))
     lock = locks.lock(place, holders.file(place, "FAKE-0"), fcntl.LOCK_EX)
     assert lock is not None

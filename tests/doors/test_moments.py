@@ -11,6 +11,8 @@ from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
 
+pytestmark = pytest.mark.usefixtures("started")
+
 UNTIL_GO = "echo running; while [ ! -e go ]; do sleep 0.01; done; echo over"
 ENDS = [signal.SIGHUP, signal.SIGTERM]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -335,7 +336,8 @@ def test_ctrl_c_lets_what_runs_finish(bench: Bench) -> None:
         code, shown = person.end()
     assert code == 130
     assert "finished" in shown
-    assert "stopped: 1 command and what was not read yet not started" in shown
+    # The second line may have been read before Ctrl-C, which drops what the terminal still had.
+    assert re.search(r"stopped: (0 commands|1 command) and what was not read yet not started", shown)
     assert not (bench.folder / "never").exists()
 
 
