@@ -15,7 +15,7 @@ from dibs.foreign import Limits
 from dibs.jobs import Job, JobId
 
 #: What may be found out about a job while it runs, as its events call it.
-KINDS = ("Stray", "Foreign", "Unwell")
+KINDS = ("Stray", "Exceeds", "Foreign", "Unwell")
 #: Seconds that memory may take to come back after the last lease of a device ended.
 SETTLES_WITHIN_S = 60.0
 #: How much of what it declared a job that shares may use: a context of the driver is easily forgotten.
