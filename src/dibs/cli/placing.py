@@ -1,0 +1,145 @@
+"""Where the commands of `dibs pipe` run: on GPUs that were named, or on those that can be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dibs import job_options, knowing, leases, options, scheduling, settings, users, vetting
+from dibs.devices import DeviceId, Inventory
+from dibs.errors import UserError
+from dibs.jobs import Request
+from dibs.options import Args, Kind, Option
+from dibs.slots import ChosenSlots, FixedSlots, FreeSlots, SharedSlots, Slot, Slots
+
+
+def _read_groups(text: str) -> tuple[tuple[str, ...], ...]:
+    """Read `0,2-4`, or several such words with blanks between them."""
+    return tuple(tuple(name for part in word.split(",") for name in _names(part.strip())) for word in text.split())
+
+
+def _names(part: str) -> list[str]:
+    first, dash, last = part.partition("-")
+    if not part:
+        raise ValueError
+    if not (dash and all(end.isascii() and end.isdigit() and len(end) <= 4 for end in (first, last))):
+        return [part]
+    if int(first) > int(last):
+        raise UserError(f'expected a range that goes up, got "{part}".')
+    return [str(number) for number in range(int(first), int(last) + 1)]
+
+
+GROUPS = Kind("GPUs such as 0,2-4 or GPU-8f4a..., or groups such as 0,1 2,3", _read_groups)
+
+GPU_IDS = Option(
+    ("--gpu-ids",), "Only these GPUs, by index, range or UUID; groups: 0,1 2,3. Default all.", GROUPS, "0,2-4",
+    is_repeatable=True,
+)  # fmt: skip
+GPUS = Option(
+    ("--gpus",), "The same as --gpu-ids, from habit: a list, never a count.", GROUPS, "0,1,2", is_repeatable=True
+)
+COUNT = Option(("-g",), "So many GPUs for each command. Default 1.", job_options.GPUS.kind, "N")
+PER_GPU = Option(("--per-gpu",), "So many commands at once on each GPU.", options.whole(1, 1000), "N")
+AT_ONCE = Option(("-j", "--jobs"), "At most so many commands at once.", options.whole(1), "N")
+
+
+def groups(args: Args) -> list[tuple[str, ...]]:
+    """Return the GPUs that were named, group by group; several words are groups, as in `--gpu-ids 0,1 2,3`."""
+    if args.has(GPU_IDS) and args.has(GPUS):
+        raise UserError("--gpus and --gpu-ids both name GPUs.", "Leave --gpus out.")
+    named = [group for groups in (*args.all(GPU_IDS), *args.all(GPUS)) for group in groups]
+    if not named:
+        options.refuse_words("pipe", args)
+        return []
+    for word in args.words:
+        try:
+            named += _read_groups(word)
+        except ValueError:
+            raise UserError(f'expected {GROUPS.expected}, got "{options.shown(word)}".') from None
+    if args.has(GPUS) and len(named) == 1 and len(named[0]) == 1 and named[0][0].isdigit():
+        number = named[0][0]
+        raise UserError(
+            f"--gpus {number} could be a count or a GPU.",
+            f"Say -g {number} for {number} GPUs a command, or --gpu-ids {number} for the GPU.",
+        )
+    return named
+
+
+def slots(
+    args: Args,
+    named: Sequence[tuple[str, ...]],
+    values: settings.Settings,
+    inventory: Inventory,
+    say: Callable[[str], None],
+) -> Slots:
+    """Return where commands can be started; `named` are the GPUs that `groups` found."""
+    place, note = leases.folder(), leases.Note("pipe", users.own())
+    count = args.get(COUNT)
+    per_gpu = args.get(PER_GPU) or 1
+
+    def tell_wait(wanted: Sequence[str]) -> None:
+        from dibs import leasing
+
+        say(f"waiting for a GPU: {leasing.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
+
+    def label(ids: Sequence[str]) -> str:
+        return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)
+
+    vet = vetting.of(values, say, ignores_foreign=args.has(job_options.IGNORE_FOREIGN))
+    found = [_resolved(group, inventory) for group in named]
+    if args.has(job_options.VRAM) and args.has(PER_GPU):
+        raise UserError(
+            "--vram says how many commands share a GPU by what they need, --per-gpu by their number.",
+            "Leave one of them out.",
+        )
+    if len(found) > 1 and any(len(group) > 1 for group in found):
+        if args.has(job_options.VRAM):
+            raise UserError("--vram chooses GPUs by the room they have, groups of --gpu-ids do not.", "Leave one out.")
+        _check_groups(count, found, inventory)
+        fixed = [Slot(group, label(group)) for _ in range(per_gpu) for group in found]
+        return FixedSlots(place, note, fixed[::-1], collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet)
+    chosen = tuple(device for group in found for device in group)
+    if (count and count.gpus == 0) or (count is None and not inventory.devices):
+        if count is None:
+            say(f"this machine shows no GPU: {values.cpu_slots} commands at once, without one")
+        return FreeSlots(place, note, args.get(AT_ONCE) or values.cpu_slots)
+    request = Request(
+        count.gpus if count else 1,
+        prefer=chosen,
+        gpu_type=args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
+        vram=args.get(job_options.VRAM) or 0,
+    )
+    known = knowing.Known(place, inventory, values, request)
+    policy = scheduling.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
+    scheduling.check_possible(request, inventory, policy, "each command")
+    eligible = [d for d in scheduling.eligible(inventory, request) if not chosen or d in chosen]
+    if len(eligible) < request.gpus:
+        can = scheduling.count_gpus(len(eligible))
+        why = f" ({inventory.problem})" if inventory.problem else ""
+        raise UserError(f"-g {request.gpus}: only {can} can be used{why}.", "See `dibs gpus`.")
+    most = min(values.max_gpus or len(eligible), max(1, len(inventory.devices) - values.keep_free))
+    most = max(most, request.gpus)
+    if request.vram:
+        return SharedSlots(
+            place, note, request.gpus, eligible[:most], label, known.terms,
+            collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet,
+        )  # fmt: skip
+    return ChosenSlots(
+        place, note, request.gpus, eligible, per_gpu, most, label,
+        collect_for_s=values.collect_for, on_wait=tell_wait, terms=known.terms, vet=vet,
+    )  # fmt: skip
+
+
+def _resolved(group: Sequence[str], inventory: Inventory) -> tuple[DeviceId, ...]:
+    found = scheduling.resolve(group, "--gpu-ids", inventory)
+    if len(found) < len(group):
+        raise UserError("--gpu-ids names a GPU twice.", "Several commands on each GPU: --per-gpu 2.")
+    return found
+
+
+def _check_groups(count: job_options.Count | None, named: Sequence[Sequence[DeviceId]], inventory: Inventory) -> None:
+    if count and any(len(group) != count.gpus for group in named):
+        raise UserError(f"-g {count.gpus} contradicts the groups of --gpu-ids.", "Leave -g out.")
+    usable = inventory.usable()
+    for device in (device for group in named for device in group if device not in usable):
+        why = inventory.problem or inventory.by_id[device].obstacle
+        raise UserError(f"GPU {inventory.index_of(device)} cannot be used: {why}.")
