@@ -101,6 +101,7 @@ LAYERS = {
     "holding": MACHINE_ROOM,
     "standing": MACHINE_ROOM,
     "lines": MACHINE_ROOM,
+    "granted": MACHINE_ROOM,
     "slots": MACHINE_ROOM,
     "piping": MACHINE_ROOM,
     "waits": MACHINE_ROOM,

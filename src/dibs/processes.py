@@ -89,6 +89,15 @@ def look(pid: int) -> Proc | None:
     return Proc(pid, int(fields[1]), int(fields[19]), comm, fields[0].decode())
 
 
+def words(pid: int) -> list[str]:
+    """Return the command line of a process; none if it is gone, or not for us to see."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
 def identity(pid: int) -> int | None:
     """Return the start time of a process, zombies included, or None if there is none."""
     proc = look(pid)

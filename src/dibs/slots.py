@@ -67,7 +67,7 @@ class _Kept:
 
 
 class Slots:
-    """The slots of one call. What a free slot is and which comes first is what the two kinds below differ in."""
+    """The slots of one call. What a free slot is and which comes first is what the kinds below differ in."""
 
     def __init__(
         self,
@@ -100,15 +100,14 @@ class Slots:
 
     def give(self, slot: Slot, now: float) -> None:
         """Take a slot back whose command has ended."""
-        for device in slot.devices:
-            kept = self._kept[device]
+        for kept in self._of(slot):
             kept.running -= 1
             kept.idle_since = now
         self._freed(slot)
 
     def inherited(self, slot: Slot) -> list[int]:
         """Return the descriptors by which a command holds its devices itself, also when we are killed."""
-        return [fd for device in slot.devices for fd in self._kept[device].lease.fds()]
+        return [fd for kept in self._of(slot) for fd in kept.lease.fds()]
 
     def fds(self) -> Collection[int]:
         """Return what becomes ready when something in our way goes."""
@@ -150,7 +149,11 @@ class Slots:
             self._told_at = now
             self._on_wait(ticket.devices)
 
-    # -- for the two kinds
+    def _of(self, slot: Slot) -> list[_Kept]:
+        """Return what is kept of a slot's devices; of one that was leased for us before we came it is nothing."""
+        return [self._kept[device] for device in slot.devices if device in self._kept]
+
+    # -- for the kinds
 
     def _freed(self, slot: Slot) -> None:
         """Put a slot back among the free ones."""
@@ -161,10 +164,11 @@ class Slots:
 
     def _use(self, slot: Slot, now: float) -> Slot:
         """Count a command on the slot's devices."""
-        for device in slot.devices:
-            self._kept[device].running += 1
+        used = self._of(slot)
+        for kept in used:
+            kept.running += 1
         self._fresh.difference_update(slot.devices)
-        if now - self._served_at >= SERVED_S:
+        if used and now - self._served_at >= SERVED_S:
             # A command on a kept lease is as good as a new lease: others who wait must see that we had a turn.
             leases.mark_served(self._place)
             self._served_at = now
@@ -307,7 +311,10 @@ class ChosenSlots(Slots):
 
 
 class FixedSlots(Slots):
-    """Slots that were named one by one, the last one first; what was freed last comes first. They may overlap."""
+    """Slots that were named one by one, the last one first; what was freed last comes first. They may overlap.
+
+    They may be without any device, or on devices that are `granted`: leased for us before we came.
+    """
 
     def __init__(
         self,
@@ -315,12 +322,14 @@ class FixedSlots(Slots):
         note: Note,
         slots: Sequence[Slot],
         *,
+        granted: Collection[str] = (),
         collect_for_s: float = tickets.COLLECT_FOR_S,
         on_wait: Callable[[Sequence[str]], None] | None = None,
         vet: Vet | None = None,
     ) -> None:
         super().__init__(place, note, collect_for_s, on_wait, vet=vet)
         self._stack = list(slots)
+        self._granted = frozenset(granted)
 
     def take(self, now: float) -> Slot | None:
         """Return the last free slot whose devices are ours or can be had now; if there is none, stand in the line."""
@@ -345,7 +354,7 @@ class FixedSlots(Slots):
         return None
 
     def _missing(self, slot: Slot) -> list[str]:
-        return [device for device in slot.devices if device not in self._kept]
+        return [device for device in slot.devices if device not in self._kept and device not in self._granted]
 
     def _stand_for_any(self, now: float) -> bool:
         """Stand in the line for what would do: any one device if each free slot lacks one, else the first slot's."""
@@ -414,21 +423,6 @@ class SharedSlots(Slots):
         super().close()
         for slot in list(self._shares):
             self.give(slot, 0.0)
-
-
-class FreeSlots(Slots):
-    """So many slots without any device."""
-
-    def __init__(self, place: Folder, note: Note, count: int) -> None:
-        super().__init__(place, note, 0.0)
-        self._left = [Slot((), "no GPU") for _ in range(count)]
-
-    def take(self, now: float) -> Slot | None:
-        """Return a slot if one is free."""
-        return self._left.pop() if self._left else None
-
-    def _freed(self, slot: Slot) -> None:
-        self._left.append(slot)
 
 
 class _Line:

@@ -54,6 +54,38 @@ def test_every_line_runs_on_a_gpu_with_nothing_to_read(bench: Bench) -> None:
     assert held(bench) == {}
 
 
+@pytest.mark.parametrize("way", ["job", "share", "lease", "pipe"])
+def test_where_gpus_are_leased_for_it_a_pipe_uses_these(bench: Bench, way: str) -> None:
+    """Standing in the line for them once more it would wait for itself; other GPUs are not its affair."""
+    (bench.folder / "commands").write_text("echo $CUDA_VISIBLE_DEVICES >> seen\n" * 3)
+    inner = f"{sys.executable} -m dibs pipe < commands"
+    match way:
+        case "job":
+            done = bench.cli("run", "--gpu-ids", "2", inner)
+        case "share":
+            done = bench.cli("run", "--gpu-ids", "2", "--vram", "1G", inner)
+        case "lease":
+            done = bench.cli("lease", "--gpu-ids", "2", inner)
+        case _:
+            done = bench.cli("pipe", "--gpu-ids", "2", input=inner)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (bench.folder / "seen").read_text() == "FAKE-2\n" * 3
+    wait_for(lambda: held(bench), lambda left: left == {})
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("-g 2", "dibs: -g 2: in here 1 GPU can be used."),
+        ("--gpu-ids 1", "dibs: --gpu-ids names GPU 1; in here GPU 2 can be used, and no other."),
+        ("--vram 1G", "dibs: --vram takes a share of a GPU; in here GPU 2 is leased already. Say --per-gpu 2."),
+    ],
+)
+def test_more_than_what_is_leased_for_it_is_refused(bench: Bench, words: str, says: str) -> None:
+    done = bench.cli("lease", "--gpu-ids", "2", f"{sys.executable} -m dibs pipe {words} < /dev/null")
+    assert (done.returncode, done.stderr.strip()) == (2, says)
+
+
 def test_no_input_is_no_error(bench: Bench) -> None:
     done = bench.cli("pipe", input="")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

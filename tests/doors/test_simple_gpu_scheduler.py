@@ -96,6 +96,15 @@ def test_an_id_takes_the_lease_of_the_device_it_names(bench: Bench) -> None:
     assert held(bench, "FAKE-1", "7") == []
 
 
+def test_in_a_job_of_dibs_it_uses_the_gpu_of_the_job(bench: Bench) -> None:
+    """It would wait for itself otherwise."""
+    tool = Path(sys.executable).parent / "simple_gpu_scheduler"
+    done = bench.cli("run", "--gpu-ids", "1", f'echo "echo in $CUDA_VISIBLE_DEVICES" | {tool} --gpus 1')
+    assert (done.returncode, done.stdout) == (
+        0, "Processing command `echo in FAKE-1` on gpu 1\nin FAKE-1\n"
+    )  # fmt: skip
+
+
 def test_two_calls_share_the_gpu_one_after_the_other(bench: Bench) -> None:
     """The second waits in the line and says for whom; the first offers the GPU back after each command."""
     first, second = start(bench, "0"), start(bench, "0")

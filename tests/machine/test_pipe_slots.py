@@ -138,6 +138,8 @@ def test_an_idle_device_goes_to_an_older_ticket_and_comes_back(
     some.give(slot, 0.0)
     assert some.take(0.0) is None, "we stand behind it now"
     assert other.hear() == "took A"
+    # It may have been on its way from the line to the device when we looked.
+    assert some.take(some.ask_at) is None
     assert some.fds(), "and wait for its end"
     other.kill()
     assert hangs_up(*some.fds(), within_s=10)
@@ -211,3 +213,28 @@ def test_waiting_is_said_once_and_not_at_every_turn(place: leases.Folder, opened
         assert some.take(0.0) is None
         some.leave_line()
     assert told == [("A",)]
+
+
+# -- what needs no lease
+
+
+def test_devices_that_are_leased_for_us_are_used_as_they_are(
+    place: leases.Folder, opened: list[Slots], puppet: Make
+) -> None:
+    puppet().ask("take A,B runner")
+    some = FixedSlots(place, NOTE, [Slot("B", "B"), Slot("A", "A")], granted="AB")
+    opened.append(some)
+    found = taken(some, 3)
+    assert labels(found) == ["A", "B"]
+    assert some.inherited(found[0]) == []
+    some.give(found[0], 1.0)
+    assert labels(taken(some, now=1.0)) == ["A"]
+    some.close()
+    assert held(place) == "AB"
+
+
+def test_slots_without_a_device_need_nobody(place: leases.Folder, opened: list[Slots]) -> None:
+    some = FixedSlots(place, NOTE, [Slot((), "no GPU")] * 2)
+    opened.append(some)
+    assert labels(taken(some, 3)) == ["no GPU", "no GPU"]
+    assert held(place) == ""

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from dibs import errors, leases, lines, piping, settings, slots, users, vetting, waiting
+from dibs import errors, granted, leases, lines, piping, settings, slots, users, vetting, waiting
 from dibs_compat import ids
 
 
@@ -94,6 +94,8 @@ def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
     """Run every line of stdin on the GPUs of a manager; return what became of them."""
     found = ids.inventory()
     places = [slots.Slot(ids.keys(nr, found), nr) for nr in manager.available_gpus]
+    # Inside a job of dibs its own GPUs need no lease: we would wait for ourselves.
+    ours = granted.devices(leases.folder(), found)
     base = dict(os.environb)
     made = {
         nr: base | {os.fsencode(k): os.fsencode(v) for k, v in visible(nr).items()} for nr in manager.available_gpus
@@ -102,7 +104,7 @@ def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
     pipe = piping.Pipe(
         0,
         lines.Lines(),
-        slots.FixedSlots(leases.folder(), note(), places, on_wait=teller.waits, vet=vet()),
+        slots.FixedSlots(leases.folder(), note(), places, granted=ours, on_wait=teller.waits, vet=vet()),
         lambda slot: made[slot.label],
         piping.Rules("/bin/sh", ends_leftovers=False),
         teller,

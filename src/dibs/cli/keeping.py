@@ -210,18 +210,10 @@ def found(place: leases.Folder) -> list[Holding]:
     """Return all holders of this user."""
     seen = []
     for proc in processes.everybody():
-        what = holding.read(_words(proc.pid)) if _uid(proc.pid) == os.geteuid() else None
+        what = holding.read(processes.words(proc.pid)) if _uid(proc.pid) == os.geteuid() else None
         if what is not None and what[1] == place.path and not proc.is_dead:
             seen.append(Holding(proc, what[0], what[2]))
     return seen
-
-
-def _words(pid: int) -> list[str]:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
-    except OSError:
-        return []
 
 
 def of(place: leases.Folder, owners: Sequence[int]) -> list[Holding]:

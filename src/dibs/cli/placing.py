@@ -1,15 +1,15 @@
-"""Where the commands of `dibs pipe` run: on GPUs that were named, or on those that can be had."""
+"""Where the commands of `dibs pipe` run: on GPUs that were named or can be had; inside a job, on those of the job."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dibs import job_options, knowing, leases, options, scheduling, settings, users, vetting
+from dibs import granted, job_options, knowing, leases, options, scheduling, settings, users, vetting
 from dibs.devices import DeviceId, Inventory
 from dibs.errors import UserError
 from dibs.jobs import Request
 from dibs.options import Args, Kind, Option
-from dibs.slots import ChosenSlots, FixedSlots, FreeSlots, SharedSlots, Slot, Slots
+from dibs.slots import ChosenSlots, FixedSlots, SharedSlots, Slot, Slots
 
 
 def _read_groups(text: str) -> tuple[tuple[str, ...], ...]:
@@ -91,17 +91,28 @@ def slots(
             "--vram says how many commands share a GPU by what they need, --per-gpu by their number.",
             "Leave one of them out.",
         )
-    if len(found) > 1 and any(len(group) > 1 for group in found):
-        if args.has(job_options.VRAM):
-            raise UserError("--vram chooses GPUs by the room they have, groups of --gpu-ids do not.", "Leave one out.")
-        _check_groups(count, found, inventory)
-        fixed = [Slot(group, label(group)) for _ in range(per_gpu) for group in found]
-        return FixedSlots(place, note, fixed[::-1], collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet)
     chosen = tuple(device for group in found for device in group)
     if (count and count.gpus == 0) or (count is None and not inventory.devices):
         if count is None:
             say(f"this machine shows no GPU: {values.cpu_slots} commands at once, without one")
-        return FreeSlots(place, note, args.get(AT_ONCE) or values.cpu_slots)
+        return FixedSlots(place, note, [Slot((), "no GPU")] * (args.get(AT_ONCE) or values.cpu_slots))
+
+    def fixed(groups: Sequence[Sequence[DeviceId]], ours: Sequence[DeviceId] = ()) -> Slots:
+        some = [Slot(group, label(group)) for _ in range(per_gpu) for group in groups]
+        return FixedSlots(
+            place, note, some[::-1], granted=ours, collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet
+        )
+
+    is_grouped = len(found) > 1 and any(len(group) > 1 for group in found)
+    if is_grouped:
+        if args.has(job_options.VRAM):
+            raise UserError("--vram chooses GPUs by the room they have, groups of --gpu-ids do not.", "Leave one out.")
+        _check_groups(count, found, inventory)
+    if ours := granted.devices(place, inventory):
+        _check_ours(args, chosen, ours, inventory)
+        return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
+    if is_grouped:
+        return fixed(found)
     request = Request(
         count.gpus if count else 1,
         prefer=chosen,
@@ -127,6 +138,22 @@ def slots(
         place, note, request.gpus, eligible, per_gpu, most, label,
         collect_for_s=values.collect_for, on_wait=tell_wait, terms=known.terms, vet=vet,
     )  # fmt: skip
+
+
+def _check_ours(args: Args, chosen: Sequence[DeviceId], ours: Sequence[DeviceId], inventory: Inventory) -> None:
+    """Refuse what cannot be had of GPUs that were leased for us before we came."""
+    have = f"GPU {','.join(str(inventory.index_of(device)) for device in ours)}"
+    for device in (device for device in chosen if device not in ours):
+        raise UserError(f"--gpu-ids names GPU {inventory.index_of(device)}; in here {have} can be used, and no other.")
+    if args.has(job_options.VRAM):
+        raise UserError(f"--vram takes a share of a GPU; in here {have} is leased already.", "Say --per-gpu 2.")
+
+
+def _dealt(ours: Sequence[DeviceId], count: int) -> list[Sequence[DeviceId]]:
+    """Return GPUs of ours in groups of so many."""
+    if count > len(ours):
+        raise UserError(f"-g {count}: in here {scheduling.count_gpus(len(ours))} can be used.")
+    return [ours[at : at + count] for at in range(0, len(ours) - count + 1, count)]
 
 
 def _resolved(group: Sequence[str], inventory: Inventory) -> tuple[DeviceId, ...]:

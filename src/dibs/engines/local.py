@@ -159,10 +159,12 @@ class Local:
         return (*words, copy, *args)
 
     def _own_names(self) -> list[tuple[str, str]]:
-        """Return what lets `dibs` inside a job find this queue and this lease folder."""
+        """Return what lets `dibs` inside a job find this queue, this lease folder and these devices."""
         own = [("DIBS_HOME", str(self.home))]
         if "DIBS_LEASE_DIR" in os.environ:
             own.append(("DIBS_LEASE_DIR", self.lease_dir))
+        if "DIBS_DEVICES" in os.environ:
+            own.append(("DIBS_DEVICES", os.environ["DIBS_DEVICES"]))
         return own
 
     def end_leftovers(self, job: Job, grace_s: float) -> int:

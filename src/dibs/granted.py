@@ -1,0 +1,44 @@
+"""Devices that are leased for us already: by the runner of the job we are in, by `dibs lease`, or by a pipe above us.
+
+Who stood in the line for them once more would wait for itself.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs import holders, holding, processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.devices import DeviceId, Inventory
+    from dibs.holders import Holder
+    from dibs.locks import Folder
+
+
+def devices(place: Folder, inventory: Inventory) -> list[DeviceId]:
+    """Return the devices that our environment names and that we or a process above us hold, or another for it."""
+    # A pipe above us holds more than it gave us, and who set no such variable gave us nothing.
+    told = os.environ.get("DIBS_GPU_INDICES", "").split(",")
+    named = [device.id for device in inventory.devices if str(device.index) in told]
+    held = holders.survey(place, named) if named else {}
+    above = _above(os.getpid()) if named else set()
+    return [device for device in named if any(_is_ours(one, above) for one in held[device])]
+
+
+def _above(pid: int) -> set[int]:
+    """Return a process and all those above it."""
+    found: set[int] = set()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        proc = processes.look(pid)
+        pid = proc.ppid if proc is not None else 0
+    return found
+
+
+def _is_ours(holder: Holder, above: set[int]) -> bool:
+    # What another user's process says about itself is no promise.
+    if holder.pid is None or holder.uid != os.geteuid():
+        return False
+    held_for = holding.read(processes.words(holder.pid))
+    return holder.pid in above or (held_for is not None and held_for[0] in above)

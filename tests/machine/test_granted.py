@@ -1,0 +1,44 @@
+"""Which devices are leased for us already: those that we were told of, and that we or somebody above us holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import build
+import lease_lab
+from dibs import granted, leases
+from lease_lab import Puppet
+
+# pytest finds fixtures by their names in this module.
+place, puppet = lease_lab.place, lease_lab.puppet
+
+HERE = build.inventory(4)
+FIRST, SECOND, THIRD, _ = HERE.ids
+
+
+@pytest.mark.parametrize(
+    ("told", "ours"),
+    [("0,1", [FIRST, SECOND]), ("1", [SECOND]), ("1,3", [SECOND]), ("2", []), ("", []), ("x,-1,9", []), (None, [])],
+)
+def test_what_we_were_told_of_and_is_held_above_us(
+    place: leases.Folder, monkeypatch: pytest.MonkeyPatch, told: str | None, ours: list[str]
+) -> None:
+    monkeypatch.delenv("DIBS_GPU_INDICES", raising=False)
+    if told is not None:
+        monkeypatch.setenv("DIBS_GPU_INDICES", told)
+    taken = leases.take(place, [FIRST, SECOND], leases.Note("test"))
+    try:
+        assert granted.devices(place, HERE) == ours
+    finally:
+        lease_lab.close(taken)
+
+
+def test_what_somebody_beside_us_holds_is_not_ours(
+    place: leases.Folder, puppet: Callable[..., Puppet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable that was left over from a job that has ended grants nothing."""
+    monkeypatch.setenv("DIBS_GPU_INDICES", "2")
+    puppet().ask(f"take {THIRD} other")
+    assert granted.devices(place, HERE) == []
