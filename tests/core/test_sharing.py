@@ -157,6 +157,12 @@ def test_several_are_chosen_by_how_they_are_connected():
     assert sharing.choose(2, "abcd", rooms, [], Terms(3, closeness=links)) == ("b", "c")
 
 
+def test_those_chosen_stand_in_the_order_in_which_they_were_wanted():
+    rooms = {device: room() for device in DEVICES}
+    terms = Terms(0, used_at={"a": 9, "b": 1, "c": 5})
+    assert sharing.choose(3, "dabc", rooms, [], terms) == ("d", "b", "c")
+
+
 def test_one_who_wants_a_device_alone_does_not_wait_for_ever_behind_small_ones():
     """On the first device of its ticket nobody new begins; on the other there is still room."""
     rooms = {"a": room(2), "b": room(2, 2)}
