@@ -309,7 +309,7 @@ def test_a_tree_that_ignores_term_and_respawns_is_gone_after_the_grace(bench: Be
     bench.order("stop 0.3")
     bench.finish(runner)
     assert bench.is_over()
-    assert 0.3 <= time.monotonic() - began < 10
+    assert 0.3 <= time.monotonic() - began < 25
     verdict = bench.examine()
     assert isinstance(verdict, attempts.Ended)
     assert (verdict.final.kind, verdict.final.signal, verdict.final.stopped) == ("signalled", signal.SIGKILL, True)

@@ -419,7 +419,7 @@ def test_waiting_ends_in_time_and_leaves_no_ticket(place, puppet):
     began = time.monotonic()
     with pytest.raises(waiting.TimedOut):
         waiting.acquire(place, 1, ["A"], NOTE, timeout_s=0.1, on_wait=waits.append)
-    assert 0.1 <= time.monotonic() - began < 5
+    assert 0.1 <= time.monotonic() - began < 25
     assert len(waits) == 1
     assert tickets.line(place) == []
 
