@@ -54,6 +54,29 @@ class Slot:
         self.label = label
 
 
+class Etiquette:
+    """How many devices a call may take for politeness' sake, whatever is free."""
+
+    __slots__ = ("_devices", "_keep_free", "_most")
+
+    def __init__(self, most: int | None = None, keep_free: int = 0, devices: Collection[str] = ()) -> None:
+        #: Devices that may be ours at the same time; None: any number.
+        self._most = most
+        #: How many of these devices stay free for others.
+        self._keep_free = keep_free
+        self._devices = devices
+
+    def has_room(self, kept: int, more: int) -> bool:
+        """Tell whether more may become ours beside those that we have."""
+        return self._most is None or kept + more <= self._most
+
+    def leaves_enough(self, place: Folder, more: int) -> bool:
+        """Tell whether enough would stay free for others."""
+        if not self._keep_free:
+            return True
+        return len(self._devices) - len(holders.held(place, self._devices)) - more >= self._keep_free
+
+
 class _Kept:
     """A device that this call has leased."""
 
@@ -77,8 +100,12 @@ class Slots:
         on_wait: Callable[[Sequence[str]], None] | None = None,
         terms: Callable[[], Terms] = sharing.alone,
         vet: Vet | None = None,
+        etiquette: Etiquette | None = None,
     ) -> None:
         self._place = place
+        self._etiquette = etiquette or Etiquette()
+        #: Enough is free for us, but not for us and those whom we leave some.
+        self._is_held_back = False
         self._terms = terms
         self._collect_for_s = collect_for_s
         self._on_wait = on_wait
@@ -121,6 +148,7 @@ class Slots:
     def leave_line(self) -> None:
         """Ask for nothing more until the next `take`."""
         self._waiter.leave()
+        self._is_held_back = False
         self._ask_at = 0.0
 
     def rest(self, now: float, *, is_over: bool) -> float:
@@ -133,7 +161,7 @@ class Slots:
     @property
     def ask_at(self) -> float:
         """Return when to call `take` again though nothing was ready."""
-        return self._ask_at if self._waiter.is_waiting else NEVER
+        return self._ask_at if self._waiter.is_waiting or self._is_held_back else NEVER
 
     def close(self) -> None:
         """Let go of everything."""
@@ -143,11 +171,14 @@ class Slots:
         self._kept.clear()
 
     def _tell(self, ticket: Ticket) -> None:
-        """Say that we wait, but not at every turn where many take turns."""
+        self._say_wait(ticket.devices)
+
+    def _say_wait(self, devices: Sequence[str]) -> None:
+        """Say what we wait for, nothing if it is politeness, but not at every turn where many take turns."""
         now = time.monotonic()
         if self._on_wait is not None and now - self._told_at >= TELL_S:
             self._told_at = now
-            self._on_wait(ticket.devices)
+            self._on_wait(devices)
 
     def _of(self, slot: Slot) -> list[_Kept]:
         """Return what is kept of a slot's devices; of one that was leased for us before we came it is nothing."""
@@ -202,6 +233,8 @@ class Slots:
 
     def _try(self, count: int, wanted: Sequence[str], now: float) -> bool:
         """Take more devices if they can be had at once."""
+        if not (self._etiquette.has_room(len(self._kept), count) and self._etiquette.leaves_enough(self._place, count)):
+            return False
         got = self._waiter.try_now(count, wanted)
         if got is None:
             return False
@@ -211,7 +244,13 @@ class Slots:
 
     def _stand(self, count: int, wanted: Sequence[str], now: float) -> bool:
         """Take more devices, or stand in the line for them until somebody hangs up."""
-        if self._waiter.is_waiting and now < self._ask_at:
+        if not self._etiquette.has_room(len(self._kept), count):
+            return False
+        if (self._waiter.is_waiting or self._is_held_back) and now < self._ask_at:
+            return False
+        self._is_held_back = not self._etiquette.leaves_enough(self._place, count)
+        if self._is_held_back:
+            self._hold_back(now)
             return False
         got = self._waiter.ask(count, wanted)
         if got is None:
@@ -219,6 +258,12 @@ class Slots:
             return False
         self._keep(got, now)
         return True
+
+    def _hold_back(self, now: float) -> None:
+        """Leave the line for now. Nobody tells us when enough is free for others too: we look now and then."""
+        self._waiter.leave()
+        self._ask_at = now + RETRY_S
+        self._say_wait(())
 
     def _refused(self, now: float) -> None:
         """Leave alone for a while what could not be had; who stands in the line is woken and needs no rest."""
@@ -244,20 +289,18 @@ class ChosenSlots(Slots):
         count: int,
         devices: Sequence[str],
         per_device: int,
-        most: int,
         label: Callable[[Sequence[str]], str],
         *,
         collect_for_s: float = tickets.COLLECT_FOR_S,
         on_wait: Callable[[Sequence[str]], None] | None = None,
         terms: Callable[[], Terms] = sharing.alone,
         vet: Vet | None = None,
+        etiquette: Etiquette | None = None,
     ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait, terms, vet)
+        super().__init__(place, note, collect_for_s, on_wait, terms, vet, etiquette)
         self._count = count
         self._devices = devices
         self._per_device = per_device
-        #: Devices that may be ours at the same time.
-        self._most = most
         self._label = label
         #: Free slots on devices that we hold, the next one last.
         self._idle: list[Slot] = []
@@ -290,7 +333,7 @@ class ChosenSlots(Slots):
     def _others(self) -> list[str]:
         """Return the devices that could still become ours; none if they are too few."""
         others = [device for device in self._devices if device not in self._kept]
-        is_enough = len(others) >= self._count and len(self._kept) + self._count <= self._most
+        is_enough = len(others) >= self._count and self._etiquette.has_room(len(self._kept), self._count)
         return others if is_enough else []
 
     def _keep(self, taken: Iterable[Lease], now: float) -> None:
@@ -326,8 +369,9 @@ class FixedSlots(Slots):
         collect_for_s: float = tickets.COLLECT_FOR_S,
         on_wait: Callable[[Sequence[str]], None] | None = None,
         vet: Vet | None = None,
+        etiquette: Etiquette | None = None,
     ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait, vet=vet)
+        super().__init__(place, note, collect_for_s, on_wait, vet=vet, etiquette=etiquette)
         self._stack = list(slots)
         self._granted = frozenset(granted)
 
@@ -384,8 +428,9 @@ class SharedSlots(Slots):
         collect_for_s: float = tickets.COLLECT_FOR_S,
         on_wait: Callable[[Sequence[str]], None] | None = None,
         vet: Vet | None = None,
+        etiquette: Etiquette | None = None,
     ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait, terms, vet)
+        super().__init__(place, note, collect_for_s, on_wait, terms, vet, etiquette)
         self._count = count
         self._devices = devices
         self._label = label
@@ -393,11 +438,18 @@ class SharedSlots(Slots):
 
     def take(self, now: float) -> Slot | None:
         """Return a slot on devices that have room for one more, else stand in the line."""
-        if self._waiter.is_standing and now < self._ask_at:
+        if (self._waiter.is_standing or self._is_held_back) and now < self._ask_at:
             return None
-        got = self._waiter.ask(self._count, self._devices)
+        wanted = self._polite()
+        self._is_held_back = len(wanted) < self._count
+        if self._is_held_back:
+            self._hold_back(now)
+            return None
+        got = self._waiter.ask(self._count, wanted)
         if got is None:
-            self._ask_at = now + self._waiter.sleep_s
+            is_choosy = len(wanted) < len(self._devices)
+            # Who passes over some for politeness is not woken by these.
+            self._ask_at = now + (min(RETRY_S, self._waiter.sleep_s) if is_choosy else self._waiter.sleep_s)
             return None
         for lease in got:
             _move_up(lease)
@@ -406,6 +458,17 @@ class SharedSlots(Slots):
         slot = Slot(devices, self._label(devices))
         self._shares[slot] = got
         return slot
+
+    def _polite(self) -> Sequence[str]:
+        """Return the devices of which we may take a share: one more of a device in use takes nothing from others."""
+        devices = self._devices
+        mine = {device for slot in self._shares for device in slot.devices}
+        if not self._etiquette.has_room(len(mine), self._count):
+            devices = [device for device in devices if device in mine]
+        if not self._etiquette.leaves_enough(self._place, self._count):
+            in_use = holders.held(self._place, devices)
+            devices = [device for device in devices if device in in_use]
+        return devices
 
     def give(self, slot: Slot, now: float) -> None:
         """Let go of the shares of a command that has ended."""

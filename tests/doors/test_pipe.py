@@ -86,6 +86,13 @@ def test_more_than_what_is_leased_for_it_is_refused(bench: Bench, words: str, sa
     assert (done.returncode, done.stderr.strip()) == (2, says)
 
 
+def test_a_group_that_max_gpus_forbids_is_refused(bench: Bench) -> None:
+    done = bench.cli("pipe", "--gpu-ids", "0,1", "2,3", input="touch never", environ={"DIBS_MAX_GPUS": "1"})
+    assert (done.returncode, done.stdout) == (69, "")
+    assert done.stderr.startswith("dibs: each command asks for 2 GPUs; max_gpus allows 1.")
+    assert not (bench.folder / "never").exists()
+
+
 def test_no_input_is_no_error(bench: Bench) -> None:
     done = bench.cli("pipe", input="")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

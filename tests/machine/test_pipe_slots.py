@@ -8,7 +8,8 @@ import pytest
 
 import lease_lab
 from dibs import holders, leases, slots
-from dibs.slots import ChosenSlots, FixedSlots, Slot, Slots
+from dibs.sharing import Terms
+from dibs.slots import ChosenSlots, Etiquette, FixedSlots, SharedSlots, Slot, Slots
 from lease_lab import Puppet, hangs_up
 
 # pytest finds fixtures by their names in this module.
@@ -30,7 +31,7 @@ def opened() -> Iterator[list[Slots]]:
 def chosen(
     place: leases.Folder, opened: list[Slots], devices: str, count: int = 1, per_device: int = 1, most: int = 99
 ) -> ChosenSlots:
-    made = ChosenSlots(place, NOTE, count, list(devices), per_device, most, "".join)
+    made = ChosenSlots(place, NOTE, count, list(devices), per_device, "".join, etiquette=Etiquette(most))
     opened.append(made)
     return made
 
@@ -213,6 +214,74 @@ def test_waiting_is_said_once_and_not_at_every_turn(place: leases.Folder, opened
         assert some.take(0.0) is None
         some.leave_line()
     assert told == [("A",)]
+
+
+# -- politeness
+
+
+def polite(place: leases.Folder, opened: list[Slots], keep_free: int, told: list[Sequence[str]]) -> ChosenSlots:
+    etiquette = Etiquette(None, keep_free, "ABCD")
+    made = ChosenSlots(place, NOTE, 1, list("ABCD"), 1, "".join, etiquette=etiquette, on_wait=told.append)
+    opened.append(made)
+    return made
+
+
+def sharing_out(place: leases.Folder, opened: list[Slots], etiquette: Etiquette, most: int = 4) -> SharedSlots:
+    terms = Terms(1000, dict.fromkeys("ABCD", 8000), most)
+    made = SharedSlots(place, NOTE, 1, list("ABCD"), "".join, lambda: terms, etiquette=etiquette)
+    opened.append(made)
+    return made
+
+
+def test_some_are_left_free_for_others_and_it_is_said_once(place: leases.Folder, opened: list[Slots]) -> None:
+    told: list[Sequence[str]] = []
+    some = polite(place, opened, 2, told)
+    first, _ = taken(some, 4)
+    assert held(place) == "AB"
+    assert told == [()]
+    # Nobody tells us when more is free: it is looked at again after a while.
+    assert some.ask_at == slots.RETRY_S
+    some.give(first, 0.5)
+    assert labels(taken(some, 2, now=0.6)) == ["A"]
+
+
+def test_what_others_hold_is_not_free_for_others(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+    other = puppet()
+    other.ask("take A,B other")
+    some = polite(place, opened, 2, [])
+    assert taken(some) == []
+    assert other.ask("release") == "released"
+    assert labels(taken(some, 1, now=slots.RETRY_S)) == ["A"]
+
+
+def test_groups_too_are_no_more_than_max_gpus_allows(place: leases.Folder, opened: list[Slots]) -> None:
+    some = FixedSlots(place, NOTE, [Slot("AB", "AB"), Slot("CD", "CD")], etiquette=Etiquette(3))
+    opened.append(some)
+    (slot,) = taken(some, 2)
+    assert slot.label == "CD"
+    some.give(slot, 1.0)
+    assert labels(taken(some, 2, now=1.0)) == ["CD"]
+
+
+def test_shares_are_of_no_more_devices_than_max_gpus_allows(place: leases.Folder, opened: list[Slots]) -> None:
+    some = sharing_out(place, opened, Etiquette(1))
+    found = taken(some, 5)
+    assert len(found) == 4
+    assert len(held(place)) == 1
+    some.give(found[0], 1.0)
+    assert labels(taken(some, 2, now=1.0)) == [found[0].label]
+
+
+def test_shares_leave_devices_free_for_others(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+    other = puppet()
+    other.ask("take A,B other")
+    some = sharing_out(place, opened, Etiquette(None, 1, "ABCD"), most=2)
+    assert len(taken(some, 3)) == 2
+    assert len(held(place)) == 3
+    assert some.ask_at <= slots.RETRY_S
+    assert other.ask("release") == "released"
+    assert len(taken(some, 5, now=slots.RETRY_S)) == 4
+    assert len(held(place)) == 3
 
 
 # -- what needs no lease

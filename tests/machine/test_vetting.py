@@ -52,7 +52,7 @@ def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_whil
 
 
 def test_slots_leave_alone_what_is_not_fit(place):
-    many = slots.ChosenSlots(place, NOTE, 1, ["a", "b"], 1, 2, ",".join, vet=unfit("a"))
+    many = slots.ChosenSlots(place, NOTE, 1, ["a", "b"], 1, ",".join, vet=unfit("a"))
     slot = many.take(0.0)
     assert slot is not None
     assert slot.devices == ("b",)

@@ -9,7 +9,7 @@ from dibs.devices import DeviceId, Inventory
 from dibs.errors import UserError
 from dibs.jobs import Request
 from dibs.options import Args, Kind, Option
-from dibs.slots import ChosenSlots, FixedSlots, SharedSlots, Slot, Slots
+from dibs.slots import ChosenSlots, Etiquette, FixedSlots, SharedSlots, Slot, Slots
 
 
 def _read_groups(text: str) -> tuple[tuple[str, ...], ...]:
@@ -79,6 +79,9 @@ def slots(
     def tell_wait(wanted: Sequence[str]) -> None:
         from dibs import leasing
 
+        if not wanted:
+            say(f"waiting: the setting keep_free leaves {scheduling.count_gpus(values.keep_free)} free for others")
+            return
         say(f"waiting for a GPU: {leasing.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
 
     def label(ids: Sequence[str]) -> str:
@@ -97,11 +100,14 @@ def slots(
             say(f"this machine shows no GPU: {values.cpu_slots} commands at once, without one")
         return FixedSlots(place, note, [Slot((), "no GPU")] * (args.get(AT_ONCE) or values.cpu_slots))
 
+    etiquette = Etiquette(values.max_gpus, values.keep_free, inventory.usable())
+
     def fixed(groups: Sequence[Sequence[DeviceId]], ours: Sequence[DeviceId] = ()) -> Slots:
         some = [Slot(group, label(group)) for _ in range(per_gpu) for group in groups]
         return FixedSlots(
-            place, note, some[::-1], granted=ours, collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet
-        )
+            place, note, some[::-1], granted=ours, collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet,
+            etiquette=etiquette,
+        )  # fmt: skip
 
     is_grouped = len(found) > 1 and any(len(group) > 1 for group in found)
     if is_grouped:
@@ -111,10 +117,8 @@ def slots(
     if ours := granted.devices(place, inventory):
         _check_ours(args, chosen, ours, inventory)
         return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
-    if is_grouped:
-        return fixed(found)
     request = Request(
-        count.gpus if count else 1,
+        max(map(len, found)) if is_grouped else count.gpus if count else 1,
         prefer=chosen,
         gpu_type=args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
         vram=args.get(job_options.VRAM) or 0,
@@ -122,21 +126,21 @@ def slots(
     known = knowing.Known(place, inventory, values, request)
     policy = scheduling.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
     scheduling.check_possible(request, inventory, policy, "each command")
+    if is_grouped:
+        return fixed(found)
     eligible = [d for d in scheduling.eligible(inventory, request) if not chosen or d in chosen]
     if len(eligible) < request.gpus:
         can = scheduling.count_gpus(len(eligible))
         why = f" ({inventory.problem})" if inventory.problem else ""
         raise UserError(f"-g {request.gpus}: only {can} can be used{why}.", "See `dibs gpus`.")
-    most = min(values.max_gpus or len(eligible), max(1, len(inventory.devices) - values.keep_free))
-    most = max(most, request.gpus)
     if request.vram:
         return SharedSlots(
-            place, note, request.gpus, eligible[:most], label, known.terms,
-            collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet,
+            place, note, request.gpus, eligible, label, known.terms,
+            collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet, etiquette=etiquette,
         )  # fmt: skip
     return ChosenSlots(
-        place, note, request.gpus, eligible, per_gpu, most, label,
-        collect_for_s=values.collect_for, on_wait=tell_wait, terms=known.terms, vet=vet,
+        place, note, request.gpus, eligible, per_gpu, label,
+        collect_for_s=values.collect_for, on_wait=tell_wait, terms=known.terms, vet=vet, etiquette=etiquette,
     )  # fmt: skip
 
 
