@@ -1,9 +1,7 @@
 """Piping: commands from a stream, each started in a slot as soon as one is free, in one process and one loop.
 
-No daemon, no thread, no file, and for each command nothing but its start and its end. Commands run in process groups
-of their own, so that Ctrl-C is for us alone (sessions of their own would make each a scheduling group of the kernel, at
-half the speed), with `/dev/null` as stdin, and inherit the leases of their devices. Which devices, and what is told to
-people, is the door's business.
+No daemon, no thread, no file, and for each command nothing but its start and its end. Which devices, and what is told
+to people, is the door's business.
 """
 
 from __future__ import annotations
@@ -15,7 +13,9 @@ import stat
 import time
 from collections import deque
 
-from dibs import commands, processes
+from dibs import leftovers, processes, spawning
+from dibs.pipe_signals import Signals
+from dibs.piped import NEVER, Ended, Job, counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dibs.lines import Lines
+    from dibs.piped import Door, Rules
     from dibs.slots import Slot, Slots
 else:
     # `signal` imports enum; the C module below it has all we need and costs nothing.
     import _signal as signal
-
-#: Where a command finds the descriptors of its leases: above what shells and programs number themselves.
-FIRST_FD = 100
 
 #: Bytes asked of the stream at once, and commands read ahead of those that run: a stream may be endless.
 READ_BYTES = 65536
@@ -45,90 +43,8 @@ SWEEP_S = 0.05
 #: Seconds of KILL after which what still lives is named and left.
 STUCK_S = 5.0
 
-#: What ends us by and by: each of these is one step of `Pipe.stop`.
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-#: What the interpreter ignores and no command expects to.
-RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
-
-#: What would stop, for ever, a command that asks the terminal something; ignored, it is told that there is none.
-TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
-
 #: Starts that may succeed when another command has ended.
 FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-
-NEVER = float("inf")
-
-
-class Job:
-    """One command of the stream, and how often it was started."""
-
-    __slots__ = ("attempt", "is_told", "number", "text")
-
-    def __init__(self, number: int, text: str) -> None:
-        self.number = number
-        self.text = text
-        self.attempt = 1
-        #: Whether the door was told of this attempt.
-        self.is_told = False
-
-
-class Ended:
-    """How one attempt ended: the exit code, negative for a signal, None (and in `trouble` why) if it never ran."""
-
-    __slots__ = ("code", "is_retried", "job", "label", "took_s", "trouble")
-
-    def __init__(self, job: Job, label: str, code: int | None, took_s: float, trouble: str = "") -> None:
-        self.job = job
-        self.label = label
-        self.code = code
-        self.took_s = took_s
-        self.trouble = trouble
-        self.is_retried = False
-
-
-class Rules:
-    """What the user asked for beyond the commands themselves."""
-
-    __slots__ = ("ends_leftovers", "halt", "logs", "most", "retries", "shell")
-
-    def __init__(
-        self,
-        shell: str,
-        *,
-        most: int | None = None,
-        retries: int = 0,
-        halt: int | None = None,
-        logs: str | None = None,
-        ends_leftovers: bool = True,
-    ) -> None:
-        self.shell = shell
-        #: Commands at the same time; None: as many as there are slots.
-        self.most = most
-        self.retries = retries
-        #: Failures after which nothing more is started.
-        self.halt = halt
-        #: Folder for the output of each command.
-        self.logs = logs
-        #: End what a command leaves running; otherwise it goes on, and holds its devices.
-        self.ends_leftovers = ends_leftovers
-
-
-class Door:
-    """What a door is told; the plain one says nothing."""
-
-    def starting(self, job: Job, slot: Slot) -> None:
-        """A command is about to start."""
-
-    def ended(self, ended: Ended) -> None:
-        """An attempt is over."""
-
-    def said(self, text: str) -> None:
-        """Something that people should know."""
-
-    def changed(self, pipe: Pipe, now: float) -> float:
-        """Numbers may have changed; return when to be told again at the latest."""
-        return NEVER
 
 
 class _Run:
@@ -211,7 +127,7 @@ class Pipe:
         """Do it all. Signals are recorded when they come and answered between two steps."""
         # Whatever a command leaves behind becomes our child, so that none can hide from us.
         processes.become_subreaper()
-        with _Signals() as signals:
+        with Signals() as signals:
             poll = select.poll()
             poll.register(signals.fd, select.POLLIN)
             try:
@@ -223,7 +139,7 @@ class Pipe:
                 if self._is_owned:
                     os.close(self._fd)
 
-    def _is_over(self, now: float, signals: _Signals) -> bool:
+    def _is_over(self, now: float, signals: Signals) -> bool:
         """Do all that can be done now; tell whether nothing is left to do."""
         self._reap(now)
         # Once more, after that look: what came before a command ended is heeded before the next one starts.
@@ -237,7 +153,7 @@ class Pipe:
             return not self._has_children or not self._end_orphans(now)
         return False
 
-    def _sleep(self, poll: select.poll, signals: _Signals) -> None:
+    def _sleep(self, poll: select.poll, signals: Signals) -> None:
         """Sleep until something happens, and take note of it."""
         fds = set(self._slots.fds())
         is_reading = not self.stopping and not self._is_read and len(self._waiting) < READ_AHEAD
@@ -260,7 +176,7 @@ class Pipe:
             self._read()
         self._slots.woken(ready, time.monotonic())
 
-    def _heed(self, signals: _Signals) -> None:
+    def _heed(self, signals: Signals) -> None:
         for number in signals.new():
             self.stop(number)
 
@@ -317,7 +233,7 @@ class Pipe:
             self._door.starting(job, slot)
         now = time.monotonic()
         try:
-            pid = self._spawn(job, slot)
+            pid = spawning.spawn(job, self._rules, self._environ(slot), self._slots.inherited(slot), self._null)
         except (OSError, ValueError) as error:
             self._slots.give(slot, now)
             if isinstance(error, OSError) and error.errno in FULL and self._running:
@@ -330,33 +246,6 @@ class Pipe:
         self.started += job.attempt == 1
         self._running[pid] = _Run(job, slot, pid, now)
         return True
-
-    def _spawn(self, job: Job, slot: Slot) -> int:
-        """Start the command of a job and return its pid; OSError or ValueError if it cannot be started."""
-        actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, self._null, 0)]
-        for number, fd in enumerate(self._slots.inherited(slot), FIRST_FD):
-            actions.append((os.POSIX_SPAWN_DUP2, fd, number))
-        log = None if self._rules.logs is None else _open_log(self._rules.logs, job)
-        if log is not None:
-            actions += [(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
-        try:
-            return self._exec(job.text, self._environ(slot), actions)
-        finally:
-            if log is not None:
-                os.close(log)
-
-    def _exec(self, text: str, environ: dict[bytes, bytes], actions: list[tuple[int, ...]]) -> int:
-        shell = self._rules.shell
-        words = commands.words(text, None, shell, os.environ.get("PATH", os.defpath), ".")
-        argv = [word.encode(errors="surrogateescape") for word in words]
-        try:
-            return os.posix_spawnp(argv[0], argv, environ, file_actions=actions, setpgroup=0, setsigdef=RESTORED)
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-        # A script without #!, which every shell knows how to run.
-        argv = [word.encode(errors="surrogateescape") for word in (shell, "-c", text)]
-        return os.posix_spawn(argv[0], argv, environ, file_actions=actions, setpgroup=0, setsigdef=RESTORED)
 
     # -- ending
 
@@ -382,7 +271,7 @@ class Pipe:
 
     def _command_ended(self, run: _Run, code: int, now: float) -> None:
         result = Ended(run.job, run.slot.label, code, now - run.began_at)
-        if self._rules.ends_leftovers and _is_left(run.pid):
+        if self._rules.ends_leftovers and leftovers.is_left(run.pid):
             run.result = result
             run.settle_at = now + SETTLE_S
             self._leaving.append(run)
@@ -411,23 +300,23 @@ class Pipe:
     def _end_leftovers(self, now: float) -> None:
         """Ask what commands left running to end, name it, and end it after a while; then their slots are free."""
         for run in list(self._leaving):
-            if not _is_left(run.pid):
+            if not leftovers.is_left(run.pid):
                 self._leaving.remove(run)
                 self._slots.give(run.slot, now)
                 if run.result is not None:
                     self._settle(run.result)
             elif now >= run.kill_at:
-                _signal_group(run.pid, signal.SIGKILL)
+                leftovers.signal_group(run.pid, signal.SIGKILL)
                 run.kill_at = now + SWEEP_S
             elif now >= run.settle_at:
-                left = [proc for proc in living() if _group_of(proc.pid) == run.pid]
+                left = [proc for proc in leftovers.living() if leftovers.group_of(proc.pid) == run.pid]
                 self._door.said(f"command {run.job.number} left running, now ended: {processes.names(left)}")
-                _signal_group(run.pid, signal.SIGTERM)
+                leftovers.signal_group(run.pid, signal.SIGTERM)
                 run.settle_at, run.kill_at = NEVER, now + LEFTOVER_S
 
     def _end_orphans(self, now: float) -> bool:
         """See to what is left when no command is: processes that made themselves daemons. Tell whether to wait."""
-        left = living()
+        left = leftovers.living()
         if not left or not (self._rules.ends_leftovers or self.stopping > 1):
             if left and self.stopping:
                 self._door.said(f"still running: {processes.names(left)}")
@@ -458,7 +347,7 @@ class Pipe:
         elif number != signal.SIGHUP:
             self.stopping += 1
             if self.stopping == 2:
-                self._term(living())
+                self._term(leftovers.living())
 
     def _term(self, procs: list[processes.Proc]) -> None:
         """TERM, once to each: a second one makes many programs give up saving."""
@@ -471,57 +360,12 @@ class Pipe:
         """KILL everything; tell whether to give up on what even that does not end."""
         self._killing_since = min(self._killing_since, now)
         processes.kill_children()
-        left = living()
+        left = leftovers.living()
         processes.send_all(left, signal.SIGKILL)
         if now - self._killing_since < STUCK_S:
             return False
         self._door.said(f"survived KILL for {STUCK_S:.0f} s: {processes.names(left)}")
         return True
-
-
-class _Signals:
-    """Records the signals that stop us, and is readable when one came or a child ended."""
-
-    __slots__ = ("_before", "_seen", "_wakeup_fd", "_write_fd", "fd")
-
-    def __enter__(self) -> _Signals:
-        self._seen: list[int] = []
-        self.fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._wakeup_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
-        # Whoever ignores a signal for us (nohup, a shell without job control) means it.
-        mine = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
-        self._before = {number: signal.signal(number, self._record) for number in mine}
-        self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _nothing)
-        self._before |= {number: signal.signal(number, signal.SIG_IGN) for number in TERMINAL}
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(self._wakeup_fd)
-        os.close(self.fd)
-        os.close(self._write_fd)
-
-    def _record(self, number: int, frame: object) -> None:
-        self._seen.append(number)
-
-    def calm(self) -> None:
-        """Be readable no more, until the next one comes."""
-        os.read(self.fd, 4096)
-
-    def new(self) -> list[int]:
-        """Return the signals since the last call that stop us."""
-        seen, self._seen = self._seen, []
-        return seen
-
-
-def _nothing(number: int, frame: object) -> None:
-    """Answer a signal whose coming is all it has to say."""
-
-
-def counted(commands: int) -> str:
-    """Return a number of commands in words."""
-    return f"{commands} command" if commands == 1 else f"{commands} commands"
 
 
 def _own_descriptor(fd: int) -> int:
@@ -533,41 +377,3 @@ def _own_descriptor(fd: int) -> int:
             # Made by another user, and not for us to open: then it is read as it is.
             return fd
     return fd
-
-
-def _open_log(folder: str, job: Job) -> int:
-    """Open the file for the output of an attempt."""
-    name = f"{job.number}.log" if job.attempt == 1 else f"{job.number}.{job.attempt}.log"
-    return os.open(
-        os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666
-    )
-
-
-def _is_left(group: int) -> bool:
-    """Tell whether anything of an ended command's process group is our child: what it left running is."""
-    try:
-        os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
-def _signal_group(group: int, number: int) -> None:
-    """Signal a process group that has a child of ours in it, so that its number can be nobody else's."""
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        # It ended this moment, or became another user's (sudo).
-        return
-
-
-def _group_of(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
-
-
-def living() -> list[processes.Proc]:
-    """Return all processes below us that have not ended."""
-    return [proc for proc in processes.descendants(os.getpid()) if not proc.is_dead]

@@ -9,7 +9,8 @@ import pytest
 import lease_lab
 from dibs import holders, leases, slots
 from dibs.sharing import Terms
-from dibs.slots import ChosenSlots, Etiquette, FixedSlots, SharedSlots, Slot, Slots
+from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
+from dibs.slots import Etiquette, Slot, Slots
 from lease_lab import Puppet, hangs_up
 
 # pytest finds fixtures by their names in this module.

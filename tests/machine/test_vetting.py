@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from bench import Bench
-from dibs import holders, leases, settings, slots, users, vetting, waiting
+from dibs import holders, leases, settings, slot_kinds, slots, users, vetting, waiting
 
 GIB = 2**30
 NOTE = leases.Note("test", "me")
@@ -52,7 +52,7 @@ def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_whil
 
 
 def test_slots_leave_alone_what_is_not_fit(place):
-    many = slots.ChosenSlots(place, NOTE, 1, ["a", "b"], 1, ",".join, vet=unfit("a"))
+    many = slot_kinds.ChosenSlots(place, NOTE, 1, ["a", "b"], 1, ",".join, vet=unfit("a"))
     slot = many.take(0.0)
     assert slot is not None
     assert slot.devices == ("b",)

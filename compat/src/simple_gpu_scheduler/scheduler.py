@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from dibs import errors, granted, leases, lines, piping, settings, slots, users, vetting, waiting
+from dibs import errors, granted, leases, lines, piped, piping, settings, slot_kinds, slots, users, vetting, waiting
 from dibs_compat import ids
 
 
@@ -104,9 +104,9 @@ def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
     pipe = piping.Pipe(
         0,
         lines.Lines(),
-        slots.FixedSlots(leases.folder(), note(), places, granted=ours, on_wait=teller.waits, vet=vet()),
+        slot_kinds.FixedSlots(leases.folder(), note(), places, granted=ours, on_wait=teller.waits, vet=vet()),
         lambda slot: made[slot.label],
-        piping.Rules("/bin/sh", ends_leftovers=False),
+        piped.Rules("/bin/sh", ends_leftovers=False),
         teller,
     )
     pipe.run()
@@ -123,15 +123,15 @@ def note() -> leases.Note:
     return leases.Note("simple_gpu_scheduler", users.own(), "dibs-compat")
 
 
-class Teller(piping.Door):
+class Teller(piped.Door):
     """Says what the old tool said on stdout, and on stderr what it hid."""
 
-    def starting(self, job: piping.Job, slot: slots.Slot) -> None:
+    def starting(self, job: piped.Job, slot: slots.Slot) -> None:
         """Print the line of the old tool, at once and as one."""
         line = f"Processing command `{job.text}` on gpu {slot.label}\n"
         _write(1, line.encode(errors="surrogateescape"))
 
-    def ended(self, ended: piping.Ended) -> None:
+    def ended(self, ended: piped.Ended) -> None:
         """Say what could not be started; how others ended is not told here."""
         if ended.code is None:
             self.said(f"cannot start command {ended.job.number}: {ended.trouble}")

@@ -15,6 +15,7 @@ from dibs import (
     leases,
     lines,
     options,
+    piped,
     piping,
     probe,
     settings,
@@ -58,7 +59,7 @@ def main(args: Args) -> int:
     teller = Teller(is_summing=args.has(SUMMARIZE), is_drawing=sys.stderr.isatty())
     places = placing.slots(args, named, values, inventory, teller.said)
     visible = args.get(job_options.VISIBLE) or values.visible
-    rules = piping.Rules(
+    rules = piped.Rules(
         values.shell,
         most=args.get(placing.AT_ONCE),
         retries=args.get(job_options.RETRIES) or 0,
@@ -127,7 +128,7 @@ def _encoded(environ: dict[str, str]) -> dict[bytes, bytes]:
 # -- what people see
 
 
-class Teller(piping.Door):
+class Teller(piped.Door):
     """Says on stderr what went wrong and how far it is; remembers everything if a summary was asked for."""
 
     def __init__(self, *, is_summing: bool, is_drawing: bool) -> None:
@@ -138,7 +139,7 @@ class Teller(piping.Door):
         self._drawn = ""
         self._drawn_at = 0.0
 
-    def ended(self, ended: piping.Ended) -> None:
+    def ended(self, ended: piped.Ended) -> None:
         """Say what failed."""
         how = _how(ended)
         if ended.code != 0:
@@ -169,15 +170,15 @@ class Teller(piping.Door):
     def changed(self, pipe: piping.Pipe, now: float) -> float:
         """Keep the progress line up to date, but not for every command that ends."""
         if not self._is_drawing:
-            return piping.NEVER
+            return piped.NEVER
         text = progress(pipe)
         if text == self._drawn:
-            return piping.NEVER
+            return piped.NEVER
         if now < self._drawn_at + DRAW_S:
             return self._drawn_at + DRAW_S
         self._drawn_at = now
         self._draw(text)
-        return piping.NEVER
+        return piped.NEVER
 
     def finish(self, pipe: piping.Pipe) -> None:
         """Take the progress line away, and say what was not done."""
@@ -185,7 +186,7 @@ class Teller(piping.Door):
         if not_started := pipe.not_started():
             self.said(f"{'halted' if pipe.is_halted else 'stopped'}: {not_started} not started")
         if pipe.failed and not self._is_summing:
-            self.said(f"{pipe.failed} of {piping.counted(pipe.failed + pipe.done)} failed")
+            self.said(f"{pipe.failed} of {piped.counted(pipe.failed + pipe.done)} failed")
 
     def summary(self, view: screen.Screen, pipe: piping.Pipe) -> str:
         """Return what ran where, how long, and how it ended."""
@@ -194,7 +195,7 @@ class Teller(piping.Door):
             screen.Column("END"), screen.Column("TIME", is_right=True), screen.Column("TEXT", least=20),
         )  # fmt: skip
         rows = [row for _, row in sorted(self._records, key=lambda record: record[0])]
-        total = f"{piping.counted(pipe.done + pipe.failed)}: {pipe.done} done, {pipe.failed} failed"
+        total = f"{piped.counted(pipe.done + pipe.failed)}: {pipe.done} done, {pipe.failed} failed"
         missing = f", {pipe.dropped} not started" if pipe.dropped else ""
         return f"{screen.table(view, columns, rows)}\n{total}{missing}"
 
@@ -215,7 +216,7 @@ def progress(pipe: piping.Pipe) -> str:
     return f"dibs: {pipe.done} done{failed}, {pipe.running} running{waiting} "
 
 
-def _how(ended: piping.Ended) -> str:
+def _how(ended: piped.Ended) -> str:
     if ended.code is None:
         return f"cannot be started: {ended.trouble}"
     return f"exit {ended.code}" if ended.code >= 0 else f"signal {-ended.code}"

@@ -9,7 +9,8 @@ from dibs.devices import DeviceId, Inventory
 from dibs.errors import UserError
 from dibs.jobs import Request
 from dibs.options import Args, Kind, Option
-from dibs.slots import ChosenSlots, Etiquette, FixedSlots, SharedSlots, Slot, Slots
+from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
+from dibs.slots import Etiquette, Slot, Slots
 
 
 def _read_groups(text: str) -> tuple[tuple[str, ...], ...]:

@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 
-from dibs import leases, processes, slots, users
+from dibs import leases, processes, slot_kinds, slots, users
 from dibs_compat.gpu_tasks import attending, messages, workers
 from dibs_compat.gpu_tasks.orders import Order, Task
 
@@ -47,7 +47,7 @@ class Foreman:
         note = leases.Note("gpu_task_scheduler", users.own(), "dibs-compat")
         # The first one first; of those that were freed, the last.
         free = [slots.Slot(place.devices, str(number)) for number, place in enumerate(order.places)]
-        self._slots = slots.FixedSlots(leases.folder(), note, free[::-1], on_wait=self._waits)
+        self._slots = slot_kinds.FixedSlots(leases.folder(), note, free[::-1], on_wait=self._waits)
         #: The place that the scheduler was offered for its next task.
         self._offered: slots.Slot | None = None
         self._running: dict[int, _Running] = {}

@@ -1,0 +1,86 @@
+"""One call of a foreground door as plain values: its commands, how they ended, the rules, and what the door is told."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.piping import Pipe
+    from dibs.slots import Slot
+
+NEVER = float("inf")
+
+
+class Job:
+    """One command of the stream, and how often it was started."""
+
+    __slots__ = ("attempt", "is_told", "number", "text")
+
+    def __init__(self, number: int, text: str) -> None:
+        self.number = number
+        self.text = text
+        self.attempt = 1
+        #: Whether the door was told of this attempt.
+        self.is_told = False
+
+
+class Ended:
+    """How one attempt ended: the exit code, negative for a signal, None (and in `trouble` why) if it never ran."""
+
+    __slots__ = ("code", "is_retried", "job", "label", "took_s", "trouble")
+
+    def __init__(self, job: Job, label: str, code: int | None, took_s: float, trouble: str = "") -> None:
+        self.job = job
+        self.label = label
+        self.code = code
+        self.took_s = took_s
+        self.trouble = trouble
+        self.is_retried = False
+
+
+class Rules:
+    """What the user asked for beyond the commands themselves."""
+
+    __slots__ = ("ends_leftovers", "halt", "logs", "most", "retries", "shell")
+
+    def __init__(
+        self,
+        shell: str,
+        *,
+        most: int | None = None,
+        retries: int = 0,
+        halt: int | None = None,
+        logs: str | None = None,
+        ends_leftovers: bool = True,
+    ) -> None:
+        self.shell = shell
+        #: Commands at the same time; None: as many as there are slots.
+        self.most = most
+        self.retries = retries
+        #: Failures after which nothing more is started.
+        self.halt = halt
+        #: Folder for the output of each command.
+        self.logs = logs
+        #: End what a command leaves running; otherwise it goes on, and holds its devices.
+        self.ends_leftovers = ends_leftovers
+
+
+class Door:
+    """What a door is told; the plain one says nothing."""
+
+    def starting(self, job: Job, slot: Slot) -> None:
+        """A command is about to start."""
+
+    def ended(self, ended: Ended) -> None:
+        """An attempt is over."""
+
+    def said(self, text: str) -> None:
+        """Something that people should know."""
+
+    def changed(self, pipe: Pipe, now: float) -> float:
+        """Numbers may have changed; return when to be told again at the latest."""
+        return NEVER
+
+
+def counted(commands: int) -> str:
+    """Return a number of commands in words."""
+    return f"{commands} command" if commands == 1 else f"{commands} commands"

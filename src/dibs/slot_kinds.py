@@ -1,0 +1,224 @@
+"""The kinds of slots: devices chosen among several, slots that were named one by one, and shares of devices."""
+
+from __future__ import annotations
+
+from dibs import holders, sharing, tickets
+from dibs.slots import RETRY_S, Etiquette, Slot, Slots, move_up
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from dibs.leases import Lease, Note
+    from dibs.locks import Folder
+    from dibs.sharing import Terms
+    from dibs.waiting import Vet
+
+
+class ChosenSlots(Slots):
+    """So many devices for each command, whichever of several can be had, with room for a few commands on them."""
+
+    def __init__(
+        self,
+        place: Folder,
+        note: Note,
+        count: int,
+        devices: Sequence[str],
+        per_device: int,
+        label: Callable[[Sequence[str]], str],
+        *,
+        collect_for_s: float = tickets.COLLECT_FOR_S,
+        on_wait: Callable[[Sequence[str]], None] | None = None,
+        terms: Callable[[], Terms] = sharing.alone,
+        vet: Vet | None = None,
+        etiquette: Etiquette | None = None,
+    ) -> None:
+        super().__init__(place, note, collect_for_s, on_wait, terms, vet, etiquette)
+        self._count = count
+        self._devices = devices
+        self._per_device = per_device
+        self._label = label
+        #: Free slots on devices that we hold, the next one last.
+        self._idle: list[Slot] = []
+
+    def take(self, now: float) -> Slot | None:
+        """Return a slot on empty devices, else on new ones, else beside another command; else stand in the line."""
+        slot = self._reuse(now, is_empty=True)
+        if slot is None and now >= self._ask_at and (others := self._others()):
+            if self._try(self._count, others, now):
+                slot = self._reuse(now, is_empty=True)
+            else:
+                self._refused(now)
+        if slot is None:
+            slot = self._reuse(now, is_empty=False)
+        if slot is None and (others := self._others()) and self._stand(self._count, others, now):
+            slot = self._reuse(now, is_empty=True)
+        return slot
+
+    def _reuse(self, now: float, *, is_empty: bool) -> Slot | None:
+        """Return a free slot on devices that are ours; `is_empty` says whether nothing runs on them yet."""
+        for slot in reversed(self._idle):
+            # One that was let go of took its fellows with it.
+            if slot not in self._idle or is_empty is not (self._kept[slot.devices[0]].running == 0):
+                continue
+            if self._may_use(slot.devices):
+                self._idle.remove(slot)
+                return self._use(slot, now)
+        return None
+
+    def _others(self) -> list[str]:
+        """Return the devices that could still become ours; none if they are too few."""
+        others = [device for device in self._devices if device not in self._kept]
+        is_enough = len(others) >= self._count and self._etiquette.has_room(len(self._kept), self._count)
+        return others if is_enough else []
+
+    def _keep(self, taken: Iterable[Lease], now: float) -> None:
+        leased = list(taken)
+        super()._keep(leased, now)
+        names = {lease.device for lease in leased}
+        devices = [device for device in self._devices if device in names]
+        self._idle += [Slot(devices, self._label(devices)) for _ in range(self._per_device)]
+
+    def _freed(self, slot: Slot) -> None:
+        self._idle.append(slot)
+
+    def _dropped(self, devices: Collection[str]) -> None:
+        gone = {device for slot in self._idle if not set(slot.devices) <= set(self._kept) for device in slot.devices}
+        self._idle = [slot for slot in self._idle if set(slot.devices) <= set(self._kept)]
+        # Devices are taken and given back together: one alone would wait for its fellow and keep it from others.
+        self._release(device for device in gone & set(self._kept) if not self._kept[device].running)
+
+
+class FixedSlots(Slots):
+    """Slots that were named one by one, the last one first; what was freed last comes first. They may overlap.
+
+    They may be without any device, or on devices that are `granted`: leased for us before we came.
+    """
+
+    def __init__(
+        self,
+        place: Folder,
+        note: Note,
+        slots: Sequence[Slot],
+        *,
+        granted: Collection[str] = (),
+        collect_for_s: float = tickets.COLLECT_FOR_S,
+        on_wait: Callable[[Sequence[str]], None] | None = None,
+        vet: Vet | None = None,
+        etiquette: Etiquette | None = None,
+    ) -> None:
+        super().__init__(place, note, collect_for_s, on_wait, vet=vet, etiquette=etiquette)
+        self._stack = list(slots)
+        self._granted = frozenset(granted)
+
+    def take(self, now: float) -> Slot | None:
+        """Return the last free slot whose devices are ours or can be had now; if there is none, stand in the line."""
+        slot = self._find(now)
+        if slot is None and self._stand_for_any(now):
+            slot = self._find(now)
+        return slot
+
+    def _find(self, now: float) -> Slot | None:
+        is_asking, is_refused = now >= self._ask_at, False
+        for at in range(len(self._stack) - 1, -1, -1):
+            slot = self._stack[at]
+            if not self._may_use([device for device in slot.devices if device in self._kept]):
+                continue
+            missing = self._missing(slot)
+            if not missing or (is_asking and self._try(len(missing), missing, now)):
+                del self._stack[at]
+                if is_refused:
+                    self._refused(now)
+                return self._use(slot, now)
+            is_refused = is_asking
+        return None
+
+    def _missing(self, slot: Slot) -> list[str]:
+        return [device for device in slot.devices if device not in self._kept and device not in self._granted]
+
+    def _stand_for_any(self, now: float) -> bool:
+        """Stand in the line for what would do: any one device if each free slot lacks one, else the first slot's."""
+        lacking = [missing for slot in reversed(self._stack) if (missing := self._missing(slot))]
+        if not lacking:
+            return False
+        if all(len(missing) == 1 for missing in lacking):
+            return self._stand(1, tuple(dict.fromkeys(missing[0] for missing in lacking)), now)
+        return self._stand(len(lacking[0]), lacking[0], now)
+
+    def _freed(self, slot: Slot) -> None:
+        self._stack.append(slot)
+
+
+class SharedSlots(Slots):
+    """A share of so many devices for each command, taken when it starts and given back when it ends."""
+
+    def __init__(
+        self,
+        place: Folder,
+        note: Note,
+        count: int,
+        devices: Sequence[str],
+        label: Callable[[Sequence[str]], str],
+        terms: Callable[[], Terms],
+        *,
+        collect_for_s: float = tickets.COLLECT_FOR_S,
+        on_wait: Callable[[Sequence[str]], None] | None = None,
+        vet: Vet | None = None,
+        etiquette: Etiquette | None = None,
+    ) -> None:
+        super().__init__(place, note, collect_for_s, on_wait, terms, vet, etiquette)
+        self._count = count
+        self._devices = devices
+        self._label = label
+        self._shares: dict[Slot, list[Lease]] = {}
+
+    def take(self, now: float) -> Slot | None:
+        """Return a slot on devices that have room for one more, else stand in the line."""
+        if (self._waiter.is_standing or self._is_held_back) and now < self._ask_at:
+            return None
+        wanted = self._polite()
+        self._is_held_back = len(wanted) < self._count
+        if self._is_held_back:
+            self._hold_back(now)
+            return None
+        got = self._waiter.ask(self._count, wanted)
+        if got is None:
+            is_choosy = len(wanted) < len(self._devices)
+            # Who passes over some for politeness is not woken by these.
+            self._ask_at = now + (min(RETRY_S, self._waiter.sleep_s) if is_choosy else self._waiter.sleep_s)
+            return None
+        for lease in got:
+            move_up(lease)
+        names = {lease.device for lease in got}
+        devices = [device for device in self._devices if device in names]
+        slot = Slot(devices, self._label(devices))
+        self._shares[slot] = got
+        return slot
+
+    def _polite(self) -> Sequence[str]:
+        """Return the devices of which we may take a share: one more of a device in use takes nothing from others."""
+        devices = self._devices
+        mine = {device for slot in self._shares for device in slot.devices}
+        if not self._etiquette.has_room(len(mine), self._count):
+            devices = [device for device in devices if device in mine]
+        if not self._etiquette.leaves_enough(self._place, self._count):
+            in_use = holders.held(self._place, devices)
+            devices = [device for device in devices if device in in_use]
+        return devices
+
+    def give(self, slot: Slot, now: float) -> None:
+        """Let go of the shares of a command that has ended."""
+        for lease in self._shares.pop(slot):
+            lease.close()
+        # What was ours may be what the next one needs.
+        self._ask_at = now
+
+    def inherited(self, slot: Slot) -> list[int]:
+        """Return the descriptors by which a command holds its shares itself, also when we are killed."""
+        return [fd for lease in self._shares[slot] for fd in lease.fds()]
+
+    def close(self) -> None:
+        """Let go of everything."""
+        super().close()
+        for slot in list(self._shares):
+            self.give(slot, 0.0)
