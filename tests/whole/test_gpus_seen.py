@@ -139,6 +139,39 @@ def test_a_card_that_hangs_or_is_lost_is_out_and_the_daemon_answers(bench, nvml)
     assert bench.until(bench.add("true"))["gpu_ids"] == [A]
 
 
+def test_a_slice_is_a_device_of_its_own_and_its_card_is_none(bench, nvml):
+    slices = [f"mig 1 uuid=MIG-{n} gi={n} total={20 * GIB}" for n in (1, 2)]
+    nvml.is_now(CARDS[0], f"{CARDS[1]} mig=1", *slices)
+    wait_for(lambda: set(gpus(bench)) == {A, "MIG-1", "MIG-2"})
+    jobs = [bench.until(bench.add("echo $CUDA_VISIBLE_DEVICES", gpu_ids=[f"MIG-{n}"])) for n in (1, 2)]
+    assert [(job["gpu_ids"], bench.log(job["id"])) for job in jobs] == [(["MIG-1"], "MIG-1\n"), (["MIG-2"], "MIG-2\n")]
+
+
+def test_cards_that_come_and_go_are_used_and_missed(bench, nvml):
+    running = long_job(bench, gpu_ids=["1"])
+    nvml.is_now(*CARDS, f"gpu 2 uuid={C} bus=00000000:03:00.0")
+    wait_for(lambda: C in gpus(bench))
+    assert bench.until(bench.add("true", gpu_ids=["2"]))["gpu_ids"] == [C]
+    nvml.is_now(CARDS[0])
+    wait_for(lambda: C not in gpus(bench))
+    assert bench.until(bench.add("true"))["gpu_ids"] == [A]
+    assert bench.job(running)["state"] == "running"
+    nvml.is_now(*CARDS)
+    wait_for(lambda: B in gpus(bench) and gpus(bench)[B]["state"] == "leased")
+
+
+def test_a_driver_that_answers_nothing_any_more_starts_nothing_and_the_daemon_answers(bench, nvml):
+    running = long_job(bench, gpu_ids=["0"])
+    nvml.is_now(*CARDS, "slow * * ms=3600000")
+    wait_for(lambda: bench.client.get("/v1/gpus"), lambda seen: "did not answer" in (seen["problem"] or ""))
+    waits = bench.add("true")
+    assert "did not answer" in reason(bench, waits)
+    assert (bench.job(running)["state"], bench.job(waits)["state"]) == ("running", "queued")
+    assert bench.until(bench.add("true", gpus=0))["state"] == "done"
+    nvml.is_now(*CARDS)
+    assert bench.until(waits)["gpu_ids"] == [B]
+
+
 def test_a_driver_that_does_not_fit_its_library_stops_nothing_and_starts_nothing(bench, nvml):
     running = long_job(bench)
     nvml.is_now(*CARDS, "system init=18")
