@@ -18,6 +18,9 @@ from bench import PATIENCE_S, wait_for
 SEEN = json.loads((Path(__file__).parent.parent / "data" / "gpu_task_scheduler.json").read_text())
 RUNS = {case["name"]: case for case in SEEN["runs"]}
 
+#: The main script, below a lease.
+LEASED = [sys.executable, "-m", "dibs", "lease", "--gpu-ids", "1", sys.executable, "main.py"]
+
 MARK = ".unfinished.my_gpu_task.MyGPUTask"
 
 
@@ -402,6 +405,15 @@ def test_tasks_hold_the_leases_of_their_gpus_and_wait_for_those_of_others(projec
             project.go()
             assert (first.wait(PATIENCE_S), second.wait(PATIENCE_S)) == (0, 0)
     assert project.seen("a-2,")["cvd"] == "1"
+
+
+def test_where_its_gpu_is_leased_for_it_a_scheduler_uses_it(project: Project) -> None:
+    """It would wait for itself otherwise."""
+    project.configure(config({"a": [1, 2]}, gpus=["1"]))
+    project.write("leased.py", f"import os, sys; os.execv(sys.executable, {LEASED!r})")
+    done = project.run("leased.py", DIBS_DEVICES="fake:2")
+    assert (done.returncode, done.stdout) == (0, "MAIN DONE\n")
+    assert not any("waiting" in line for line in project.said())
 
 
 def test_an_id_given_twice_is_two_places_with_one_lease(project: Project) -> None:

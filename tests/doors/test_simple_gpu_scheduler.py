@@ -148,6 +148,23 @@ def test_its_names_can_be_imported(bench: Bench, monkeypatch: pytest.MonkeyPatch
     assert held(bench, "x") == []
 
 
+def test_a_manager_takes_no_lease_of_what_is_leased_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**bench.environ, "DIBS_GPU_INDICES": "1"}.items():
+        monkeypatch.setenv(name, value)
+    (lease,) = leases.take(leases.folder(), ["FAKE-1"], leases.Note("test"))
+    manager = scheduler.GPUManager(["0", "1"])
+    taken: list[scheduler.GPU] = []
+    taker = threading.Thread(target=lambda: taken.extend(manager.get_gpu() for _ in range(2)), daemon=True)
+    taker.start()
+    taker.join(PATIENCE_S)
+    given, other = taken
+    assert held(bench, "FAKE-0", "FAKE-1") == ["FAKE-0", "FAKE-1"]
+    given.release()
+    other.release()
+    assert held(bench, "FAKE-0", "FAKE-1") == ["FAKE-1"]
+    lease.close()
+
+
 def test_a_command_that_ends_in_an_ampersand_frees_its_gpu_at_once(bench: Bench) -> None:
     """What it left goes on, as it always did, and holds the GPU for as long as it lives."""
     left = "(while [ ! -e go ]; do sleep 0.01; done; echo end > a) > /dev/null 2>&1 &"

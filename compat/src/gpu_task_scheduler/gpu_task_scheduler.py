@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any
 
-from dibs import errors, settings
+from dibs import errors, granted, leases, settings
 from dibs_compat import ids
 from dibs_compat.gpu_tasks import hiding, runs, sources
 from dibs_compat.gpu_tasks.journals import Journal
@@ -86,5 +86,9 @@ class GPUTaskScheduler:
 
     def _places(self) -> tuple[Place, ...]:
         found = ids.inventory()
-        gpus = self._config["gpu"]
-        return tuple(Place(f"gpu{gpu}", gpu, ids.keys(gpu, found)) for gpu in gpus)
+        # Inside a job of dibs its own GPUs need no lease: we would wait for ourselves.
+        ours = granted.devices(leases.folder(), found)
+        return tuple(
+            Place(f"gpu{gpu}", gpu, tuple(key for key in ids.keys(gpu, found) if key not in ours))
+            for gpu in self._config["gpu"]
+        )

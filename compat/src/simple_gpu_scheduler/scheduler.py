@@ -8,6 +8,7 @@ frees its GPU, and a signal lets what runs finish instead of abandoning it.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
 import sys
@@ -48,7 +49,7 @@ class GPUManager:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._free))
             nr = self._free.pop()
-            for device in ids.keys(nr, ids.inventory()):
+            for device in self._leased(nr):
                 count, lease = self._held.get(device) or (0, _acquire(device))
                 self._held[device] = count + 1, lease
         return GPU(nr, self)
@@ -56,7 +57,7 @@ class GPUManager:
     def release_gpu(self, gpu: GPU) -> None:
         """Take an id back; the last user of a device lets go of its lease."""
         with self._changed:
-            for device in ids.keys(gpu.nr, ids.inventory()):
+            for device in self._leased(gpu.nr):
                 count, lease = self._held.pop(device)
                 if count > 1:
                     self._held[device] = count - 1, lease
@@ -64,6 +65,15 @@ class GPUManager:
                     lease.close()
             self._free.append(gpu.nr)
             self._changed.notify()
+
+    def _leased(self, nr: str) -> list[str]:
+        """Return what has to be leased for an id."""
+        return [device for device in ids.keys(nr, ids.inventory()) if device not in self._granted]
+
+    @functools.cached_property
+    def _granted(self) -> frozenset[str]:
+        # Once, before the first lease: those of our own would look the same later.
+        return frozenset(granted.devices(leases.folder(), ids.inventory()))
 
 
 def _acquire(device: str) -> leases.Lease:
