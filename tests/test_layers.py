@@ -42,6 +42,7 @@ LAYERS = {
     "health": CORE,
     "observations": CORE,
     "uses": CORE,
+    "declaring": CORE,
     "durations": CORE,
     "forecasts": CORE,
     "selection": CORE,

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dibs import database, rows, selection, sharing, spelling
+from dibs import database, declaring, rows, selection, sharing, spelling
+from dibs.declaring import Earlier
 from dibs.devices import DeviceId
 from dibs.errors import NotFound, UserError
 from dibs.jobs import ACTIVE, WAITING, Cause, Job, JobId, Outcome, When
@@ -349,6 +350,11 @@ class Reader:
     def uses(self, job_id: JobId, attempt: int) -> list[tuple[str, int | None, float | None, int]]:
         """Return how an attempt used its devices: the id, peak bytes, mean percent, and how often it was looked at."""
         return self._ask("uses_of", {"job": job_id, "attempt": attempt}).fetchall()
+
+    def earlier_uses(self, job_id: JobId) -> list[Earlier]:
+        """Return what finished runs of the same command in the same folder used, by some of the newest."""
+        rows = self._ask("earlier_uses", {"job": job_id, "most": declaring.MOST_ROWS})
+        return [Earlier(peak, looks, bool(is_done)) for peak, looks, is_done in rows]
 
     def minutes(self, since: int) -> list[tuple[Any, ...]]:
         """Return how devices were used, minute by minute since that one: id, minute, and what `uses.Sample` has."""

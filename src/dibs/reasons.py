@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dibs import codec, forecasts, needs, obstacles, prospects, rooms, scheduling, standing, turns
+from dibs import codec, declaring, forecasts, needs, obstacles, prospects, rooms, scheduling, standing, turns
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
 from dibs.forecasts import Forecast
@@ -125,6 +125,17 @@ def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:
         return f"{job.id} queued: {what}, starts now"
     reason = Sight.of(core, reader).reason(job)
     return f"{job.id} queued: {what}, waits: {reason.text}"
+
+
+def declared_amiss(core: Core, reader: Reader, ids: list[JobId]) -> list[str]:
+    """Say that earlier runs used much more or less GPU memory than was declared now; of many jobs nothing is said."""
+    request = reader.job(ids[0]).asked.request if len(ids) == 1 else None
+    if request is None or not request.gpus:
+        return []
+    known = [device.memory_total for device in core.inventory().devices if device.memory_total is not None]
+    card = min(known, default=None) if core.policy.most_sharers > 1 else None
+    text = declaring.hint(request.vram, reader.earlier_uses(ids[0]), card)
+    return [text] if text else []
 
 
 def describe(job: Job) -> str:

@@ -5,13 +5,17 @@ import contextlib
 import pytest
 
 import build
+from desk import DONE, FAILED, RUNNING
 from dibs import codec, core, lifecycle
+from dibs.declaring import MOST_ROWS, Earlier
+from dibs.devices import DeviceId
 from dibs.forecasts import Forecast
 from dibs.jobs import After, JobId, When
 from dibs.obstacles import Reason
 from dibs.reasons import Sight
 from dibs.scheduling import Policy, View
 from dibs.store import Store
+from dibs.uses import Use
 
 LATER = 4_000_000_000_000
 
@@ -34,6 +38,20 @@ def sight(store, is_paused=False):
 
 def after(*ids):
     return tuple(After(JobId(job_id), When.DONE) for job_id in ids)
+
+
+def test_what_runs_of_the_same_command_in_the_same_folder_used_is_known(desk):
+    """Some of the newest rows are looked at, and no more, however many there are."""
+    ended = [desk.job(*events, command="train") for events in (DONE, FAILED, RUNNING)]
+    others = [desk.job(*DONE, command="test"), desk.job(*DONE, command="train", cwd="/elsewhere")]
+    with desk.store.batch():
+        used = {(job_id, 1, DeviceId("GPU-a")): Use(peak=job_id, looks=4) for job_id in ended + others}
+        desk.store.keep_uses(used | {(ended[0], 1, DeviceId("GPU-b")): Use(peak=None, looks=4)}, {}, 0)
+    own = desk.job(command="train")
+    assert sorted(desk.store.earlier_uses(own), key=lambda run: run.peak) == [Earlier(1, 4, True), Earlier(2, 4, False)]
+    with desk.store.batch():
+        desk.store.keep_uses({(others[0], n, DeviceId("GPU-a")): Use(1, 1) for n in range(2, MOST_ROWS)}, {}, 0)
+    assert desk.store.earlier_uses(own) == []
 
 
 @pytest.mark.parametrize(

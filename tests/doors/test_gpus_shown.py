@@ -1,12 +1,16 @@
 """How GPUs are shown: the table, the history, what a job used, and hints about programs that choose GPUs themselves."""
 
+import contextlib
 from datetime import UTC, datetime
 
 import pytest
+from terminal import Terminal
 
 from bench import Bench, wait_for
 from dibs.cli import gpus
 from dibs.cli.screen import Screen
+from dibs.store import Store
+from dibs.uses import Use
 
 GIB = 2**30
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -94,6 +98,35 @@ def test_add_warns_of_a_program_that_chooses_its_gpus_itself(pretend, tmp_path):
     # Also the fast way, which leaves it to this one.
     assert warning in pretend.cli("add", "python3", "bad.py").stderr
     assert warning in pretend.cli("add", "--hold", "CUDA_VISIBLE_DEVICES=0 true; true").stderr
+
+
+def test_add_hints_at_what_earlier_runs_used_on_a_terminal_alone(pretend):
+    """By the fast path, by the full command line and by `run`; whoever pipes it hears nothing."""
+    job_id = pretend.add("true", cwd=str(pretend.folder))
+    device = pretend.until(job_id)["gpu_ids"][0]
+    pretend.stop()
+    used = Use(peak=5 * GIB, looks=9)
+    with contextlib.closing(Store.open(pretend.home / "dibs.db")) as store, store.batch():
+        store.keep_uses({(job_id, 1, device): used}, {}, 0)
+    pretend.start()
+    told = "dibs: earlier runs of this command used up to 5G of a GPU of 24G: with --vram 6G it would share one\n"
+    low = "dibs: earlier runs of this command used up to 5G of a GPU, more than the 4G declared: try --vram 6G\n"
+    for words, hint in (
+        (("add", "true"), told),
+        (("--debug", "add", "true"), told),
+        (("run", "true"), told),
+        (("add", "--vram", "4G", "true"), low),
+        (("add", "--vram", "6G", "true"), ""),
+        (("add", "-g0", "true"), ""),
+        (("add", "true", "--other"), ""),
+    ):
+        with Terminal(pretend, *words, columns=200) as person:
+            code, shown = person.end()
+        assert (code, [line for line in shown.replace("\r", "").splitlines(True) if "earlier" in line]) == (
+            0,
+            [hint] if hint else [],
+        )
+        assert "earlier" not in pretend.cli(*words).stderr
 
 
 def test_show_says_when_a_program_cannot_read_uuids(pretend):

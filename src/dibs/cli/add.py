@@ -47,8 +47,7 @@ def deliver(args: Args, body: drafts.Body, *, follows_one: bool = False) -> int:
     answer = queue.post("/v1/jobs", body)
     hints.about_devices(queue.home, os.environ)
     hints.about_assignment(body)
-    for note in answer["notes"]:
-        screen.say(note)
+    hints.about_submission(answer)
     ids = answer["ids"]
     if args.has(options.JSON):
         screen.print_json({"ids": ids})

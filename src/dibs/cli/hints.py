@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dibs import assigning, captured, commands, survival
 from dibs.cli import screen
@@ -60,6 +61,14 @@ def about_assignment(body: Mapping[str, object]) -> None:
     for where, text in texts.items():
         if name := assigning.assigned(text):
             screen.say(assigning.warning(where, name))
+
+
+def about_submission(answer: Mapping[str, Any]) -> None:
+    """Say what the daemon has to say about a submission: notes to everybody, hints to people."""
+    tell(answer["notes"])
+    if sys.stderr.isatty():
+        # A daemon that is older than this gives none.
+        tell(answer.get("hints", ()))
 
 
 def tell(texts: Iterable[str]) -> None:

@@ -44,8 +44,7 @@ def main(args: Args) -> int:
     with signals.Signals(signal.SIGINT, *DETACHING) as coming:
         answer = queue.post("/v1/jobs", body)
         hints.about_devices(queue.home, os.environ)
-        for note in answer["notes"]:
-            screen.say(note)
+        hints.about_submission(answer)
         if args.has(job_options.BEGIN) and sys.stderr.isatty():
             screen.say(f"job {answer['ids'][0]}{drafts.told_begin(args).removeprefix(';')}")
         attached = Attached(queue, answer["ids"][0])

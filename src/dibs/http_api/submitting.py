@@ -12,7 +12,8 @@ from dibs import codec, commands, reasons, scripts, submissions, turns, verbs
 from dibs.daemon import Daemon
 from dibs.forecasts import Forecast
 from dibs.http_api import exchanges, explaining, machines
-from dibs.jobs import Asked
+from dibs.jobs import Asked, JobId
+from dibs.reader import Reader
 from dibs.reasons import Sight
 
 
@@ -33,11 +34,16 @@ async def post_jobs(request: web.Request) -> web.Response:
     is_plain = request.headers.get("Accept") == "text/plain"
     if is_plain and "Dibs-Receipt" not in request.headers:
         return _plain(submitted, "")
-    receipt = await daemon.ask(lambda reader: reasons.receipt(daemon.core, reader, submitted.ids))
+    # For people only: whoever reads JSON shows hints on a terminal, and who asks for a receipt is on one.
+    receipt, hints = await daemon.ask(lambda reader: _told(daemon, reader, submitted.ids))
     if is_plain:
-        return _plain(submitted, receipt)
+        return _plain(replace(submitted, notes=[*submitted.notes, *hints]), receipt)
     answer = {"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt, "batch": submitted.batch or None}
-    return exchanges.json(answer, 201)
+    return exchanges.json(answer | {"hints": hints}, 201)
+
+
+def _told(daemon: Daemon, reader: Reader, ids: list[JobId]) -> tuple[str, list[str]]:
+    return reasons.receipt(daemon.core, reader, ids), reasons.declared_amiss(daemon.core, reader, ids)
 
 
 def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[verbs.Wish], rules: verbs.Rules) -> verbs.Submitted:

@@ -601,6 +601,15 @@ ON CONFLICT DO UPDATE SET looks = looks + excluded.looks,
 -- name: uses_of
 SELECT device, peak, mean, looks FROM uses WHERE job = :job AND attempt = :attempt ORDER BY device
 
+-- name: earlier_uses
+-- What runs of the same command in the same folder used. Only so many of the newest rows are looked at.
+SELECT used.peak, used.looks, earlier.outcome = 'done' AND earlier.attempt = used.attempt
+FROM (SELECT job, attempt, peak, looks FROM uses ORDER BY job DESC LIMIT :most) AS used
+CROSS JOIN jobs AS earlier ON earlier.id = used.job
+CROSS JOIN jobs AS own ON own.id = :job
+WHERE used.peak IS NOT NULL AND earlier.state = 'finished'
+    AND earlier.command = own.command AND earlier.cwd = own.cwd
+
 -- name: keep_minute
 INSERT OR REPLACE INTO minutes (device, minute, memory, utilization, power, temperature)
 VALUES (:device, :minute, :memory, :utilization, :power, :temperature)
