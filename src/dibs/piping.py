@@ -117,9 +117,10 @@ class Pipe:
 
     def not_started(self) -> str:
         """Return in words what a stop has left out; nothing if it was nothing."""
-        if not self.stopping or not (self._waiting or self.is_cut):
+        if not self.stopping:
             return ""
-        return counted(len(self._waiting)) + (" and what was not read yet" if self.is_cut else "")
+        parts = [counted(len(self._waiting))] if self._waiting else []
+        return " and ".join([*parts, *(["what was not read yet"] if self.is_cut else [])])
 
     # -- the loop
 

@@ -22,13 +22,13 @@ from dibs import cli
 WORDS: dict[str, tuple[str, ...]] = {
     "status": (), "add": ("-g0", "true"), "run": ("-g0", "true"), "show": ("1",), "why": ("1",), "log": ("1",),
     "follow": ("1",), "wait": (), "cancel": ("1",), "retry": ("--done", "1"), "hold": ("1",), "unhold": ("1",),
-    "pause": (), "resume": (), "gpus": (), "lease": ("echo", "leased"), "daemon": ("status",),
+    "pause": (), "resume": (), "gpus": (), "lease": ("echo", "leased"), "pipe": (), "daemon": ("status",),
     "version": (), "help": (),
 }  # fmt: skip
 #: Verbs that need no daemon; `daemon status` says that there is none.
-ALONE = {"lease": 0, "daemon": 5, "version": 0, "help": 0}
+ALONE = {"lease": 0, "pipe": 0, "daemon": 5, "version": 0, "help": 0}
 #: Verbs that print nothing here: they do not notice that nobody reads.
-SILENT = {"wait", "run", "log", "follow", "cancel", "hold", "unhold"}
+SILENT = {"pipe", "wait", "run", "log", "follow", "cancel", "hold", "unhold"}
 #: The folder holds one job, which is done and printed nothing.
 NO_DAEMON = 5
 
@@ -56,8 +56,8 @@ def check_one_line(done: subprocess.CompletedProcess[str], verb: str, code: int)
 
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_a_daemon_that_cannot_start_is_5(bench: Bench, verb: str) -> None:
-    # Only the daemon and `lease` look into that folder.
-    wrong = {} if verb == "lease" else {"DIBS_LEASE_DIR": "/no/such/folder"}
+    # Only the daemon, `lease` and `pipe` look into that folder.
+    wrong = {} if verb in ("lease", "pipe") else {"DIBS_LEASE_DIR": "/no/such/folder"}
     check_one_line(bench.cli(*typed(verb), environ=wrong), verb, NO_DAEMON)
 
 
@@ -166,8 +166,8 @@ def test_no_home_at_all_is_said(bench: Bench, verb: str) -> None:
         env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, cwd="/", check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
-    # A lease needs no home, but a folder that this user may write to.
-    if verb in WORDS and verb not in ("lease", "version", "help"):
+    # A lease and a pipe need no home, but a folder that this user may write to.
+    if verb in WORDS and verb not in ("lease", "pipe", "version", "help"):
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
             "dibs: expected a home folder, but HOME is not set and user 54321 has none. Set HOME or DIBS_HOME.\n"

@@ -60,7 +60,7 @@ def check_settings(used: Bench, new: Bench, typist: Typist, environ: dict[str, s
     """Check that wrong settings are refused where they matter, with and without a daemon."""
     before = content(used)
     # With a daemon: by who reads them here. Without one: by the daemon too, which cannot start.
-    for words in (ADD, ("cancel", "1"), ("lease", "true"), ("config",)):
+    for words in (ADD, ("cancel", "1"), ("lease", "true"), ("pipe",), ("config",)):
         check_refused(typist.type(used, *words, environ=environ), 2, text)
     assert content(used) == before
     check_refused(typist.type(new, *ADD, environ=environ), 2, text)
@@ -89,7 +89,8 @@ def test_devices_that_are_none_and_devices_of_another_daemon(used: Bench, bench:
         check_refused(typist.type(used, *words, environ=wrong), 2, said)
     assert content(used) == before
     said = 'DIBS_DEVICES=banana: expected GPUs as indices or UUIDs (0,1 or GPU-8f4a...), none, or fake:4, got "banana".'
-    check_refused(typist.type(bench, "lease", "true", environ=wrong), 2, said)
+    for alone in (("lease", "true"), ("pipe",)):
+        check_refused(typist.type(bench, *alone, environ=wrong), 2, said)
     check_refused(typist.type(bench, "status", environ=wrong), NO_DAEMON, said)
 
 
@@ -204,6 +205,7 @@ def test_a_store_that_is_not_ours_to_change(
     # No daemon is needed for these.
     assert typist.type(bench, "daemon", "status").code == NO_DAEMON
     assert typist.type(bench, "lease", "true").code == 0
+    assert typist.type(bench, "pipe").code == 0
     store.unlink()
 
 
