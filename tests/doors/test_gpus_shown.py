@@ -1,6 +1,7 @@
 """How GPUs are shown: the table, the history, what a job used, and hints about programs that choose GPUs themselves."""
 
 import contextlib
+import dataclasses
 from datetime import UTC, datetime
 
 import pytest
@@ -34,6 +35,11 @@ def test_memory_and_use_are_bars_on_a_terminal(share, full):
     cells = row(TERMINAL, memory_used=int(share * 80 * GIB), utilization=int(share * 100))
     assert cells[2] == "█" * full + "░" * (8 - full)
     assert "█" not in " ".join(row(PIPED))
+
+
+def test_in_a_narrow_window_only_memory_has_a_bar():
+    narrow = gpus.table(dataclasses.replace(TERMINAL, width=80), [gpu()], NOW)
+    assert ("██░░░░ 20G/80G  50%" in narrow, narrow.count("█")) == (True, 2)
 
 
 @pytest.mark.parametrize(

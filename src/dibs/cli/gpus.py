@@ -28,8 +28,10 @@ EXAMPLES = (
 )
 
 
-#: Characters of a bar.
-BAR = 8
+#: Characters of a bar, and in a narrow window, where only memory has one: who holds a GPU matters more.
+BAR, SHORT_BAR = 8, 6
+#: Columns of a window that is wide enough for all bars.
+WIDE = 100
 
 
 class Drained(TypedDict):
@@ -138,22 +140,23 @@ def _row(view: Screen, gpu: Gpu, now: datetime) -> tuple[str, ...]:
     return (
         str(gpu["index"]),
         gpu["name"],
-        f"{_bar(view, filled)}{used or '?'}/{total}" if total else "",
-        "" if gpu["utilization"] is None else f"{_bar(view, busy)}{gpu['utilization']}%",
+        f"{_bar(view, filled, SHORT_BAR)}{used or '?'}/{total}" if total else "",
+        "" if gpu["utilization"] is None else f"{_bar(view, busy, 0)}{gpu['utilization']}%",
         "" if gpu["temperature"] is None else f"{gpu['temperature']}C",
         gpu["state"],
         "; ".join([*(_holder(view, holder, now) for holder in gpu["holders"]), *_others(gpu), *_idle(view, gpu, now)]),
     )
 
 
-def _bar(view: Screen, share: float) -> str:
-    """Return a share as a bar, where somebody looks at it."""
-    if not view.is_terminal:
+def _bar(view: Screen, share: float, if_narrow: int) -> str:
+    """Return a share as a bar, where somebody looks at it and there is room for it."""
+    if view.width is None:
         return ""
-    full = min(BAR, max(0, round(share * BAR)))
+    size = BAR if view.width >= WIDE else if_narrow
+    full = min(size, max(0, round(share * size)))
     # What is used at all shows.
     full = max(full, 1) if share > 0.005 else full
-    return f"{'█' * full}{'░' * (BAR - full)} "
+    return f"{'█' * full}{'░' * (size - full)} " if size else ""
 
 
 def _idle(view: Screen, gpu: Gpu, now: datetime) -> list[str]:
