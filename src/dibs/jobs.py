@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, NewType
 
-from dibs import sharing
+from dibs import units
 from dibs.devices import DeviceId
 
 JobId = NewType("JobId", int)
@@ -85,7 +85,7 @@ class Request:
     @property
     def mib(self) -> int:
         """Return the MiB of each device that it will use, rounded up; 0: it wants the device alone."""
-        return sharing.mib_of(self.vram)
+        return units.mib_of(self.vram)
 
     @property
     def ignores_foreign(self) -> bool:

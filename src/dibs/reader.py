@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dibs import database, declaring, rows, selection, sharing, spelling
+from dibs import database, declaring, rows, selection, spelling, units
 from dibs.declaring import Earlier
 from dibs.devices import DeviceId
 from dibs.errors import NotFound, UserError
@@ -124,7 +124,7 @@ class Reader:
     def active_devices(self) -> list[Active]:
         """Return who uses what, as the plan sees it."""
         return [
-            Active(JobId(i), rows.devices_of(allocation), cpus, mem, limit_s or None, at, batch, sharing.mib_of(vram))
+            Active(JobId(i), rows.devices_of(allocation), cpus, mem, limit_s or None, at, batch, units.mib_of(vram))
             for i, allocation, cpus, mem, limit_s, at, batch, vram in self._ask("active_devices")
         ]
 

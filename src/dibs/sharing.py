@@ -23,11 +23,6 @@ MIB = 2**20
 MOST_SHARERS = 4
 
 
-def mib_of(size: int) -> int:
-    """Return bytes as whole MiB, rounded up: what is declared is never made less."""
-    return -(-size // MIB)
-
-
 class Room:
     """What is left of a device that nobody has alone."""
 

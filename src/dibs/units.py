@@ -125,3 +125,8 @@ def _is_whole(text: str) -> bool:
 def _is_number(text: str) -> bool:
     whole, dot, decimals = text.partition(".")
     return _is_whole(whole) and (not dot or _is_whole(decimals))
+
+
+def mib_of(size: int) -> int:
+    """Return bytes as whole MiB, rounded up: what is declared is never made less."""
+    return -(-size // 2**20)

@@ -192,7 +192,3 @@ def test_one_waits_for_the_device_on_which_least_has_to_end():
     rooms = {"a": room(2, 2), "b": room(9), "c": room(3), "d": Room(1, 3)}
     assert sharing.nearest("abcde", rooms, 0) == ["d", "c", "b", "a", "e"]
     assert sharing.nearest("abcde", rooms, 8) == ["c", "a", "b", "d", "e"]
-
-
-def test_sizes_are_rounded_up_to_whole_mebibytes():
-    assert [sharing.mib_of(size) for size in (0, 1, 2**20, 2**20 + 1, 18 * 2**30)] == [0, 1, 1, 2, 18432]

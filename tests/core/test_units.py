@@ -166,3 +166,7 @@ def test_any_text_is_read_or_refused_in_words(parse, text):
     except errors.UserError:
         return
     assert answer >= 0
+
+
+def test_sizes_are_rounded_up_to_whole_mebibytes():
+    assert [units.mib_of(size) for size in (0, 1, 2**20, 2**20 + 1, 18 * 2**30)] == [0, 1, 1, 2, 18432]

@@ -6,7 +6,7 @@ import os
 import sys
 
 from dibs import client, drafts, job_options, options, scripting
-from dibs.cli import hints, rehearsing, screen
+from dibs.cli import hints, screen
 from dibs.errors import UserError
 from dibs.options import Args, Option
 
@@ -43,6 +43,8 @@ def deliver(args: Args, body: drafts.Body, *, follows_one: bool = False) -> int:
     """Send a request and print the ids, or what would be queued; `follows_one`: say how to follow a single job."""
     queue = client.connect(os.environ)
     if args.has(job_options.DRY_RUN):
+        from dibs.cli import rehearsing  # draws a job whole; who queues one does not pay for it
+
         return rehearsing.show(queue, args, body)
     answer = queue.post("/v1/jobs", body)
     hints.about_devices(queue.home, os.environ)
