@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+import forking
 from bench import Bench
 from dibs import holders, leases, settings, slot_kinds, slots, users, vetting, waiting
 
@@ -116,3 +117,25 @@ def test_a_pipe_uses_the_other_gpus(bench):
     done = bench.cli("pipe", input="echo $CUDA_VISIBLE_DEVICES\necho $CUDA_VISIBLE_DEVICES\n")
     assert (done.returncode, done.stdout) == (0, "GPU-b\nGPU-b\n")
     assert "GPU 0 is left alone: used without a lease by" in done.stderr
+
+
+@pytest.fixture
+def old(bench, tmp_path):
+    """What types a command line of an old tool."""
+    environ = bench.environ | {"DIBS_COMPAT_STATE": str(tmp_path / "old")}
+    return lambda tool, *words, stdin="": forking.run(tool, words, environ, tmp_path, stdin=stdin)
+
+
+def test_the_old_tools_use_the_other_gpus(old, nvml, stranger, tmp_path):
+    """Each of them would take the first one, if it could."""
+    left = f"GPU 0 is left alone: used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)\n"
+    command = "echo $CUDA_VISIBLE_DEVICES"
+    simple = old("simple_gpu_scheduler", "--gpus", "1,0", stdin=f"{command}\n" * 2)
+    assert (simple.stdout, simple.stderr) == (f"Processing command `{command}` on gpu 1\n1\n" * 2, left)
+    for tool, *words in (("schedule", f"sh -c '{command} >> got'"), ("sch", "sh", "-c", f"{command} >> got")):
+        done = old(tool, *words)
+        assert (done.returncode, left in done.stderr) == (0, True)
+    # Nobody is there any more: the first one is taken again.
+    nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
+    assert old("sch", "sh", "-c", f"{command} >> got").returncode == 0
+    assert (tmp_path / "got").read_text() == "1\n1\n0\n"
