@@ -32,7 +32,7 @@ class Outlook:
     tickets: frozenset[str] = frozenset()
     #: Those who share a device and are not of our jobs.
     sharers: Mapping[DeviceId, Sequence[Occupant]] = field(default_factory=dict)
-    #: The names of the sockets of all who share a device.
+    #: The names of the sockets of all who share a device with one of them.
     shares: frozenset[bytes] = frozenset()
 
 
@@ -69,7 +69,7 @@ class Standing:
         self._shunned = {device: until for device, until in self._shunned.items() if until > now}
         held |= {device: Occupant("somebody") for device in self._shunned if device not in ours}
         self._is_alone = not self._others(table)
-        names = frozenset(socket.name for socket in shares)
+        names = frozenset(socket.name for socket in shares if DeviceId(socket.device) in sharers)
         if self._is_alone:
             return Outlook(held, sharers=sharers, shares=names)
         others, before = tickets.around(self.place, self._ticket)
@@ -155,8 +155,7 @@ class Standing:
             self._watch(fd, lambda name=name, fd=fd: self._hung_up(name, fd, wake))  # type: ignore[misc]
         unseen = [d for d in outlook.held if d not in by_name.values() and d not in self._shunned]
         is_gone = len(holders.held(self.place, unseen)) < len(unseen) or not outlook.tickets <= line
-        is_gone = is_gone or (bool(outlook.sharers) and not outlook.shares <= self._watched)
-        return bool(new) or is_gone
+        return bool(new) or is_gone or not outlook.shares <= by_name.keys()
 
     def _hung_up(self, name: bytes, fd: int, wake: Callable[[], None]) -> None:
         os.close(fd)
