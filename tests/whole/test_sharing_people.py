@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import people
 from bench import wait_for
+from fakes.nvml.world import World
 from people import Person
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
@@ -21,50 +23,57 @@ GIB = 1024
 #: MiB of a card, as in fake:4x24G; one who has it alone is counted with all of it.
 CARD = 24 * GIB
 
-#: Leaves a mark while it has its share, and looks at those of all others on the same card. The mark is made after the
-#: share was taken and removed before it is given back, so what is seen is never more than what was given away.
+#: Leaves a mark while it has its share, and looks at those of all others on the same card and at what strangers use of
+#: it. The mark is made after the share was taken and removed before it is given back, so what is seen is never more
+#: than what was given away. It ends when its gate is open.
 MARK = """\
 mark=$1/$CUDA_VISIBLE_DEVICES.$2.$$
 : > "$mark"
-sum=0 count=0
+sum=$(cat "$1-foreign.$CUDA_VISIBLE_DEVICES" 2> /dev/null || echo 0) count=0
 for other in "$1/$CUDA_VISIBLE_DEVICES".*; do
     rest=${other#"$1/$CUDA_VISIBLE_DEVICES".}
     sum=$((sum + ${rest%.*})) count=$((count + 1))
 done
 [ $sum -le 24576 ] && [ $count -le 4 ] || echo "$CUDA_VISIBLE_DEVICES: $count with $sum MiB" >> "$1-exceeded"
-while [ ! -e "$1-open" ]; do sleep 0.01; done
+echo "$2" >> "$1-begun"
+while [ ! -e "$1-open.$3" ]; do sleep 0.01; done
 rm "$mark"
 echo "$2" >> "$1-done"
 """
 
 
 class Town:
-    """Two users who share four cards, and the marks of their jobs."""
+    """Two users who share cards, and the marks of their jobs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, devices: str = "fake:4x24G", **environ: str) -> None:
         folder.chmod(0o755)
         leases, self.marks = folder / "leases", folder / "marks"
         for shared in (leases, self.marks):
             shared.mkdir()
             shared.chmod(0o1777)
         (folder / "mark.sh").write_text(MARK)
-        for name in ("marks-exceeded", "marks-done"):
+        for name in ("marks-exceeded", "marks-begun", "marks-done"):
             (folder / name).touch()
             (folder / name).chmod(0o666)
         self.folder = folder
-        self.ann, self.ben = (people.make_person(name, folder, leases, "fake:4x24G") for name in people.NAMES)
+        self.ann, self.ben = (people.make_person(name, folder, leases, devices) for name in people.NAMES)
+        for person in (self.ann, self.ben):
+            person.environ |= environ
 
-    def command(self, mib: int) -> str:
-        return f"sh {self.folder}/mark.sh {self.marks} {mib}"
+    def command(self, mib: int, gate: str = "first") -> str:
+        return f"sh {self.folder}/mark.sh {self.marks} {mib} {gate}"
 
-    def add(self, person: Person, mib: int, count: int) -> None:
-        """Queue some equal jobs; one that wants all of a card wants it alone."""
+    def add(self, person: Person, mib: int, count: int, gate: str = "first") -> int:
+        """Queue some equal jobs and return the id of the first; one that wants all of a card wants it alone."""
         share = ["--vram", f"{mib}M"] if mib < CARD else []
-        person.dibs("add", "--repeat", str(count), *share, self.command(mib))
+        return int(person.dibs("add", "--repeat", str(count), *share, self.command(mib, gate)).split()[0])
 
-    def open(self) -> None:
+    def open(self, gate: str = "first") -> None:
         """Let the jobs end that have begun, and those that begin."""
-        Path(f"{self.marks}-open").touch()
+        Path(f"{self.marks}-open.{gate}").touch()
+
+    def begun(self) -> list[int]:
+        return [int(line) for line in Path(f"{self.marks}-begun").read_text().split()]
 
     def ended(self) -> list[int]:
         return [int(line) for line in Path(f"{self.marks}-done").read_text().split()]
@@ -74,14 +83,60 @@ class Town:
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
+def folder() -> Iterator[Path]:
     # Not tmp_path: pytest keeps its folders for root alone.
-    folder = Path(tempfile.mkdtemp(prefix="dibs-sharing-"))
+    made = Path(tempfile.mkdtemp(prefix="dibs-sharing-"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def town(folder: Path) -> Iterator[Town]:
     made = Town(folder)
     yield made
     made.ann.close()
     made.ben.close()
-    shutil.rmtree(folder)
+
+
+class Stranger:
+    """Somebody who uses cards of a pretend driver without asking."""
+
+    CARDS = ("GPU-a", "GPU-b")
+
+    def __init__(self, town: Town, nvml: World, pid: int) -> None:
+        self._town = town
+        self._nvml = nvml
+        self._pid = pid
+
+    def uses(self, *mib: int) -> None:
+        """Use so much of each card from now on; return when both users know."""
+        for card, amount in zip(self.CARDS, mib, strict=True):
+            # Written before the driver tells it: of what goes, nobody may know earlier than the jobs do.
+            Path(f"{self._town.marks}-foreign.{card}").write_text(str(amount))
+        self._nvml.is_now(*lines(self.CARDS, mib, self._pid))
+        for look in (self._town.ann.gpus, self._town.ben.gpus):
+            wait_for(lambda look=look: [gpu["foreign_memory"] // 2**20 for gpu in look()], lambda seen: seen == [*mib])
+
+
+def lines(cards: Sequence[str], mib: Sequence[int], pid: int = 0) -> Iterator[str]:
+    """Return cards of a pretend driver of which a process uses so much."""
+    for index, (card, amount) in enumerate(zip(cards, mib, strict=True)):
+        yield f"gpu {index} uuid={card} total={CARD * 2**20} used={amount * 2**20}"
+        if amount:
+            yield f"proc {index} pid={pid} mem={amount * 2**20}"
+
+
+@pytest.fixture
+def seen_town(folder: Path, library: Path) -> Iterator[tuple[Town, Stranger]]:
+    """Two users who share two cards of a pretend driver with a stranger."""
+    nvml = World(Path(shutil.copy(library, folder)), folder / "state.txt")
+    nvml.is_now(*lines(Stranger.CARDS, (0, 0)))
+    made = Town(folder, "", **nvml.environ)
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield made, Stranger(made, nvml, process.pid)
+        process.kill()
+    made.ann.close()
+    made.ben.close()
 
 
 def shares(gpus: list[dict]) -> list[list[int | None]]:
@@ -113,3 +168,39 @@ def test_forty_jobs_of_two_users_and_a_pipe_never_have_more_than_there_is(town: 
     assert len(town.ended()) == 40
     assert town.ended().count(CARD) == 4
     wait_for(lambda: shares(town.ann.gpus()), lambda seen: seen == [[]] * 4)
+
+
+def test_what_a_stranger_uses_counts_at_every_start_while_it_comes_and_goes(seen_town: tuple[Town, Stranger]) -> None:
+    """It grows only while no card has room for those who wait: what a driver tells too late nobody can know."""
+    town, stranger = seen_town
+    both = (town.ann, town.ben)
+    dice = random.Random(7)
+    for person in both:
+        town.add(person, 12 * GIB, 2)
+    wait_for(town.begun, lambda begun: len(begun) == 4)
+    stranger.uses(8 * GIB, 9 * GIB)
+    for person in both:
+        for _ in range(3):
+            town.add(person, dice.randrange(1 * GIB, 15 * GIB), 2)
+    town.open()
+    wait_for(town.ended, lambda ended: len(ended) == 16)
+    assert town.exceeded() == ""
+    # What is left of the cards is too little for these, until the stranger has gone.
+    large = [town.add(person, 20 * GIB, 2, "second") for person in both]
+    for person in both:
+        town.add(person, CARD, 1)
+
+    def reasons() -> list[str]:
+        return [str(person.show(job)["reason"]) for person, job in zip(both, large, strict=True)]
+
+    wait_for(reasons, lambda seen: all("0 of 2 have room" in reason for reason in seen))
+    stranger.uses(0, 0)
+    wait_for(town.begun, lambda begun: begun.count(20 * GIB) == 2)
+    # It comes back on one of them: only the other one has room again for the rest.
+    stranger.uses(0, 7 * GIB)
+    town.open("second")
+    for person in both:
+        person.dibs("wait")
+    assert town.exceeded() == ""
+    assert sorted(town.ended())[-6:] == [20 * GIB] * 4 + [CARD] * 2
+    assert len(town.ended()) == 22
