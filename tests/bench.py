@@ -182,6 +182,16 @@ class Bench:
 
         return wait_for(look, is_reached)
 
+    def long_job(self, **wanted: Any) -> int:
+        """Queue a job that runs until it is ended; return its id once it runs."""
+        job_id = self.add(["sleep", "1000"], **wanted)
+        self.until(job_id, "started")
+        return job_id
+
+    def reason(self, job_id: int) -> str:
+        """Return why a job waits."""
+        return str(self.client.get(f"/v1/jobs/{job_id}/why")["reason"])
+
     def wait_all(self, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
         """Wait until nothing is unfinished, also across daemons that die; return all jobs."""
 

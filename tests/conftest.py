@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,3 +60,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nvml(library: Path, tmp_path: Path) -> world.World:
     """A pretend NVIDIA driver of its own, which tells what a test says."""
     return world.World(library, tmp_path / "state.txt")
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    """The pid of somebody who did not ask dibs; with a lease it would be anybody's."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process.pid
+        process.kill()

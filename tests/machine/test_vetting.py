@@ -1,7 +1,5 @@
 """Doors without a daemon look before they use a GPU: what somebody uses without a lease is given back."""
 
-import subprocess
-
 import pytest
 
 import forking
@@ -69,13 +67,6 @@ def test_pretend_gpus_are_not_looked_at():
 
 
 # --- with a driver ---
-
-
-@pytest.fixture
-def stranger():
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        yield process.pid
-        process.kill()
 
 
 @pytest.fixture

@@ -23,27 +23,8 @@ def bench(nvml, tmp_path):
     found.close()
 
 
-@pytest.fixture
-def stranger():
-    """A process of somebody who did not ask dibs; with a lease it would be anybody's."""
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        yield process.pid
-        process.kill()
-
-
 def gpus(bench):
     return {gpu["id"]: gpu for gpu in bench.client.get("/v1/gpus")["gpus"]}
-
-
-def long_job(bench, **wanted):
-    """A job that runs until its gate is opened; return its id once it runs."""
-    job_id = bench.add(["sleep", "1000"], **wanted)
-    bench.until(job_id, "started")
-    return job_id
-
-
-def reason(bench, job_id):
-    return bench.client.get(f"/v1/jobs/{job_id}/why")["reason"]
 
 
 def kinds(bench, job_id):
@@ -58,7 +39,7 @@ def test_the_card_that_is_booked_is_the_one_that_the_job_sees_whatever_the_indic
     wait_for(lambda: gpus(bench)[A]["index"] == 1)
     job = bench.until(bench.add("echo $CUDA_VISIBLE_DEVICES", gpu_ids=["1"]))
     assert (job["gpu_ids"], bench.log(job["id"])) == ([A], f"{A}\n")
-    holder = long_job(bench, gpu_ids=["0"])
+    holder = bench.long_job(gpu_ids=["0"])
     found = gpus(bench)
     assert (found[B]["state"], found[B]["holders"][0]["job"], found[A]["state"]) == ("leased", str(holder), "free")
 
@@ -69,7 +50,7 @@ def test_a_card_that_somebody_uses_without_a_lease_is_left_alone_until_they_go(b
     assert (gpus(bench)[A]["foreign_memory"], gpus(bench)[A]["processes"][0]["pid"]) == (3 * GIB, stranger)
     assert bench.until(bench.add("true"))["gpu_ids"] == [B]
     waits = bench.add("true", gpu_ids=["0"])
-    wait_for(lambda: f"used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)" in reason(bench, waits))
+    wait_for(lambda: f"used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)" in bench.reason(waits))
     ignores = bench.until(bench.add("true", gpu_ids=["0"], ignore_foreign=True))
     assert (ignores["state"], ignores["gpu_ids"]) == ("done", [A])
     assert bench.job(waits)["state"] == "queued"
@@ -79,7 +60,7 @@ def test_a_card_that_somebody_uses_without_a_lease_is_left_alone_until_they_go(b
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a process of another user needs root")
 def test_somebody_who_comes_to_a_leased_card_is_an_event_of_the_job(bench, nvml):
-    job_id = long_job(bench, gpu_ids=["0"])
+    job_id = bench.long_job(gpu_ids=["0"])
     theirs = subprocess.Popen(["sleep", "1000"], user="daemon")
     try:
         nvml.is_now(*CARDS, f"proc 0 pid={theirs.pid} mem={GIB}")
@@ -91,7 +72,7 @@ def test_somebody_who_comes_to_a_leased_card_is_an_event_of_the_job(bench, nvml)
 
 
 def test_a_card_is_free_when_its_memory_is_back_and_not_before(bench, nvml):
-    first = long_job(bench, gpu_ids=["0"])
+    first = bench.long_job(gpu_ids=["0"])
     wait_for(lambda: gpus(bench)[A]["state"] == "leased")
     nvml.is_now(f"{CARDS[0]} used={9 * GIB}", CARDS[1])
     bench.cancel(first, grace_s=0)
@@ -105,7 +86,7 @@ def test_a_card_is_free_when_its_memory_is_back_and_not_before(bench, nvml):
 
 
 def test_an_xid_puts_its_card_out_flags_the_job_on_it_and_leaves_the_others(bench, nvml):
-    hurt, other = long_job(bench, gpu_ids=["0"]), long_job(bench, gpu_ids=["1"])
+    hurt, other = bench.long_job(gpu_ids=["0"]), bench.long_job(gpu_ids=["1"])
     nvml.is_now(*CARDS, "event 0 seq=1 data=31", "event 0 seq=2 data=79")
     wait_for(lambda: gpus(bench)[A]["state"] == "unhealthy")
     assert "Xid 79 (it has fallen off the bus" in gpus(bench)[A]["fault"]
@@ -122,7 +103,7 @@ def test_an_xid_puts_its_card_out_flags_the_job_on_it_and_leaves_the_others(benc
     bench.start()
     assert gpus(bench)[A]["state"] == "unhealthy"
     waits = bench.add("true", gpu_ids=["0"])
-    wait_for(lambda: "Xid 79" in reason(bench, waits))
+    wait_for(lambda: "Xid 79" in bench.reason(waits))
     bench.client.post(f"/v1/gpus/{A}/undrain", {})
     assert bench.until(waits)["state"] == "done"
 
@@ -148,7 +129,7 @@ def test_a_slice_is_a_device_of_its_own_and_its_card_is_none(bench, nvml):
 
 
 def test_cards_that_come_and_go_are_used_and_missed(bench, nvml):
-    running = long_job(bench, gpu_ids=["1"])
+    running = bench.long_job(gpu_ids=["1"])
     nvml.is_now(*CARDS, f"gpu 2 uuid={C} bus=00000000:03:00.0")
     wait_for(lambda: C in gpus(bench))
     assert bench.until(bench.add("true", gpu_ids=["2"]))["gpu_ids"] == [C]
@@ -161,11 +142,11 @@ def test_cards_that_come_and_go_are_used_and_missed(bench, nvml):
 
 
 def test_a_driver_that_answers_nothing_any_more_starts_nothing_and_the_daemon_answers(bench, nvml):
-    running = long_job(bench, gpu_ids=["0"])
+    running = bench.long_job(gpu_ids=["0"])
     nvml.is_now(*CARDS, "slow * * ms=3600000")
     wait_for(lambda: bench.client.get("/v1/gpus"), lambda seen: "did not answer" in (seen["problem"] or ""))
     waits = bench.add("true")
-    assert "did not answer" in reason(bench, waits)
+    assert "did not answer" in bench.reason(waits)
     assert (bench.job(running)["state"], bench.job(waits)["state"]) == ("running", "queued")
     assert bench.until(bench.add("true", gpus=0))["state"] == "done"
     nvml.is_now(*CARDS)
@@ -173,11 +154,11 @@ def test_a_driver_that_answers_nothing_any_more_starts_nothing_and_the_daemon_an
 
 
 def test_a_driver_that_does_not_fit_its_library_stops_nothing_and_starts_nothing(bench, nvml):
-    running = long_job(bench)
+    running = bench.long_job()
     nvml.is_now(*CARDS, "system init=18")
     wait_for(lambda: "upgraded but not reloaded" in (bench.client.get("/v1/gpus")["problem"] or ""))
     waits = bench.add("true")
-    wait_for(lambda: "upgraded but not reloaded" in reason(bench, waits))
+    wait_for(lambda: "upgraded but not reloaded" in bench.reason(waits))
     assert (bench.job(running)["state"], bench.job(waits)["state"]) == ("running", "queued")
     assert bench.until(bench.add("true", gpus=0))["state"] == "done"
     nvml.is_now(*CARDS)
@@ -186,7 +167,7 @@ def test_a_driver_that_does_not_fit_its_library_stops_nothing_and_starts_nothing
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_job_on_a_card_that_it_was_not_given_is_marked_or_ended(bench, nvml, strict):
-    job_id = long_job(bench, gpu_ids=["0"], strict_gpus=strict)
+    job_id = bench.long_job(gpu_ids=["0"], strict_gpus=strict)
     pid = bench.job(job_id)["pid"]
     nvml.is_now(*CARDS, f"proc 0 pid={pid} mem={GIB}", f"proc 1 pid={pid} mem={GIB}")
     wait_for(lambda: "Stray" in kinds(bench, job_id))
@@ -200,7 +181,7 @@ def test_a_job_on_a_card_that_it_was_not_given_is_marked_or_ended(bench, nvml, s
 
 
 def test_how_a_job_used_its_card_is_kept(bench, nvml):
-    job_id = long_job(bench, gpu_ids=["0"])
+    job_id = bench.long_job(gpu_ids=["0"])
     pid = bench.job(job_id)["pid"]
     nvml.is_now(f"{CARDS[0]} used={5 * GIB} util=80", CARDS[1], f"proc 0 pid={pid} mem={4 * GIB}")
     wait_for(lambda: gpus(bench)[A]["utilization"] == 80)

@@ -1,7 +1,5 @@
 """Sharing over a pretend NVIDIA driver: what strangers use counts, and who uses more than it declared is ended."""
 
-import subprocess
-
 import pytest
 
 from bench import Bench, wait_for
@@ -20,23 +18,6 @@ def bench(nvml, tmp_path):
     found.close()
 
 
-@pytest.fixture
-def stranger():
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        yield process.pid
-        process.kill()
-
-
-def long_job(bench, **wanted):
-    job_id = bench.add(["sleep", "1000"], **wanted)
-    bench.until(job_id, "started")
-    return job_id
-
-
-def reason(bench, job_id):
-    return bench.client.get(f"/v1/jobs/{job_id}/why")["reason"]
-
-
 def used(card, gib, pid):
     """Return a card of which a process uses so much."""
     return f"{CARDS[card]} used={gib * GIB}", f"proc {card} pid={pid} mem={gib * GIB}"
@@ -45,16 +26,16 @@ def used(card, gib, pid):
 def test_what_strangers_use_of_a_card_is_not_shared_until_they_are_gone(bench, nvml, stranger):
     nvml.is_now(*used(0, 14, stranger), CARDS[1])
     wait_for(lambda: [g["foreign_memory"] for g in bench.client.get("/v1/gpus")["gpus"]] == [14 * GIB, 0])
-    assert bench.job(long_job(bench, vram=20 * GIB))["gpu_ids"] == [B]
+    assert bench.job(bench.long_job(vram=20 * GIB))["gpu_ids"] == [B]
     waits = bench.add(["sleep", "1000"], vram=12 * GIB)
-    wait_for(lambda: "0 of 2 have room, GPU 0: 10G left, GPU 1: 4G left (job 1)" in reason(bench, waits))
+    wait_for(lambda: "0 of 2 have room, GPU 0: 10G left, GPU 1: 4G left (job 1)" in bench.reason(waits))
     nvml.is_now(*used(0, 12, stranger), CARDS[1])
     assert bench.until(waits, "started")["gpu_ids"] == [A]
 
 
 @pytest.mark.parametrize("enforced", [False, True])
 def test_a_job_that_uses_more_than_it_declared_is_marked_or_ended(bench, nvml, enforced):
-    job_id = long_job(bench, vram=4 * GIB, gpu_ids=["0"], vram_enforce=enforced)
+    job_id = bench.long_job(vram=4 * GIB, gpu_ids=["0"], vram_enforce=enforced)
     nvml.is_now(*used(0, 6, bench.job(job_id)["pid"]), CARDS[1])
     wait_for(lambda: "Exceeds" in [event["kind"] for event in bench.events(job_id)])
     if enforced:
