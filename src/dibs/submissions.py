@@ -247,10 +247,13 @@ def _alike(model: verbs.Wish, commands: list[str]) -> verbs.Wish:
     return replace(model, members=[Member(command, name or default_name(command)) for command in commands])
 
 
-def convert(value: Any, kind: type[S]) -> S:
-    """Return a value of the wire as one of the structs above, or say what is wrong with it."""
+def convert(value: Any, kind: type[S], *, is_text: bool = False) -> S:
+    """Return a value of the wire as one of the structs above, or say what is wrong with it.
+
+    With `is_text` numbers and the like are spelled out, as in a query.
+    """
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, strict=not is_text)
     except msgspec.ValidationError as error:
         raise UserError(_in_our_words(str(error), value)) from None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
 
+from dibs import submissions
 from dibs.daemon import Daemon
 from dibs.errors import UserError
 from dibs.jobs import JobId
@@ -17,6 +18,7 @@ LARGEST_BODY = 256 * 1024 * 1024
 #: Seconds one long poll may take.
 LONGEST_WAIT_S = 60.0
 
+S = TypeVar("S", bound=msgspec.Struct)
 DAEMON: web.AppKey[Daemon] = web.AppKey("daemon", Daemon)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -34,6 +36,13 @@ async def body(request: web.Request) -> Any:
         return msgspec.json.decode(await request.read())
     except msgspec.DecodeError as error:
         raise UserError(f"expected JSON: {error}.") from None
+
+
+def query(request: web.Request, kind: type[S]) -> S:
+    """Return the query as one of the structs that the table of routes names; every name and value in it is checked."""
+    lists = {field.name for field in msgspec.structs.fields(kind) if isinstance(field.default_factory, type)}
+    told = {name: request.query.getall(name) if name in lists else request.query[name] for name in request.query}
+    return submissions.convert(told, kind, is_text=True)
 
 
 def job_id(request: web.Request) -> JobId:

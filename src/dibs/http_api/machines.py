@@ -134,7 +134,7 @@ async def post_undrain(request: web.Request) -> web.Response:
 async def _device(request: web.Request) -> Device:
     inventory = await request.app[exchanges.DAEMON].probe_now()
     try:
-        return inventory.by_id[devices.find(inventory, request.match_info["id"])]
+        return inventory.by_id[devices.find(inventory, request.match_info["gpu"])]
     except devices.UnknownDevice as error:
         raise NotFound(f"expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
 

@@ -1,0 +1,39 @@
+"""The table of routes: every address of the HTTP interface. A new one is a row here, and nothing else is to be told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dibs import actions
+from dibs.http_api import acting, daemons, explaining, machines, polling, queues, showing, submitting, sweeping
+from dibs.http_api.routing import Route
+
+#: In order: the first one that fits is taken.
+ROUTES = (
+    Route("GET", "/v1/jobs", showing.get_jobs),
+    Route("POST", "/v1/jobs", submitting.post_jobs, body=Any, answers={200: Any, 201: Any}, errors=(404, 422)),
+    Route("GET", "/v1/jobs/wait", polling.get_wait),
+    Route("GET", "/v1/jobs/changes", polling.get_changes),
+    Route("POST", "/v1/jobs/actions", acting.post_actions, body=actions.ActionIn, errors=(404, 422)),
+    Route("GET", "/v1/jobs/{id}", showing.get_job, errors=(404,)),
+    Route("PATCH", "/v1/jobs/{id}", acting.patch_job, body=dict[str, Any], errors=(404, 422)),
+    Route("GET", "/v1/jobs/{id}/events", showing.get_events, errors=(404,)),
+    Route("GET", "/v1/jobs/{id}/why", explaining.get_why, errors=(404,)),
+    Route(
+        "POST", "/v1/jobs/{id}/{verb}", acting.post_verb, body=actions.OneActionIn, needs_body=False, errors=(404, 422)
+    ),
+    Route("GET", "/v1/queue", queues.get_queue),
+    Route("POST", "/v1/queue", queues.post_queue, body=actions.QueueIn),
+    Route("GET", "/v1/queue/starts", explaining.get_starts),
+    Route("GET", "/v1/sweeps", sweeping.get_sweeps, errors=(404,)),
+    Route("POST", "/v1/sweeps", sweeping.post_sweeps, body=sweeping.SweepIn, answers={200: Any, 201: Any}),
+    Route("POST", "/v1/sweeps/{id}/points", sweeping.post_points, body=sweeping.PointsIn, errors=(404, 422)),
+    Route("GET", "/v1/sweeps/{id}/results", sweeping.get_results, errors=(404,)),
+    Route("GET", "/v1/gpus", machines.get_gpus),
+    Route("GET", "/v1/gpus/history", machines.get_history),
+    Route("POST", "/v1/gpus/{gpu}/drain", machines.post_drain, body=actions.DrainIn, needs_body=False, errors=(404,)),
+    Route("POST", "/v1/gpus/{gpu}/undrain", machines.post_undrain, errors=(404,)),
+    Route("GET", "/v1/words", showing.get_words),
+    Route("GET", "/v1/daemon", daemons.get_daemon),
+    Route("POST", "/v1/daemon/stop", daemons.post_stop, body=actions.StopIn, needs_body=False),
+)

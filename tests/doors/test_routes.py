@@ -1,0 +1,57 @@
+"""The table of routes: what every row of it must say."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from http import HTTPStatus
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from dibs.http_api import routing
+from dibs.http_api.routes import ROUTES
+from dibs.http_api.routing import Content, Route
+
+each = pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+
+
+def test_no_address_is_there_twice() -> None:
+    assert max(Counter((route.method, route.path) for route in ROUTES).values()) == 1
+
+
+def test_the_router_has_every_row_of_the_table() -> None:
+    app = web.Application()
+    app.add_routes(route.definition() for route in ROUTES)
+    known = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource is not None}
+    assert {(route.method, route.path) for route in ROUTES} <= known
+
+
+@each
+def test_a_row_says_what_it_does_in_one_sentence(route: Route) -> None:
+    assert re.fullmatch(r"[A-Z].{8,140}[.]", route.does), route.does
+
+
+@each
+def test_a_row_names_only_variables_that_have_a_pattern(route: Route) -> None:
+    assert {*route.variables} <= routing.VARIABLES.keys()
+
+
+@each
+def test_a_row_says_what_goes_in_and_what_comes_out(route: Route) -> None:
+    assert route.body is None or route.method in ("POST", "PATCH", "PUT")
+    assert any(status < 300 for status in route.answers)
+    assert all(HTTPStatus(status) for status in (*route.answers, *route.errors))
+    assert all(400 <= status < 500 for status in route.errors)
+    types = [each for each in (route.body, route.query, *route.answers.values()) if each is not None]
+    # All of them can be put into the document.
+    msgspec.json.schema_components([each for each in types if not isinstance(each, Content)])
+
+
+@each
+def test_every_parameter_of_a_query_says_what_it_means(route: Route) -> None:
+    if route.query is not None:
+        _, found = msgspec.json.schema_components([route.query])
+        told = found[route.query.__name__]["properties"]
+        assert {name for name, what in told.items() if not what.get("description")} == set()
