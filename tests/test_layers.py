@@ -52,6 +52,7 @@ LAYERS = {
     "environs": CORE,
     "call_names": CORE,
     "arrays": CORE,
+    "esy": CORE,
     "templates": CORE,
     "metrics": CORE,
     "scripts": CORE,

@@ -40,7 +40,7 @@ def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
     for word in words:
         commands.check_text(word, "the command")
     if not is_string:
-        _check_program(words, defaults, verb, is_after=any(args.has(option) for option in job_options.AFTERS))
+        check_program(words, defaults, verb, is_after=any(args.has(option) for option in job_options.AFTERS))
     return {"defaults": defaults, "jobs": [job]} | batch(args)
 
 
@@ -232,10 +232,10 @@ def check_template(template: Template, defaults: Mapping[str, object], verb: str
     """Refuse words with places for values whose program is known and cannot be started."""
     program = template.words[0]
     if all(isinstance(piece, str) for piece in program):
-        _check_program(["".join(str(piece) for piece in program)], defaults, verb, is_after=False)
+        check_program(["".join(str(piece) for piece in program)], defaults, verb, is_after=False)
 
 
-def _check_program(words: Sequence[str], defaults: Mapping[str, object], verb: str, is_after: bool) -> None:
+def check_program(words: Sequence[str], defaults: Mapping[str, object], verb: str, is_after: bool) -> None:
     """Refuse a first word that cannot be started, and say what was most likely meant."""
     path, cwd = search_path(defaults), str(defaults["cwd"])
     program, shown = words[0], options.shown(words[0])

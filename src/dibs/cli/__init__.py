@@ -24,6 +24,7 @@ VERBS = {
     "run": "dibs.cli.run",
     "pipe": "dibs.cli.pipe",
     "map": "dibs.cli.map",
+    "import": "dibs.cli.importing",
     "sweep": "dibs.cli.sweep",
     "results": "dibs.cli.results",
     "show": "dibs.cli.show",

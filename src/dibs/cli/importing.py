@@ -1,0 +1,92 @@
+"""`dibs import`: queue the jobs of a file that GPUPeasy wrote or reads; all of them or none."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dibs import commands, drafts, esy, job_options, options, templates
+from dibs.cli import add
+from dibs.drafts import Body
+from dibs.errors import UserError
+from dibs.options import Args, Option
+
+SUMMARY = "Queue the jobs of a GPUPeasy file (.esy); print their ids."
+USAGE = ("[OPTIONS] FILE.esy", "[OPTIONS] -")
+OPTIONS: tuple[Option[object], ...] = (
+    # Name and output are in the file.
+    *(option for option in job_options.JOB_OPTIONS if option not in (job_options.NAME, job_options.OUTPUT)),
+    job_options.AT_ONCE,
+    job_options.HALT,
+    job_options.DRY_RUN,
+    options.JSON,
+)
+EXAMPLES = ("dibs import sweep.esy", "dibs import -j 2 -P paper -t 12h sweep.esy", "dibs import --dry-run sweep.esy")
+
+
+def main(args: Args) -> int:
+    """Queue every job of the file."""
+    return add.deliver(args, read(args))
+
+
+def read(args: Args) -> Body:
+    """Return the request that the file and the options ask for."""
+    if len(args.words) != 1:
+        got = f"{len(args.words)} words" if args.words else "none"
+        raise UserError(f"import expected one file such as sweep.esy, or - for stdin, got {got}.")
+    source = "stdin" if args.words[0] == "-" else args.words[0]
+    found = esy.parse(_text(args.words[0], source))
+    if not found:
+        raise UserError(f"{source}: expected jobs such as NAME;;OUTPUT;;COMMAND;;;, got none.")
+    defaults = drafts.common(args, [])
+    jobs = [_job(entry, f"{source}, job {number}", defaults) for number, entry in enumerate(found, 1)]
+    _check_outputs(source, found, str(defaults["cwd"]))
+    return {"defaults": defaults, "jobs": jobs} | drafts.rules(args)
+
+
+def _text(path: str, source: str) -> str:
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode()
+        with open(path, "rb") as file:
+            return file.read().decode()
+    except OSError as error:
+        raise UserError(f"import cannot read {options.shown(path)}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{source}: expected UTF-8 text, got other bytes.") from None
+
+
+def _job(entry: esy.Entry | esy.Malformed, where: str, defaults: Body) -> Body:
+    if isinstance(entry, esy.Malformed):
+        raise UserError(
+            f'{where}: expected NAME;;OUTPUT;;COMMAND;;;, got "{options.shown(entry.text)}": {entry.why}.',
+            "Nothing was queued.",
+        )
+    for text in (entry.name, entry.output, *entry.argv):
+        commands.check_text(text, where)
+    try:
+        drafts.check_program(entry.argv, defaults, "add", is_after=False)
+    except UserError as error:
+        raise UserError(f"{where}: {error.message}", error.hint) from None
+    return {"name": entry.name, "output": templates.escape(entry.output), "argv": list(entry.argv)}
+
+
+def _check_outputs(source: str, found: list[esy.Entry | esy.Malformed], folder: str) -> None:
+    """Refuse files that are there already, or of two jobs: the output of one would be in that of the other."""
+    seen: dict[str, str] = {}
+    for entry in found:
+        if not isinstance(entry, esy.Entry):
+            continue
+        path = os.path.realpath(os.path.join(folder, os.path.expanduser(entry.output)))
+        if path in seen:
+            raise UserError(
+                f"{source}: {options.shown(seen[path])} and {options.shown(entry.name)} have the same output, "
+                f"{options.shown(entry.output)}.",
+                "Give each job a file of its own.",
+            )
+        if os.path.lexists(path):
+            raise UserError(
+                f"{source}: the output of {options.shown(entry.name)}, {options.shown(entry.output)}, exists already.",
+                "Move it away, or name another file.",
+            )
+        seen[path] = entry.name
