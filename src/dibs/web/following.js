@@ -1,0 +1,151 @@
+// One event stream, kept alive: reads /v1/events, goes on after a break where it ended, and tells what came.
+// It runs in the shared worker, or in the tab itself where there are no shared workers.
+import { backOff, parser } from "./sse.js";
+
+/**
+ * @typedef {import("./types.js").JobEvent} JobEvent
+ * @typedef {{state: "connecting"|"live"|"reconnecting"|"gone"|"refused", since: number, retryAt: number}} Connection
+ *
+ * @typedef {{kind: "connection", connection: Connection}
+ *   | {kind: "hello", hello: import("./types.js").Hello}
+ *   | {kind: "jobs", events: JobEvent[]}
+ *   | {kind: "counts", counts: import("./types.js").Counts, queue: import("./types.js").Queue}
+ *   | {kind: "gpus", gpus: import("./types.js").Gpus}
+ *   | {kind: "reset"}
+ *   | {kind: "token", token: string | null}} News
+ */
+
+/** Milliseconds without a sign of life (one comes every 15 s) after which a stream counts as dead. */
+const SILENCE_MS = 40_000;
+/** Failures in a row after which the daemon counts as gone. */
+const GONE_AFTER = 3;
+
+/**
+ * Follow the events of the daemon and hand all news to `tell`. Nothing happens before `use` has a token.
+ * @param {(news: News) => void} tell
+ */
+export function following(tell) {
+  /** @type {string | null} */
+  let token = null;
+  /** @type {string | null} */
+  let last = null;
+  let failures = 0;
+  /** @type {AbortController | null} */
+  let reading = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  /** @type {Connection} */
+  let connection = { state: "connecting", since: Date.now(), retryAt: 0 };
+
+  /** @param {Connection["state"]} state @param {number} [retryAt] */
+  function become(state, retryAt = 0) {
+    // `since` is when it was last well, so it survives from reconnecting to gone.
+    const isWorse = state === "gone" && connection.state === "reconnecting";
+    const since = state === connection.state || isWorse ? connection.since : Date.now();
+    connection = { state, since, retryAt };
+    tell({ kind: "connection", connection });
+  }
+
+  async function connect() {
+    clearTimeout(timer);
+    reading?.abort();
+    if (!token) return;
+    const mine = (reading = new AbortController());
+    try {
+      /** @type {Record<string, string>} */
+      const headers = { Authorization: `Bearer ${token}`, Accept: "text/event-stream" };
+      if (last !== null) headers["Last-Event-ID"] = last;
+      const answer = await fetch("/v1/events", { headers, signal: mine.signal, cache: "no-store" });
+      if (answer.status === 401) {
+        token = null;
+        become("refused");
+        return;
+      }
+      if (!answer.ok || !answer.body) throw new Error(`the daemon answered ${answer.status}`);
+      await read(answer.body, mine);
+      throw new Error("the stream ended");
+    } catch {
+      // Whatever it was, the answer is the same: try again, and say so meanwhile.
+      if (reading === mine && token) again();
+    }
+  }
+
+  function again() {
+    failures += 1;
+    const wait = backOff(failures, Math.random());
+    become(failures > GONE_AFTER ? "gone" : "reconnecting", Date.now() + wait);
+    timer = setTimeout(connect, wait);
+  }
+
+  /** @param {ReadableStream<Uint8Array<ArrayBuffer>>} body @param {AbortController} mine */
+  async function read(body, mine) {
+    const parse = parser();
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+    const isDead = () => mine.abort();
+    let silence = setTimeout(isDead, SILENCE_MS);
+    try {
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        clearTimeout(silence);
+        silence = setTimeout(isDead, SILENCE_MS);
+        if (connection.state !== "live") {
+          failures = 0;
+          become("live");
+        }
+        take(parse(value));
+      }
+    } finally {
+      clearTimeout(silence);
+    }
+  }
+
+  /** @param {import("./sse.js").Message[]} messages */
+  function take(messages) {
+    /** @type {JobEvent[]} */
+    const events = [];
+    const handOn = () => events.length && tell({ kind: "jobs", events: events.splice(0) });
+    for (const { event, data, id } of messages) {
+      const said = JSON.parse(data);
+      if (id !== null) last = id;
+      if (event === "job") {
+        events.push(said);
+        continue;
+      }
+      handOn();
+      if (event === "hello") {
+        // What happened before the page was there is not news.
+        last ??= String(said.last);
+        tell({ kind: "hello", hello: said });
+      } else if (event === "counts") tell({ kind: "counts", counts: said.counts, queue: said.queue });
+      else if (event === "gpus") tell({ kind: "gpus", gpus: said });
+      else if (event === "reset") {
+        last = String(said.last);
+        tell({ kind: "reset" });
+      }
+    }
+    handOn();
+  }
+
+  return {
+    /** @param {string | null} found */
+    use(found) {
+      if (found === token && connection.state !== "refused") return;
+      token = found;
+      failures = 0;
+      void connect();
+    },
+    /** Try again now instead of later. */
+    retry() {
+      if (connection.state !== "live") void connect();
+    },
+    stop() {
+      clearTimeout(timer);
+      reading?.abort();
+      reading = null;
+    },
+    get token() {
+      return token;
+    },
+  };
+}

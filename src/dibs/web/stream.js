@@ -1,0 +1,50 @@
+// The tab's end of the event stream: through the shared worker, or by itself while it is visible where there is none.
+import { following } from "./following.js";
+
+/**
+ * @typedef {import("./following.js").News} News
+ * @typedef {{use: (token: string) => void, retry: () => void}} Stream
+ */
+
+/**
+ * Begin to listen. The first news is always `token`: what other tabs know, or null.
+ * @param {(news: News) => void} tell
+ * @returns {Stream}
+ */
+export function listen(tell) {
+  return typeof SharedWorker === "undefined" ? alone(tell) : shared(tell);
+}
+
+/** @param {(news: News) => void} tell @returns {Stream} */
+function shared(tell) {
+  const worker = new SharedWorker("/static/stream.worker.js", { type: "module", name: "dibs" });
+  const { port } = worker;
+  port.onmessage = ({ data }) => tell(data);
+  worker.onerror = () => tell({ kind: "token", token: null });
+  port.postMessage({ ask: "join" });
+  addEventListener("pagehide", () => port.postMessage({ ask: "leave" }));
+  // Also when the page comes out of the back-forward cache.
+  addEventListener("pageshow", (event) => event.persisted && port.postMessage({ ask: "join" }));
+  return {
+    use: (token) => port.postMessage({ ask: "use", token }),
+    retry: () => port.postMessage({ ask: "retry" }),
+  };
+}
+
+/** @param {(news: News) => void} tell @returns {Stream} */
+function alone(tell) {
+  const stream = following(tell);
+  /** @type {string | null} */
+  let mine = null;
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "hidden") {
+      stream.stop();
+      stream.use(null);
+    } else stream.use(mine);
+  });
+  queueMicrotask(() => tell({ kind: "token", token: null }));
+  return {
+    use: (token) => stream.use((mine = token)),
+    retry: () => stream.retry(),
+  };
+}

@@ -1,0 +1,77 @@
+// The base of the page: the stream's parser and patience, addresses, paths, shortcuts.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { backOff, parser } from "../../src/dibs/web/sse.js";
+import { find, written } from "../../src/dibs/web/keys.js";
+import { changed, match } from "../../src/dibs/web/router.js";
+import { address, told, ApiError } from "../../src/dibs/web/api.js";
+import { codeOf } from "../../src/dibs/web/session.js";
+import { find as routeOf } from "../../src/dibs/web/routes.js";
+
+const TEXT = ": hi\n\nevent: hello\ndata: {\"a\":1}\n\nid: 7\nevent: job\ndata: one\ndata: two\n\ndata: plain\r\n\r\nid: 9\n\n";
+const MESSAGES = [
+  { event: "hello", data: '{"a":1}', id: null },
+  { event: "job", data: "one\ntwo", id: "7" },
+  { event: "message", data: "plain", id: null },
+];
+
+test("a stream cut anywhere gives the same messages", () => {
+  for (let size = 1; size <= TEXT.length; size += 1) {
+    const parse = parser();
+    const found = [];
+    for (let at = 0; at < TEXT.length; at += size) found.push(...parse(TEXT.slice(at, at + size)));
+    assert.deepEqual(found, MESSAGES, `in pieces of ${size}`);
+  }
+});
+
+test("tries come more and more slowly, and never stop", () => {
+  const waits = [1, 2, 3, 4, 5, 6, 7, 100].map((failures) => backOff(failures, 0.5));
+  assert.deepEqual(waits, waits.toSorted((a, b) => a - b));
+  assert.equal(waits.at(-1), 10_000);
+  assert.ok(backOff(1, 0) < backOff(1, 1));
+});
+
+test("paths", () => {
+  assert.deepEqual(match("/job/{id}", "/job/7"), { id: "7" });
+  assert.deepEqual(match("/jobs", "/jobs/"), {});
+  assert.deepEqual(match("/", "/"), {});
+  assert.equal(match("/job/{id}", "/job/"), null);
+  assert.equal(match("/job/{id}", "/job/7/8"), null);
+  assert.deepEqual(match("/gpu/{id}", "/gpu/a%2Fb"), { id: "a/b" });
+  assert.deepEqual(match("/gpu/{id}", "/gpu/%E0%A4"), { id: "%E0%A4" });
+  assert.equal(routeOf("/job/12")?.title, "Job 12");
+  assert.equal(routeOf("/nowhere"), null);
+});
+
+test("words of the query come and go", () => {
+  assert.equal(changed("?a=1&b=2", { a: null, c: "x y" }), "?b=2&c=x+y");
+  assert.equal(changed("?a=1", { a: "" }), "");
+});
+
+test("addresses leave out what is not said", () => {
+  assert.equal(address("/v1/jobs", { limit: 5, text: "", tag: null, select: [1, "a b"] }), "/v1/jobs?limit=5&select=1&select=a+b");
+  assert.equal(address("/v1/jobs"), "/v1/jobs");
+  assert.equal(address("/v1/jobs?x=1", { y: 0 }), "/v1/jobs?x=1&y=0");
+});
+
+test("an error is told in one line with its hint", () => {
+  assert.equal(told(new ApiError("job 7 is over.", "See `dibs show 7`.", "user", 409)), "job 7 is over. See `dibs show 7`.");
+  assert.equal(told(new Error("x")), "x");
+});
+
+test("the code of a link", () => {
+  assert.equal(codeOf("#code=ab-c_1"), "ab-c_1");
+  assert.equal(codeOf("#L123"), null);
+  assert.equal(codeOf(""), null);
+});
+
+test("one key, two keys, and the newest meaning wins", () => {
+  const run = () => {};
+  const table = [{ keys: "g j", does: "", run }, { keys: "j", does: "old", run }, { keys: "j", does: "new", run }];
+  assert.deepEqual(find(table, "", "g"), { run: null, isBegin: true });
+  assert.equal(find(table, "g", "j").run, table[0]);
+  assert.equal(find(table, "", "j").run, table[2]);
+  assert.deepEqual(find(table, "", "x"), { run: null, isBegin: false });
+  assert.equal(written({ key: "k", ctrlKey: true, metaKey: false, altKey: false }), "Ctrl+k");
+  assert.equal(written({ key: " ", ctrlKey: false, metaKey: false, altKey: false }), "Space");
+});

@@ -1,0 +1,62 @@
+// Numbers and moments in words.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as words from "../../src/dibs/web/words.js";
+
+const NOW = Date.parse("2026-01-02T12:00:00Z");
+/** @param {number} seconds */
+const at = (seconds) => new Date(NOW + seconds * 1000).toISOString();
+
+const SPANS = [[0, "0 s"], [59.4, "59 s"], [59.6, "1 min"], [61, "1 min"], [3569, "59 min"], [3571, "1h00m"], [4020, "1h07m"], [86369, "23h59m"], [86399, "1d"], [86400, "1d"], [100_000, "1d 4h"], [172_800, "2d"], [-5, "0 s"], [null, ""], [NaN, ""]];
+for (const [seconds, text] of SPANS) test(`a span of ${seconds} s is "${text}"`, () => assert.equal(words.span(seconds), text));
+
+test("a moment is seen from now", () => {
+  assert.equal(words.ago(at(-2), NOW), "just now");
+  assert.equal(words.ago(at(-300), NOW), "5 min ago");
+  assert.equal(words.ago(at(720), NOW), "in 12 min");
+  assert.equal(words.ago(null, NOW), "");
+});
+
+test("an expected start has a middle and a range in one unit where it can", () => {
+  assert.deepEqual(words.expected({ earliest: at(18 * 60), latest: at(40 * 60) }, NOW), { about: "~29 min", range: "18–40 min" });
+  assert.deepEqual(words.expected({ earliest: at(40), latest: at(40) }, NOW), { about: "~40 s", range: "" });
+  assert.deepEqual(words.expected({ earliest: at(50), latest: at(600) }, NOW), { about: "~5 min", range: "50 s–10 min" });
+  assert.deepEqual(words.expected({ earliest: at(-60), latest: at(2) }, NOW), { about: "now", range: "" });
+  assert.equal(words.expected(null, NOW), null);
+});
+
+test("sizes", () => {
+  assert.equal(words.size(0), "0 B");
+  assert.equal(words.size(1536 * 1024 ** 2), "1.5 GB");
+  assert.equal(words.size(80 * 1024 ** 3), "80 GB");
+  assert.equal(words.size(1023), "1023 B");
+  assert.equal(words.size(null), "");
+  assert.equal(words.sizeOf(44 * 1024 ** 3, 80 * 1024 ** 3), "44/80 GB");
+  assert.equal(words.sizeOf(null, 512 * 1024 ** 2), "?/512 MB");
+});
+
+test("counts and nouns", () => {
+  assert.equal(words.count(1234567), "1\u202f234\u202f567");
+  assert.equal(words.plural(1, "job"), "1 job");
+  assert.equal(words.plural(0, "job"), "0 jobs");
+});
+
+const NUMBERS = [[0.92274, "0.9227"], [0.00047, "4.7e-4"], [0.0001, "1e-4"], [12.5, "12.5"], [3, "3"], [1.5e7, "15000000"], [2.5e6 + 0.5, "2.5e6"], [0.5, "0.5"], [-0.001, "-1e-3"], [null, ""]];
+for (const [value, text] of NUMBERS) test(`the number ${value} is "${text}"`, () => assert.equal(words.number(value), text));
+
+const LOGS = [
+  ["Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    main()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"],
+  ["epoch 1\repoch 2\repoch 3\n", "epoch 3"],
+  ["\x1b[31mValueError: bad\x1b[0m\n\n----\n", "ValueError: bad"],
+  ["sh: 1: trian: not found\n", "sh: 1: trian: not found"],
+  ["RuntimeError: real\ncleaning up\n", "RuntimeError: real"],
+  ["", ""],
+  ["\n\n===\n", ""],
+];
+for (const [log, line] of LOGS) test(`the telling line of ${JSON.stringify(log).slice(0, 40)}`, () => assert.equal(words.lastLine(log), line));
+
+test("how a job ended", () => {
+  assert.equal(words.ending({ exit_code: 1, signal: null, cause: "exit" }), "exit 1");
+  assert.equal(words.ending({ exit_code: null, signal: 9, cause: "signal" }), "signal 9");
+  assert.equal(words.ending({ exit_code: null, signal: null, cause: "lost" }), "lost");
+});
