@@ -93,6 +93,8 @@ LAYERS = {
     "listening": MACHINE_ROOM,
     "vetting": MACHINE_ROOM,
     "users": MACHINE_ROOM,
+    "peers": MACHINE_ROOM,
+    "tokens": MACHINE_ROOM,
     "locks": MACHINE_ROOM,
     "holders": MACHINE_ROOM,
     "leases": MACHINE_ROOM,

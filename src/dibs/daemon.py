@@ -287,7 +287,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         tasks = [asyncio.create_task(_tick(daemon, database)), asyncio.create_task(_check(daemon, database))]
         if daemon.looking is not None:
             tasks.append(asyncio.create_task(daemon.looking.run()))
-        async with http_api.serving(daemon):
+        async with http_api.serving(daemon, values):
             ready("ready")
             log.info("pid %s serves %s", identity.pid, identity.socket)
             await daemon.stopping.wait()

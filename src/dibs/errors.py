@@ -4,6 +4,7 @@
     ├── UserError            fix the request                      exit 2    HTTP 400
     │   ├── NotFound         there is no such job or device       exit 3    HTTP 404
     │   ├── NotAllowed       somebody else's, or not permitted    exit 4    HTTP 403
+    │   ├── NotSignedIn      no code or token that is still good  exit 4    HTTP 401
     │   ├── Conflict         not in the state it is in            exit 2    HTTP 409
     │   ├── Impossible       can never be satisfied here          exit 69   HTTP 422
     │   └── Busy             cannot start now (`--no-wait`)       exit 75   HTTP 409
@@ -59,6 +60,14 @@ class NotAllowed(UserError):
     kind = "not_allowed"
     exit_code = 4
     http_status = 403
+
+
+class NotSignedIn(UserError):
+    """A browser came without a token, or with one that is not valid any more."""
+
+    kind = "not_signed_in"
+    exit_code = 4
+    http_status = 401
 
 
 class Conflict(UserError):
@@ -121,7 +130,7 @@ class Bug(DibsError):
 KINDS = {
     error.kind: error
     for error in (
-        *(DibsError, UserError, NotFound, NotAllowed, Conflict, Impossible, Busy),
+        *(DibsError, UserError, NotFound, NotAllowed, NotSignedIn, Conflict, Impossible, Busy),
         *(MachineError, NoDaemon, JobFailed, TimedOut, Bug),
     )
 }

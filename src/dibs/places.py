@@ -199,6 +199,11 @@ def daemon_log(home: Path) -> Path:
     return home / "daemon.log"
 
 
+def web_file(home: Path) -> Path:
+    """Return the file with the token that lets browsers in."""
+    return home / "web.json"
+
+
 def config_file(environ: Mapping[str, str]) -> Path | None:
     """Return the user's configuration file, existing or not; None when the user has no home to keep one in."""
     if environ.get("DIBS_CONFIG"):

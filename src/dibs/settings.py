@@ -51,6 +51,13 @@ class Settings:
     foreign_ignore: tuple[str, ...] = ()
     #: None: as the system's loader finds it.
     nvml_library: Path | None = None
+    #: 0: any that is free.
+    web_port: int = 0
+    #: Empty: loopback.
+    web_bind: str = ""
+    web_names: tuple[str, ...] = ()
+    web_cert: Path | None = None
+    web_key: Path | None = None
     #: Where each value came from: "default", a file, or an environment variable.
     sources: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -143,6 +150,13 @@ def _size(value: object, environ: Mapping[str, str]) -> Bytes:
     return Bytes(units.parse_size(value))
 
 
+def _port(value: object, environ: Mapping[str, str]) -> int:
+    number = _spare(value, environ)
+    if number > 65535:
+        raise ValueError
+    return number
+
+
 ANY_TEXT = Kind("a text", str, _any_text)
 TEXT = Kind("a text that is not empty", str, _text)
 PATH = Kind("an absolute path", str, _path)
@@ -153,6 +167,8 @@ VISIBLE = Kind('"uuid" or "index"', str, _visible)
 SIZE = Kind("a size such as 500M or 2G", str, _size)
 GPU_NAMES = Kind('a list of GPUs such as ["0", "GPU-8f4a"]', _split, _names)
 NAMES = Kind('a list of names such as ["WANDB_*", "AWS_*"]', _split, _names)
+HOSTS = Kind('a list of names such as ["gpu1.example.org"]', _split, _names)
+PORT = Kind("a whole number from 0 to 65535", _whole, _port)
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -234,6 +250,26 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "nvml_library", PATH, "", "DIBS_NVML_LIBRARY",
         "The NVIDIA library libnvidia-ml.so.1, where the system does not find it by itself.",
+    ),
+    Setting(
+        "web_port", PORT, "0", "DIBS_WEB_PORT",
+        "The port on which `dibs web` lets browsers in; 0 for any that is free, which is then kept.",
+    ),
+    Setting(
+        "web_bind", ANY_TEXT, "", "DIBS_WEB_BIND",
+        "Another address than loopback for browsers, which needs web_cert and web_key; empty for loopback.",
+    ),
+    Setting(
+        "web_names", HOSTS, "[]", "DIBS_WEB_NAMES",
+        "How browsers call this machine, where web_bind lets in those of other machines.",
+    ),
+    Setting(
+        "web_cert", PATH, "", "DIBS_WEB_CERT",
+        "The certificate for web_bind, with its chain, in a PEM file.",
+    ),
+    Setting(
+        "web_key", PATH, "", "DIBS_WEB_KEY",
+        "The key of web_cert in a PEM file that only you can read.",
     ),
 )  # fmt: skip
 

@@ -138,6 +138,11 @@ def test_every_setting_can_come_from_the_environment(place):
         DIBS_FOREIGN_PROCESS="1M",
         DIBS_FOREIGN_IGNORE="0,GPU-a",
         DIBS_NVML_LIBRARY="/opt/libnvidia-ml.so.1",
+        DIBS_WEB_PORT="8080",
+        DIBS_WEB_BIND="10.0.0.5",
+        DIBS_WEB_NAMES="gpu1.example.org,gpu1",
+        DIBS_WEB_CERT="/opt/cert.pem",
+        DIBS_WEB_KEY="/opt/key.pem",
     )
     assert found == Settings(
         devices="fake:4",
@@ -160,6 +165,11 @@ def test_every_setting_can_come_from_the_environment(place):
         foreign_process=Bytes(2**20),
         foreign_ignore=("0", "GPU-a"),
         nvml_library=Path("/opt/libnvidia-ml.so.1"),
+        web_port=8080,
+        web_bind="10.0.0.5",
+        web_names=("gpu1.example.org", "gpu1"),
+        web_cert=Path("/opt/cert.pem"),
+        web_key=Path("/opt/key.pem"),
     )
     assert set(found.sources.values()) == {setting.variable for setting in SETTINGS}
 

@@ -46,6 +46,7 @@ VERBS = {
     "lease": "dibs.cli.lease",
     "report": "dibs.cli.report",
     "daemon": "dibs.cli.daemon",
+    "web": "dibs.cli.web",
     "doctor": "dibs.cli.doctor",
     "config": "dibs.cli.config",
     "completion": "dibs.cli.completion",
@@ -65,6 +66,7 @@ HABITS = {
     "rerun": "retry", "restart": "retry", "requeue": "retry", "stash": "hold", "release": "unhold",
     "switch": "move", "modify": "edit", "update": "edit", "forget": "clean", "purge": "clean", "signal": "kill",
     "suspend": "pause", "unpause": "resume", "continue": "resume", "devices": "gpus", "nvidia-smi": "gpus",
+    "page": "web", "gui": "web", "ui": "web", "dashboard": "web", "browser": "web",
 }  # fmt: skip
 
 #: Exit codes of our own making; those of errors are in `errors`.

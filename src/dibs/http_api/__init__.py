@@ -1,43 +1,76 @@
-"""The HTTP door: `/v1` over the daemon's unix socket. Translation only: JSON in, a verb or a question, JSON out.
+"""The HTTP door: `/v1` over the daemon's unix socket, and for browsers over TCP. Translation only: JSON in, a verb or a
+question, JSON out.
 
-Here is the socket; the addresses are the table in `routes`. Every request passes `guarding.guard` before routing.
+Here are the socket and the parts that stand around it; the addresses are the table in `routes`. Every request passes
+`guarding.Guard` before it is routed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from aiohttp import web
 
+from dibs import places
 from dibs.daemon import Daemon
-from dibs.http_api import exchanges, guarding
+from dibs.http_api import exchanges, guarding, pages, sessions
+from dibs.http_api.admission import Door
+from dibs.http_api.connections import Connection
+from dibs.http_api.guarding import Guard
+from dibs.http_api.opening import Browsers
+from dibs.http_api.pages import Pages
 from dibs.http_api.routes import ROUTES
+from dibs.settings import Settings
+from dibs.tokens import Tokens
 
-#: Bytes of one request line: the ids that a `wait` without selector waits for may lie scattered.
-LONGEST_LINE = 4 * 1024 * 1024
+#: Connections that wait to be accepted.
+BACKLOG = 128
 
 
 @contextlib.asynccontextmanager
-async def serving(daemon: Daemon) -> AsyncIterator[None]:
-    """Answer on the daemon's socket while inside."""
-    app = web.Application(middlewares=[guarding.guard], client_max_size=exchanges.LARGEST_BODY)
+async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
+    """Answer on the daemon's socket while inside, and to browsers where they were let in before."""
+    app = web.Application(middlewares=[guarding.errors], client_max_size=exchanges.LARGEST_BODY)
+    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
+    guard = Guard(Tokens(places.web_file(daemon.identity.home)))
+    browsers = Browsers(runner, values, guard.tokens)
     app[exchanges.DAEMON] = daemon
+    app[sessions.GUARD] = guard
+    app[sessions.BROWSERS] = browsers
+    app[pages.PAGES] = Pages()
+    app.on_response_prepare.append(guarding.protect)
     app.add_routes(route.definition() for route in ROUTES)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0, max_line_size=LONGEST_LINE)
     await runner.setup()
+    assert runner.server is not None
+    # Not a middleware: those come after the router, and after an answer to `Expect`.
+    runner.server.request_handler = guard.before(runner.server.request_handler)
+    sockets: list[asyncio.Server] = []
+
+    async def reopen() -> None:
+        sockets.append(await _listen(runner, daemon.identity.socket))
+
     try:
-        await _listen(runner, daemon.identity.socket)
-        daemon.reopen = lambda: _listen(runner, daemon.identity.socket)
+        await reopen()
+        daemon.reopen = reopen
+        await browsers.open_again()
         yield
     finally:
         daemon.identity.socket.unlink(missing_ok=True)
+        for each in sockets:
+            each.close()
+        await browsers.close()
         await runner.cleanup()
 
 
-async def _listen(runner: web.AppRunner, path: Path) -> None:
+async def _listen(runner: web.AppRunner, path: Path) -> asyncio.Server:
     """Open the socket anew; a file of that name, dead or alive, goes: the daemon's lock says whose it is."""
     path.unlink(missing_ok=True)
-    await web.UnixSite(runner, path).start()
+    door = Door(is_tcp=False, uid=os.geteuid())
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_unix_server(lambda: Connection(runner, door, None), path, backlog=BACKLOG)
     path.chmod(0o600)
+    return listening

@@ -21,6 +21,8 @@ LONGEST_WAIT_S = 60.0
 S = TypeVar("S", bound=msgspec.Struct)
 DAEMON: web.AppKey[Daemon] = web.AppKey("daemon", Daemon)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+#: Of a request that is not routed yet.
+BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 def json(body: Any, status: int = 200) -> web.Response:

@@ -5,8 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from dibs import actions
-from dibs.http_api import acting, daemons, explaining, machines, polling, queues, showing, submitting, sweeping
-from dibs.http_api.routing import Route
+from dibs.http_api import (
+    acting,
+    daemons,
+    explaining,
+    machines,
+    pages,
+    polling,
+    queues,
+    sessions,
+    showing,
+    submitting,
+    sweeping,
+)
+from dibs.http_api.routing import Content, Route
+
+HTML = {200: Content("text/html")}
 
 #: In order: the first one that fits is taken.
 ROUTES = (
@@ -36,4 +50,17 @@ ROUTES = (
     Route("GET", "/v1/words", showing.get_words),
     Route("GET", "/v1/daemon", daemons.get_daemon),
     Route("POST", "/v1/daemon/stop", daemons.post_stop, body=actions.StopIn, needs_body=False),
+    Route("POST", "/v1/session", sessions.post_session, body=sessions.CodeIn, answers={200: sessions.TokenOut}),
+    Route("POST", "/v1/session/codes", sessions.post_codes, answers={201: sessions.CodeOut}),
+    Route("POST", "/v1/session/rotate", sessions.post_rotate, answers={200: sessions.Rotated}),
+    Route("POST", "/v1/web", sessions.post_web, body=sessions.WebIn, answers={200: sessions.WebOut}, errors=(409,)),
+    Route("GET", "/", pages.get_page, answers=HTML),
+    Route("GET", "/jobs", pages.get_page, answers=HTML),
+    Route("GET", "/job/{name}", pages.get_page, answers=HTML),
+    Route("GET", "/sweeps", pages.get_page, answers=HTML),
+    Route("GET", "/sweep/{name}", pages.get_page, answers=HTML),
+    Route("GET", "/gpus", pages.get_page, answers=HTML),
+    Route("GET", "/gpu/{name}", pages.get_page, answers=HTML),
+    Route("GET", "/settings", pages.get_page, answers=HTML),
+    Route("GET", "/static/{file}", pages.get_file, answers={200: Content("*/*")}, errors=(404,)),
 )

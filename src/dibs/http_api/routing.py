@@ -15,7 +15,7 @@ from aiohttp import web
 from dibs.http_api.exchanges import Handler
 
 #: The parts of a path that vary, and what each may be.
-VARIABLES = {"id": r"\d{1,18}", "verb": "[a-z]+", "gpu": "[^/]+", "name": "[^/]+"}
+VARIABLES = {"id": r"\d{1,18}", "verb": "[a-z]+", "gpu": "[^/]+", "name": "[^/]+", "file": ".+"}
 VARIABLE = re.compile(r"\{(\w+)\}")
 
 

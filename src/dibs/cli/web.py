@@ -1,0 +1,113 @@
+"""`dibs web`: the page in a browser. Prints a link that is good once; through ssh, the tunnel that it needs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dibs import client, options, users
+from dibs.cli import screen
+from dibs.errors import UserError
+from dibs.options import Args, Option
+
+SUMMARY = "Open the page: prints a link that is good once, and over ssh the tunnel for it."
+USAGE = ("[OPTIONS]",)
+
+
+def _read_port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 65536):
+        raise ValueError
+    return int(text)
+
+
+OPEN: Option[bool] = Option(("--open",), "Open it in the browser of this machine.")
+PORT: Option[int] = Option(
+    ("--port",),
+    "The port to open here, or over ssh on your own computer; 0 for any that is free.",
+    options.Kind("a port from 0 to 65535", _read_port),
+    "PORT",
+)
+ROTATE: Option[bool] = Option(("--rotate",), "Sign all browsers out first; what they show ends now.")
+STOP: Option[bool] = Option(("--stop",), "Close the port; the next daemon does not open it either.")
+OPTIONS: tuple[Option[object], ...] = (OPEN, PORT, ROTATE, STOP, options.JSON)
+EXAMPLES = ("dibs web", "dibs web --open", "dibs web --port 8080", "dibs web --rotate", "dibs web --stop")
+
+#: Ports on one's own computer for tunnels: a different one for each server and user, and always the same.
+TUNNEL_PORTS = range(20000, 30000)
+
+
+@dataclass(frozen=True)
+class Tunnel:
+    """What somebody who came by ssh has to type at home."""
+
+    command: str
+    port: int
+
+
+def main(args: Args) -> int:
+    """Let a browser in, or shut all out."""
+    options.refuse_words("web", args)
+    if args.has(STOP) and (args.has(OPEN) or args.has(PORT)):
+        raise UserError("--stop closes the port; it takes neither --open nor --port.")
+    queue = client.connect(os.environ)
+    if args.has(ROTATE):
+        queue.post("/v1/session/rotate", None)
+    if args.has(STOP):
+        queue.post("/v1/web", {"is_open": False})
+        return _say_stopped(args)
+    tunnel = tunnel_of(os.environ, users.own(), str(queue.socket_path), args.get(PORT))
+    if tunnel is None or args.has(OPEN):
+        queue.post("/v1/web", {"port": args.get(PORT)})
+    return _show(args, queue.post("/v1/session/codes", None), None if args.has(OPEN) else tunnel)
+
+
+def tunnel_of(environ: Mapping[str, str], user: str, socket: str, port: int | None) -> Tunnel | None:
+    """Return the tunnel for whoever came by ssh: back the way they came, to the unix socket; None for others."""
+    # "client port server port"
+    words = environ.get("SSH_CONNECTION", "").split()
+    if len(words) != 4:
+        return None
+    server, number = words[2:]
+    chosen = port or TUNNEL_PORTS[zlib.crc32(f"{user}@{server}:{number}".encode()) % len(TUNNEL_PORTS)]
+    other = [] if number == "22" else ["-p", number]
+    return Tunnel(shlex.join(["ssh", "-N", *other, "-L", f"{chosen}:{socket}", f"{user}@{server}"]), chosen)
+
+
+def _say_stopped(args: Args) -> int:
+    if args.has(options.JSON):
+        screen.print_json({"port": None, "address": None})
+    else:
+        print("closed; no browser gets in but through ssh -L")
+    return 0
+
+
+def _show(args: Args, told: dict[str, Any], tunnel: Tunnel | None) -> int:
+    address = f"http://127.0.0.1:{tunnel.port}/" if tunnel else told["address"]
+    link = f"{address}#code={told['code']}"
+    if args.has(options.JSON):
+        screen.print_json(
+            {"link": link, "ssh": tunnel and tunnel.command, "expires_in_s": told["expires_in_s"]}
+            | {name: told[name] for name in ("port", "address", "socket")}
+        )
+        return 0
+    minutes = f"{told['expires_in_s'] / 60:.0f} minutes"
+    if tunnel:
+        screen.say("on your own computer, in a terminal that stays open (or with the name by which you call this one):")
+        print(screen.clean(tunnel.command), flush=True)
+        screen.say("and then in its browser:")
+    print(screen.clean(link), flush=True)
+    screen.say(f"it is good once, for {minutes}; `dibs web` makes another.")
+    if args.has(OPEN):
+        _open(link)
+    return 0
+
+
+def _open(link: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(link):
+        raise UserError("there is no browser here.", "Open the link yourself.")

@@ -1,0 +1,182 @@
+"""Who may ask what: one rule for every request, of any method, before it is routed. What it does not allow is refused.
+
+Pure: it is given what the request says and where it came in, and returns why it is refused, or that it is not.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import re
+from dataclasses import dataclass
+
+#: All that our routes use. Everything else is refused, unknown methods and CORS preflights included.
+METHODS = frozenset({"GET", "HEAD", "POST", "PATCH"})
+#: What a program says on the unix socket. No page can make a browser send one of these with a port to it, and a name
+#: without one means port 80 or 443, so a name that an attacker lets point to this machine never passes as a program's.
+PROGRAM_HOSTS = frozenset({"dibs", "localhost"})
+#: Names of this machine that no name server is asked for. Through `ssh -L` they come with any port.
+LOOPBACK_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
+#: How a browser asks for a page that somebody opens: no script of another page sees the answer.
+OPENING = ("navigate", "document")
+
+PAGES = frozenset({"/", "/jobs", "/sweeps", "/gpus", "/settings"})
+PAGE = re.compile(r"/(job|sweep|gpu)/[^/]+|/static/.+")
+#: Asked by the owner's own programs alone, never by a page: they open doors.
+OWN_PATHS = frozenset({"/v1/session/codes", "/v1/web"})
+SESSION_PATH = "/v1/session"
+
+
+class Area(enum.Enum):
+    """What a path belongs to; what is not known is API."""
+
+    #: Files of the page: the same for everybody, and without a secret.
+    PAGE = enum.auto()
+    #: Where a code is exchanged for the token.
+    SESSION = enum.auto()
+    #: For programs on the unix socket alone.
+    OWN = enum.auto()
+    API = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a request came in. `names` are the hosts that it may be asked for, with their port; of a socket, none."""
+
+    is_tcp: bool
+    uid: int
+    names: frozenset[str] = frozenset()
+    scheme: str = "http"
+    #: Whether other machines may reach it; they have no uid, and TLS keeps what they say.
+    is_public: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a request matters here. Headers are tuples: none, one, or more than there should be."""
+
+    uid: int | None
+    method: str
+    #: As it was sent, without the query.
+    target: str
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    dests: tuple[str, ...] = ()
+    #: Whether there is any other header that begins with `Sec-Fetch-`.
+    is_fetched: bool = False
+    authorizations: tuple[str, ...] = ()
+    content_types: tuple[str, ...] = ()
+    has_body: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is not answered."""
+
+    status: int
+    message: str
+    hint: str = ""
+
+
+FOREIGN_PAGE = Refusal(403, "a page of another site asked for this; only the page of dibs itself may.")
+NO_TOKEN = Refusal(401, "expected a token that is valid, got none, or an old one.", "Type: dibs web")
+
+
+def area(target: str) -> Area:
+    """Return what a path, as it was sent, belongs to."""
+    if target == SESSION_PATH:
+        return Area.SESSION
+    if target in OWN_PATHS:
+        return Area.OWN
+    return Area.PAGE if target in PAGES or PAGE.fullmatch(target) else Area.API
+
+
+def refuse(asked: Asked, door: Door, token: str | None) -> Refusal | None:
+    """Return why a request is refused; None if it may be answered."""
+    where = area(asked.target)
+    is_program = not door.is_tcp and not _is_browser(asked)
+    return (
+        _check_user(asked, door)
+        or _check_form(asked)
+        or _check_host(asked, door, is_program)
+        or _check_origin(asked, door, where)
+        or _check_body(asked)
+        or (None if is_program else _check_token(asked, where, token))
+    )
+
+
+def is_by_token(asked: Asked, door: Door) -> bool:
+    """Tell whether a request that may be answered may be so because of its token."""
+    return (door.is_tcp or _is_browser(asked)) and area(asked.target) is Area.API
+
+
+def _is_browser(asked: Asked) -> bool:
+    """Tell whether a request on the unix socket may come from a browser, through a tunnel.
+
+    A page from a plain http:// name that is no loopback name sends neither Origin nor Sec-Fetch headers with a GET, so
+    the host counts too.
+    """
+    said = asked.origins or asked.sites or asked.modes or asked.dests
+    return bool(said) or asked.is_fetched or not PROGRAM_HOSTS.issuperset(asked.hosts)
+
+
+def _check_user(asked: Asked, door: Door) -> Refusal | None:
+    # Root can read the token anyway, and does so for its own tools.
+    is_ours = asked.uid in (door.uid, 0) or (asked.uid is None and door.is_public)
+    return None if is_ours else Refusal(403, "this queue belongs to somebody else.")
+
+
+def _check_form(asked: Asked) -> Refusal | None:
+    if asked.method not in METHODS:
+        return Refusal(405, f"expected one of {', '.join(sorted(METHODS))}, got another method.")
+    # `GET http://elsewhere/` names a host of its own; only a proxy is asked so.
+    return None if asked.target.startswith("/") else Refusal(400, "expected a path that begins with /.")
+
+
+def _check_host(asked: Asked, door: Door, is_program: bool) -> Refusal | None:
+    if len(asked.hosts) != 1:
+        return Refusal(400, f"expected one Host header, got {len(asked.hosts)}.")
+    host = asked.hosts[0].lower()
+    is_known = host in door.names if door.is_tcp else is_program or LOOPBACK_HOST.fullmatch(host)
+    return None if is_known else Refusal(403, "this is not a name of this machine that dibs answers to.")
+
+
+def _check_origin(asked: Asked, door: Door, where: Area) -> Refusal | None:
+    if max(map(len, (asked.origins, asked.sites, asked.modes, asked.dests))) > 1:
+        return Refusal(400, "expected one header of each name, got several.")
+    if asked.origins and asked.origins[0].lower() != f"{door.scheme}://{asked.hosts[0].lower()}":
+        return FOREIGN_PAGE
+    if asked.sites in ((), ("same-origin",)):
+        return None
+    # Somebody typed the address or clicked on a link.
+    is_opened = asked.method in ("GET", "HEAD") and (*asked.modes, *asked.dests) == OPENING
+    return None if is_opened and where is Area.PAGE else FOREIGN_PAGE
+
+
+def _check_body(asked: Asked) -> Refusal | None:
+    if not asked.has_body:
+        return None
+    kinds = [each.partition(";")[0].strip().lower() for each in asked.content_types]
+    # A form of any page may send the other kinds without asking first.
+    return None if kinds == ["application/json"] else Refusal(400, "expected Content-Type application/json.")
+
+
+def _check_token(asked: Asked, where: Area, token: str | None) -> Refusal | None:
+    match where:
+        case Area.PAGE:
+            return None if asked.method in ("GET", "HEAD") else NO_TOKEN
+        case Area.SESSION:
+            return None if asked.method == "POST" else NO_TOKEN
+        case Area.OWN:
+            return Refusal(403, "only your own programs may ask for this, on the unix socket.", "Type: dibs web")
+        case Area.API:
+            return None if token and _brings(asked, token) else NO_TOKEN
+
+
+def _brings(asked: Asked, token: str) -> bool:
+    if len(asked.authorizations) != 1:
+        return False
+    scheme, _, said = asked.authorizations[0].partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(said.encode("utf-8", "surrogateescape"), token.encode())

@@ -1,0 +1,108 @@
+"""One connection: through which door it came, who is at its other end, and how what is not HTTP is answered.
+
+Here are also the headers that go with every answer, whatever it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from dibs import peers
+from dibs.errors import Bug, UserError
+from dibs.http_api.admission import Door
+from dibs.peers import Peer
+
+log = logging.getLogger("dibs.http")
+
+#: Bytes of one request line: the ids that a `wait` without selector waits for may lie scattered.
+LONGEST_LINE = 4 * 1024 * 1024
+
+#: On every answer. Nothing that we send is ever more than data to a page of another site, and our own page runs only
+#: scripts that are files of ours. There is no header for CORS, and there are no cookies.
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+#: What may not be kept by a browser: all but the files of the page, which say so themselves.
+NOT_KEPT = ("Cache-Control", "no-store")
+
+
+def protect(answer: web.StreamResponse) -> None:
+    """Put the headers that every answer has on this one."""
+    answer.headers.update(HEADERS)
+    answer.headers.setdefault(*NOT_KEPT)
+
+
+def error(status: int, kind: str, message: str, hint: str = "") -> web.Response:
+    """Return an error in the one shape of errors."""
+    body = {"error": {"kind": kind, "message": message, "hint": hint}}
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
+
+
+def _as_bytes(status: str, body: bytes) -> bytes:
+    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in (*HEADERS.items(), NOT_KEPT))]
+    lines += ["Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close", "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+#: What another user is told, whatever was asked.
+NOT_YOURS = _as_bytes(
+    "403 Forbidden",
+    b'{"error":{"kind":"not_allowed","message":"this queue belongs to somebody else.","hint":""}}',
+)
+
+
+class Connection(web.RequestHandler):
+    """A connection of aiohttp that knows its door and its peer."""
+
+    __slots__ = ("door", "peer")
+
+    def __init__(self, runner: web.AppRunner, door: Door, peer: Peer | None) -> None:
+        assert runner.server is not None
+        loop = asyncio.get_running_loop()
+        # No log of who asked for what, which None means, although its type does not say so.
+        no_log: Any = None
+        super().__init__(
+            runner.server, loop=loop, access_log=no_log, max_line_size=LONGEST_LINE, tcp_keepalive=door.is_tcp
+        )
+        self.door = door
+        #: None: it is asked for when the connection is made.
+        self.peer = peer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask who is at the other end of a unix socket; that of a TCP socket was asked for before."""
+        if self.peer is None:
+            sock: socket.socket = transport.get_extra_info("socket")
+            self.peer = peers.of_unix(sock)
+        super().connection_made(transport)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what cannot be read, or what failed beyond our own handlers."""
+        # Not what it said: there may be a token in it.
+        log.info("an answer of %s to what could not be handled (%s)", status, type(exc).__name__)
+        if request.writer.output_size > 0:
+            raise ConnectionError("half of another answer was sent already")
+        kind = UserError.kind if status < 500 else Bug.kind
+        answer = error(status, kind, "expected a request in HTTP/1.1, got something else.")
+        protect(answer)
+        answer.force_close()
+        return answer

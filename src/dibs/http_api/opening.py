@@ -1,0 +1,272 @@
+"""The door for browsers: TCP, opened when it is asked for, on loopback or, with TLS, on another address.
+
+Every user of the machine can connect to it, so who connects is found out before a byte is read or said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiohttp import web
+
+from dibs import peers
+from dibs.errors import Conflict, DibsError, MachineError, UserError
+from dibs.http_api import connections
+from dibs.http_api.admission import Door
+from dibs.http_api.connections import Connection
+from dibs.settings import Settings
+from dibs.tokens import Tokens
+
+log = logging.getLogger("dibs.http")
+
+LOOPBACK = ("127.0.0.1", "::1")
+#: An address that means all of them, and says nothing about how browsers call this machine.
+EVERYWHERE = ("0.0.0.0", "::")
+#: Connections at once. The owner's tabs share one or two each; more than this is somebody's mischief.
+MOST_CONNECTIONS = 1000
+#: Seconds for the handshake of TLS.
+HANDSHAKE_FOR_S = 10.0
+#: Seconds until it is tried again to accept, when the process has no descriptor left.
+AGAIN_S = 1.0
+#: Tries to find a port that is free on both loopback addresses.
+TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to listen, and how browsers may call it."""
+
+    addresses: tuple[str, ...]
+    names: tuple[str, ...]
+    context: ssl.SSLContext | None = None
+    is_public: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """Return how an address in the browser begins."""
+        return "https" if self.context else "http"
+
+    def door(self, port: int) -> Door:
+        """Return the door that this is on a port."""
+        usual = {"http": 80, "https": 443}[self.scheme]
+        names = {f"{name}:{port}" for name in self.names} | ({*self.names} if port == usual else set())
+        return Door(True, os.geteuid(), frozenset(names), self.scheme, self.is_public)
+
+
+def place(values: Settings) -> Place:
+    """Return where the settings want it, or refuse an address that others reach without TLS."""
+    bind = values.web_bind
+    if bind in ("", *LOOPBACK, "localhost"):
+        addresses = (bind,) if bind in LOOPBACK else LOOPBACK
+        return Place(addresses, ("127.0.0.1", "localhost", "[::1]"))
+    try:
+        address = ipaddress.ip_address(bind)
+    except ValueError:
+        raise UserError(f'web_bind expected an address such as 10.0.0.5, got "{bind}".') from None
+    cert, key = values.web_cert, values.web_key
+    if cert is None or key is None:
+        raise UserError(
+            f"web_bind {bind} lets other machines in, which needs TLS; no port was opened.",
+            "Set web_cert and web_key, or leave web_bind empty and use ssh -L.",
+        )
+    own = () if bind in EVERYWHERE else (f"[{bind}]" if address.version == 6 else bind,)
+    names = (*(name.lower() for name in values.web_names), *own)
+    if not names:
+        raise UserError(f"web_bind {bind} needs web_names too: how browsers call this machine; no port was opened.")
+    return Place((bind,), names, _context(cert, key), is_public=True)
+
+
+def _context(cert: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # Asked for a pass phrase, it would wait for a terminal that is not there.
+        context.load_cert_chain(cert, key, password=lambda: "")
+    except (OSError, ValueError) as error:
+        raise UserError(f"web_cert and web_key: expected a certificate and its key in PEM, got: {error}.") from error
+    return context
+
+
+@dataclass
+class Listening:
+    """An open door: its sockets, and all that goes on behind them."""
+
+    place: Place
+    port: int
+    sockets: list[socket.socket]
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class Browsers:
+    """Opens and closes the door for browsers."""
+
+    def __init__(self, runner: web.AppRunner, values: Settings, tokens: Tokens) -> None:
+        self._runner = runner
+        self._values = values
+        self._tokens = tokens
+        self._open: Listening | None = None
+
+    @property
+    def address(self) -> str | None:
+        """Return the address for a browser, without a code; None while it is closed."""
+        if self._open is None:
+            return None
+        return f"{self._open.place.scheme}://{self._open.place.names[0]}:{self._open.port}/"
+
+    @property
+    def port(self) -> int | None:
+        """Return the port; None while it is closed."""
+        return None if self._open is None else self._open.port
+
+    async def open(self, port: int | None) -> int:
+        """Listen on this port, 0 for any; one that is open already stays, unless another is asked for."""
+        if self._open is not None and port in (None, 0, self._open.port):
+            return self._open.port
+        where = place(self._values)
+        wanted = (self._tokens.port or self._values.web_port) if port is None else port
+        sockets = bind(where.addresses, wanted)
+        await self.close()
+        self._open = Listening(where, sockets[0].getsockname()[1], sockets)
+        door = where.door(self._open.port)
+        for sock in sockets:
+            self._begin(self._open, self._accept(self._open, sock, door))
+        self._tokens.remember(self._open.port)
+        log.info("browsers are let in on port %s", self._open.port)
+        return self._open.port
+
+    async def open_again(self) -> None:
+        """Open what the last daemon had open; what hinders it is logged, and hinders nothing else."""
+        if self._tokens.port is not None:
+            try:
+                await self.open(self._tokens.port)
+            except DibsError as error:
+                log.warning("browsers are not let in: %s", error.line())
+
+    async def close(self) -> None:
+        """Stop listening; what is connected is left to the server."""
+        if self._open is None:
+            return
+        was, self._open = self._open, None
+        for task in was.tasks:
+            task.cancel()
+        # First nobody waits for them any more, or their numbers would be waited for when they are somebody else's.
+        await asyncio.gather(*was.tasks, return_exceptions=True)
+        for sock in was.sockets:
+            sock.close()
+
+    async def forget(self) -> None:
+        """Close it for good: the next daemon does not open it again."""
+        await self.close()
+        self._tokens.remember(None)
+
+    def _begin(self, listening: Listening, what: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(what)
+        listening.tasks.add(task)
+        task.add_done_callback(listening.tasks.discard)
+
+    async def _accept(self, listening: Listening, sock: socket.socket, door: Door) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                theirs, _ = await loop.sock_accept(sock)
+            except OSError as error:
+                log.warning("cannot accept a browser: %s", error.strerror)
+                await asyncio.sleep(AGAIN_S)
+                continue
+            if len(listening.tasks) + self._connected() > MOST_CONNECTIONS:
+                theirs.close()
+                continue
+            self._begin(listening, self._admit(theirs, listening.place.context, door))
+
+    def _connected(self) -> int:
+        return len(self._runner.server.connections) if self._runner.server else 0
+
+    async def _admit(self, sock: socket.socket, context: ssl.SSLContext | None, door: Door) -> None:
+        """Hand a connection to the server, if it is the owner's; others are told so and nothing else."""
+        loop = asyncio.get_running_loop()
+        try:
+            peer = await asyncio.to_thread(peers.of_tcp, sock)
+            is_remote = door.is_public and not peer.is_local
+            if peer.uid not in (door.uid, 0) and not is_remote:
+                await _turn_away(sock, is_plain=context is None)
+                return
+            handshake_s = HANDSHAKE_FOR_S if context else None
+            await loop.connect_accepted_socket(
+                lambda: Connection(self._runner, door, peer), sock, ssl=context, ssl_handshake_timeout=handshake_s
+            )
+        except (OSError, TimeoutError):
+            # Gone, or no TLS: nobody is there to be told.
+            sock.close()
+        except asyncio.CancelledError:
+            sock.close()
+            raise
+
+
+async def _turn_away(sock: socket.socket, is_plain: bool) -> None:
+    with sock:
+        if is_plain:
+            # What waits to be read would turn our closing into a reset, and the answer might be lost.
+            with contextlib.suppress(OSError):
+                sock.send(connections.NOT_YOURS)
+                sock.shutdown(socket.SHUT_WR)
+                async with asyncio.timeout(AGAIN_S):
+                    while await asyncio.get_running_loop().sock_recv(sock, 65536):
+                        pass
+
+
+def bind(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
+    """Listen on all addresses with one port, a free one if it is 0; an address that is not here is passed over."""
+    for left in reversed(range(TRIES if port == 0 else 1)):
+        sockets: list[socket.socket] = []
+        try:
+            for address in addresses:
+                number = sockets[0].getsockname()[1] if sockets else port
+                with contextlib.suppress(MissingAddress):
+                    sockets.append(_listen(address, number))
+            if sockets:
+                return sockets
+            raise MachineError(f"this machine has no address {addresses[0]}; no port was opened.")
+        except OSError as error:
+            for sock in sockets:
+                sock.close()
+            if not left or error.errno != errno.EADDRINUSE:
+                raise Conflict(
+                    f"port {port or 'for browsers'} cannot be opened: {error.strerror}.",
+                    "Choose another: dibs web --port 0 takes any that is free.",
+                ) from error
+    raise AssertionError("unreachable")
+
+
+class MissingAddress(Exception):
+    """This machine does not have that address, or not that kind of addresses."""
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    except OSError as error:
+        raise MissingAddress from error
+    try:
+        # The port of a daemon that ended a moment ago is ours again; one that somebody listens on never is.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((address, port))
+        sock.listen(128)
+    except OSError as error:
+        sock.close()
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            raise MissingAddress from error
+        raise
+    return sock

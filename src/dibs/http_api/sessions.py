@@ -1,0 +1,98 @@
+"""How a browser gets in: a code, made for somebody on the command line, is exchanged for the token; once."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+
+from dibs import submissions
+from dibs.errors import NotSignedIn
+from dibs.http_api import exchanges
+from dibs.http_api.guarding import Guard
+from dibs.http_api.opening import Browsers
+from dibs.tokens import CODE_FOR_S
+
+GUARD: web.AppKey[Guard] = web.AppKey("guard", Guard)
+BROWSERS: web.AppKey[Browsers] = web.AppKey("browsers", Browsers)
+
+
+class CodeIn(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /v1/session` takes."""
+
+    code: Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class TokenOut(msgspec.Struct):
+    """What a code is exchanged for."""
+
+    token: str
+
+
+class CodeOut(msgspec.Struct):
+    """A code, and where it can be used."""
+
+    code: str
+    expires_in_s: float
+    #: Of loopback, and the address for a browser; None while browsers are not let in on TCP.
+    port: int | None
+    address: str | None
+    socket: str
+
+
+class WebIn(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /v1/web` takes: a port, 0 for any that is free; or that it be closed."""
+
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    is_open: bool = True
+
+
+class WebOut(msgspec.Struct):
+    """Where browsers are let in; None: nowhere but through the unix socket."""
+
+    port: int | None
+    address: str | None
+
+
+class Rotated(msgspec.Struct):
+    """That the token is a new one."""
+
+    rotated: bool
+
+
+async def post_codes(request: web.Request) -> web.Response:
+    """Make a code with which a browser gets in, once, within some minutes."""
+    browsers = request.app[BROWSERS]
+    code = request.app[GUARD].tokens.new_code(time.monotonic())
+    place = str(request.app[exchanges.DAEMON].identity.socket)
+    return exchanges.json(CodeOut(code, CODE_FOR_S, browsers.port, browsers.address, place), 201)
+
+
+async def post_session(request: web.Request) -> web.Response:
+    """Exchange a code for the token."""
+    said = submissions.convert(await exchanges.body(request), CodeIn)
+    guard = request.app[GUARD]
+    token = guard.tokens.exchange(said.code, time.monotonic())
+    if token is None:
+        await guard.hold_back(request)
+        raise NotSignedIn("expected a code that is still good, got another.", "Each is good once. Type: dibs web")
+    return exchanges.json(TokenOut(token))
+
+
+async def post_rotate(request: web.Request) -> web.Response:
+    """Make a new token: every browser has to be let in anew, and streams that are open end."""
+    request.app[GUARD].rotate(request)
+    return exchanges.json(Rotated(True))
+
+
+async def post_web(request: web.Request) -> web.Response:
+    """Let browsers in on a TCP port of this machine, or stop doing so."""
+    said = submissions.convert(await exchanges.body(request), WebIn)
+    browsers = request.app[BROWSERS]
+    if said.is_open:
+        await browsers.open(said.port)
+    else:
+        await browsers.forget()
+    return exchanges.json(WebOut(browsers.port, browsers.address))

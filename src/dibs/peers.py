@@ -1,0 +1,65 @@
+"""Who is at the other end of a connection: the user whose process made it, as the kernel tells.
+
+A unix socket tells by itself. For loopback TCP, which every user of a machine can reach, the tables of the kernel
+name the owner of the socket at the other end. Nothing is decided here about who may do what.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The kernel's tables of TCP sockets, by family. They list those of our own network namespace.
+TABLES = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The other end. `uid` None: the kernel names no living owner on this machine."""
+
+    uid: int | None
+    #: Whether its address is one of this machine's own, so that a peer without an owner is not to be trusted.
+    is_local: bool
+
+
+def of_unix(sock: socket.socket) -> Peer:
+    """Return the peer of a connected unix socket."""
+    creds = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, _ = struct.unpack("3i", creds)
+    return Peer(uid, is_local=True)
+
+
+def of_tcp(sock: socket.socket) -> Peer:
+    """Return the peer of a connected TCP socket; reads a table of the kernel, which may take milliseconds."""
+    try:
+        theirs, ours = sock.getpeername()[:2], sock.getsockname()[:2]
+        table = TABLES[sock.family].read_text("ascii")
+    except OSError:
+        # It has gone already, or nobody tells us: then it is nobody.
+        return Peer(None, is_local=True)
+    return find(table, theirs, ours)
+
+
+def find(table: str, theirs: Address, ours: Address) -> Peer:
+    """Return the peer at `theirs` of our end at `ours` from the text of one of the kernel's tables."""
+    ends = f"{_written(theirs)} {_written(ours)}"
+    for line in table.splitlines():
+        # "sl: local remote state queues timer retransmissions uid timeout inode ..."
+        words = line.split()
+        if len(words) > 9 and f"{words[1]} {words[2]}" == ends:
+            # A socket that its process has closed has no inode any more, and the kernel writes uid 0 for it: whoever
+            # asks and hangs up at once would pass for root.
+            return Peer(int(words[7]) if words[9] != "0" else None, is_local=True)
+    return Peer(None, is_local=ipaddress.ip_address(theirs[0].partition("%")[0]).is_loopback)
+
+
+def _written(address: Address) -> str:
+    """Write an address as the kernel's tables do: words of 32 bits in the machine's order, then the port."""
+    packed = ipaddress.ip_address(address[0].partition("%")[0]).packed
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
