@@ -84,6 +84,7 @@ LAYERS = {
     "database": MACHINE_ROOM,
     "rows": MACHINE_ROOM,
     "reader": MACHINE_ROOM,
+    "paging": MACHINE_ROOM,
     "store": MACHINE_ROOM,
     "probe": MACHINE_ROOM,
     "driver": MACHINE_ROOM,

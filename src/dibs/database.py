@@ -18,7 +18,7 @@ APPLICATION_ID = 0x64696273
 #: One file a version, applied in order; the schema is their sum.
 MIGRATIONS = (
     "001_schema.sql", "002_forecast.sql", "003_submit.sql", "004_terminals.sql", "005_control.sql", "006_sweeps.sql",
-    "007_gpus.sql", "008_measured.sql", "009_calls.sql", "010_observed.sql", "011_sharing.sql",
+    "007_gpus.sql", "008_measured.sql", "009_calls.sql", "010_observed.sql", "011_sharing.sql", "012_pages.sql",
 )  # fmt: skip
 #: Bytes up to which a file is always checked before it is used: that takes a third of a second.
 SMALL_BYTES = 32 * 2**20

@@ -39,6 +39,19 @@ def parse(text: str, now: datetime) -> datetime:
     return moment
 
 
+def past(text: str, now: datetime) -> datetime:
+    """Return the moment that was meant at `now`, local time without a zone: `2d` ago, today at 8:00, a date."""
+    word = text.strip()
+    if (clock := _clock(word)) is not None:
+        return datetime.combine(now, clock).astimezone()
+    if (moment := _written(word)) is not None:
+        return moment
+    try:
+        return now.astimezone() - timedelta(seconds=units.parse_duration(word))
+    except UserError:
+        raise UserError(f'expected a moment such as 2d, 08:00 or 2026-11-16T08:00, got "{text[:80]}".') from None
+
+
 def _clock(word: str) -> time | None:
     """Read 22:00 or 22:00:30; a bare 22 or 2200 may mean anything."""
     parts = word.rjust(5, "0").split(":")

@@ -146,19 +146,19 @@ class Reader:
 
     def select(self, chosen: selection.Selection, now: int, most: int = -1) -> list[Job]:
         """Return the jobs that a selection means, in order of id."""
-        where, values = self._where(chosen, now)
+        where, values = self.where(chosen, now)
         query = self.queries["selected"].replace("{where}", where).replace(":most", "?")
         return [rows.job_of(row) for row in self.connection.execute(query, [*values, most])]
 
     def words(self, chosen: selection.Selection, now: int) -> list[tuple[JobId, str]]:
         """Return id and word of the jobs that a selection means, in order of id: of a million that is all one wants."""
-        where, values = self._where(chosen, now)
+        where, values = self.where(chosen, now)
         query = self.queries["selected_words"].replace("{where}", where)
         return [(JobId(job_id), word) for job_id, word in self.connection.execute(query, values)]
 
     def select_ids(self, chosen: selection.Selection, now: int) -> list[JobId]:
         """Return the ids of the jobs that a selection means."""
-        where, values = self._where(chosen, now)
+        where, values = self.where(chosen, now)
         query = self.queries["selected_ids"].replace("{where}", where)
         return [JobId(row[0]) for row in self.connection.execute(query, values)]
 
@@ -166,7 +166,7 @@ class Reader:
         """Count the jobs of a selection by the word that outputs show."""
         if chosen == ((selection.Everything(),),):
             return {word: count for word, count in self.counts().items() if count}
-        where, values = self._where(chosen, now)
+        where, values = self.where(chosen, now)
         query = self.queries["tally"].replace("{where}", where)
         return dict(self.connection.execute(query, values).fetchall())
 
@@ -256,7 +256,7 @@ class Reader:
 
     def standings(self, chosen: selection.Selection, now: int) -> list[Glance]:
         """Return how the jobs of a selection stand, in no order."""
-        where, values = self._where(chosen, now)
+        where, values = self.where(chosen, now)
         query = self.queries["selected_states"].replace("{where}", where)
         return [Glance(*row) for row in self.connection.execute(query, values)]
 
@@ -391,7 +391,8 @@ class Reader:
         row = self._ask("fact", {"name": name}).fetchone()
         return None if row is None else str(row[0])
 
-    def _where(self, chosen: selection.Selection, now: int) -> tuple[str, list[Any]]:
+    def where(self, chosen: selection.Selection, now: int) -> tuple[str, list[Any]]:
+        """Return the condition that a selection means, and the values in it."""
         values: list[Any] = []
         unions = []
         for atoms in chosen:
@@ -421,6 +422,15 @@ class Reader:
                 return self.queries[f"where_{field}"]
             case selection.Everything():
                 return self.queries["where_all"]
+            case selection.Is(field, value):
+                values.append(value)
+                return self.queries[f"where_{field}_is"]
+            case selection.Text(part):
+                values += [like(part)] * 2
+                return self.queries["where_text"]
+            case selection.Between(since, until):
+                values += [since, until]
+                return self.queries["where_between"]
 
 
 def _of_words(words: tuple[str, ...]) -> str:
@@ -429,6 +439,11 @@ def _of_words(words: tuple[str, ...]) -> str:
         if {*words} <= {state.value for state in known}:
             return name
     return "where_word"
+
+
+def like(part: str) -> str:
+    """Return the pattern of LIKE for whatever has this part."""
+    return "%" + part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
 
 def digest(text: str) -> bytes:

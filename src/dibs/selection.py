@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dibs import spelling, units
 from dibs.errors import UserError
-from dibs.jobs import Outcome, State
+from dibs.jobs import ACTIVE, Outcome, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,30 @@ class Since:
     seconds: float
 
 
-Atom = Ids | Last | Everything | InState | Like | Since
+@dataclass(frozen=True, slots=True)
+class Is:
+    """Jobs whose `field` (project, tag, sweep and gpu by their id) is exactly that; only a door says so."""
+
+    field: str
+    value: str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Jobs in whose name or command this stands, in any case; only a door says so."""
+
+    part: str
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Jobs submitted from one moment on and before another, in wall-clock milliseconds; only a door says so."""
+
+    since: int
+    until: int
+
+
+Atom = Ids | Last | Everything | InState | Like | Since | Is | Text | Between
 #: A union of intersections.
 Selection = tuple[tuple[Atom, ...], ...]
 
@@ -63,6 +86,7 @@ GROUP_WORDS = {
     "bad": ("failed", "timeout", "lost"),
     "finished": tuple(o.value for o in Outcome),
     "unfinished": tuple(s.value for s in State if s is not State.FINISHED),
+    "active": tuple(s.value for s in State if s in ACTIVE),
 }
 FIELDS = ("name", "project", "tag", "sweep")
 #: Words and parts other than ids in one selection. SQLite takes expressions up to 1000 deep.
@@ -97,8 +121,23 @@ def is_moving(chosen: Selection) -> bool:
 
 def within(chosen: Selection, states: Iterable[State | Outcome]) -> Selection:
     """Return the part of a selection that is in one of these states, or ended in one of these ways."""
-    also = InState(tuple(state.value for state in states))
-    return tuple((*atoms, also) for atoms in chosen)
+    return narrowed(chosen, [InState(tuple(state.value for state in states))])
+
+
+def narrowed(chosen: Selection, also: Sequence[Atom]) -> Selection:
+    """Return the part of a selection that is all of these as well."""
+    return tuple((*atoms, *also) for atoms in chosen)
+
+
+def states(text: str) -> tuple[str, ...]:
+    """Return the words that outputs show of `failed,unfinished`: states, outcomes, and groups of them."""
+    found: list[str] = []
+    for word in text.split(","):
+        if word not in STATE_WORDS and word not in GROUP_WORDS:
+            nearest = spelling.did_you_mean(word, [*STATE_WORDS, *GROUP_WORDS])
+            raise UserError(f'expected states such as failed,timeout, got "{word[:80]}".', nearest)
+        found += GROUP_WORDS.get(word, (word,))
+    return tuple(dict.fromkeys(found))
 
 
 def ranges(ids: Iterable[int]) -> str:

@@ -294,7 +294,7 @@ class Store(Reader):
 
     def _gather(self, chosen: selection.Selection, now: int) -> None:
         self._begin_crowd()
-        where, values = self._where(chosen, now)
+        where, values = self.where(chosen, now)
         self.connection.execute(self.queries["gather"].replace("{where}", where), values)
 
     # -- what was asked, changed afterwards

@@ -262,6 +262,9 @@ def _in_our_words(text: str, value: Any) -> str:
     """Return what a check of the wire says, naming the option that people typed, and types as people call them."""
     what, _, path = text.partition(" - at ")
     name = path.strip("`").removeprefix("$.").removeprefix("$") or "the request"
+    if isinstance(value, dict) and isinstance(value.get(name), str):
+        # A number in a query is a text that is not one.
+        what = what.removesuffix(", got `str`")
     for wire, ours in WIRE_WORDS:
         what = re.sub(wire, ours, what)
     first, _, rest = what.partition(" ")

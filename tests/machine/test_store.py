@@ -914,7 +914,7 @@ def test_no_turn_and_no_forecast_looks_through_all_jobs(store, name):
 
 @pytest.mark.parametrize("word", ["running", "queued", "unfinished"])
 def test_words_for_the_few_do_not_look_through_the_many_that_are_finished(store, word):
-    where, values = store._where(selection.parse([word]), build.NOW)
+    where, values = store.where(selection.parse([word]), build.NOW)
     query = store.queries["selected_words"].replace("{where}", where)
     steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {query}", values)]
     assert any(step.startswith("SCAN jobs USING INDEX jobs_") for step in steps), steps

@@ -9,6 +9,7 @@ from dibs.http_api import (
     acting,
     daemons,
     explaining,
+    listing,
     machines,
     pages,
     polling,
@@ -24,7 +25,8 @@ HTML = {200: Content("text/html")}
 
 #: In order: the first one that fits is taken.
 ROUTES = (
-    Route("GET", "/v1/jobs", showing.get_jobs),
+    Route("GET", "/v1/jobs", showing.get_jobs, query=listing.PageQuery, errors=(404,)),
+    Route("GET", "/v1/jobs/index", listing.get_index, query=listing.ListQuery, errors=(404,)),
     Route("POST", "/v1/jobs", submitting.post_jobs, body=Any, answers={200: Any, 201: Any}, errors=(404, 422)),
     Route("GET", "/v1/jobs/wait", polling.get_wait),
     Route("GET", "/v1/jobs/changes", polling.get_changes),

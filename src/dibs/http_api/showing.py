@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from aiohttp import web
 
-from dibs import codec, scheduling, selection, turns
+from dibs import codec, paging, scheduling, selection, turns
 from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import indices
 from dibs.errors import UserError
-from dibs.http_api import exchanges, machines, measured
+from dibs.http_api import exchanges, listing, machines, measured
 from dibs.jobs import Job
 from dibs.reasons import Sight
 from dibs.store import Reader
@@ -28,13 +29,15 @@ UNREAD_LOOKED_AT = 1000
 
 
 async def get_jobs(request: web.Request) -> web.Response:
-    """Return the overview, or the jobs that the `select` words mean."""
+    """Return the overview, the jobs that the `select` words mean, or a page of a list."""
     daemon = request.app[exchanges.DAEMON]
-    words = request.query.getall("select", [])
-    chosen = selection.parse(words)
+    told = exchanges.query(request, listing.PageQuery)
+    if told.is_paged:
+        return await _page(daemon, told)
+    chosen = selection.parse(told.select)
 
     def found(reader: Reader, sight: Sight) -> list[Job]:
-        if words:
+        if told.select:
             return turns.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
         return _overview(reader, sight)
 
@@ -44,16 +47,33 @@ async def get_jobs(request: web.Request) -> web.Response:
 
     def answer(reader: Reader) -> dict[str, Any]:
         sight = Sight.of(daemon.core, reader)
-        return {
-            "jobs": [_shown(daemon, reader, sight, job) for job in found(reader, sight)],
-            "queue": {"paused": bool(reader.fact(turns.PAUSED))},
-            "counts": reader.counts(),
-            "machine": machines.machine(daemon.inventory, sight.view) | {"disk": machines.full(daemon)},
-            "daemon": {"version": __version__, "pid": daemon.identity.pid},
-        }
+        return _list(daemon, reader, sight, found(reader, sight))
 
     await measured.are_read(daemon, has_unread, LIST_READING_FOR_S)
     return exchanges.json(await daemon.ask(answer))
+
+
+async def _page(daemon: Daemon, told: listing.PageQuery) -> web.Response:
+    """Answer with one page; whoever turns pages does not wait for numbers."""
+    wanted = listing.wanted(told, daemon.inventory, datetime.now())
+    after = paging.read_cursor(wanted.sort, told.cursor) if told.cursor else None
+
+    def answer(reader: Reader) -> dict[str, Any]:
+        jobs, place = paging.page(reader, wanted, after, told.limit or listing.USUAL, now_ms())
+        following = None if place is None else paging.write_cursor(wanted.sort, place)
+        return _list(daemon, reader, Sight.of(daemon.core, reader), jobs) | {"next": following}
+
+    return exchanges.json(await daemon.ask(answer))
+
+
+def _list(daemon: Daemon, reader: Reader, sight: Sight, jobs: list[Job]) -> dict[str, Any]:
+    return {
+        "jobs": [_shown(daemon, reader, sight, job) for job in jobs],
+        "queue": {"paused": bool(reader.fact(turns.PAUSED))},
+        "counts": reader.counts(),
+        "machine": machines.machine(daemon.inventory, sight.view) | {"disk": machines.full(daemon)},
+        "daemon": {"version": __version__, "pid": daemon.identity.pid},
+    }
 
 
 def _overview(reader: Reader, sight: Sight) -> list[Job]:

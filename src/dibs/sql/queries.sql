@@ -246,6 +246,87 @@ jobs.sweep IN (SELECT value FROM json_each(?))
 -- name: where_since
 jobs.submitted_at >= ?
 
+-- name: where_project_is
+jobs.project = ?
+
+-- name: where_tag_is
+jobs.tags <> '[]' AND EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE value = ?)
+
+-- name: where_sweep_is
+jobs.sweep = ?
+
+-- name: where_gpu_is
+-- A list of a few ids, each in double quotes.
+instr(jobs.allocation, '"' || ? || '"')
+
+-- name: where_text
+(jobs.name LIKE ? ESCAPE '\' OR jobs.command LIKE ? ESCAPE '\')
+
+-- name: where_between
+-- The plus: in the order of the page, which ends when it is full.
++jobs.submitted_at >= ? AND +jobs.submitted_at < ?
+
+-- name: page
+-- One arm of a page: jobs by their place in the sort. Arms are merged, each of them in the order of an index.
+SELECT {sort} AS place, jobs.id AS id FROM jobs WHERE {where}
+
+-- name: arm_ended
+jobs.outcome = ?
+
+-- name: arm_waiting
+jobs.state IN ('held', 'queued') AND jobs.state = ?
+
+-- name: after_ascending
+({sort}, jobs.id) > (?, ?)
+
+-- name: after_descending
+({sort}, jobs.id) < (?, ?)
+
+-- name: after_id_ascending
+jobs.id > ?
+
+-- name: after_id_descending
+jobs.id < ?
+
+-- name: order_ascending
+ORDER BY place, id LIMIT ?
+
+-- name: order_descending
+ORDER BY place DESC, id DESC LIMIT ?
+
+-- name: sort_id
+jobs.id
+
+-- name: sort_submitted
+jobs.submitted_at
+
+-- name: sort_started
+-- What has no moment yet comes before all that have one.
+coalesce(jobs.started_at, -1)
+
+-- name: sort_finished
+coalesce(jobs.finished_at, -1)
+
+-- name: sort_priority
+jobs.priority
+
+-- name: sort_duration
+CASE WHEN jobs.started_at IS NULL THEN -1 ELSE coalesce(jobs.finished_at, ?) - jobs.started_at END
+
+-- name: sort_name
+jobs.name
+
+-- name: page_ids
+-- The ids of a whole list as one JSON text, made without a Python object for each of a million.
+SELECT count(*), json_group_array(id) FROM ({page})
+
+-- name: first_and_last
+SELECT (SELECT min(id) FROM jobs), (SELECT max(id) FROM jobs)
+
+-- name: jobs_by_id
+SELECT {columns} FROM json_each(?) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value
+JOIN requests ON requests.id = jobs.request ORDER BY wanted.key
+
 -- name: make_crowd
 -- The jobs of one change of many, and for those that end for the sake of another, which.
 CREATE TEMP TABLE IF NOT EXISTS crowd (id INTEGER PRIMARY KEY, need INTEGER)

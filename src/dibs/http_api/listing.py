@@ -1,0 +1,113 @@
+"""Lists of jobs on the wire: filters, sorts, pages, and the ids of a whole list for tables that scroll over it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from dibs import devices, moments, paging, selection
+from dibs.core import now_ms
+from dibs.devices import Inventory
+from dibs.errors import NotFound, UserError
+from dibs.http_api import exchanges
+from dibs.paging import Wanted
+from dibs.selection import Atom
+from dibs.store import Reader
+
+#: Jobs on a page, and on one where nobody says how many.
+MOST, USUAL = 1000, 100
+#: Before and after all jobs, in wall-clock milliseconds.
+NEVER, FOR_EVER = 0, 2**53
+Id = Annotated[int, Meta(ge=0, lt=2**62)]
+Limit = Annotated[int, Meta(ge=1, le=MOST)]
+
+
+class ListQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which jobs a list has, and in which order."""
+
+    select: Annotated[list[str], Meta(description="Selectors as on the command line; several are a union.")] = []
+    state: Annotated[str, Meta(description="Words such as failed,timeout, or unfinished, finished, active, bad.")] = ""
+    project: Annotated[str, Meta(description="Of this project.")] = ""
+    tag: Annotated[str, Meta(description="With this tag.")] = ""
+    sweep: Annotated[Id | None, Meta(description="Runs of the sweep that has this id.")] = None
+    gpu: Annotated[str, Meta(description="Whose latest attempt got this GPU: its index, its id or a part of it.")] = ""
+    name: Annotated[str, Meta(max_length=selection.LONGEST_PATTERN, description="A glob of the name.")] = ""
+    text: Annotated[str, Meta(max_length=1000, description="A part of the name or the command, in any case.")] = ""
+    since: Annotated[str, Meta(description="Submitted from then on: 2d (ago), 08:00, or a date and time.")] = ""
+    until: Annotated[str, Meta(description="Submitted before that; as `since`.")] = ""
+    sort: Annotated[str, Meta(description=f"One of {', '.join(paging.SORTS)}; with - in front the other way.")] = "-id"
+
+
+class PageQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
+    """A page of such a list. Without any of it, or with `select` alone, all that is meant is told at once."""
+
+    limit: Annotated[Limit | None, Meta(description="Jobs on a page; 100 if only others are given.")] = None
+    cursor: Annotated[str, Meta(description="What `next` of the page before said.")] = ""
+
+    @property
+    def is_paged(self) -> bool:
+        """Tell whether a page is wanted rather than all at once."""
+        return self != PageQuery(select=self.select)
+
+
+def wanted(told: ListQuery, inventory: Inventory, now: datetime) -> Wanted:
+    """Return what a list is of."""
+    chosen = selection.parse(told.select) if told.select else ((selection.Everything(),),)
+    words = selection.states(told.state) if told.state else None
+    return Wanted(selection.narrowed(chosen, _also(told, inventory, now)), words, paging.sort(told.sort))
+
+
+def _also(told: ListQuery, inventory: Inventory, now: datetime) -> list[Atom]:
+    found: list[Atom] = []
+    if told.project:
+        found.append(selection.Is("project", told.project))
+    if told.tag:
+        found.append(selection.Is("tag", told.tag))
+    if told.sweep is not None:
+        found.append(selection.Is("sweep", told.sweep))
+    if told.gpu:
+        found.append(selection.Is("gpu", _gpu(told.gpu, inventory)))
+    if told.name:
+        found.append(selection.Like("name", told.name))
+    if told.text:
+        found.append(selection.Text(told.text))
+    if told.since or told.until:
+        since = _moment("since", told.since, now) if told.since else NEVER
+        found.append(selection.Between(since, _moment("until", told.until, now) if told.until else FOR_EVER))
+    return found
+
+
+def _gpu(word: str, inventory: Inventory) -> str:
+    try:
+        return devices.find(inventory, word)
+    except devices.UnknownDevice as error:
+        raise NotFound(f"gpu expected an index or UUID: {error}.", "See `dibs gpus`.") from None
+
+
+def _moment(name: str, text: str, now: datetime) -> int:
+    try:
+        return round(moments.past(text, now).timestamp() * 1000)
+    except UserError as error:
+        raise UserError(f"{name} {error.message}", error.hint) from None
+    except (OverflowError, ValueError):
+        raise UserError(f'{name} expected a moment, got "{text[:80]}", which is too far away.') from None
+
+
+async def get_index(request: web.Request) -> web.Response:
+    """Return how many jobs a list has, and their ids: as ranges where it is sorted by id."""
+    daemon = request.app[exchanges.DAEMON]
+    told = exchanges.query(request, ListQuery)
+    what = wanted(told, daemon.inventory, datetime.now())
+
+    def answer(reader: Reader) -> dict[str, Any]:
+        if what.sort.by == "id":
+            total, ranges, is_cut = paging.runs(reader, what, now_ms())
+            return {"total": total, "ranges": ranges, "more": is_cut}
+        total, ids, is_cut = paging.ids(reader, what, now_ms())
+        return {"total": total, "ids": msgspec.Raw(ids.encode()), "more": is_cut}
+
+    return exchanges.json(await daemon.ask(answer))

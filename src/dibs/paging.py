@@ -1,0 +1,187 @@
+"""Lists of jobs in pages: which rows come next, and which ids a whole list has.
+
+A page goes on after the last row of the one before (keyset), never by counting rows, so the thousandth page costs as
+much as the first. By id, and of jobs in some states, it is read from indices; other sorts look at every job once.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dibs import rows, selection
+from dibs.errors import UserError
+from dibs.jobs import Job
+from dibs.reader import Reader
+
+SORTS = ("id", "submitted", "started", "finished", "priority", "duration", "name")
+#: Ids that one list has at most.
+MOST_IDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """In which order jobs are listed; equals by their id in the same direction."""
+
+    by: str = "id"
+    is_descending: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The last row of a page: where it stands in its sort, its id, and the moment by which durations were told."""
+
+    value: int | str
+    id: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a list is of."""
+
+    chosen: selection.Selection
+    #: The words they show; None: any.
+    words: tuple[str, ...] | None
+    sort: Sort
+
+
+def sort(text: str) -> Sort:
+    """Return the order that `-id`, `name` and the like mean."""
+    by = text.removeprefix("-")
+    if by not in SORTS:
+        raise UserError(f'sort expected one of {", ".join(SORTS)}, or one with "-" in front, got "{text[:80]}".')
+    return Sort(by, text.startswith("-"))
+
+
+def write_cursor(order: Sort, place: Place) -> str:
+    """Return where a page ended as the word that asks for the next one."""
+    told = json.dumps([order.by, order.is_descending, place.value, place.id, place.now])
+    return base64.urlsafe_b64encode(told.encode()).decode().rstrip("=")
+
+
+def read_cursor(order: Sort, text: str) -> Place:
+    """Return where the page before ended."""
+    try:
+        told = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+        by, is_descending, value, job_id, now = told
+    except (ValueError, TypeError):
+        raise _unread(text) from None
+    kind = str if order.by == "name" else int
+    if (by, is_descending) != (order.by, order.is_descending):
+        raise UserError("cursor expected the sort of the page it came with, got another.", "Begin without a cursor.")
+    numbers = [job_id, now] if kind is str else [job_id, now, value]
+    if type(value) is not kind or not all(type(n) is int and abs(n) < 2**62 for n in numbers):
+        raise _unread(text)
+    return Place(value, job_id, now)
+
+
+def _unread(text: str) -> UserError:
+    return UserError(f'cursor expected what `next` said, got "{text[:80]}".', "Begin without a cursor.")
+
+
+def page(reader: Reader, wanted: Wanted, after: Place | None, most: int, now: int) -> tuple[list[Job], Place | None]:
+    """Return at most so many jobs, and where the next page goes on; None: there is none."""
+    moment = after.now if after else now
+    query, values = _query(reader, wanted, after, moment)
+    found = reader.connection.execute(query, [*values, most + 1]).fetchall()
+    ids = [job_id for _, job_id in found[:most]]
+    jobs = [rows.job_of(row) for row in reader.connection.execute(reader.queries["jobs_by_id"], [json.dumps(ids)])]
+    if len(found) <= most:
+        return jobs, None
+    value, job_id = found[most - 1]
+    return jobs, Place(value, job_id, moment)
+
+
+def runs(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
+    """Return how many jobs a list by id has, their ids as `900-1000,1-20` in its order, and whether there are more."""
+    if wanted.words is None and wanted.chosen == ((selection.Everything(),),):
+        first, last = reader.connection.execute(reader.queries["first_and_last"]).fetchone()
+        total = sum(reader.counts().values())
+        if 0 < total <= most and last - first + 1 == total:
+            # None is missing in between, as a rule, and then a million need not be looked at.
+            return total, _written([(first, last)]), False
+    query, values = _query(reader, wanted, None, now)
+    cursor = reader.connection.execute(query, [*values, most + 1])
+    found = list(_runs((row[1] for row in cursor), -1 if wanted.sort.is_descending else 1))
+    total = sum(abs(last - first) + 1 for first, last in found)
+    if total > most:
+        first, last = found.pop()
+        if first != last:
+            found.append((first, last + (1 if wanted.sort.is_descending else -1)))
+    return min(total, most), _written(found), total > most
+
+
+def ids(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
+    """Return how many jobs a list has, their ids in its order as the text of a JSON list, and whether more follow."""
+    query, values = _query(reader, wanted, None, now)
+    whole = reader.queries["page_ids"].replace("{page}", query)
+    total, text = reader.connection.execute(whole, [*values, most + 1]).fetchone()
+    if total > most:
+        return most, text[: text.rindex(",")] + "]", True
+    return total, text, False
+
+
+def _query(reader: Reader, wanted: Wanted, after: Place | None, now: int) -> tuple[str, list[Any]]:
+    """Return the query for a list from one place on, and its values but for the last, which is how many."""
+    order = wanted.sort
+    way = "descending" if order.is_descending else "ascending"
+    expression = reader.queries[f"sort_{order.by}"]
+    moments = [now] * expression.count("?")
+    where, chosen = reader.where(wanted.chosen, now)
+    beyond, limits = _beyond(reader, order, after, moments)
+    arms: list[str] = []
+    values: list[Any] = []
+    for arm, told in _arms(reader, wanted.words):
+        conditions = f"{arm} AND {beyond} AND ({where})"
+        arms.append(reader.queries["page"].replace("{sort}", expression).replace("{where}", conditions))
+        values += [*moments, *told, *limits, *chosen]
+    return " UNION ALL ".join(arms) + " " + reader.queries[f"order_{way}"], values
+
+
+def _beyond(reader: Reader, order: Sort, after: Place | None, moments: list[int]) -> tuple[str, list[Any]]:
+    """Return the condition that a job stands behind a place, and its values."""
+    way = "descending" if order.is_descending else "ascending"
+    if order.by == "id":
+        # Said of the first page as well, from where every id is: one query for all pages.
+        begin = 2**62 if order.is_descending else 0
+        return reader.queries[f"after_id_{way}"], [begin if after is None else after.id]
+    if after is None:
+        return reader.queries["where_all"], []
+    condition = reader.queries[f"after_{way}"].replace("{sort}", reader.queries[f"sort_{order.by}"])
+    return condition, [*moments, after.value, after.id]
+
+
+def _arms(reader: Reader, words: tuple[str, ...] | None) -> Iterator[tuple[str, list[Any]]]:
+    """Return a condition, and its values, for each part of the jobs that has an index of its own."""
+    if words is None:
+        yield reader.queries["where_all"], []
+        return
+    for word in words:
+        if word in selection.GROUP_WORDS["finished"]:
+            yield reader.queries["arm_ended"], [word]
+        elif word not in selection.GROUP_WORDS["active"]:
+            yield reader.queries["arm_waiting"], [word]
+    if active := [word for word in words if word in selection.GROUP_WORDS["active"]]:
+        yield reader.queries["where_active"], [json.dumps(active)]
+
+
+def _runs(numbers: Iterable[int], step: int) -> Iterator[tuple[int, int]]:
+    """Return ids that follow each other, up or down, by the first and the last of each run."""
+    first = last = None
+    for number in numbers:
+        if last is not None and number == last + step:
+            last = number
+            continue
+        if first is not None and last is not None:
+            yield first, last
+        first = last = number
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _written(found: Iterable[tuple[int, int]]) -> str:
+    return ",".join(f"{a}" if a == b else f"{min(a, b)}-{max(a, b)}" for a, b in found)

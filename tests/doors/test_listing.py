@@ -1,0 +1,104 @@
+"""`GET /v1/jobs` in pages and `GET /v1/jobs/index`: what people and the page ask of a list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench import Bench
+from dibs.errors import NotFound, UserError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jobs(queue: Bench) -> list[int]:
+    """Thirty jobs: even ones held, the others done; every third in a project of its own, the last one tagged."""
+    ids = queue.add_many([{"command": f"true {n}", "name": f"n{n}", "hold": n % 2 == 0, "gpus": 0} for n in range(30)])
+    for job_id in ids[1::2]:
+        queue.until(job_id)
+    edit(queue, ids[::6], project="third")
+    edit(queue, [ids[28]], tags=["x"])
+    return ids
+
+
+def edit(queue: Bench, ids: list[int], **changes: object) -> None:
+    queue.client.post("/v1/jobs/actions", {"verb": "edit", "select": [str(n) for n in ids], "changes": changes})
+
+
+def ask(queue: Bench, path: str = "/v1/jobs", **query: object) -> Any:
+    return queue.client.get(path, [(name, str(value)) for name, value in query.items()])
+
+
+def test_pages_follow_each_other_to_the_end(queue: Bench, jobs: list[int]) -> None:
+    found, cursor = [], ""
+    while True:
+        page = ask(queue, limit=7, **({"cursor": cursor} if cursor else {}))
+        found += [job["id"] for job in page["jobs"]]
+        if page["next"] is None:
+            break
+        assert len(page["jobs"]) == 7
+        cursor = page["next"]
+    assert found == jobs[::-1]
+    assert page["counts"]["held"] == 15
+    assert page["queue"] == {"paused": False}
+
+
+def test_a_row_of_a_page_is_a_row_of_the_overview(queue: Bench, jobs: list[int]) -> None:
+    (row,) = ask(queue, limit=1)["jobs"]
+    assert row == next(job for job in ask(queue)["jobs"] if job["id"] == jobs[-1])
+
+
+def test_filters_narrow_each_other(queue: Bench, jobs: list[int]) -> None:
+    def ids(**query: object) -> list[int]:
+        return [job["id"] for job in ask(queue, **query)["jobs"]]
+
+    assert ids(state="done", sort="id") == jobs[1::2]
+    assert ids(state="unfinished", sort="id") == jobs[::2]
+    assert ids(project="third", sort="id") == jobs[::6]
+    assert ids(project="third", state="done") == []
+    assert ids(tag="x") == [jobs[28]]
+    assert ids(name="n1?", state="held", sort="name") == jobs[10:20:2]
+    assert ids(text="E 29") == [jobs[29]]
+    assert ids(select=f"{jobs[3]}-{jobs[6]}", state="done") == [jobs[5], jobs[3]]
+    assert ids(since="1h", limit=1000) == jobs[::-1]
+    assert ids(until="1h") == []
+    assert ids(gpu=0) == []
+    assert ids(sort="-finished", limit=5, state="finished") == [
+        job["id"] for job in sorted(queue.jobs("done"), key=lambda job: (job["finished_at"], job["id"]))[:-6:-1]
+    ]
+
+
+def test_an_index_has_every_id_of_a_list(queue: Bench, jobs: list[int]) -> None:
+    first, last = jobs[0], jobs[-1]
+    assert ask(queue, "/v1/jobs/index") == {"total": 30, "ranges": f"{first}-{last}", "more": False}
+    held = ask(queue, "/v1/jobs/index", state="held", select=f"{first}-{jobs[5]}")
+    assert held == {"total": 3, "ranges": f"{jobs[4]},{jobs[2]},{jobs[0]}", "more": False}
+    named = ask(queue, "/v1/jobs/index", sort="name", name="n2?")
+    assert named == {"total": 10, "ids": jobs[20:], "more": False}
+    assert ask(queue, "/v1/jobs/index", state="lost") == {"total": 0, "ranges": "", "more": False}
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"limit": "0"}, "limit: expected a number from 1 up, got 0."),
+        ({"limit": "1001"}, "limit: expected a number up to 1000, got 1001."),
+        ({"limit": "ten"}, "limit: expected a whole number, got ten."),
+        ({"stat": "failed"}, 'there is no parameter "stat". Did you mean state?'),
+        ({"state": "faild"}, 'expected states such as failed,timeout, got "faild". Did you mean failed?'),
+        ({"sort": "color"}, "sort expected one of id, submitted, "),
+        ({"since": "soon"}, 'since expected a moment such as 2d, 08:00 or 2026-11-16T08:00, got "soon".'),
+        ({"cursor": "x"}, 'cursor expected what `next` said, got "x".'),
+        ({"select": "12x"}, "expected a job such as 12"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said_in_one_line(queue: Bench, query: dict[str, str], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        ask(queue, **query)
+    assert error.value.line().startswith(said)
+    assert "\n" not in error.value.line()
+
+
+def test_a_gpu_that_is_none_is_not_found(queue: Bench) -> None:
+    with pytest.raises(NotFound, match="gpu expected an index or UUID"):
+        ask(queue, gpu="9")

@@ -1,0 +1,207 @@
+"""Lists of jobs in pages, beside the same list made in Python, and how the store finds the rows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import build
+from dibs import paging, selection
+from dibs.errors import UserError
+from dibs.jobs import Job
+from dibs.paging import Place, Sort, Wanted
+from dibs.reader import Reader
+from dibs.store import Store
+
+EVERYTHING = ((selection.Everything(),),)
+NOW = build.NOW + 10_000
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """A queue of 120 jobs in all states, some of them forgotten."""
+    path = tmp_path_factory.mktemp("paging") / "0.db"
+    with contextlib.closing(Store.open(path)) as store:
+        for number in range(120):
+            asked = build.asked(
+                name=f"n{number % 7}", project=f"p{number % 3}", priority=number % 4, tags=("x",) * (number % 5 == 0)
+            )
+            store.submit([asked], build.NOW + number // 2)
+        for number in range(120):
+            job = store.job(build.JobId(number + 1))
+            for step in range(number % 9):
+                event = build.event(job, number + step, build.NOW + 200 + (number * 37) % 100 + step)
+                job = store.record(job, event)
+        store.forget([job.id for job in store.select(selection.parse(["finished"]), NOW)][3:6], with_checkpoints=False)
+    with contextlib.closing(Reader.open(path)) as own:
+        yield own
+
+
+def value(job: Job, by: str) -> int | str:
+    """Return where a job stands in a sort, as people would say it."""
+    began = -1 if job.started_at is None else job.started_at
+    return {
+        "id": job.id,
+        "submitted": job.submitted_at,
+        "started": began,
+        "finished": -1 if job.finished_at is None else job.finished_at,
+        "priority": job.asked.priority,
+        "duration": -1 if job.started_at is None else (job.finished_at or NOW) - job.started_at,
+        "name": job.asked.name,
+    }[by]
+
+
+def listed(reader: Reader, wanted: Wanted, most: int) -> list[int]:
+    """Turn all pages."""
+    found: list[int] = []
+    after: Place | None = None
+    while True:
+        jobs, after = paging.page(reader, wanted, after, most, NOW)
+        assert len(jobs) <= most
+        found += [job.id for job in jobs]
+        if after is None:
+            return found
+        assert len(jobs) == most
+        after = paging.read_cursor(wanted.sort, paging.write_cursor(wanted.sort, after))
+
+
+words = some.none() | some.sets(some.sampled_from(selection.STATE_WORDS), min_size=1).map(
+    lambda found: tuple(sorted(found))
+)
+filters = some.lists(
+    some.sampled_from(
+        [
+            selection.Is("project", "p1"),
+            selection.Is("tag", "x"),
+            selection.Is("gpu", "GPU-0"),
+            selection.Like("name", "n[1-4]"),
+            selection.Text("N3"),
+            selection.Between(build.NOW + 10, build.NOW + 40),
+        ]
+    ),
+    max_size=2,
+    unique=True,
+)
+sorts = some.builds(Sort, some.sampled_from(paging.SORTS), some.booleans())
+
+
+@settings(max_examples=300)
+@given(chosen=words, also=filters, sort=sorts, most=some.integers(1, 50))
+def test_all_pages_together_are_the_list(reader, chosen, also, sort, most):
+    """Whatever is asked for, in whatever order, with pages of whatever size; and the index has the same ids."""
+    wanted = Wanted(selection.narrowed(EVERYTHING, also), chosen, sort)
+    jobs = [job for job in reader.select(EVERYTHING, NOW) if chosen is None or job.word in chosen]
+    jobs = [job for job in jobs if all(fits(job, atom) for atom in also)]
+    jobs.sort(key=lambda job: (value(job, sort.by), job.id), reverse=sort.is_descending)
+    expected = [job.id for job in jobs]
+    assert listed(reader, wanted, most) == expected
+    total, text, is_cut = paging.ids(reader, wanted, NOW)
+    assert (total, text.replace(" ", ""), is_cut) == (len(expected), str(expected).replace(" ", ""), False)
+    if sort.by == "id":
+        total, ranges, is_cut = paging.runs(reader, wanted, NOW)
+        assert (total, unrolled(ranges, sort.is_descending), is_cut) == (len(expected), expected, False)
+
+
+def fits(job: Job, atom: selection.Atom) -> bool:
+    match atom:
+        case selection.Is("project", name):
+            return job.asked.project == name
+        case selection.Is("tag", tag):
+            return tag in job.asked.tags
+        case selection.Is("gpu", device):
+            return device in job.allocation
+        case selection.Like("name", _):
+            return job.asked.name in ("n1", "n2", "n3", "n4")
+        case selection.Text(part):
+            return part.lower() in job.asked.name or part.lower() in job.asked.command.lower()
+        case selection.Between(since, until):
+            return since <= job.submitted_at < until
+    raise AssertionError(atom)
+
+
+def unrolled(ranges: str, is_descending: bool) -> list[int]:
+    found: list[int] = []
+    for part in ranges.split(",") if ranges else []:
+        low, _, high = part.partition("-")
+        numbers = range(int(low), int(high or low) + 1)
+        found += reversed(numbers) if is_descending else numbers
+    return found
+
+
+@settings(max_examples=50)
+@given(sort=sorts, most=some.integers(1, 130))
+def test_an_index_that_is_too_long_is_cut_and_says_so(reader, sort, most):
+    wanted = Wanted(EVERYTHING, None, sort)
+    whole = listed(reader, wanted, 200)
+    total, text, is_cut = paging.ids(reader, wanted, NOW, most)
+    assert (total, text.strip("[]"), is_cut) == (
+        min(most, len(whole)),
+        ",".join(map(str, whole[:most])),
+        len(whole) > most,
+    )
+    if sort.by == "id":
+        total, ranges, is_cut = paging.runs(reader, wanted, NOW, most)
+        assert (unrolled(ranges, sort.is_descending), is_cut) == (whole[:most], len(whole) > most)
+        assert total == min(most, len(whole))
+
+
+def plan(reader: Reader, chosen: tuple[str, ...] | None, sort: str, *also: selection.Atom) -> list[str]:
+    wanted = Wanted(selection.narrowed(EVERYTHING, also), chosen, paging.sort(sort))
+    query, values = paging._query(reader, wanted, None, NOW)
+    return [row[3] for row in reader.connection.execute(f"EXPLAIN QUERY PLAN {query}", [*values, 50])]
+
+
+@pytest.mark.parametrize("sort", ["-id", "id"])
+@pytest.mark.parametrize("word", [None, *selection.STATE_WORDS, *selection.GROUP_WORDS, "failed,queued,running"])
+def test_pages_by_id_and_state_look_at_no_other_job(reader: Reader, word: str | None, sort: str) -> None:
+    steps = plan(reader, None if word is None else selection.states(word), sort)
+    assert [step for step in steps if step.startswith("SCAN jobs") or "TEMP B-TREE" in step] == []
+    assert any(step.startswith("SEARCH jobs USING") for step in steps)
+
+
+def test_a_project_is_found_by_its_index(reader: Reader) -> None:
+    (step,) = plan(reader, None, "-id", selection.Is("project", "p1"))
+    assert "INDEX jobs_of_project (project=? AND id<?)" in step
+
+
+def test_a_page_goes_on_where_it_was_though_jobs_come_and_go(tmp_path: Path) -> None:
+    """Nothing is told twice or left out that was there all the time."""
+    with contextlib.closing(Store.open(tmp_path / "0.db")) as store:
+        store.submit([build.asked()] * 30, build.NOW)
+        wanted = Wanted(EVERYTHING, None, Sort())
+        first, after = paging.page(store, wanted, None, 10, NOW)
+        store.submit([build.asked()] * 5, build.NOW)
+        second, after = paging.page(store, wanted, after, 10, NOW)
+        assert [job.id for job in (*first, *second)] == list(range(30, 10, -1))
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "!!", "é", "W10", "e30", "WyJpZCIsIHRydWUsIDEsIDEsIDFd" * 9, "WyJpZCIsIHRydWUsICJ4IiwgMSwgMV0"]
+)
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="cursor expected what `next` said"):
+        paging.read_cursor(Sort(), text)
+
+
+def test_a_cursor_of_another_sort_is_refused() -> None:
+    cursor = paging.write_cursor(Sort("name"), Place("x", 1, NOW))
+    with pytest.raises(UserError, match="cursor expected the sort"):
+        paging.read_cursor(Sort("id"), cursor)
+    with pytest.raises(UserError, match="cursor expected what"):
+        paging.read_cursor(Sort("id"), paging.write_cursor(Sort("id"), Place(2**70, 1, NOW)))
+
+
+def test_a_sort_that_is_none_is_refused() -> None:
+    with pytest.raises(UserError, match=r'sort expected one of id, .* got "color"'):
+        paging.sort("color")
+
+
+def test_states_that_are_none_are_refused_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="Did you mean failed"):
+        selection.states("faild")
+    assert selection.states("active,running,failed") == ("starting", "running", "paused", "stopping", "failed")
