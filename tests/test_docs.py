@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "decisions"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "compat").glob("*.md")])
-SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.suffix == "")
+SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and path.suffix == "")
 
 #: Names with a dot in `walk.md` that are files.
 FILES = {"started.S"}
