@@ -88,6 +88,11 @@ class Sight:
         prospect = self._prospect(now, job)
         return forecasts.foresee([job.id], prospect, self.inventory, self.policy, now)[job.id]
 
+    def expected_of(self, ids: Sequence[JobId]) -> dict[JobId, Forecast]:
+        """Say when waiting jobs that can be served are expected to start."""
+        now = now_ms()
+        return forecasts.foresee(ids, self._prospect(now), self.inventory, self.policy, now) if ids else {}
+
     def next_starts(self, most: int) -> dict[JobId, Forecast]:
         """Return the jobs that start next, at most so many, and when."""
         now = now_ms()

@@ -6,10 +6,10 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import codec, reasons
+from dibs import codec, reasons, scheduling
 from dibs.forecasts import Forecast
 from dibs.http_api import exchanges
-from dibs.jobs import Job
+from dibs.jobs import Job, State
 from dibs.obstacles import Reason
 from dibs.reasons import Sight
 from dibs.store import Reader
@@ -63,3 +63,41 @@ async def get_starts(request: web.Request) -> web.Response:
         ]
 
     return exchanges.json({"starts": await daemon.ask(answer)})
+
+
+async def get_line(request: web.Request) -> web.Response:
+    """Return the first `most` waiting jobs in the order in which they are served, why each waits and until when.
+
+    Those that cannot be served yet, held or waiting for others, come after all that can.
+    """
+    daemon = request.app[exchanges.DAEMON]
+    most = min(max(0, exchanges.whole_number(request, "most", 10)), MOST_STARTS)
+
+    def answer(reader: Reader) -> list[dict[str, Any]]:
+        sight = Sight.of(daemon.core, reader)
+        ready = [reader.job(waiting.id) for waiting in scheduling.order(sight.view.waiting)[:most]]
+        others = [job for job in reader.overview(2 * MOST_STARTS, 0) if job.is_waiting and not _is_ready(job)]
+        jobs = [*ready, *others][:most]
+        forecasts = sight.expected_of([job.id for job in ready])
+        return [_in_line(job, sight.reason(job), forecasts.get(job.id, Forecast())) for job in jobs]
+
+    return exchanges.json({"line": await daemon.ask(answer)})
+
+
+def _is_ready(job: Job) -> bool:
+    return job.is_ready and job.state is not State.HELD
+
+
+def _in_line(job: Job, reason: Reason, forecast: Forecast) -> dict[str, Any]:
+    asked = job.asked
+    return {
+        "id": job.id,
+        "name": asked.name,
+        "state": job.word,
+        "command": asked.command,
+        "gpus": asked.request.gpus,
+        "priority": asked.priority,
+        "reason": reason.text,
+        "hint": reason.hint,
+        **expected(forecast),
+    }

@@ -41,6 +41,7 @@ ROUTES = (
     Route("GET", "/v1/queue", queues.get_queue),
     Route("POST", "/v1/queue", queues.post_queue, body=actions.QueueIn),
     Route("GET", "/v1/queue/starts", explaining.get_starts),
+    Route("GET", "/v1/queue/line", explaining.get_line),
     Route("GET", "/v1/sweeps", sweeping.get_sweeps, errors=(404,)),
     Route("POST", "/v1/sweeps", sweeping.post_sweeps, body=sweeping.SweepIn, answers={200: Any, 201: Any}),
     Route("POST", "/v1/sweeps/{id}/points", sweeping.post_points, body=sweeping.PointsIn, errors=(404, 422)),

@@ -1,7 +1,59 @@
-// The page "jobs". Not built yet: it says so, and which command shows the same.
-import { Empty } from "../parts.js";
+// The overview: what is free, what runs, when do I start, what broke.
+import { useAnswer } from "../asking.js";
+import { Empty, Problem } from "../parts.js";
+import * as state from "../state.js";
 import { html } from "../vendor/ui.js";
+import { count } from "../words.js";
+import { failedLately, nextFree, nextStart, FAILED_FOR_H } from "./facts.js";
+import { Failures } from "./failures.js";
+import { GpuCards } from "./gpucards.js";
+import { Timeline } from "./timeline.js";
+import { Waiting } from "./waiting.js";
 
-export default function Page() {
-  return html`<${Empty} title="This page is not here yet." text="In a terminal the same is shown by:" commands=${["dibs ls"]} />`;
+/**
+ * @typedef {import("../types.js").Job} Job
+ * @typedef {{jobs: Job[], next: string | null}} Rows
+ */
+
+/** Waiting jobs and failures that are shown. */
+const WAITING_SHOWN = 7;
+const FAILURES_SHOWN = 5;
+const FIRST_COMMANDS = ["dibs add -g 1 python train.py", "dibs sweep -p lr=1e-3,1e-4 -- python train.py --lr {lr}", "dibs gpus"];
+
+export default function Overview() {
+  const line = useAnswer(`/v1/queue/line?most=${WAITING_SHOWN}`, { isLive: true });
+  const active = useAnswer("/v1/jobs?limit=200&state=starting,running,paused,stopping", { isLive: true });
+  const failed = useAnswer("/v1/jobs?limit=100&state=failed,timeout,lost&sort=-finished", { isLive: true });
+  const counts = state.counts.value;
+  const total = Object.values(counts).reduce((sum, one) => sum + one, 0);
+  const running = /** @type {Rows | null} */ (active.data)?.jobs ?? [];
+  const failures = /** @type {Rows | null} */ (failed.data)?.jobs ?? [];
+  const isMore = Boolean(/** @type {Rows | null} */ (failed.data)?.next);
+  const waiting = /** @type {{line: import("./facts.js").InLine[]} | null} */ (line.data)?.line ?? [];
+  const isEmpty = state.hello.value !== null && total === 0;
+  return html`
+    <${Facts} line=${waiting} running=${running} failed=${failedLately(failures, isMore, state.now.value)} />
+    ${[line, active, failed].map((one, i) => !one.data && html`<${Problem} key=${i} error=${one.error} retry=${one.reload} />`)}
+    <${GpuCards} jobs=${new Map(running.map((job) => [job.id, job]))} />
+    ${isEmpty && html`<${Empty} title="No jobs yet. Three commands to begin with, in a terminal, or press n to submit one here:" commands=${FIRST_COMMANDS} />`}
+    ${!isEmpty && html`<${Timeline} />`}
+    ${waiting.length > 0 && html`<${Waiting} line=${waiting} total=${(counts.queued ?? 0) + (counts.held ?? 0)} reload=${line.reload} />`}
+    ${failures.length > 0 && html`<${Failures} jobs=${failures.slice(0, FAILURES_SHOWN)} isMore=${failures.length > FAILURES_SHOWN} />`}
+  `;
+}
+
+/** @param {{line: import("./facts.js").InLine[], running: Job[], failed: {count: number, text: string}}} props */
+function Facts({ line, running, failed }) {
+  const counts = state.counts.value;
+  const active = (counts.running ?? 0) + (counts.starting ?? 0) + (counts.stopping ?? 0) + (counts.paused ?? 0);
+  const now = state.now.value;
+  const next = nextStart(line, now);
+  const free = nextFree(state.gpus.value?.gpus ?? [], line, running, now);
+  return html`<ul class="facts" aria-label="In short">
+    <li><a href="/jobs?state=active"><b>${count(active)}</b> running</a></li>
+    <li><a href="/jobs?state=queued,held"><b>${count((counts.queued ?? 0) + (counts.held ?? 0))}</b> queued</a></li>
+    <li><a href="/jobs?state=failed,timeout,lost&sort=-finished" class=${failed.count ? "bad-text" : ""}><b>${failed.text}</b> failed in ${FAILED_FOR_H} h</a></li>
+    ${free && html`<li>${free}</li>`}
+    ${line.length > 0 && html`<li class="quiet">your next job starts ${next ? html`${next.about === "now" ? "" : "in "}<b>${next.about}</b>${next.range && ` (${next.range})`}` : html`<b>at an unknown time</b>`}</li>`}
+  </ul>`;
 }

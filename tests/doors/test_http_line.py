@@ -1,0 +1,27 @@
+"""`GET /v1/queue/line`: the waiting jobs in the order in which they are served, as the page shows them."""
+
+from __future__ import annotations
+
+from bench import Bench
+
+LONG = "sleep 600"
+
+
+def test_the_line_is_in_the_order_of_service_with_what_cannot_be_served_last(bench: Bench) -> None:
+    bench.until(bench.add(LONG, gpus=4, time_limit_s=3600), "started")
+    bench.add("true held", hold=True)
+    bench.add("true after", after=[{"select": "1"}])
+    bench.add("true third", gpus=1)
+    bench.add("true first", gpus=1, priority=10)
+    bench.client.post("/v1/jobs/actions", {"verb": "move", "select": [str(bench.add("true second"))], "to": "first"})
+    line = bench.client.get("/v1/queue/line")["line"]
+    assert [one["command"] for one in line] == ["true first", "true second", "true third", "true held", "true after"]
+    assert all(one["expected_start"]["latest"] for one in line[:3])
+    assert [one["expected_start"] for one in line[3:]] == [None, None]
+    assert line[3]["reason"] == "it is held"
+    assert [one["id"] for one in bench.client.get("/v1/queue/line", [("most", "2")])["line"]] == [5, 6]
+
+
+def test_an_empty_queue_has_an_empty_line(bench: Bench) -> None:
+    bench.start()
+    assert bench.client.get("/v1/queue/line") == {"line": []}

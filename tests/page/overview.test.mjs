@@ -1,0 +1,107 @@
+// The overview's arithmetic: lanes of the timeline, the line of facts, cards, moves in the line.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as facts from "../../src/dibs/web/pages/facts.js";
+import * as lanes from "../../src/dibs/web/pages/lanes.js";
+
+const NOW = Date.parse("2026-01-02T12:00:00Z");
+const at = (seconds) => new Date(NOW + seconds * 1000).toISOString();
+const range = (low, high) => ({ earliest: at(low), latest: at(high) });
+const gpu = (more) => ({ state: "leased", holders: [], fault: null, drained: null, foreign: null, ...more });
+const bar = (job, gpus, from, to, more = {}) => ({ job, name: `j${job}`, attempt: 1, gpu_ids: gpus, from: at(from), to: to === null ? null : at(to), state: "done", is_plan: false, ...more });
+const TIMELINE = { now: at(0), lanes: [{ gpu_id: "A", index: 0, name: "" }, { gpu_id: "B", index: 1, name: "" }], bars: [bar(1, ["A"], -3000, -1000), bar(2, ["A", "B"], -900, null), bar(3, ["B", "gone"], 900, 1800)] };
+
+test("a bar lies in each of its lanes, and what goes on ends now", () => {
+  const all = lanes.pieces(TIMELINE, NOW);
+  assert.deepEqual(all.map((one) => [one.bar.job, one.lane]), [[1, 0], [2, 0], [2, 1], [3, 1]]);
+  assert.equal(all[1].to, NOW);
+});
+
+test("the pointer finds what is drawn there, and nothing beside it", () => {
+  const all = lanes.pieces(TIMELINE, NOW);
+  const view = { from: NOW - 4000_000, to: NOW + 4000_000 };
+  const width = 862;
+  const x = (seconds) => lanes.scale(view, width)(NOW + seconds * 1000);
+  const y = (lane) => lanes.TOP + lane * lanes.LANE + 10;
+  assert.equal(lanes.under(all, view, width, x(-2000), y(0))?.bar.job, 1);
+  assert.equal(lanes.under(all, view, width, x(-2000), y(1)), null);
+  assert.equal(lanes.under(all, view, width, x(-100), y(1))?.bar.job, 2);
+  assert.equal(lanes.under(all, view, width, 10, y(0)), null);
+  assert.ok(Math.abs(lanes.momentAt(view, width, x(-2000)) - (NOW - 2000_000)) < 1);
+});
+
+test("zooming keeps the moment under the pointer, within bounds", () => {
+  let view = lanes.viewOf("6h", NOW);
+  const pointed = NOW - 3600_000;
+  const part = (pointed - view.from) / (view.to - view.from);
+  for (let i = 0; i < 100; i += 1) {
+    view = lanes.zoomed(view, 0.8, pointed);
+    assert.ok(Math.abs((pointed - view.from) / (view.to - view.from) - part) < 1e-6);
+  }
+  assert.equal(Math.round(view.to - view.from), 120_000);
+  for (let i = 0; i < 200; i += 1) view = lanes.zoomed(view, 1.3, pointed);
+  assert.equal(Math.round((view.to - view.from) / 86_400_000), 28);
+});
+
+test("an unknown range is the usual one", () => assert.deepEqual(lanes.viewOf("x", NOW), lanes.viewOf("6h", NOW)));
+
+for (const [name] of Object.entries(lanes.RANGES)) {
+  for (const width of [320, 900, 1700]) {
+    test(`the hours of ${name} on ${width} pixels do not touch`, () => {
+      const view = lanes.viewOf(name, NOW);
+      const { found } = lanes.ticks(view, width);
+      const place = lanes.scale(view, width);
+      assert.ok(found.length >= 1);
+      assert.ok(found.every((one, i) => i === 0 || place(one) - place(found[i - 1]) >= 69));
+      assert.ok(found.every((one) => one >= view.from && one <= view.to));
+    });
+  }
+}
+
+test("the first line says what is free, or when", () => {
+  const line = [{ id: 1, gpus: 0, expected_start: range(10, 20) }, { id: 2, gpus: 1, expected_start: range(600, 840) }];
+  assert.equal(facts.nextFree([gpu({ state: "free" }), gpu()], line, [], NOW), "1 of 2 GPUs free");
+  assert.equal(facts.nextFree([gpu()], line, [], NOW), "GPU free in ~12 min");
+  const job = { gpu_ids: ["A"], time_limit_s: 3600, started_at: at(-1800) };
+  assert.equal(facts.nextFree([gpu()], [], [job], NOW), "GPU free in 30 min at the latest");
+  assert.equal(facts.nextFree([gpu()], [], [], NOW), "no GPU free, and no time limit says when");
+  assert.equal(facts.nextFree([], [], [], NOW), "");
+  assert.deepEqual(facts.nextStart([{ expected_start: null }, { expected_start: range(1080, 2400) }], NOW), { about: "~29 min", range: "18–40 min" });
+  assert.equal(facts.nextStart([{ expected_start: null }], NOW), null);
+});
+
+test("failures of six hours are counted, with a plus when there may be more", () => {
+  const jobs = [{ finished_at: at(-60) }, { finished_at: at(-5 * 3600) }, { finished_at: at(-7 * 3600) }];
+  assert.deepEqual(facts.failedLately(jobs, true, NOW), { count: 2, text: "2" });
+  assert.deepEqual(facts.failedLately(jobs.slice(0, 2), true, NOW), { count: 2, text: "2+" });
+  assert.deepEqual(facts.failedLately([], false, NOW), { count: 0, text: "0" });
+});
+
+test("who has a GPU, the worst first", () => {
+  assert.deepEqual(facts.holder(gpu({ fault: "ECC", holders: [{ job: 3 }] })), { text: "ECC", job: null, kind: "bad" });
+  assert.deepEqual(facts.holder(gpu({ holders: [{ job: 3 }, { job: 4 }] })), { text: "and 1 more", job: 3, kind: "" });
+  assert.equal(facts.holder(gpu({ holders: [{ job: null, user: "eve", uid: 7 }] })).text, "leased by eve");
+  assert.equal(facts.holder(gpu({ foreign: "used without a lease by eve's python (pid 31337)" })).text, "in use outside the queue: eve's python (pid 31337)");
+  assert.equal(facts.holder(gpu({ drained: "drained by root: fan" })).text, "drained by root: fan");
+  assert.equal(facts.holder(gpu({ state: "free" })).text, "free");
+});
+
+test("a sparkline has holes where nobody looked", () => {
+  const samples = [[at(-900), 1, 5], [at(-600), 1, 10], [at(-590), 1, 20], [at(-100), 1, 150], [at(0), 1, null]];
+  const points = facts.sparkline(samples, NOW, 600_000);
+  assert.deepEqual(points.map((one) => one && one[1]), [0.1, 0.2, null, 1]);
+  assert.equal(points[0]?.[0], 0);
+});
+
+test("a move and what undoes it", () => {
+  const line = [{ id: 5, priority: 10 }, { id: 6, priority: 0 }, { id: 7, priority: 0 }, { id: 8, priority: 0 }];
+  assert.deepEqual(facts.moveTo(line, 3, 1), { to: "before", other: 6 });
+  assert.deepEqual(facts.moveTo(line, 1, 3), { to: "after", other: 8 });
+  assert.equal(facts.moveTo(line, 1, 1), null);
+  assert.equal(facts.moveTo(line, 3, 4), null);
+  assert.deepEqual(facts.placeOf(line, 1), { to: "before", other: 7 });
+  assert.deepEqual(facts.placeOf(line, 3), { to: "after", other: 7 });
+  assert.deepEqual(facts.placeOf(line, 0), { to: "last" });
+});
+
+test("cards are called by their name alone", () => assert.equal(facts.shortName("NVIDIA GeForce RTX 4090"), "RTX 4090"));
