@@ -20,7 +20,7 @@ export const ROUTES = [
   { path: "/sweeps", title: "Sweeps", nav: "Sweeps", key: "g s", load: () => import("./pages/sweeps.js") },
   { path: "/sweep/{id}", title: "Sweep {id}", under: "/sweeps", load: () => import("./pages/sweep.js") },
   { path: "/gpus", title: "GPUs", nav: "GPUs", key: "g g", load: () => import("./pages/gpus.js") },
-  { path: "/gpu/{id}", title: "GPU {id}", under: "/gpus", load: () => import("./pages/gpus.js") },
+  { path: "/gpu/{id}", title: "GPU {id}", under: "/gpus", load: () => import("./pages/gpu.js") },
   { path: "/settings", title: "Settings", nav: "Settings", key: "g t", load: () => import("./pages/settings.js") },
 ];
 

@@ -12,8 +12,10 @@ export const changes = signal(0);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (changes.value += 1));
 
 /** Go to the next choice: the system's, light, dark. */
-export function next() {
-  const choice = ORDER[(ORDER.indexOf(chosen.value) + 1) % ORDER.length];
+export const next = () => choose(ORDER[(ORDER.indexOf(chosen.value) + 1) % ORDER.length]);
+
+/** @param {string | null} choice "light", "dark", or null for the system's */
+export function choose(choice) {
   chosen.value = choice;
   if (choice) {
     localStorage.setItem(KEY, choice);

@@ -1,7 +1,60 @@
-// The page "gpus". Not built yet: it says so, and which command shows the same.
-import { Empty } from "../parts.js";
-import { html } from "../vendor/ui.js";
+// All GPUs: who has them, how busy they were today, and which take no new jobs.
+import { useAnswer } from "../asking.js";
+import { Chart } from "../charts.js";
+import { DrainButton, HolderList } from "../gpu-parts.js";
+import * as gpusOf from "../gpus.js";
+import { Empty, Meter, Pill, Section, Table } from "../parts.js";
+import * as state from "../state.js";
+import { html, useMemo } from "../vendor/ui.js";
+import { sizeOf } from "../words.js";
+
+/** @typedef {import("../types.js").Gpu} Gpu */
+
+/** The charts look a day back. */
+const MINUTES = 24 * 60;
 
 export default function Page() {
-  return html`<${Empty} title="This page is not here yet." text="In a terminal the same is shown by:" commands=${["dibs gpus"]} />`;
+  const known = state.gpus.value;
+  const { data } = useAnswer(`/v1/gpus/history?minutes=${MINUTES}`, { everyMs: 30_000 });
+  const gpus = known?.gpus ?? [];
+  const lines = useMemo(() => {
+    const days = gpus.map((gpu) => gpusOf.dayOf(data?.gpus.find((/** @type {{id: string}} */ one) => one.id === gpu.id), gpu.memory_total));
+    return { use: gpusOf.joined(days.map((day) => ({ at: day.at, values: day.use }))), memory: gpusOf.joined(days.map((day) => ({ at: day.at, values: day.memory }))) };
+  }, [data, gpus.map((gpu) => gpu.id).join()]);
+  if (!known) return null;
+  const series = gpus.map((gpu) => ({ label: `GPU ${gpu.index}`, text: (/** @type {number | null} */ value) => (value === null ? "–" : `${Math.round(value)} %`) }));
+  return html`
+    ${known.problem && html`<div class="problem" role="alert">${known.problem}</div>`}
+    ${known.restriction && html`<p class="quiet">${known.restriction}</p>`}
+    ${!gpus.length && html`<${Empty} title="No GPU is seen on this machine." text="What the driver says, and what to do next:" commands=${["dibs doctor", "dibs gpus"]} />`}
+    <${Section} title="GPUs">
+      <${Table} label="GPUs" rows=${gpus} keyOf=${(/** @type {Gpu} */ gpu) => gpu.id} columns=${COLUMNS} />
+    <//>
+    ${gpus.length > 0 && html`
+      <${Section} title="Use of the last 24 hours"><${Chart} label="Use of each GPU over the last 24 hours, in percent" xs=${lines.use.xs} ys=${lines.use.ys} series=${series} low=${0} high=${100} height=${200} group="gpus" /><//>
+      <${Section} title="Memory of the last 24 hours"><${Chart} label="Memory of each GPU over the last 24 hours, in percent" xs=${lines.memory.xs} ys=${lines.memory.ys} series=${series} low=${0} high=${100} height=${200} group="gpus" /><//>`}
+    ${known.waiters.length > 0 && html`<${Section} title="Waiting on this machine">
+      <${Table} label="Waiting on this machine" rows=${known.waiters} keyOf=${(/** @type {any} */ one) => `${one.pid}`}
+        columns=${[
+          { title: "user", cell: (/** @type {any} */ one) => one.user },
+          { title: "pid", class: "number", cell: (/** @type {any} */ one) => one.pid },
+          { title: "GPUs", class: "number", cell: (/** @type {any} */ one) => one.gpus },
+        ]} /><//>`}`;
 }
+
+/** @type {{title: string, class?: string, cell: (gpu: Gpu) => unknown}[]} */
+const COLUMNS = [
+  { title: "GPU", cell: (gpu) => html`<a href=${`/gpu/${gpu.index}`}>GPU ${gpu.index}</a> <span class="quiet">${gpu.name}</span>` },
+  { title: "state", cell: (gpu) => html`<${Pill} word=${gpu.state} />` },
+  { title: "who", cell: (gpu) => html`<${HolderList} gpu=${gpu} />`, class: "wide" },
+  { title: "use", class: "number", cell: (gpu) => (gpu.utilization === null ? "" : `${gpu.utilization} %`) },
+  {
+    title: "memory",
+    class: "number",
+    cell: (gpu) => html`${sizeOf(gpu.memory_used, gpu.memory_total)}<${Meter} part=${gpu.memory_used === null ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${sizeOf(gpu.memory_used, gpu.memory_total)}`} />`,
+  },
+  { title: "temperature", class: "number", cell: (gpu) => (gpu.temperature === null ? "" : `${gpu.temperature} °C`) },
+  { title: "power", class: "number", cell: (gpu) => (gpu.power === null ? "" : `${Math.round(gpu.power)} W`) },
+  { title: "waiting", class: "number", cell: (gpu) => gpu.waiters || "" },
+  { title: "actions", class: "actions", cell: (gpu) => html`<${DrainButton} gpu=${gpu} />` },
+];

@@ -1,7 +1,76 @@
-// The page "settings". Not built yet: it says so, and which command shows the same.
-import { Empty } from "../parts.js";
+// How this dibs is set up, and what it finds wrong with itself.
+import * as api from "../api.js";
+import { useAnswer } from "../asking.js";
+import * as dialogs from "../dialogs.js";
+import { Choice, Pill, Problem, Section, Table } from "../parts.js";
+import * as themes from "../themes.js";
+import * as toasts from "../toasts.js";
 import { html } from "../vendor/ui.js";
 
+/**
+ * @typedef {{name: string, value: unknown, default: unknown, source: string, help: string}} Setting
+ * @typedef {{name: string, state: "ok" | "warn" | "bad", text: string, hint: string | null}} Check
+ */
+
 export default function Page() {
-  return html`<${Empty} title="This page is not here yet." text="In a terminal the same is shown by:" commands=${["dibs config"]} />`;
+  return html`<${Doctor} /><${Look} /><${Sessions} /><${Settings} />`;
+}
+
+function Doctor() {
+  const { data, error, reload, isLoading } = useAnswer("/v1/doctor");
+  const aside = html`<button type="button" class="small" disabled=${isLoading} onClick=${reload}>look again</button>`;
+  return html`<${Section} title="Doctor" aside=${aside}>
+    <${Problem} error=${error} retry=${reload} />
+    ${data && html`<${Table} label="Checks" rows=${data.checks} keyOf=${(/** @type {Check} */ one) => one.name}
+      columns=${[
+        { title: "state", cell: (/** @type {Check} */ one) => html`<${Pill} word=${one.state} />` },
+        { title: "check", cell: (/** @type {Check} */ one) => one.name },
+        { title: "found", class: "wide", cell: (/** @type {Check} */ one) => html`${one.text}${one.hint ? html`<br /><span class="quiet">${one.hint}</span>` : ""}` },
+      ]} />`}
+  <//>`;
+}
+
+function Look() {
+  return html`<${Section} title="This browser">
+    <${Choice} label="Colours" value=${themes.chosen.value ?? "system"} choose=${(/** @type {string} */ value) => themes.choose(value === "system" ? null : value)}
+      options=${[{ value: "system", text: "as the system" }, { value: "light", text: "light" }, { value: "dark", text: "dark" }]} />
+  <//>`;
+}
+
+function Sessions() {
+  const rotate = async () => {
+    const isMeant = await dialogs.confirm({ title: "Log everybody out", text: "Every link and every open page stops working, this one too. `dibs web` prints a new link.", yes: "Log out" });
+    if (!isMeant) return;
+    try {
+      await api.post("/v1/session/rotate", {});
+      location.reload();
+    } catch (error) {
+      toasts.show(api.told(error), { kind: "bad" });
+    }
+  };
+  return html`<${Section} title="Sessions">
+    <p>Whoever has a token of this page can do what you can. They all have the same end:</p>
+    <button type="button" class="bad" onClick=${rotate}>Log everybody out</button>
+  <//>`;
+}
+
+function Settings() {
+  const { data, error, reload } = useAnswer("/v1/settings");
+  if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
+  return html`<${Section} title="Settings" aside=${html`dibs ${data.version}; changed with <code>dibs config</code>`}>
+    <${Table} label="Settings" rows=${data.settings} keyOf=${(/** @type {Setting} */ one) => one.name}
+      columns=${[
+        { title: "setting", cell: (/** @type {Setting} */ one) => html`<code>${one.name}</code>` },
+        { title: "value", cell: (/** @type {Setting} */ one) => html`<code>${said(one.value)}</code>` },
+        { title: "from", cell: (/** @type {Setting} */ one) => one.source },
+        { title: "default", cell: (/** @type {Setting} */ one) => html`<code>${said(one.default)}</code>` },
+        { title: "what it does", class: "wide", cell: (/** @type {Setting} */ one) => one.help },
+      ]} />
+  <//>`;
+}
+
+/** @param {unknown} value */
+function said(value) {
+  if (value === null || value === undefined || value === "") return "–";
+  return typeof value === "string" ? value : JSON.stringify(value);
 }

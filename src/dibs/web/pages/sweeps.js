@@ -1,7 +1,50 @@
-// The page "sweeps". Not built yet: it says so, and which command shows the same.
-import { Empty } from "../parts.js";
+// All sweeps: how far each is, and the best number it has found.
+import { useAnswer } from "../asking.js";
+import { Empty, Problem, Section, Table, Time } from "../parts.js";
+import { goalOf, measured, ranked } from "../sweeps/runs.js";
+import { Strip } from "../sweeps/strip.js";
 import { html } from "../vendor/ui.js";
+import { count, number } from "../words.js";
+
+/** Runs up to which the list looks for the best one by itself. */
+const MOST_RUNS_LOOKED_AT = 2000;
+
+/** @typedef {{id: number, project: string, name: string, command: string, metric: string | null, goal: string | null, created_at: string, states: Record<string, number>}} Sweep */
 
 export default function Page() {
-  return html`<${Empty} title="This page is not here yet." text="In a terminal the same is shown by:" commands=${["dibs results SWEEP"]} />`;
+  const { data, error, reload } = useAnswer("/v1/sweeps", { isLive: true });
+  if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
+  /** @type {Sweep[]} */
+  const sweeps = data.sweeps.toReversed();
+  if (!sweeps.length) {
+    return html`<${Empty} title="No sweep yet." text="A sweep runs one command for many parameters; numbers come from dibs report or from the log."
+      commands=${["dibs sweep -g 1 'python train.py --lr {lr} --seed {seed}' lr=1e-3,1e-4 seed=0..4"]} />`;
+  }
+  return html`<${Section} title="Sweeps">
+    <${Table} label="Sweeps" rows=${sweeps} keyOf=${(/** @type {Sweep} */ one) => one.id} columns=${COLUMNS} />
+  <//>`;
+}
+
+/** @type {{title: string, class?: string, cell: (one: Sweep) => unknown}[]} */
+const COLUMNS = [
+  { title: "sweep", cell: (one) => html`<a href=${`/sweep/${one.id}`}>${one.name}</a>` },
+  { title: "project", cell: (one) => one.project },
+  { title: "runs", cell: (one) => html`<${Strip} states=${one.states} />`, class: "wide" },
+  { title: "done", class: "number", cell: (one) => `${count(one.states.done ?? 0)} of ${count(total(one))}` },
+  { title: "best", class: "number", cell: (one) => html`<${Best} sweep=${one} />` },
+  { title: "made", cell: (one) => html`<${Time} at=${one.created_at} />` },
+  { title: "command", class: "mono", cell: (one) => one.command },
+];
+
+/** @param {Sweep} sweep */
+const total = (sweep) => Object.values(sweep.states).reduce((sum, one) => sum + one, 0);
+
+/** @param {{sweep: Sweep}} props */
+function Best({ sweep }) {
+  const isLookedAt = sweep.metric && total(sweep) <= MOST_RUNS_LOOKED_AT;
+  const { data } = useAnswer(isLookedAt ? `/v1/sweeps/${sweep.id}/results` : null, { everyMs: 30_000 });
+  if (!data || !sweep.metric) return null;
+  const [best] = ranked(data.runs, sweep.metric, goalOf(sweep, sweep.metric));
+  const value = best ? measured(best, sweep.metric) : null;
+  return value === null ? null : html`${sweep.metric} ${number(value)}`;
 }

@@ -1,0 +1,87 @@
+// Series over time, by uPlot. Charts with the same `group` share one crosshair.
+import * as themes from "./themes.js";
+import uPlot from "./vendor/uplot.js";
+import { html, useEffect, useRef } from "./vendor/ui.js";
+
+/**
+ * @typedef {object} Series
+ * @property {string} label
+ * @property {string} [colour] a name of app.css
+ * @property {(value: number | null) => string} [text] how a value is said
+ */
+
+/** @type {Map<string, uPlot.SyncPubSub>} */
+const GROUPS = new Map();
+
+/** @param {string} name */
+function groupOf(name) {
+  const known = GROUPS.get(name) ?? uPlot.sync(name);
+  GROUPS.set(name, known);
+  return known;
+}
+
+const COLOURS = ["accent", "done", "wait", "warn", "bad", "quiet"];
+
+/**
+ * A chart. `xs` in seconds when `isTime`, else plain numbers (steps); `ys` has one list a series, null where nothing is known.
+ * `label` says in words what it shows.
+ * @param {{label: string, xs: number[], ys: (number | null)[][], series: Series[], height?: number, low?: number, high?: number, group?: string, isTime?: boolean}} props
+ */
+export function Chart({ label, xs, ys, series, height = 150, low, high, group, isTime = true }) {
+  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const plot = useRef(/** @type {uPlot | null} */ (null));
+  const names = series.map((one) => one.label).join("\n");
+  const theme = themes.changes.value;
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    const colour = themes.colours();
+    const axis = { stroke: colour("quiet"), grid: { stroke: colour("faint"), width: 1 }, ticks: { stroke: colour("faint"), width: 1 } };
+    const made = new uPlot(
+      {
+        width: element.clientWidth || 300,
+        height,
+        legend: { live: true },
+        cursor: { sync: group ? { key: groupOf(group).key } : undefined, drag: { x: true, y: false } },
+        scales: { x: { time: isTime }, y: { range: (_, least, most) => bounds(least, most, low, high) } },
+        axes: [axis, { ...axis, size: 46 }],
+        series: [
+          {},
+          ...series.map((one, i) => ({
+            label: one.label,
+            stroke: colour(one.colour ?? COLOURS[i % COLOURS.length]),
+            width: 1.5,
+            spanGaps: false,
+            points: { show: false },
+            value: (/** @type {uPlot} */ _, /** @type {number | null} */ value) => (one.text ? one.text(value) : (value ?? "–")),
+          })),
+        ],
+      },
+      /** @type {any} */ ([xs, ...ys]),
+      element,
+    );
+    plot.current = made;
+    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [names, height, low, high, group, isTime, theme]);
+  useEffect(() => plot.current?.setData(/** @type {any} */ ([xs, ...ys])), [xs, ys]);
+  return html`<div class="chart" role="img" aria-label=${label} ref=${box}></div>`;
+}
+
+/**
+ * The ends of the upright axis: what was asked for, else the data with a little air.
+ * @param {number} least @param {number} most @param {number} [low] @param {number} [high]
+ * @returns {[number, number]}
+ */
+export function bounds(least, most, low, high) {
+  const from = low ?? least ?? 0;
+  const to = high ?? most ?? 1;
+  if (from === to) return [from - 1, to + 1];
+  const air = (to - from) * 0.05;
+  return [low ?? from - air, high ?? to + air];
+}

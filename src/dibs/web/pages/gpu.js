@@ -1,0 +1,72 @@
+// One GPU: its day in charts, who is on it now, and what ran on it.
+import { useAnswer } from "../asking.js";
+import { Chart } from "../charts.js";
+import { DrainButton, HolderList } from "../gpu-parts.js";
+import * as gpusOf from "../gpus.js";
+import { Empty, JobLink, Pill, Problem, Section, Table, Time } from "../parts.js";
+import * as state from "../state.js";
+import { html, useMemo } from "../vendor/ui.js";
+import { sizeOf, took } from "../words.js";
+
+/** @typedef {import("../types.js").Gpu} Gpu */
+
+const MINUTES = 24 * 60;
+const JOBS_SHOWN = 50;
+
+/** @param {{id: string}} props an index or the beginning of a UUID */
+export default function Page({ id }) {
+  const gpu = state.gpus.value?.gpus.find((one) => String(one.index) === id || one.id === id);
+  if (!state.gpus.value) return null;
+  if (!gpu) return html`<${Empty} title=${`There is no GPU ${id} on this machine.`} text="Those that are:" commands=${["dibs gpus"]} />`;
+  return html`<${Whole} gpu=${gpu} />`;
+}
+
+/** @param {{gpu: Gpu}} props */
+function Whole({ gpu }) {
+  const { data } = useAnswer(`/v1/gpus/history?minutes=${MINUTES}`, { everyMs: 30_000 });
+  const day = useMemo(() => gpusOf.dayOf(data?.gpus.find((/** @type {{id: string}} */ one) => one.id === gpu.id), gpu.memory_total), [data, gpu.id, gpu.memory_total]);
+  const chart = (/** @type {string} */ title, /** @type {(number | null)[]} */ values, /** @type {string} */ unit, high = /** @type {number | undefined} */ (undefined)) => {
+    const text = (/** @type {number | null} */ value) => (value === null ? "–" : `${Math.round(value)} ${unit}`);
+    const ys = [values];
+    return html`<${Section} title=${title}><${Chart} label=${`${title} of GPU ${gpu.index} over the last 24 hours, in ${unit}`} xs=${day.at} ys=${ys} series=${[{ label: title, text }]} low=${0} high=${high} group=${gpu.id} /><//>`;
+  };
+  return html`
+    <div class="facts">
+      <span><b>GPU ${gpu.index}</b> ${gpu.name}</span> <${Pill} word=${gpu.state} />
+      <span>${sizeOf(gpu.memory_used, gpu.memory_total)}</span>
+      ${gpu.temperature !== null && html`<span>${gpu.temperature} °C</span>`}
+      ${gpu.power !== null && html`<span>${Math.round(gpu.power)} W</span>`}
+      <span class="quiet mono">${gpu.id}</span>
+      <${DrainButton} gpu=${gpu} />
+    </div>
+    <${Section} title="Now">
+      <${HolderList} gpu=${gpu} />
+      ${gpusOf.waitersText(gpu) && html`<p>${gpusOf.waitersText(gpu)}</p>`}
+      ${gpu.processes.length > 0 && html`<ul aria-label="Processes on this GPU">${gpu.processes.map((one) => html`<li key=${one.pid}>${gpusOf.processText(one)}</li>`)}</ul>`}
+    <//>
+    <div class="charts">
+      ${chart("Use", day.use, "%", 100)}
+      ${chart("Memory", day.memory, "%", 100)}
+      ${chart("Temperature", day.temperature, "°C")}
+      ${chart("Power", day.power, "W")}
+    </div>
+    <${Past} gpu=${gpu} />`;
+}
+
+/** @param {{gpu: Gpu}} props */
+function Past({ gpu }) {
+  const { data, error, reload } = useAnswer(`/v1/jobs?gpu=${encodeURIComponent(gpu.id)}&limit=${JOBS_SHOWN}&sort=-id`, { isLive: true });
+  if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
+  return html`<${Section} title="Jobs on it" aside=${html`<a href=${`/jobs?gpu=${gpu.index}`}>all</a>`}>
+    <${Table} label=${`Jobs on GPU ${gpu.index}`} rows=${data.jobs} keyOf=${(/** @type {import("../types.js").Job} */ job) => job.id} columns=${COLUMNS} />
+  <//>`;
+}
+
+/** @type {{title: string, class?: string, cell: (job: import("../types.js").Job) => unknown}[]} */
+const COLUMNS = [
+  { title: "job", cell: (job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
+  { title: "state", cell: (job) => html`<${Pill} word=${job.state} />` },
+  { title: "started", cell: (job) => html`<${Time} at=${job.started_at} />` },
+  { title: "ran", class: "number", cell: (job) => took(job.started_at, job.finished_at, state.now.value) },
+  { title: "command", class: "mono", cell: (job) => job.command },
+];

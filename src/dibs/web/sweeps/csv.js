@@ -1,0 +1,27 @@
+// Tables as CSV that a spreadsheet opens without running anything.
+
+/**
+ * One row a line, cells quoted where they must be. Text that a spreadsheet would take for a formula gets a quote before it.
+ * @param {readonly (readonly (string | number | null)[])[]} rows
+ */
+export function csv(rows) {
+  return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+/** @param {string | number | null} value */
+function cell(value) {
+  if (value === null) return "";
+  if (typeof value === "number") return String(value);
+  const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
+  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** Hand a text to the browser as a file to be kept. @param {string} name @param {string} text @param {string} type */
+export function download(name, text, type = "text/csv") {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  // The download has its own hold on it by the next turn.
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
