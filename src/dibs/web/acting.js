@@ -1,6 +1,7 @@
 // Verbs on jobs, as buttons mean them: what was done is said, and can be undone where the daemon can undo it.
 // A cancel cannot be, so it is sent when the time for Undo is over, or when the page goes.
 import * as api from "./api.js";
+import { compact } from "./lists/ranges.js";
 import * as toasts from "./toasts.js";
 import { signal } from "./vendor/ui.js";
 import { plural } from "./words.js";
@@ -32,7 +33,13 @@ export const jobsNamed = (ids) => (ids.length === 1 ? `job ${ids[0]}` : plural(i
  * @returns {Promise<import("./types.js").Acted>}
  */
 export function send(verb, select, more = {}, options) {
-  return api.post("/v1/jobs/actions", { verb, select: select.map(String), ...more }, options);
+  return api.post("/v1/jobs/actions", { verb, select: words(select), ...more }, options);
+}
+
+/** Many ids are one word: what is sent while the page goes may have 64 kB. @param {readonly (number | string)[]} select */
+function words(select) {
+  const ids = select.filter((one) => typeof one === "number");
+  return [...(ids.length ? [compact(ids)] : []), ...select.filter((one) => typeof one === "string")];
 }
 
 /**
@@ -100,7 +107,8 @@ export function cancel(ids) {
 
 /** @param {readonly number[]} ids */
 function forget(ids) {
-  cancelling.value = new Set([...cancelling.value].filter((id) => !ids.includes(id)));
+  const gone = new Set(ids);
+  cancelling.value = new Set([...cancelling.value].filter((id) => !gone.has(id)));
 }
 
 /**

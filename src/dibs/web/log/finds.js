@@ -1,0 +1,71 @@
+// What was found in a log so far, and which of it one looks at. The daemon searches; the file may be of any size.
+
+/** @typedef {{offset: number, line: number | null, text: string}} Match */
+/** @typedef {{matches: Match[], current: number, next: number | null, isCapped: boolean}} Finds next: byte at which to go on; null: all searched */
+
+/** Matches that are kept: more than anybody steps through. */
+export const MOST = 10_000;
+
+/** @type {Finds} */
+export const NOTHING = Object.freeze({ matches: [], current: -1, next: 0, isCapped: false });
+
+/**
+ * Return what is known after one more answer.
+ * @param {Finds} finds
+ * @param {{matches: Match[], next: number | null}} answer
+ * @returns {Finds}
+ */
+export function add(finds, answer) {
+  const matches = finds.matches.concat(answer.matches);
+  const isCapped = matches.length > MOST || (matches.length === MOST && answer.next !== null);
+  return { ...finds, matches: matches.slice(0, MOST), next: isCapped ? null : answer.next, isCapped };
+}
+
+/**
+ * Return the finds with the one looked at that comes first at or after a byte of the file; the first if there is none.
+ * @param {Finds} finds
+ * @param {number} offset
+ * @returns {Finds}
+ */
+export function from(finds, offset) {
+  const found = finds.matches.findIndex((match) => match.offset >= offset);
+  return { ...finds, current: finds.matches.length === 0 ? -1 : Math.max(0, found) };
+}
+
+/**
+ * Return the finds one step further, round the end.
+ * @param {Finds} finds
+ * @param {1 | -1} step
+ * @returns {Finds}
+ */
+export function step(finds, step) {
+  const count = finds.matches.length;
+  if (count === 0) return finds;
+  const start = finds.current < 0 && step < 0 ? 0 : finds.current;
+  return { ...finds, current: (start + step + count) % count };
+}
+
+/** Return `3/15`; with a plus while the search goes on or gave up counting. @param {Finds} finds */
+export function label(finds) {
+  const isOpen = finds.next !== null || finds.isCapped;
+  if (finds.matches.length === 0) return isOpen ? "searching…" : "nothing found";
+  return `${finds.current + 1}/${finds.matches.length}${isOpen ? "+" : ""}`;
+}
+
+/**
+ * Return where a text stands in a line, for marking it; letters of either case.
+ * @param {string} line
+ * @param {string} text
+ * @param {boolean} isCase
+ * @returns {[number, number][]} beginnings and ends
+ */
+export function marks(line, text, isCase) {
+  /** @type {[number, number][]} */
+  const found = [];
+  if (text === "") return found;
+  // Lower case may be longer than upper; then nothing is marked rather than the wrong letters.
+  const [where, what] = isCase ? [line, text] : [line.toLowerCase(), text.toLowerCase()];
+  if (where.length !== line.length) return found;
+  for (let at = where.indexOf(what); at >= 0; at = where.indexOf(what, at + what.length)) found.push([at, at + what.length]);
+  return found;
+}

@@ -1,0 +1,148 @@
+// Long lists: which rows are seen, which jobs they are, which are asked for and which are selected.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as windows from "../../src/dibs/web/lists/windows.js";
+import { Listed, Ranges, compact, newcomers } from "../../src/dibs/web/lists/ranges.js";
+import * as filters from "../../src/dibs/web/lists/filters.js";
+import { csv } from "../../src/dibs/web/lists/exports.js";
+import * as picks from "../../src/dibs/web/lists/picks.js";
+
+for (const count of [0, 1, 10, 1000, 400_000, 500_001, 3_000_000, 100_000_000]) {
+  test(`${count} rows: from the first to the last, and back to the same place`, () => {
+    const list = { count, row: 24, viewport: 600 };
+    const far = windows.farthest(list);
+    assert.ok(windows.height(list) <= windows.TALLEST);
+    assert.equal(windows.view(list, 0).first, 0);
+    assert.equal(windows.view(list, far).end, count);
+    // Also past both ends, where phones bounce.
+    assert.equal(windows.view(list, -50).first, 0);
+    assert.equal(windows.view(list, far + 50).end, count);
+    for (let step = 0; step <= 20; step += 1) {
+      const scrollTop = (far * step) / 20;
+      const seen = windows.view(list, scrollTop, 3);
+      const top = windows.topRow(list, scrollTop);
+      assert.ok(seen.first <= top && (count === 0 || top <= seen.end));
+      assert.ok(seen.end - seen.first <= 26 + 7);
+      // The row at the top stands where the screen begins.
+      assert.ok(Math.abs(seen.top + (top - seen.first) * 24 - scrollTop) < 0.01);
+      assert.ok(Math.abs(windows.scrollFor(list, top) - scrollTop) < 0.01);
+    }
+  });
+}
+
+test("a row is brought into view, and not moved when it is there", () => {
+  for (const count of [1000, 5_000_000]) {
+    const list = { count, row: 20, viewport: 200 };
+    assert.equal(windows.reveal(list, 0, 5), 0);
+    for (const row of [0, 11, 500, count - 1]) {
+      const scrollTop = windows.reveal(list, 0, row);
+      const top = windows.topRow(list, scrollTop);
+      assert.ok(row >= top - 1e-6 && row + 1 <= top + 10 + 1e-6, `${row} from ${top}`);
+      const middle = windows.topRow(list, windows.centre(list, row));
+      assert.ok(row >= middle - 1e-6 && row + 1 <= middle + 10 + 1e-6);
+    }
+  }
+});
+
+/** All ids of a list, one by one. */
+const written = (list) => Array.from({ length: list.length }, (_, n) => list.at(n));
+
+test("ranges are read in the order of the list", () => {
+  const falling = Ranges.parse("8-10,5,1-2", true);
+  assert.deepEqual(written(falling), [10, 9, 8, 5, 2, 1]);
+  const rising = Ranges.parse("1-2,5,8-10", false);
+  assert.deepEqual(written(rising), [1, 2, 5, 8, 9, 10]);
+  for (const list of [falling, rising]) {
+    written(list).forEach((id, n) => assert.equal(list.indexOf(id), n));
+    for (const id of [0, 3, 4, 6, 7, 11]) assert.equal(list.indexOf(id), -1);
+  }
+  assert.equal(Ranges.parse("", true).length, 0);
+  assert.equal(Ranges.parse("", true).indexOf(1), -1);
+  assert.throws(() => rising.at(6), RangeError);
+  assert.throws(() => Ranges.parse("1-x", true), /expected ids/);
+});
+
+test("a million ids cost one run", () => {
+  const list = Ranges.parse("1-1000000", true);
+  assert.equal(list.runs.length, 1);
+  assert.deepEqual([list.length, list.at(0), list.at(999_999), list.indexOf(17)], [1_000_000, 1_000_000, 1, 999_983]);
+});
+
+test("all but some are said in runs", () => {
+  assert.equal(Ranges.parse("8-10,5,1-2", true).without([9, 1]), "2,5,8,10");
+  assert.equal(Ranges.parse("1-100", false).without([]), "1-100");
+  assert.equal(Ranges.parse("1-100", false).without([1, 100, 50, 999]), "2-49,51-99");
+  assert.equal(Ranges.parse("5", false).without([5]), "");
+  assert.equal(new Listed([9, 3, 4, 5]).without([9]), "3-5");
+  assert.equal(compact([3, 1, 2, 7, 7]), "1-3,7");
+});
+
+test("ids in any order know their places", () => {
+  const list = new Listed([9, 3, 4]);
+  assert.deepEqual([list.at(0), list.indexOf(4), list.indexOf(7), list.length], [9, 2, -1, 3]);
+});
+
+const TEXTS = [
+  ["state:failed name:vit* tag:x gpu:3 since:2d", { state: "failed", name: "vit*", tag: "x", gpu: "3", since: "2d" }],
+  ['cmd:"--lr 0.1"', { text: "--lr 0.1" }],
+  ["train.py", { text: "train.py" }],
+  ["two words", { text: "two words" }],
+  ["state:failed state:timeout", { state: "failed,timeout" }],
+  ['name:"a \\"b\\" c"', { name: 'a "b" c' }],
+  ["  ", {}],
+  ["project:vision sweep:12 until:1h", { project: "vision", sweep: "12", until: "1h" }],
+];
+
+for (const [text, filter] of TEXTS) {
+  test(`the filter ${text} survives text and address`, () => {
+    assert.deepEqual(filters.parse(text), { filter, problem: null });
+    assert.deepEqual(filters.parse(filters.write(filter)).filter, filter);
+    assert.deepEqual(filters.fromQuery(new URLSearchParams(filters.toQuery(filter))), filter);
+  });
+}
+
+test("what no filter is called is said", () => {
+  assert.match(filters.parse("colour:red").problem, /there is no filter colour:/);
+  assert.match(filters.parse("state:").problem, /expected a value/);
+  assert.deepEqual(filters.parse("state:").filter, {});
+});
+
+test("an address with other words is no filter", () => {
+  assert.deepEqual(filters.fromQuery(new URLSearchParams("sort=-id&state=failed&tab=log&name=")), { state: "failed" });
+});
+
+test("rows are selected one by one, in ranges, and all but some", () => {
+  const list = Ranges.parse("1-10", true);
+  let some = picks.toggle(picks.NONE, 8);
+  some = picks.extend(some, 5, list);
+  assert.deepEqual([...some.ids].sort(), [5, 6, 7, 8]);
+  assert.equal(picks.count(some, 10), 4);
+  assert.ok(picks.has(some, 6) && !picks.has(some, 4));
+  assert.ok(!picks.has(picks.toggle(some, 6), 6));
+  let most = picks.toggle(picks.ALL, 3);
+  assert.equal(picks.count(most, 10), 9);
+  assert.ok(!picks.has(most, 3) && picks.has(most, 4));
+  most = picks.toggle(picks.toggle(most, 4), 5);
+  most = picks.extend({ ...most, anchor: 3 }, 5, list);
+  assert.equal(picks.count(most, 10), 10);
+  assert.equal(picks.extend(picks.NONE, 7, list).anchor, 7);
+  assert.equal(picks.extend(picks.NONE, 77, list), picks.NONE);
+});
+
+test("jobs that are not in the list yet are counted, also between others", () => {
+  const shown = Ranges.parse("8-10,5,1-2", true);
+  assert.equal(newcomers(Ranges.parse("8-12,4-5,1", true), shown), 3);
+  assert.equal(newcomers(shown, shown), 0);
+  assert.equal(newcomers(Ranges.parse("1-1000000", true), shown), 999_994);
+  assert.equal(newcomers(shown, Ranges.parse("", true)), 6);
+  assert.equal(newcomers(new Listed([7, 8, 99]), new Listed([8])), 2);
+  assert.equal(newcomers(new Listed([10, 11]), shown), 1);
+});
+
+test("a line of CSV quotes what would tear it", () => {
+  const job = { id: 7, name: 'a "b", c', state: "failed", exit_code: 1, gpu_indices: [0, 1], tags: [], report: { loss: 0.5 }, command: "x\ny" };
+  const line = csv([job]);
+  assert.ok(line.startsWith('7,"a ""b"", c",,failed,,1,,,"[0,1]"'));
+  assert.ok(line.includes('"{""loss"":0.5}"'));
+  assert.ok(line.endsWith('"x\ny"\r\n'));
+});
