@@ -270,6 +270,8 @@ class Gpu(TypedDict):
     foreign: str | None
     settling: str | None
     power: float | None
+    #: A daemon that was started before an upgrade does not tell.
+    compute_mode: NotRequired[str | None]
     #: Since when nobody has used it, as far as is known; and how many in the line would take it.
     idle_since: str | None
     waiters: int

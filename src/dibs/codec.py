@@ -174,6 +174,7 @@ def device_to_json(device: Device) -> dict[str, Any]:
         "power": device.power,
         "power_limit": device.power_limit,
         "ecc_errors": device.ecc_errors,
+        "compute_mode": device.compute_mode,
         "pci": device.pci,
         "numa": device.numa,
         "parent": device.parent,

@@ -12,6 +12,9 @@ from typing import NewType
 
 DeviceId = NewType("DeviceId", str)
 
+#: The compute modes that administrators may set with `nvidia-smi -c`: anybody, one process at a time, nobody.
+DEFAULT, EXCLUSIVE, PROHIBITED = "default", "exclusive-process", "prohibited"
+
 
 @dataclass(frozen=True)
 class Process:
@@ -60,6 +63,8 @@ class Device:
     vendor: str = "nvidia"
     #: What speaks against it though it still works, in words; somebody may accept that.
     worry: str | None = None
+    #: Who may compute on it, whatever dibs says; None where the driver does not tell.
+    compute_mode: str | None = None
 
     @property
     def obstacle(self) -> str | None:
@@ -68,7 +73,8 @@ class Device:
 
     def obstacle_to(self, *, ignores_foreign: bool) -> str | None:
         """Return why a job may not be started on it that does or does not mind who else uses it."""
-        return self.fault or self.drained or self.settling or (None if ignores_foreign else self.foreign)
+        is_minded = not ignores_foreign or self.compute_mode == EXCLUSIVE
+        return self.fault or self.drained or self.settling or (self.foreign if is_minded else None)
 
 
 @dataclass(frozen=True)

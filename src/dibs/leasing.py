@@ -88,7 +88,7 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
     if len(able) < count:
         faults = "; ".join(f"GPU {device.index}: {device.obstacle}" for device in inventory.devices if device.obstacle)
         raise Busy(f"needs {need}; only {len(able)} can be used now ({inventory.problem or faults}).")
-    vet = vetting.of(wanted.values, say, ignores_foreign=wanted.request.ignore_foreign)
+    vet = vetting.of(wanted.values, say, wanted.request)
     try:
         return waiting.acquire(
             place,

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from dibs import users
+from dibs import devices, users
 
 #: NVML error codes that say that a card is unwell. All others mean that it does not tell.
 FAULTS = {
@@ -50,7 +50,8 @@ RECOVERIES = {
     7: "the driver wants the machine to be rebooted for this GPU",
 }
 RECOVERY_FIELD = 230
-PROHIBITED_MODE = 2
+#: Compute modes by NVML's number; the one by thread is from before CUDA 4, and drivers take it for the one by process.
+MODES = {0: devices.DEFAULT, 1: devices.EXCLUSIVE, 2: devices.PROHIBITED, 3: devices.EXCLUSIVE}
 
 #: How close two cards are, by the kind of their common ancestor: more is closer. NVLink is `NVLINK` and its links.
 CLOSENESS = {50: 0, 40: 1, 30: 2, 20: 3, 10: 4, 0: 5}
@@ -126,18 +127,21 @@ def _read_card(nvml: Any, index: int) -> Iterator[Record]:
         "power_limit": _watts(card.ask("EnforcedPowerLimit")),
         "ecc_errors": card.ask("TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
         **_place(card),
+        "compute_mode": MODES.get(card.ask("ComputeMode")),
     }
     worry = _worry(card)
     mode = card.ask("MigMode")
     if mode is None or mode[0] != 1:
-        record, forbidden = common | _use(card), _forbidden(card)
+        found = [common | _use(card)]
+    else:
+        slices = list(_slices(card))
+        found = [common | _slice(common, place, each, card) for place, each in slices] or [
+            common | {"fault": NO_SLICES}
+        ]
+    forbidden = PROHIBITED if common["compute_mode"] == devices.PROHIBITED else None
+    for record in found:
         # Last, because every field above may have found out.
-        yield record | {"fault": card.fault or forbidden, "worry": worry}
-        return
-    slices = list(_slices(card))
-    found = [common | _slice(common, place, each, card) for place, each in slices]
-    for record in found or [common | {"fault": NO_SLICES}]:
-        yield record | {"fault": card.fault or record.get("fault"), "worry": worry}
+        yield record | {"fault": card.fault or record.get("fault") or forbidden, "worry": worry}
 
 
 def _slices(card: Card) -> Iterator[tuple[int, Any]]:
@@ -235,10 +239,6 @@ def _worry(card: Card) -> str | None:
     if fields is not None and fields[0].nvmlReturn == 0:
         return RECOVERIES.get(fields[0].value.uiVal)
     return None
-
-
-def _forbidden(card: Card) -> str | None:
-    return PROHIBITED if card.ask("ComputeMode") == PROHIBITED_MODE else None
 
 
 def _watts(milliwatts: int | None) -> float | None:

@@ -140,7 +140,8 @@ def _explain_devices(
 
 def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
     named = scheduling.request_devices(inventory, job.request).intersection(inventory.ids)
-    out = _by_gpu({d.id: d.obstacle for d in inventory.devices if d.obstacle and d.id in named}, inventory)
+    told = {d.id: why for d in inventory.devices if d.id in named and (why := rooms.obstacle(d, job.request))}
+    out = _by_gpu(told, inventory)
     why = f" ({', '.join(out[:MOST_TOLD])})" if out else f" ({inventory.problem})" if inventory.problem else ""
     need, choice = scheduling.count_gpus(job.request.gpus), _choice(job)
     is_choosy = len(inventory.usable()) >= job.request.gpus

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dibs import sharing
+from dibs import devices, sharing, units
 from dibs.devices import Device, DeviceId, Inventory
+from dibs.jobs import Request
 from dibs.sharing import Room
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ WHOLE = sharing.room(None, 1)
 #: A device that somebody has alone.
 NONE = Room(0, 0, 1)
 
+#: Why a device cannot be shared, in words.
+ONE_PROCESS = (
+    "cannot be shared: its compute mode is exclusive-process, one process at a time; "
+    "without --vram a job has it alone, or nvidia-smi -c 0 as root allows sharing"
+)
+UNKNOWN_SIZE = "cannot be shared: the driver does not tell how much memory it has; without --vram a job has it alone"
+
 
 def is_shared(view: View) -> bool:
     """Tell whether anybody shares a device, or wants to; else none of this has to be looked at."""
@@ -30,6 +38,31 @@ def is_shared(view: View) -> bool:
         or any(job.mib for job in view.active)
         or any(other.mib for other in view.line)
     )
+
+
+def obstacle(device: Device, request: Request) -> str | None:
+    """Return why nothing that asks for this may be started on a device, whoever holds it; None if it may.
+
+    The rule of all doors: one who wants a device alone does not get one that strangers use, unless it ignores them; one
+    who shares counts what they use.
+    """
+    found = device.obstacle_to(ignores_foreign=request.ignores_foreign)
+    if found is not None or not request.vram:
+        return found
+    if device.compute_mode == devices.EXCLUSIVE:
+        return ONE_PROCESS
+    if device.memory_total is None:
+        return UNKNOWN_SIZE
+    return f"{device.foreign}, and nobody knows how much of it" if capacity_mib(device) is None else None
+
+
+def shortage(device: Device, request: Request, shares: Iterable[int] = ()) -> str | None:
+    """Return why a device has no room for one who shares it beside `shares` (MiB) and strangers; None if it has."""
+    left = capacity_mib(device)
+    if not request.vram or left is None or request.mib + sum(shares) <= left:
+        return None
+    told = units.format_size(max(0, left - sum(shares)) * sharing.MIB)
+    return f"{told} of it left for {units.format_size(request.vram)}{f': {device.foreign}' if device.foreign else ''}"
 
 
 def capacity_mib(device: Device) -> int | None:

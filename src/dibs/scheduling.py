@@ -156,9 +156,9 @@ def request_devices(inventory: Inventory, request: Request) -> frozenset[DeviceI
 
 def eligible(inventory: Inventory, request: Request) -> tuple[DeviceId, ...]:
     """Return the devices that could serve `request`, the preferred ones first."""
-    usable = inventory.usable(ignores_foreign=request.ignores_foreign)
-    if request.vram:
-        usable = tuple(d for d in usable if rooms.capacity_mib(inventory.by_id[d]) is not None)
+    if inventory.problem is not None:
+        return ()
+    usable = tuple(device.id for device in inventory.devices if rooms.obstacle(device, request) is None)
     if request.gpu_ids:
         return tuple(d for d in request.gpu_ids if d in usable)
     right = request_devices(inventory, request)
@@ -490,8 +490,15 @@ def check_possible(request: Request, inventory: Inventory, policy: Policy, who: 
 
 def _check_vram(request: Request, inventory: Inventory, who: str) -> None:
     """Refuse more memory than enough of the devices have; what strangers use of them now may come back."""
-    right = request_devices(inventory, request)
-    sizes = sorted((d.memory_total or 0 for d in inventory.devices if d.id in right), reverse=True)
+    right = [d for d in inventory.devices if d.id in request_devices(inventory, request)]
+    able = [d for d in right if d.compute_mode != devices.EXCLUSIVE]
+    if len(able) < min(request.gpus, len(right)):
+        raise Impossible(
+            f"{who} asks for --vram, and {len(right) - len(able)} of {count_gpus(len(right))} cannot be shared: their "
+            "compute mode is exclusive-process.",
+            "Without --vram it gets a GPU alone; nvidia-smi -c 0 as root allows sharing.",
+        )
+    sizes = sorted((d.memory_total or 0 for d in able), reverse=True)
     if not any(sizes):
         raise Impossible(
             f"{who} asks for --vram {units.format_size(request.vram)}; the driver does not tell how much memory the "

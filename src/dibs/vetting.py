@@ -1,7 +1,8 @@
 """Vetting: a last look at real devices by a door without a daemon, which has just leased them.
 
-The daemon looks all the time; `pipe`, `lease` and the old tools look when it matters. A device that somebody uses
-without a lease, or that is unwell, is given back, and looked at again after a while.
+The daemon looks all the time; `pipe`, `lease` and the old tools look when it matters. What speaks against a device is
+the same for all of them (`rooms.obstacle`); one on which nothing may be started is given back, and looked at again
+after a while.
 """
 
 from __future__ import annotations
@@ -10,37 +11,40 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dibs import foreign, holders, leases, probe
+from dibs import foreign, holders, leases, probe, rooms
 from dibs.devices import Device, DeviceId, Inventory
 from dibs.foreign import Limits
+from dibs.holders import Holder
+from dibs.jobs import Request
 from dibs.locks import Folder
 from dibs.probe import Probe
 from dibs.settings import Settings
+
+#: A device alone, that nobody else uses: what the old tools know of.
+WHOLE = Request()
 
 
 class Vet:
     """Tells which devices must be left alone; `say` hears each reason once."""
 
     def __init__(
-        self, eyes: Probe, place: Folder, limits: Limits, say: Callable[[str], None], *, ignores_foreign: bool
+        self, eyes: Probe, place: Folder, limits: Limits, say: Callable[[str], None], request: Request
     ) -> None:
         self._probe = eyes
         self._place = place
         self._limits = limits
         self._say = say
-        self._ignores_foreign = ignores_foreign
+        self._request = request
         #: Why devices are left alone now, by id.
         self.reasons: dict[str, str] = {}
 
-    def __call__(self, devices: Sequence[str]) -> set[str]:
-        """Return those of `devices` on which nothing should be started now."""
+    def __call__(self, devices: Sequence[str], *, is_taken: bool) -> set[str]:
+        """Return those of `devices` on which nothing should be started now; `is_taken`: they have just become ours."""
         try:
             inventory = self._probe.read()
         finally:
             self._probe.close()
-        # Without ourselves: nothing of ours runs on it yet.
         held = holders.survey(self._place, devices)
-        users = {device: {h.user for h in found if h.pid != os.getpid()} for device, found in held.items()}
         before = self.reasons
         self.reasons = {device: why for device, why in before.items() if device not in devices}
         for device_id in devices:
@@ -48,21 +52,30 @@ class Vet:
             if device is None:
                 # A number or a text that is no device here: the old tools lease those too.
                 continue
-            judged = foreign.judged(device, users.get(device_id, ()), self._limits)
-            why = inventory.problem or judged.obstacle_to(ignores_foreign=self._ignores_foreign)
+            others = self._others(held[device_id]) if is_taken else held[device_id]
+            judged = foreign.judged(device, {holder.user for holder in others}, self._limits)
+            # Of one that is not ours, those who share it may go; for that there is the line.
+            shares = [holder.mib or 0 for holder in others] if is_taken else ()
+            why = inventory.problem or rooms.obstacle(judged, self._request)
+            why = why or rooms.shortage(judged, self._request, shares)
             if why is not None:
                 self.reasons[device_id] = why
                 if before.get(device_id) != why:
                     self._say(f"GPU {device.index} is left alone: {why}")
         return {device for device in devices if device in self.reasons}
 
+    def _others(self, found: Sequence[Holder]) -> list[Holder]:
+        """Return who holds a device beside the lease that we have just taken: nothing of ours runs on that yet."""
+        own = next((h for h in found if h.pid == os.getpid() and (h.mib or 0) == self._request.mib), None)
+        return [holder for holder in found if holder is not own]
 
-def of(values: Settings, say: Callable[[str], None], *, ignores_foreign: bool = False) -> Vet | None:
-    """Return who looks at devices before they are used; None where they are pretend ones."""
+
+def of(values: Settings, say: Callable[[str], None], request: Request = WHOLE) -> Vet | None:
+    """Return who looks at devices before they are used as `request` wants; None where they are pretend ones."""
     eyes = Probe(values)
     if not eyes.is_real:
         return None
-    return Vet(eyes, leases.folder(), limits_of(values), say, ignores_foreign=ignores_foreign)
+    return Vet(eyes, leases.folder(), limits_of(values), say, request)
 
 
 def measured(values: Settings, place: Folder) -> Inventory:

@@ -14,14 +14,18 @@ from dibs import errors, holders, leases, locks, sharing, tickets
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from typing import Protocol
 
     from dibs.leases import Lease, Note
     from dibs.locks import Folder
     from dibs.sharing import Terms
     from dibs.tickets import OwnTicket, Ticket
 
-    #: Returns those of the devices that must not be used now.
-    Vet = Callable[[Sequence[str]], Collection[str]]
+    class Vet(Protocol):
+        """Returns those of the devices that must not be used now; `is_taken`: they have just become ours."""
+
+        def __call__(self, devices: Sequence[str], *, is_taken: bool) -> Collection[str]: ...
+
 
 #: Longest sleep in seconds: for what no hang-up tells, such as a ticket whose process was stopped or has to rest.
 LONGEST_S = 30.0
@@ -172,7 +176,7 @@ class Waiter:
                 # Look once more now that the watches stand: what they watch may have gone just before.
                 continue
             is_blind = look.chosen is not None or look.is_hidden or not self._watched.covers(look.in_the_way)
-            self.sleep_s = self._pause_s if is_blind else LONGEST_S
+            self.sleep_s = self._pause_s if is_blind else UNFIT_FOR_S if look.is_short else LONGEST_S
             return None
 
     def _fit(self, wanted: Sequence[str]) -> Sequence[str]:
@@ -182,7 +186,7 @@ class Waiter:
         now = time.monotonic()
         over = [device for device, until in self._unfit.items() if until <= now]
         if over:
-            self._note_unfit(over, self._vet(over))
+            self._note_unfit(over, self._vet(over, is_taken=False))
         return [device for device in wanted if device not in self._unfit]
 
     def _passes(self, got: list[Lease]) -> bool:
@@ -190,7 +194,7 @@ class Waiter:
         if self._vet is None:
             return True
         devices = [lease.device for lease in got]
-        unfit = self._vet(devices)
+        unfit = self._vet(devices, is_taken=True)
         self._note_unfit(devices, unfit)
         if unfit:
             for lease in got:
@@ -236,7 +240,7 @@ class Waiter:
 class _Look:
     """One look at line and devices: what we may take, and who is in the way."""
 
-    __slots__ = ("chosen", "collected", "in_the_way", "is_hidden", "terms")
+    __slots__ = ("chosen", "collected", "in_the_way", "is_hidden", "is_short", "terms")
 
     def __init__(
         self,
@@ -259,6 +263,8 @@ class _Look:
         self.in_the_way = {*holding, *(tickets.socket_name(place, ticket) for ticket in ahead)}
         #: Whether a device is held by somebody whose socket we cannot see, or who is just letting go.
         self.is_hidden = not held <= set(holding.values())
+        #: Whether a device would not do for us even if all others let go: strangers, who hang up on nobody, may go too.
+        self.is_short = any(terms.mib > terms.capacity_mib.get(device, terms.mib) for device in wanted)
 
 
 def _take(place: Folder, look: _Look, note: Note) -> list[Lease] | None:

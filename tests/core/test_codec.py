@@ -174,6 +174,7 @@ def test_a_device_is_shown_as_the_driver_told():
         "power": None,
         "power_limit": None,
         "ecc_errors": None,
+        "compute_mode": None,
         "pci": None,
         "numa": None,
         "parent": None,

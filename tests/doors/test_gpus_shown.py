@@ -50,6 +50,7 @@ def test_in_a_narrow_window_only_memory_has_a_bar():
         ({"state": "leased", "settling": "3G of its last job have not come back yet"}, "have not come back"),
         ({"idle_since": "2026-11-15T09:00:00.000Z"}, "idle for 3h"),
         ({"state": "leased", "waiters": 2}, "2 in the line"),
+        ({"compute_mode": "exclusive-process"}, "one process at a time"),
     ],
 )
 def test_what_is_worth_knowing_about_a_gpu_is_in_its_line(more, told):
@@ -68,7 +69,18 @@ def test_all_that_is_known_is_in_the_json_the_history_and_what_a_job_used(bench)
     job_id = bench.add(["sleep", "1000"])
     bench.until(job_id, "started")
     (shown,) = wait_for(lambda: bench.client.get("/v1/gpus")["gpus"])
-    more = {"power", "power_limit", "ecc_errors", "pci", "numa", "parent", "vendor", "idle_since", "waiters"}
+    more = {
+        "power",
+        "power_limit",
+        "ecc_errors",
+        "compute_mode",
+        "pci",
+        "numa",
+        "parent",
+        "vendor",
+        "idle_since",
+        "waiters",
+    }
     assert more <= shown.keys()
     assert (shown["power"], shown["pci"], shown["state"]) == (30.0, "00000000:01:00.0", "leased")
     history = bench.client.get("/v1/gpus/history")

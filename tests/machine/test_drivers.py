@@ -109,6 +109,15 @@ def test_what_came_while_nobody_listened_still_shows(nvml, state, fault, worry):
     assert (found.devices[1].fault, found.devices[1].worry) == (None, None)
 
 
+def test_the_compute_mode_of_a_card_is_told_and_holds_for_its_slices(nvml):
+    nvml.is_now("gpu 0", "gpu 1 mode=3", "gpu 2 mode=1", "gpu 3 mode=2 mig=1", "mig 3 uuid=MIG-c1 gi=1", "gpu 4 mode=9")
+    found, _ = ask(nvml)
+    assert [device.compute_mode for device in found.devices] == [
+        "default", "exclusive-process", "exclusive-process", None, "prohibited",
+    ]  # fmt: skip
+    assert found.devices[-1].fault == nvidia.PROHIBITED
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_every_error_of_every_call_costs_at_most_the_card_it_is_about(nvml, call):
     """31 codes each. What the card does not tell is unknown; what tells that it is unwell is its fault."""

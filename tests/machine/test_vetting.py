@@ -1,10 +1,16 @@
 """Doors without a daemon look before they use a GPU: what somebody uses without a lease is given back."""
 
+import functools
+import os
+import subprocess
+import sys
+
 import pytest
 
 import forking
 from bench import Bench
-from dibs import holders, leases, settings, slot_kinds, slots, users, vetting, waiting
+from dibs import holders, leases, settings, sharing, slot_kinds, slots, users, vetting, waiting
+from dibs.jobs import Request
 
 GIB = 2**30
 NOTE = leases.Note("test", "me")
@@ -17,7 +23,7 @@ def place(tmp_path):
 
 
 def unfit(*devices):
-    return lambda asked: {device for device in asked if device in devices}
+    return lambda asked, is_taken: {device for device in asked if device in devices}
 
 
 def test_what_is_not_fit_is_given_back_and_the_next_one_taken(place):
@@ -37,7 +43,7 @@ def test_who_does_not_wait_is_told_and_holds_nothing(place, count):
 def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_while(place):
     seen = []
 
-    def vet(devices):
+    def vet(devices, is_taken):
         seen.append(list(devices))
         return set(devices)
 
@@ -48,6 +54,18 @@ def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_whil
     assert waiter.ask(1, ["a"]) is None
     # Looked at once, and not at every question.
     assert seen == [["a"]]
+
+
+@pytest.mark.parametrize(("left", "sleeps"), [(5, waiting.UNFIT_FOR_S), (6, waiting.LONGEST_S)])
+def test_who_waits_for_a_stranger_to_go_looks_again_in_a_while(place, left, sleeps):
+    """Of those who hold a lease one hears when they go."""
+    terms = sharing.Terms(6, {"a": left})
+    (held,) = leases.take(place, ["a"], NOTE)
+    waiter = waiting.Waiter(place, NOTE, 60.0, terms=lambda: terms)
+    assert waiter.ask(1, ["a"]) is None
+    assert waiter.sleep_s == sleeps
+    waiter.leave()
+    held.close()
 
 
 def test_slots_leave_alone_what_is_not_fit(place):
@@ -81,17 +99,83 @@ def test_a_look_tells_who_uses_a_gpu_once_and_forgets_who_has_gone(nvml, strange
     monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", f"proc 0 pid={stranger} mem={3 * GIB}")
     said = []
-    vet = vetting.of(settings.Settings(nvml_library=nvml.library), said.append)
+    looks = vetting.of(settings.Settings(nvml_library=nvml.library), said.append)
     told = f"used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)"
+    vet = functools.partial(looks, is_taken=True)
     assert (vet(["GPU-a", "GPU-b"]), vet(["GPU-a"])) == ({"GPU-a"}, {"GPU-a"})
-    assert (said, vet.reasons) == ([f"GPU 0 is left alone: {told}"], {"GPU-a": told})
+    assert (said, looks.reasons) == ([f"GPU 0 is left alone: {told}"], {"GPU-a": told})
     # A text that names no device here is not ours to judge.
     assert vet(["text-1"]) == set()
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b lost=1")
-    assert (vet(["GPU-a"]), vet.reasons) == (set(), {})
-    relaxed = vetting.of(settings.Settings(nvml_library=nvml.library), said.append, ignores_foreign=True)
+    assert (vet(["GPU-a"]), looks.reasons) == (set(), {})
     nvml.is_now("gpu 0 uuid=GPU-a", f"proc 0 pid={stranger} mem={3 * GIB}")
-    assert relaxed(["GPU-a"]) == set()
+    relaxed = vetting.of(settings.Settings(nvml_library=nvml.library), said.append, Request(ignore_foreign=True))
+    assert relaxed(["GPU-a"], is_taken=True) == set()
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+@pytest.mark.parametrize(
+    ("gib", "told"),
+    [(5, None), (6, "5G of it left for 6G: used without a lease by "), (30, "5G of it left for 30G: used without ")],
+)
+def test_who_shares_a_gpu_takes_what_strangers_leave_of_it(nvml, stranger, monkeypatch, gib, told, is_taken):
+    monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
+    nvml.is_now(*strangers(stranger, 19))
+    vet = vetting.of(settings.Settings(nvml_library=nvml.library), [].append, Request(vram=gib * GIB))
+    assert vet(["GPU-a"], is_taken=is_taken) == ({"GPU-a"} if told else set())
+    assert (told or "") in vet.reasons.get("GPU-a", "")
+
+
+def strangers(pid, gib):
+    """Return a card of 24G of which a process uses so much."""
+    return f"gpu 0 uuid=GPU-a total={24 * GIB} used={gib * GIB}", f"proc 0 pid={pid} mem={gib * GIB}"
+
+
+def test_a_pipe_shares_what_a_stranger_leaves_of_the_only_gpu(bench, nvml, stranger):
+    nvml.is_now(*strangers(stranger, 10))
+    command = "echo $CUDA_VISIBLE_DEVICES"
+    done = bench.cli("pipe", "--vram", "12G", input=f"{command}\n" * 2)
+    assert (done.returncode, done.stdout, "left alone" in done.stderr) == (0, "GPU-a\n" * 2, False)
+    held = bench.cli("lease", "--no-wait", "--vram", "12G", "sh", "-c", command)
+    assert (held.returncode, held.stdout) == (0, "GPU-a\n")
+    refused = bench.cli("lease", "--no-wait", "--vram", "15G", "true")
+    assert (refused.returncode, refused.stdout) == (75, "")
+    # Without --vram it would have the card alone, and somebody else has it.
+    assert bench.cli("lease", "--no-wait", "true").returncode == 75
+
+
+def test_what_the_commands_of_a_pipe_use_themselves_is_not_foreign_to_it(bench, nvml, tmp_path):
+    """With the 10G of the first command counted twice, there would be no room for the second."""
+    nvml.is_now(f"gpu 0 uuid=GPU-a total={24 * GIB}")
+    for name in ("first", "second"):
+        os.mkfifo(tmp_path / name)
+    words = [sys.executable, "-m", "dibs", "pipe", "--vram", "10G"]
+    with subprocess.Popen(words, env=bench.environ, cwd=tmp_path, stdin=subprocess.PIPE, text=True) as pipe:
+        pipe.stdin.write("echo $$ > first; read gate < second\n")
+        pipe.stdin.flush()
+        nvml.is_now(*strangers(int((tmp_path / "first").read_text()), 10))
+        # It opens the gate of the first one, so both are there at once.
+        pipe.stdin.write("echo go > second\n")
+        pipe.stdin.close()
+        try:
+            assert pipe.wait(timeout=60) == 0
+        finally:
+            pipe.kill()
+
+
+def test_a_gpu_for_one_process_is_not_shared_through_any_door(bench, nvml):
+    nvml.is_now(f"gpu 0 uuid=GPU-a total={24 * GIB} mode=3", f"gpu 1 uuid=GPU-b total={24 * GIB}")
+    command = "echo $CUDA_VISIBLE_DEVICES"
+    shared = bench.cli("pipe", "--vram", "12G", input=f"{command}\n")
+    assert (shared.returncode, shared.stdout) == (0, "GPU-b\n")
+    alone = bench.cli("lease", "--no-wait", "--gpu-ids", "0", "sh", "-c", command)
+    assert (alone.returncode, alone.stdout) == (0, "GPU-a\n")
+    for door in (["add", "true"], ["lease", "true"]):
+        refused = bench.cli(door[0], "--gpu-ids", "0", "--vram", "12G", *door[1:])
+        assert (refused.returncode, "compute mode is exclusive-process" in refused.stderr) == (69, True)
+    (first, second) = bench.client.get("/v1/gpus")["gpus"]
+    assert (first["compute_mode"], second["compute_mode"]) == ("exclusive-process", "default")
+    assert "for one process at a time" in bench.cli("gpus").stdout
 
 
 def test_a_lease_by_hand_does_not_take_a_gpu_that_somebody_uses(bench, stranger):

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypedDict
 from urllib.parse import quote
 
-from dibs import client, options, units
+from dibs import client, devices, options, units
 from dibs.answers import Gpu, Gpus, Holder
 from dibs.cli import screen, watching
 from dibs.cli.screen import Column, Screen
@@ -180,5 +180,6 @@ def _holder(view: Screen, holder: Holder, now: datetime) -> str:
 
 
 def _others(gpu: Gpu) -> list[str]:
-    """Return what else is worth knowing: why it is unwell, and who uses it without a lease."""
-    return [text for text in (gpu["fault"], gpu["drained"], gpu["settling"], gpu["foreign"]) if text]
+    """Return what else is worth knowing: why it is unwell, who uses it without a lease, and that none may share it."""
+    mode = "for one process at a time (compute mode)" if gpu.get("compute_mode") == devices.EXCLUSIVE else None
+    return [text for text in (gpu["fault"], gpu["drained"], gpu["settling"], gpu["foreign"], mode) if text]

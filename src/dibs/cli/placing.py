@@ -88,7 +88,6 @@ def slots(
     def label(ids: Sequence[str]) -> str:
         return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)
 
-    vet = vetting.of(values, say, ignores_foreign=args.has(job_options.IGNORE_FOREIGN))
     found = [_resolved(group, inventory) for group in named]
     if args.has(job_options.VRAM) and args.has(PER_GPU):
         raise UserError(
@@ -101,6 +100,15 @@ def slots(
             say(f"this machine shows no GPU: {values.cpu_slots} commands at once, without one")
         return FixedSlots(place, note, [Slot((), "no GPU")] * (args.get(AT_ONCE) or values.cpu_slots))
 
+    is_grouped = len(found) > 1 and any(len(group) > 1 for group in found)
+    request = Request(
+        max(map(len, found)) if is_grouped else count.gpus if count else 1,
+        prefer=chosen,
+        gpu_type=args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
+        vram=args.get(job_options.VRAM) or 0,
+        ignore_foreign=args.has(job_options.IGNORE_FOREIGN),
+    )
+    vet = vetting.of(values, say, request)
     etiquette = Etiquette(values.max_gpus, values.keep_free, inventory.usable())
 
     def fixed(groups: Sequence[Sequence[DeviceId]], ours: Sequence[DeviceId] = ()) -> Slots:
@@ -110,7 +118,6 @@ def slots(
             etiquette=etiquette,
         )  # fmt: skip
 
-    is_grouped = len(found) > 1 and any(len(group) > 1 for group in found)
     if is_grouped:
         if args.has(job_options.VRAM):
             raise UserError("--vram chooses GPUs by the room they have, groups of --gpu-ids do not.", "Leave one out.")
@@ -118,12 +125,6 @@ def slots(
     if ours := granted.devices(place, inventory):
         _check_ours(args, chosen, ours, inventory)
         return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
-    request = Request(
-        max(map(len, found)) if is_grouped else count.gpus if count else 1,
-        prefer=chosen,
-        gpu_type=args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
-        vram=args.get(job_options.VRAM) or 0,
-    )
     known = knowing.Known(place, inventory, values, request)
     policy = scheduling.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
     scheduling.check_possible(request, inventory, policy, "each command")

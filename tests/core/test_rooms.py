@@ -1,0 +1,78 @@
+"""What speaks against a device: one rule for jobs of the queue and for all doors without one."""
+
+import dataclasses
+
+import pytest
+
+import build
+from dibs import obstacles, rooms, scheduling
+from dibs.devices import EXCLUSIVE, Device, DeviceId
+from dibs.errors import Impossible
+from dibs.jobs import Request
+from dibs.scheduling import Policy, View
+
+GIB = 2**30
+CARD = Device(DeviceId("GPU-a"), 0, "A100", 24 * GIB)
+ALONE, SHARING, RELAXED = Request(), Request(vram=6 * GIB), Request(ignore_foreign=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "to_alone", "to_sharing", "to_relaxed"),
+    [
+        ({}, None, None, None),
+        ({"fault": "lost"}, "lost", "lost", "lost"),
+        ({"drained": "drained: fan"}, "drained: fan", "drained: fan", "drained: fan"),
+        ({"settling": "5G to come"}, "5G to come", "5G to come", "5G to come"),
+        ({"foreign": "used by bob", "foreign_memory": 3 * GIB}, "used by bob", None, None),
+        ({"foreign": "used by bob"}, "used by bob", "used by bob, and nobody knows how much of it", None),
+        ({"foreign_memory": 3 * GIB}, None, None, None),
+        ({"memory_total": None}, None, rooms.UNKNOWN_SIZE, None),
+        ({"compute_mode": EXCLUSIVE}, None, rooms.ONE_PROCESS, None),
+        ({"compute_mode": EXCLUSIVE, "foreign": "used by bob"}, "used by bob", "used by bob", "used by bob"),
+    ],
+)
+def test_what_speaks_against_a_device(more, to_alone, to_sharing, to_relaxed):
+    device = dataclasses.replace(CARD, **more)
+    told = [rooms.obstacle(device, request) for request in (ALONE, SHARING, RELAXED)]
+    assert told == [to_alone, to_sharing, to_relaxed]
+
+
+@pytest.mark.parametrize(
+    ("used", "shares", "told"),
+    [
+        (18, [], None),
+        (19, [], "5G of it left for 6G"),
+        (12, [6 * 1024], None),
+        (12, [6 * 1024, 1024], "5G of it left for 6G"),
+        (24, [1024], "0B of it left for 6G"),
+    ],
+)
+def test_strangers_and_shares_leave_what_they_leave(used, shares, told):
+    assert rooms.shortage(dataclasses.replace(CARD, foreign_memory=used * GIB), SHARING, shares) == told
+    assert rooms.shortage(dataclasses.replace(CARD, foreign_memory=used * GIB), ALONE, shares) is None
+
+
+def machine(*exclusive):
+    """Two cards of which these are for one process at a time."""
+    plain = build.inventory(2)
+    made = (dataclasses.replace(d, compute_mode=EXCLUSIVE if d.index in exclusive else None) for d in plain.devices)
+    return dataclasses.replace(plain, devices=tuple(made))
+
+
+def test_jobs_share_the_other_gpus_and_have_one_for_a_single_process_alone():
+    waiting = [build.waiting(number, vram=6 * GIB) for number in (1, 2)] + [build.waiting(3), build.waiting(4)]
+    starts = scheduling.plan(View(waiting), machine(0), Policy(), build.NOW).starts
+    assert [(start.id, start.devices) for start in starts] == [
+        (1, build.ids(1)), (2, build.ids(1)), (3, build.ids(0)),
+    ]  # fmt: skip
+
+
+def test_a_job_that_cannot_share_any_gpu_is_refused_or_told_so_in_words():
+    request = Request(vram=6 * GIB)
+    scheduling.check_possible(request, machine(0), Policy())
+    with pytest.raises(Impossible, match="2 of 2 GPUs cannot be shared: their compute mode is exclusive-process"):
+        scheduling.check_possible(request, machine(0, 1), Policy())
+    # It was set after the job was queued.
+    waits = build.waiting(1, vram=6 * GIB)
+    reason = obstacles.explain(waits, View([waits]), machine(0, 1), Policy(), build.NOW)
+    assert f"GPU 0-1: {rooms.ONE_PROCESS}" in reason.text
