@@ -1,0 +1,156 @@
+// What the submit dialog was told, turned into requests and into the command line that says the same. Pure.
+
+/**
+ * @typedef {object} Told the fields as they are typed
+ * @property {string} command
+ * @property {string} gpus
+ * @property {string} name
+ * @property {string} cwd
+ * @property {string} env lines NAME=VALUE
+ * @property {string} after a selector such as 12 or name:prep*
+ * @property {string} priority
+ * @property {string} time such as 2h or 1d12h
+ * @property {Record<string, string>} values of each placeholder, with commas between
+ */
+
+/** @type {Told} */
+export const EMPTY = { command: "", gpus: "1", name: "", cwd: "", env: "", after: "", priority: "0", time: "", values: {} };
+/** Runs that the dialog makes at most; more is a matter for `dibs sweep`. */
+export const MOST_RUNS = 2000;
+
+// As `dibs sweep` reads them: `${HOME}` and `{{x}}` are no places.
+const PLACE = /(?<![${])\{([A-Za-z_][\w-]*)\}(?!\})/g;
+/** What a shell takes as it is. */
+const SAFE = /^[\w@%+=:,./-]+$/;
+const UNITS = /** @type {const} */ ([["d", 86_400], ["h", 3600], ["m", 60], ["s", 1]]);
+
+/** Return the placeholders of a command, each once; `{index}` is filled in by itself. @param {string} command */
+export function placeholders(command) {
+  return [...new Set([...command.matchAll(PLACE)].map((found) => found[1]))].filter((name) => name !== "index");
+}
+
+/** Return a word as a shell must be given it. @param {string} word */
+export function quoted(word) {
+  return SAFE.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+/** Return the seconds in 90m, 2h or 1d12h; an Error that says what was expected otherwise. @param {string} text */
+export function seconds(text) {
+  let rest = text.trim().toLowerCase();
+  let total = 0;
+  for (const [unit, factor] of UNITS) {
+    const found = rest.match(new RegExp(`^(\\d+(?:\\.\\d+)?)${unit}`));
+    if (!found) continue;
+    total += Number(found[1]) * factor;
+    rest = rest.slice(found[0].length);
+  }
+  if (rest || !total) throw new Error(`The time limit expected a time such as 90m, 2h or 1d12h, got "${text}".`);
+  return total;
+}
+
+/** @param {string} text */
+const lines = (text) => text.split("\n").map((one) => one.trim()).filter(Boolean);
+
+/** @param {string} text @returns {Record<string, string>} */
+export function variables(text) {
+  return Object.fromEntries(
+    lines(text).map((line) => {
+      const equals = line.indexOf("=");
+      if (equals < 1) throw new Error(`The environment expected lines NAME=VALUE, got "${line}".`);
+      return [line.slice(0, equals), line.slice(equals + 1)];
+    }),
+  );
+}
+
+/** Return what is asked of each job, as POST /v1/jobs takes it, without its command. @param {Told} told @returns {Record<string, unknown>} */
+export function defaults(told) {
+  const gpus = Number(told.gpus);
+  if (!/^\d+$/.test(told.gpus.trim())) throw new Error(`GPUs expected a whole number from 0 up, got "${told.gpus}".`);
+  return {
+    gpus,
+    ...(told.cwd.trim() && { cwd: told.cwd.trim() }),
+    ...(told.env.trim() && { env: variables(told.env) }),
+    ...(told.after.trim() && { after: [{ select: told.after.trim() }] }),
+    ...(Number(told.priority) !== 0 && { priority: Number(told.priority) }),
+    ...(told.time.trim() && { time_limit_s: seconds(told.time) }),
+  };
+}
+
+/** Return the values typed for a placeholder. @param {Told} told @param {string} name */
+export function valuesOf(told, name) {
+  return (told.values[name] ?? "").split(",").map((one) => one.trim()).filter(Boolean);
+}
+
+/** Return how many jobs it would be; 0 while a placeholder has no value. @param {Told} told */
+export function countOf(told) {
+  return placeholders(told.command).reduce((product, name) => product * valuesOf(told, name).length, 1);
+}
+
+/** A value as JSON has it: numbers are numbers. @param {string} text */
+function typed(text) {
+  if (text === "true" || text === "false") return text === "true";
+  return text !== "" && !Number.isNaN(Number(text)) ? Number(text) : text;
+}
+
+/** Tell whether quotes are open at a place of a command. @param {string} before */
+function isQuoted(before) {
+  let open = "";
+  for (let i = 0; i < before.length; i += 1) {
+    const char = before[i];
+    if (char === "\\" && open !== "'") i += 1;
+    else if (open ? char === open : char === "'" || char === '"') open = open ? "" : char;
+  }
+  return open !== "";
+}
+
+/**
+ * Return a command with its places filled in; each value arrives as one word.
+ * @param {string} command @param {Record<string, string>} values @param {number} index
+ */
+export function filled(command, values, index) {
+  return command
+    .replace(PLACE, (place, name, at) => {
+      const value = name === "index" ? String(index) : values[name];
+      if (SAFE.test(value)) return value;
+      if (isQuoted(command.slice(0, at))) {
+        throw new Error(`"${value}" cannot be put between quotes here: take the quotes around ${place} away.`);
+      }
+      return quoted(value);
+    })
+    .replace(/\{\{([A-Za-z_][\w-]*)\}\}/g, "{$1}");
+}
+
+/**
+ * Return the points of a sweep, the last placeholder fastest, as POST /v1/sweeps/{id}/points takes them.
+ * @param {Told} told
+ */
+export function points(told) {
+  const names = placeholders(told.command);
+  if (countOf(told) > MOST_RUNS) throw new Error(`This would be ${countOf(told)} jobs; more than ${MOST_RUNS} are for \`dibs sweep\`.`);
+  /** @type {Record<string, string>[]} */
+  let all = [{}];
+  for (const name of names) all = all.flatMap((one) => valuesOf(told, name).map((value) => ({ ...one, [name]: value })));
+  return all.map((one, index) => ({
+    index,
+    params: Object.fromEntries(Object.entries(one).map(([name, value]) => [name, typed(value)])),
+    command: filled(told.command, one, index),
+  }));
+}
+
+/** Return the line that does the same in a terminal. @param {Told} told */
+export function line(told) {
+  const names = placeholders(told.command);
+  const words = ["-g", told.gpus.trim()];
+  /** @param {string} option @param {string} value */
+  const add = (option, value) => value && words.push(option, value);
+  add("-n", told.name.trim());
+  add("-C", told.cwd.trim());
+  for (const pair of lines(told.env)) words.push("-e", pair);
+  add("-a", told.after.trim());
+  if (Number(told.priority) !== 0) words.push("--priority", told.priority);
+  add("-t", told.time.trim());
+  const options = words.map(quoted).join(" ");
+  if (!names.length) return `dibs add ${options} -- ${quoted(told.command)}`;
+  const parameters = names.map((name) => `-p ${name} ${valuesOf(told, name).map(quoted).join(" ")}`).join(" ");
+  return `dibs sweep ${quoted(told.command)} ${options} ${parameters}`;
+}

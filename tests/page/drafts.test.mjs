@@ -1,0 +1,43 @@
+// What the submit dialog makes of what is typed.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as drafts from "../../src/dibs/web/pages/drafts.js";
+
+const told = (more) => ({ ...drafts.EMPTY, ...more });
+
+test("placeholders are found once, and braces of the shell are left alone", () => {
+  assert.deepEqual(drafts.placeholders("x {lr} ${HOME} {bs} {lr} {{no}} {index} awk '{print $1}'"), ["lr", "bs"]);
+});
+
+const TIMES = [["90m", 5400], ["2h", 7200], ["1d12h", 129_600], ["1.5h", 5400], ["30s", 30]];
+for (const [text, seconds] of TIMES) test(`${text} is ${seconds} s`, () => assert.equal(drafts.seconds(text), seconds));
+for (const text of ["2", "h", "2h1d", "x", "-2h"]) test(`"${text}" is no time`, () => assert.throws(() => drafts.seconds(text), /expected a time/));
+
+test("only what is said is sent", () => {
+  assert.deepEqual(drafts.defaults(told({})), { gpus: 1 });
+  const all = told({ gpus: "0", cwd: " /x ", env: "A=1\n\nB=x=y", after: "7", priority: "10", time: "2h" });
+  assert.deepEqual(drafts.defaults(all), { gpus: 0, cwd: "/x", env: { A: "1", B: "x=y" }, after: [{ select: "7" }], priority: 10, time_limit_s: 7200 });
+  assert.throws(() => drafts.defaults(told({ gpus: "two" })), /got "two"/);
+  assert.throws(() => drafts.defaults(told({ env: "A" })), /NAME=VALUE/);
+});
+
+test("a sweep is the product of its values, the last fastest", () => {
+  const sweep = told({ command: "t --lr {lr} --o {o} --n {index}", values: { lr: "0.1, 1e-3", o: "sgd,a b" } });
+  assert.equal(drafts.countOf(sweep), 4);
+  assert.deepEqual(drafts.points(sweep).map((one) => one.command), ["t --lr 0.1 --o sgd --n 0", "t --lr 0.1 --o 'a b' --n 1", "t --lr 1e-3 --o sgd --n 2", "t --lr 1e-3 --o 'a b' --n 3"]);
+  assert.deepEqual(drafts.points(sweep)[3].params, { lr: 0.001, o: "a b" });
+  assert.equal(drafts.countOf(told({ command: "{a} {b}", values: { a: "1" } })), 0);
+});
+
+test("a value never leaves its word", () => {
+  assert.equal(drafts.filled("echo {x}", { x: "$(rm -rf /); 'q'" }, 0), "echo '$(rm -rf /); '\\''q'\\'''");
+  assert.equal(drafts.filled('echo "{x}"', { x: "a-b" }, 0), 'echo "a-b"');
+  assert.throws(() => drafts.filled('echo "{x}"', { x: "a b" }, 0), /take the quotes/);
+  assert.equal(drafts.filled("echo \\\" {x}", { x: "a b" }, 0), "echo \\\" 'a b'");
+  assert.equal(drafts.filled("{{x}} {x}", { x: "1" }, 0), "{x} 1");
+});
+
+test("too many runs are refused", () => {
+  const values = { x: Array.from({ length: 2001 }, (_, i) => i).join(",") };
+  assert.throws(() => drafts.points(told({ command: "{x}", values })), /dibs sweep/);
+});
