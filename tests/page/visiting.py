@@ -82,3 +82,10 @@ def complaints(page: Page) -> list[str]:
     """Return what axe has to say against a page, one line a fault."""
     found = Axe().run(page).response["violations"]
     return [f"{each['id']}: {node['html'][:160]} ({each['help']})" for each in found for node in each["nodes"]]
+
+
+def heap_bytes(page: Page) -> int:
+    """Return what the scripts of a tab keep in memory, after what nobody needs is gone."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    return int(session.send("Runtime.getHeapUsage")["usedSize"])
