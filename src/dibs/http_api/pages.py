@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain",
 }
+#: Comments that have lines for themselves: a fifth of what a browser would load, only for those who read the source.
+COMMENTS = re.compile(rb"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)$", re.MULTILINE)
 #: Below this a packed file is hardly smaller.
 WORTH_PACKING = 512
 
@@ -65,9 +68,16 @@ def load(folder: Path) -> dict[str, File]:
 
 def _file(path: Path) -> File:
     content = path.read_bytes()
+    if path.suffix == ".js":
+        content = COMMENTS.sub(_only_lines, content)
     # Without a time in it, so that the same file has the same tag on every machine.
     packed = gzip.compress(content, 9, mtime=0) if len(content) >= WORTH_PACKING else None
     return File(content, packed, KINDS[path.suffix], hashlib.sha256(content).hexdigest()[:32])
+
+
+def _only_lines(comment: re.Match[bytes]) -> bytes:
+    """Return the ends of a comment's lines: what a browser says about line 40 is then about line 40 of the source."""
+    return b"\n" * comment[0].count(b"\n")
 
 
 async def get_page(request: web.Request) -> web.Response:

@@ -103,5 +103,5 @@ export function Choice({ label, options, value, choose }) {
 
 /** A labelled field of a form. @param {{label: string, hint?: string, class?: string, children?: Children}} props */
 export function Field({ label, hint, class: kind = "", children }) {
-  return html`<label class=${`field ${kind}`}><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
+  return html`<div class=${`field ${kind}`}><label><span>${label}</span>${children}</label>${hint && html`<small>${hint}</small>`}</div>`;
 }

@@ -45,7 +45,8 @@ export async function begin(fromOthers) {
   // Whatever comes of it, the code does not stay in the address bar and the history.
   if (code) history.replaceState(history.state, "", location.pathname + location.search);
   const found = code ? await exchange(code) : null;
-  const best = found ?? token() ?? fromOthers;
+  // The worker forgets a token that was refused; what this tab kept may be older.
+  const best = found ?? fromOthers ?? token();
   if (best) enter(best);
   else standing.value = "out";
 }

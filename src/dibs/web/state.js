@@ -80,7 +80,7 @@ export function begin() {
     else if (!isBegun) {
       isBegun = true;
       void session.begin(news.token);
-    }
+    } else if (news.token && session.standing.value === "out") session.enter(news.token);
   });
   effect(() => {
     const token = session.standing.value === "in" && session.token();

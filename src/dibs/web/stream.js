@@ -19,15 +19,22 @@ export function listen(tell) {
 function shared(tell) {
   const worker = new SharedWorker("/static/stream.worker.js", { type: "module", name: "dibs" });
   const { port } = worker;
+  /** @type {Stream | null} where the worker could not be loaded */
+  let own = null;
+  /** @type {string | null} */
+  let mine = null;
   port.onmessage = ({ data }) => tell(data);
-  worker.onerror = () => tell({ kind: "token", token: null });
+  worker.onerror = () => {
+    own = alone(tell);
+    if (mine) own.use(mine);
+  };
   port.postMessage({ ask: "join" });
   addEventListener("pagehide", () => port.postMessage({ ask: "leave" }));
   // Also when the page comes out of the back-forward cache.
   addEventListener("pageshow", (event) => event.persisted && port.postMessage({ ask: "join" }));
   return {
-    use: (token) => port.postMessage({ ask: "use", token }),
-    retry: () => port.postMessage({ ask: "retry" }),
+    use: (token) => (own ? own.use((mine = token)) : port.postMessage({ ask: "use", token: (mine = token) })),
+    retry: () => (own ? own.retry() : port.postMessage({ ask: "retry" })),
   };
 }
 

@@ -22,7 +22,11 @@ function answer(tab, message) {
     tab.postMessage({ kind: "token", token: stream.token });
     for (const news of newest.values()) tab.postMessage(news);
   } else if (message.ask === "leave") tabs.delete(tab);
-  else if (message.ask === "use" && message.token) stream.use(message.token);
+  else if (message.ask === "use" && message.token) {
+    stream.use(message.token);
+    // Tabs whose token was refused come in again with this one.
+    for (const other of tabs) other.postMessage({ kind: "token", token: message.token });
+  }
   else if (message.ask === "retry") stream.retry();
 }
 

@@ -50,11 +50,11 @@ export default function Submit({ draft }) {
   return html`<${Dialog} title="Submit a job" isWide>
     <form class="submit" onSubmit=${send} onKeyDown=${key}>
       <${Field} label="Command" class="all" hint="As a shell reads it. {lr} is a placeholder: one job for each of its values.">
-        <textarea rows="3" autofocus required spellcheck="false" value=${told.command} onInput=${set("command")} placeholder="python train.py --lr {lr}"></textarea>
+        <textarea rows="3" autofocus required spellcheck=${false} value=${told.command} onInput=${set("command")} placeholder="python train.py --lr {lr}"></textarea>
       </${Field}>
       ${names.map(
         (name) => html`<${Field} key=${name} label=${`Values of ${name}`} class="all">
-          <input type="text" required spellcheck="false" value=${told.values[name] ?? ""} onInput=${setValues(name)} placeholder="0.1, 0.01, 0.001" />
+          <input type="text" required spellcheck=${false} value=${told.values[name] ?? ""} onInput=${setValues(name)} placeholder="0.1, 0.01, 0.001" />
         </${Field}>`,
       )}
       <${Field} label="GPUs"><input type="number" min="0" max="4096" required value=${told.gpus} onInput=${set("gpus")} /></${Field}>
@@ -63,10 +63,10 @@ export default function Submit({ draft }) {
       <${Field} label="Priority"><select value=${told.priority} onChange=${set("priority")}>
         ${PRIORITIES.map(([value, text]) => html`<option key=${value} value=${value} selected=${value === told.priority}>${text}</option>`)}
       </select></${Field}>
-      <${Field} label="Working folder" class="half" hint="empty: your home"><input type="text" spellcheck="false" value=${told.cwd} onInput=${set("cwd")} placeholder="/home/me/project" /></${Field}>
-      <${Field} label="After" class="half" hint="jobs that must be done first, such as 12 or name:prep*"><input type="text" spellcheck="false" value=${told.after} onInput=${set("after")} /></${Field}>
+      <${Field} label="Working folder" class="half" hint="empty: your home"><input type="text" spellcheck=${false} value=${told.cwd} onInput=${set("cwd")} placeholder="/home/me/project" /></${Field}>
+      <${Field} label="After" class="half" hint="jobs that must be done first, such as 12 or name:prep*"><input type="text" spellcheck=${false} value=${told.after} onInput=${set("after")} /></${Field}>
       <${Field} label="Environment" class="all" hint="a line for each NAME=VALUE; the rest is the daemon's environment">
-        <textarea rows="2" spellcheck="false" value=${told.env} onInput=${set("env")}></textarea>
+        <textarea rows="2" spellcheck=${false} value=${told.env} onInput=${set("env")}></textarea>
       </${Field}>
       <div class="all" aria-live="polite"><${Outlook} rehearsal=${rehearsal} problem=${problem} /></div>
       ${same && html`<div class="all"><span class="quiet">The same in a terminal:</span><${Command} text=${same} /></div>`}
