@@ -85,6 +85,8 @@ LAYERS = {
     "rows": MACHINE_ROOM,
     "reader": MACHINE_ROOM,
     "paging": MACHINE_ROOM,
+    "log_files": MACHINE_ROOM,
+    "searching": MACHINE_ROOM,
     "store": MACHINE_ROOM,
     "probe": MACHINE_ROOM,
     "driver": MACHINE_ROOM,

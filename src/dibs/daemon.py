@@ -52,6 +52,8 @@ EXEC_FOR_S = 10.0
 LOOK_EVERY_S = 0.01
 #: Threads that answer questions from the store; each has a connection of its own.
 READERS = 2
+#: Threads that read logs for those who ask over HTTP.
+LOG_READERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,8 @@ class Daemon:
         self._prober = ThreadPoolExecutor(1, "probe")
         #: Removes the files of forgotten jobs, on whatever disk they are.
         self.remover = ThreadPoolExecutor(1, "remover")
+        #: Reads what jobs wrote, on whatever disk.
+        self.logs = ThreadPoolExecutor(LOG_READERS, "logs")
         #: Looks at real devices; None where they are pretend ones.
         self.looking: Looking | None = None
         #: Waits for the running jobs to end, while a drain is asked for.
@@ -196,7 +200,7 @@ class Daemon:
         self._readers.shutdown(wait=True, cancel_futures=True)
         for reader in self._opened:
             reader.close()
-        for pool in (self._prober, self.remover):
+        for pool in (self._prober, self.remover, self.logs):
             pool.shutdown(wait=False, cancel_futures=True)
         if self.looking is not None:
             self.looking.close()

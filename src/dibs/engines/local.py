@@ -63,9 +63,9 @@ class Local:
         """Return the file with the numbers that an attempt reports, by default the present one."""
         return environs.report_path(attempt or job.attempt, self.files(job))
 
-    def stderr(self, job: Job) -> str | None:
-        """Return where errors go when not to the log."""
-        return None if job.asked.stderr is None else self._user_path(job, job.asked.stderr)
+    def stderr(self, job: Job, attempt: int | None = None) -> str | None:
+        """Return where errors of an attempt go, by default the present one, when not to the log."""
+        return None if job.asked.stderr is None else self._user_path(job, job.asked.stderr, attempt)
 
     def _user_path(self, job: Job, template: str, attempt: int | None = None) -> str:
         values: dict[str, object] = {

@@ -44,10 +44,10 @@ def query(request: web.Request, kind: type[S]) -> S:
     """Return the query as one of the structs that the table of routes names; every name and value in it is checked."""
     fields = msgspec.structs.fields(kind)
     for name in request.query:
-        if all(name != field.name for field in fields):
-            nearest = spelling.did_you_mean(name, [field.name for field in fields])
+        if all(name != field.encode_name for field in fields):
+            nearest = spelling.did_you_mean(name, [field.encode_name for field in fields])
             raise UserError(f'there is no parameter "{name[:80]}".', nearest)
-    lists = {field.name for field in fields if isinstance(field.default_factory, type)}
+    lists = {field.encode_name for field in fields if isinstance(field.default_factory, type)}
     told = {name: request.query.getall(name) if name in lists else request.query[name] for name in request.query}
     return submissions.convert(told, kind, is_text=True)
 

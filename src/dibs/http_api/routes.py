@@ -10,6 +10,7 @@ from dibs.http_api import (
     daemons,
     explaining,
     listing,
+    logs,
     machines,
     pages,
     polling,
@@ -22,6 +23,7 @@ from dibs.http_api import (
 from dibs.http_api.routing import Content, Route
 
 HTML = {200: Content("text/html")}
+TEXT = Content("text/plain")
 
 #: In order: the first one that fits is taken.
 ROUTES = (
@@ -34,6 +36,16 @@ ROUTES = (
     Route("GET", "/v1/jobs/{id}", showing.get_job, errors=(404,)),
     Route("PATCH", "/v1/jobs/{id}", acting.patch_job, body=dict[str, Any], errors=(404, 422)),
     Route("GET", "/v1/jobs/{id}/events", showing.get_events, errors=(404,)),
+    Route(
+        "GET",
+        "/v1/jobs/{id}/log",
+        logs.get_log,
+        query=logs.WholeQuery,
+        answers={200: TEXT, 206: TEXT, 416: None},
+        errors=(404,),
+    ),
+    Route("GET", "/v1/jobs/{id}/log/search", logs.get_search, query=logs.SearchQuery, errors=(404,)),
+    Route("GET", "/v1/jobs/{id}/log/lines", logs.get_lines, query=logs.LinesQuery, errors=(404,)),
     Route("GET", "/v1/jobs/{id}/why", explaining.get_why, errors=(404,)),
     Route(
         "POST", "/v1/jobs/{id}/{verb}", acting.post_verb, body=actions.OneActionIn, needs_body=False, errors=(404, 422)

@@ -1,0 +1,184 @@
+"""The output of a job on the wire: all of it or a part by bytes, its end, a search, an index of its lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, TypeVar
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from dibs import log_files
+from dibs.daemon import Daemon
+from dibs.errors import NotFound, UserError
+from dibs.http_api import exchanges
+from dibs.jobs import JobId
+from dibs.log_files import LogFile
+from dibs.store import Reader
+
+T = TypeVar("T")
+#: Lines at the end, and lines found, that one answer has at most.
+MOST_TAIL, MOST_FOUND = 100_000, 1000
+#: Characters of what is searched for.
+LONGEST_TEXT = 1000
+RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+Byte = Annotated[int, Meta(ge=0, lt=2**62)]
+Attempt = Annotated[int, Meta(ge=1, lt=2**31)]
+Lines = Annotated[int, Meta(ge=0, le=MOST_TAIL)]
+
+
+class LogQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which output of a job."""
+
+    attempt: Annotated[Attempt | None, Meta(description="The newest if it is left out.")] = None
+    stream: Annotated[str, Meta(pattern="^(stdout|stderr)$", description="stderr where it has a file of its own.")] = (
+        "stdout"
+    )
+
+
+class WholeQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
+    """How much of it; a header `Range` says that too."""
+
+    tail: Annotated[Lines | None, Meta(description="Only the last so many lines.")] = None
+    download: Annotated[bool, Meta(description="As a file to be kept.")] = False
+
+
+class SearchQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
+    """What is looked for in it."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT, description="What a line must have.")]
+    regex: Annotated[bool, Meta(description="The text is a regular expression of Python.")] = False
+    case: Annotated[bool, Meta(description="Small and capital letters differ.")] = False
+    from_: Annotated[Byte, Meta(description="Look from this byte on: what `next` said.")] = msgspec.field(
+        default=0, name="from"
+    )
+    limit: Annotated[int, Meta(ge=1, le=MOST_FOUND, description="Lines in one answer.")] = 100
+
+
+class LinesQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
+    """From where on lines are counted."""
+
+    from_: Annotated[Byte, Meta(description="Count from this byte on: what `next` said.")] = msgspec.field(
+        default=0, name="from"
+    )
+    line: Annotated[Byte, Meta(description="Lines that end before it: what `line` said.")] = 0
+
+
+async def get_log(request: web.Request) -> web.StreamResponse:
+    """Return the output of a job, all of it, its last lines, or a range of bytes."""
+    told = exchanges.query(request, WholeQuery)
+    async with _opened(request, told) as log:
+        begin, end, status = 0, log.size, 200
+        headers = {"Dibs-Log-Size": str(log.size), "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff"}
+        if told.tail is not None:
+            lines = told.tail
+            begin = await _in_thread(request, lambda: log_files.last_lines(log, lines))
+            headers["Dibs-Log-From"] = str(begin)
+        elif (wanted := stretch(request.headers.get("Range", ""), log.size)) is not None:
+            begin, end = wanted
+            status = 206 if begin < end else 416
+            headers["Content-Range"] = f"bytes {begin}-{end - 1}/{log.size}" if status == 206 else f"bytes */{log.size}"
+        if told.download:
+            headers["Content-Disposition"] = f'attachment; filename="{request.match_info["id"]}.{told.stream}.log"'
+        return await _send(request, log, begin, end, status, headers)
+
+
+def stretch(header: str, size: int) -> tuple[int, int] | None:
+    """Return the bytes that a header `Range` means: from, and before which; nothing where there are none.
+
+    None: all of them. A header that cannot be read, or names several ranges, counts as none, as HTTP has it.
+    """
+    found = RANGE.fullmatch(header.replace(" ", ""))
+    if found is None or found[1] == found[2] == "":
+        return None
+    if found[1] == "":
+        last = min(int(found[2]), size)
+        return size - last, size
+    first, end = int(found[1]), min(int(found[2]) + 1, size) if found[2] else size
+    if found[2] and int(found[2]) < first:
+        return None
+    return (first, end) if first < size else (size, size)
+
+
+async def get_search(request: web.Request) -> web.Response:
+    """Return the lines of a log that have a text, or that fit an expression."""
+    told = exchanges.query(request, SearchQuery)
+
+    def search(log: LogFile) -> bytes:
+        return log_files.search(log, told.from_, told.text, is_regex=told.regex, is_case=told.case, most=told.limit)
+
+    async with _opened(request, told) as log:
+        return _json(await _in_thread(request, lambda: search(log)))
+
+
+async def get_lines(request: web.Request) -> web.Response:
+    """Return where every thousandth line of a log begins, for whoever shows a part of it."""
+    told = exchanges.query(request, LinesQuery)
+    async with _opened(request, told) as log:
+        return _json(await _in_thread(request, lambda: log_files.index(log, told.from_, told.line)))
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
+
+
+async def _in_thread(request: web.Request, what: Callable[[], T]) -> T:
+    """Do something in a thread of its own kind: a log may be on a network that does not answer."""
+    return await asyncio.get_running_loop().run_in_executor(request.app[exchanges.DAEMON].logs, what)
+
+
+@contextlib.asynccontextmanager
+async def _opened(request: web.Request, told: LogQuery) -> AsyncIterator[LogFile]:
+    daemon, job_id = request.app[exchanges.DAEMON], exchanges.job_id(request)
+    path = await daemon.ask(lambda reader: _path(daemon, reader, job_id, told))
+    opening = asyncio.ensure_future(_in_thread(request, lambda: log_files.open_log(path)))
+    try:
+        log = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        # Whoever asked has left while it was opened.
+        opening.add_done_callback(lambda opened: None if opened.exception() else opened.result().close())
+        raise
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def _path(daemon: Daemon, reader: Reader, job_id: JobId, told: LogQuery) -> str:
+    job = reader.job(job_id)
+    if told.attempt is not None and told.attempt > job.attempt:
+        raise NotFound(f"job {job_id} has no attempt {told.attempt} (the newest is {job.attempt}).")
+    engine = daemon.core.engine
+    if told.stream == "stdout":
+        return engine.log(job, told.attempt)
+    path = engine.stderr(job, told.attempt)
+    if path is None:
+        raise UserError(f"job {job_id} writes its errors to the same file.", "Leave `stream` out.")
+    return path
+
+
+async def _send(
+    request: web.Request, log: LogFile, begin: int, end: int, status: int, headers: dict[str, str]
+) -> web.StreamResponse:
+    """Send a stretch, however long, with no more of it in memory than a block."""
+    answer = web.StreamResponse(status=status, headers=headers)
+    answer.content_type, answer.charset = "text/plain", "utf-8"
+    answer.content_length = end - begin
+    await answer.prepare(request)
+    # Whoever reads may leave at any time, which is no mistake of anybody.
+    with contextlib.suppress(ConnectionError):
+        while begin < end:
+            block = await _in_thread(request, lambda begin=begin: log.read(begin, end))  # type: ignore[misc]
+            if not block:
+                # Cut by somebody meanwhile: the end of the connection says that something is missing.
+                answer.force_close()
+                break
+            await answer.write(block)
+            begin += len(block)
+        await answer.write_eof()
+    return answer

@@ -1,0 +1,108 @@
+"""The log of a job as a file of any size: opening it, its last lines, a stretch of it, what a child finds in it.
+
+Whoever calls this does so in a thread that may wait: a log may be on a network that does not answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from dibs import searching
+from dibs.errors import Conflict, MachineError, UserError
+
+#: Bytes read at once.
+BLOCK = 256 * 1024
+#: Bytes before the end in which the last lines are looked for.
+FARTHEST = 64 * 1024 * 1024
+#: Seconds for the child that searches: its CPU time is bounded, that of a network is not.
+CHILD_FOR_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log that is open, and its size at that moment; without a descriptor it is not there yet, and empty."""
+
+    fd: int | None
+    size: int
+
+    def read(self, begin: int, end: int) -> bytes:
+        """Return the next bytes of a stretch, not all of them; none where somebody has cut the file."""
+        return b"" if self.fd is None else os.pread(self.fd, min(BLOCK, end - begin), begin)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self.fd is not None:
+            os.close(self.fd)
+
+
+def open_log(path: str) -> LogFile:
+    """Open a log for reading, and nothing that only looks like one: a pipe would wait for somebody to write."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (FileNotFoundError, NotADirectoryError):
+        return LogFile(None, 0)
+    except OSError as error:
+        raise MachineError(f"{path} cannot be read: {error.strerror}.") from None
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(fd)
+        raise Conflict(f"{path} is not a file that can be read again, so its text is not here.")
+    return LogFile(fd, found.st_size)
+
+
+def last_lines(log: LogFile, lines: int) -> int:
+    """Return where the last so many lines begin; of lines without end, some way before the end."""
+    if log.fd is None or lines <= 0:
+        return log.size
+    floor = max(0, log.size - FARTHEST)
+    # The end of the last line separates it from nothing.
+    at = log.size - (log.size > 0 and os.pread(log.fd, 1, log.size - 1) == b"\n")
+    while at > floor:
+        begin = max(floor, at - BLOCK)
+        block = os.pread(log.fd, at - begin, begin)
+        count = block.count(b"\n")
+        if count >= lines:
+            place = len(block)
+            for _ in range(lines):
+                place = block.rindex(b"\n", 0, place)
+            return begin + place + 1
+        lines -= count
+        at = begin
+    return floor
+
+
+def search(log: LogFile, begin: int, text: str, *, is_regex: bool, is_case: bool, most: int) -> bytes:
+    """Return the lines with a text or an expression, as JSON."""
+    asked = {"what": "search", "begin": begin, "text": text, "regex": is_regex, "case": is_case, "most": most}
+    return _ask(log, asked)
+
+
+def index(log: LogFile, begin: int, line: int) -> bytes:
+    """Return where every thousandth line begins, as JSON; before the byte `begin` so many lines have ended."""
+    return _ask(log, {"what": "lines", "begin": begin, "line": line})
+
+
+def _ask(log: LogFile, asked: dict[str, object]) -> bytes:
+    words = [sys.executable, "-I", "-S", str(Path(searching.__file__)), json.dumps(asked | {"size": log.size})]
+    stdin = subprocess.DEVNULL if log.fd is None else log.fd
+    try:
+        child = subprocess.run(words, stdin=stdin, capture_output=True, timeout=CHILD_FOR_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise MachineError(f"the log was not read within {CHILD_FOR_S:.0f} s.", "Is its disk there?") from None
+    if child.returncode == 0:
+        return child.stdout
+    if child.returncode == searching.EXIT_BAD_EXPRESSION:
+        why = " ".join(child.stdout.decode(errors="replace").split())
+        raise UserError(f"text expected a regular expression, got one that is not: {why}.")
+    if child.returncode < 0:
+        raise UserError(
+            f"the expression took more than {searching.MOST_CPU_S} s and was given up.",
+            "Write it without repeats inside repeats, or search for plain text.",
+        )
+    raise MachineError("the log cannot be searched.", " ".join(child.stderr.decode(errors="replace").split())[-200:])
