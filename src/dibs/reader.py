@@ -32,6 +32,19 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbered:
+    """One row of the event table, and how its job stands now; None: it was forgotten."""
+
+    number: int
+    job: JobId
+    at: int
+    kind: str
+    detail: str
+    word: str | None
+    attempt: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PastAttempt:
     """One finished attempt of a job."""
 
@@ -253,6 +266,12 @@ class Reader:
     def changes(self, since: int, until: int) -> list[Glance]:
         """Return how the jobs stand to which something happened after one event, up to another."""
         return [Glance(*row) for row in self._ask("changed_since", {"since": since, "until": until})]
+
+    def happened(self, since: int, until: int, job_id: JobId | None, most: int) -> list[Numbered]:
+        """Return what happened after one event, up to another, to one job or to all."""
+        query = "happened" if job_id is None else "happened_to_job"
+        values = {"since": since, "until": until, "job": job_id, "most": most}
+        return [Numbered(*row) for row in self._ask(query, values)]
 
     def standings(self, chosen: selection.Selection, now: int) -> list[Glance]:
         """Return how the jobs of a selection stand, in no order."""

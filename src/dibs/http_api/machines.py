@@ -23,7 +23,11 @@ async def get_gpus(request: web.Request) -> web.Response:
     daemon = request.app[exchanges.DAEMON]
     if daemon.looking is not None:
         daemon.looking.watched()
-    inventory = await daemon.probe_now()
+    return exchanges.json(await gpus(daemon, await daemon.probe_now()))
+
+
+async def gpus(daemon: Daemon, inventory: Inventory) -> dict[str, Any]:
+    """Return every device of an inventory, with who holds it now."""
     found = await daemon.ask(lambda reader: holders.survey(daemon.core.standing.place, inventory.ids))
     line = await daemon.ask(lambda reader: tickets.line(daemon.core.standing.place))
     waiters = [
@@ -37,7 +41,7 @@ async def get_gpus(request: web.Request) -> web.Response:
         for t in line
     ]
     idle = {} if daemon.looking is None else daemon.looking.observing.idle_since
-    gpus = [
+    shown = [
         codec.device_to_json(device)
         | _held(found.get(device.id, ()), device)
         | {
@@ -46,9 +50,7 @@ async def get_gpus(request: web.Request) -> web.Response:
         }
         for device in inventory.devices
     ]
-    return exchanges.json(
-        {"gpus": gpus, "waiters": waiters, "problem": inventory.problem, "restriction": inventory.restriction}
-    )
+    return {"gpus": shown, "waiters": waiters, "problem": inventory.problem, "restriction": inventory.restriction}
 
 
 async def get_history(request: web.Request) -> web.Response:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
 from dibs import actions, submissions, turns, verbs
 from dibs.http_api import exchanges
+from dibs.store import Reader
 
 
 async def get_queue(request: web.Request) -> web.Response:
     """Say whether the queue is paused, and how many jobs are in which state."""
-    return exchanges.json(
-        await request.app[exchanges.DAEMON].ask(
-            lambda reader: {"paused": bool(reader.fact(turns.PAUSED)), "counts": reader.counts()}
-        )
-    )
+    found = await request.app[exchanges.DAEMON].ask(standing)
+    return exchanges.json({**found["queue"], "counts": found["counts"]})
+
+
+def standing(reader: Reader) -> dict[str, Any]:
+    """Return how the queue as a whole stands, as it is told beside jobs."""
+    return {"counts": reader.counts(), "queue": {"paused": bool(reader.fact(turns.PAUSED))}}
 
 
 async def post_queue(request: web.Request) -> web.Response:
     """Pause or resume the queue: `{"paused": true}`."""
     change = submissions.convert(await exchanges.body(request), actions.QueueIn)
-    await request.app[exchanges.DAEMON].do(verbs.pause_queue if change.paused else verbs.resume_queue)
+    daemon = request.app[exchanges.DAEMON]
+    await daemon.do(verbs.pause_queue if change.paused else verbs.resume_queue)
+    # No job has changed, but whoever watches wants to know.
+    daemon.events.publish(set())
     return await get_queue(request)

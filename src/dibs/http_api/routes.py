@@ -17,6 +17,7 @@ from dibs.http_api import (
     queues,
     sessions,
     showing,
+    streaming,
     submitting,
     sweeping,
 )
@@ -62,6 +63,14 @@ ROUTES = (
     Route("GET", "/v1/gpus/history", machines.get_history),
     Route("POST", "/v1/gpus/{gpu}/drain", machines.post_drain, body=actions.DrainIn, needs_body=False, errors=(404,)),
     Route("POST", "/v1/gpus/{gpu}/undrain", machines.post_undrain, errors=(404,)),
+    Route(
+        "GET",
+        "/v1/events",
+        streaming.get_events,
+        query=streaming.EventsQuery,
+        answers={200: Content("text/event-stream")},
+        errors=(404, 409),
+    ),
     Route("GET", "/v1/words", showing.get_words),
     Route("GET", "/v1/daemon", daemons.get_daemon),
     Route("POST", "/v1/daemon/stop", daemons.post_stop, body=actions.StopIn, needs_body=False),

@@ -548,6 +548,16 @@ SELECT jobs.id, coalesce(outcome, state), attempt FROM (
     SELECT DISTINCT job FROM events WHERE id > :since AND id <= :until) AS news
 JOIN jobs ON jobs.id = news.job
 
+-- name: happened
+SELECT events.id, job, at, kind, detail, coalesce(outcome, state), attempt
+FROM events LEFT JOIN jobs ON jobs.id = events.job
+WHERE events.id > :since AND events.id <= :until ORDER BY events.id LIMIT :most
+
+-- name: happened_to_job
+SELECT events.id, job, at, kind, detail, coalesce(outcome, state), attempt
+FROM events LEFT JOIN jobs ON jobs.id = events.job
+WHERE job = :job AND events.id > :since AND events.id <= :until ORDER BY events.id LIMIT :most
+
 -- name: selected_states
 SELECT jobs.id, coalesce(outcome, state), attempt FROM jobs WHERE {where}
 

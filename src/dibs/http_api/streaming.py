@@ -1,0 +1,286 @@
+"""`GET /v1/events`: all that happens, as server-sent events.
+
+One task reads the event table for all who listen, woken by the core's changes, and gathers what comes in quick
+succession. Nobody listens: no task, no wake-ups, no looks at the devices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from aiohttp import web
+
+from dibs import codec
+from dibs.daemon import Daemon
+from dibs.database import DatabaseError
+from dibs.errors import Conflict, DibsError, MachineError, UserError
+from dibs.http_api import exchanges, hub, machines, queues
+from dibs.http_api.hub import Hub, Message, Stream
+from dibs.jobs import JobId
+from dibs.reader import Numbered
+from dibs.store import Reader
+from dibs.version import __version__
+
+log = logging.getLogger("dibs.streaming")
+
+#: Seconds between two writes of what happened, at least.
+GATHER_S = 0.1
+#: Seconds between looks at the devices, and at those who do not read.
+GPUS_EVERY_S = 2.0
+#: Seconds between comments.
+BEAT_EVERY_S = 15.0
+#: Events that are written at once; more follow with the next write.
+MOST_AT_ONCE = 1_000
+#: Listeners at once: each is a descriptor, and the daemon needs some for itself.
+MOST_STREAMS = 400
+#: Digits of the number of an event.
+LONGEST_NUMBER = 18
+
+
+Id = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """What one listens to."""
+
+    job: Annotated[Id | None, msgspec.Meta(description="only what happens to this job")] = None
+
+
+class Channel:
+    """Those who listen to one daemon, and the task that tells them."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.hub = Hub()
+        #: How the queue stood at the last look.
+        self._queue: dict[str, Any] = {}
+        self._looking = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        #: Those who are about to listen: the hub stays awake for them.
+        self._coming = 0
+
+    async def listen(self, stream: Stream, since: int | None) -> bytes:
+        """Let somebody listen from now on, to all after the event `since`; return what is to be sent first."""
+        self._coming += 1
+        try:
+            if not self.hub.is_awake or (since or 0) > self.hub.top:
+                await self._look()
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._tell())
+            missed = b"" if since is None else await self._missed(stream.job, since)
+            if not self.hub.is_awake:
+                raise MachineError("the events could not be read.")
+            # Nothing is awaited between what is known of what was missed and this.
+            gpus = self.hub.gpus if stream.job is None else b""
+            first = self._hello(is_mark=since is None) + missed + gpus
+            stream.room += len(first)
+            self.hub.streams.add(stream)
+        finally:
+            self._coming -= 1
+        return first
+
+    async def _missed(self, job: int | None, since: int) -> bytes:
+        """Return what happened after the event `since`, or what tells to load anew."""
+        older: list[Message] = []
+        until = since
+        if job is not None and since <= self.hub.top:
+            # Whoever follows one job may have heard of it long ago: the table knows the rest, however old.
+            until = self.hub.top
+            older = await self.daemon.ask(lambda reader: _messages(reader, since, until, job))
+        elif self.hub.is_within(since) and since < self.hub.floor:
+            floor = self.hub.floor
+            self.hub.prepend(await self.daemon.ask(lambda reader: _messages(reader, since, floor)), since)
+        if not self.hub.is_within(until) or len(older) > hub.HISTORY:
+            return hub.reset(self.hub.top)
+        return b"".join(one.text for one in older) + self.hub.missed(until, job)
+
+    def _hello(self, *, is_mark: bool) -> bytes:
+        """Return the first message; it is a place to go on from only if nothing before it is still to be told."""
+        about = {
+            "version": __version__,
+            "last": self.hub.top,
+            **self._queue,
+            "host": socket.gethostname(),
+            "user": self.daemon.identity.user,
+        }
+        return hub.message("hello", about, self.hub.top if is_mark else None)
+
+    async def _look(self) -> bool:
+        """Read what is new and tell it; return whether that was all."""
+        async with self._looking:
+            since = self.hub.top if self.hub.is_awake else None
+            news = await self.daemon.ask(lambda reader: _news(reader, since))
+            self._queue = news.queue
+            counts = hub.message("counts", news.queue)
+            if since is None:
+                self.hub.wake(news.newest, counts)
+            elif news.newest - since > hub.HISTORY:
+                self.hub.skip(news.newest, counts)
+            else:
+                self.hub.tell(news.messages, news.until, counts)
+            return self.hub.top >= news.newest
+
+    async def _tell(self) -> None:
+        """Tell everybody what happens, until nobody listens."""
+        try:
+            await self._tell_all()
+        except (OSError, DatabaseError, DibsError):
+            # They come back, and find out whether it was for once.
+            log.exception("the event streams")
+        finally:
+            self.hub.end_all()
+            self.hub.sleep()
+
+    async def _tell_all(self) -> None:
+        events = self.daemon.events
+        clock = events.loop.time
+        gpus_at, beat_at = clock(), clock() + BEAT_EVERY_S
+        # A wait that is over at the moment of its cancelling is not cancelled (Python 3.11): so look oneself.
+        while (self.hub.streams or self._coming) and not self.daemon.stopping.is_set():
+            version, began = events.version, clock()
+            is_all = await self._look()
+            if clock() >= gpus_at:
+                gpus_at = clock() + GPUS_EVERY_S
+                self.hub.sweep(clock())
+                await self._tell_gpus()
+            if clock() >= beat_at:
+                beat_at = clock() + BEAT_EVERY_S
+                self.hub.beat()
+            if is_all:
+                await events.changed(version, max(0.0, gpus_at - clock()))
+            await asyncio.sleep(max(0.0, began + GATHER_S - clock()))
+
+    async def _tell_gpus(self) -> None:
+        if all(stream.job is not None for stream in self.hub.streams):
+            return
+        if self.daemon.looking is not None:
+            self.daemon.looking.watched()
+        self.hub.tell_gpus(hub.message("gpus", await machines.gpus(self.daemon, self.daemon.inventory)))
+
+    async def close(self) -> None:
+        """Send everybody away and tell nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self.hub.end_all()
+
+
+CHANNEL: web.AppKey[Channel] = web.AppKey("channel", Channel)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """The connection of one listener. It is written to directly: the server's own way costs a task's turn each time."""
+
+    transport: asyncio.Transport
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, at once or when there is room for them."""
+        self.transport.write(data)
+
+    def waiting(self) -> int:
+        """Return how many bytes have not been taken yet."""
+        return self.transport.get_write_buffer_size()
+
+    def is_closing(self) -> bool:
+        """Tell whether the other side has gone."""
+        return self.transport.is_closing()
+
+    def end(self) -> None:
+        """Let go of one who does not read; the others get a proper end from the server."""
+        if self.waiting():
+            self.transport.abort()
+
+
+async def get_events(request: web.Request) -> web.StreamResponse:
+    """Tell all that happens from now on, or after `Last-Event-ID`, as server-sent events."""
+    channel = request.app[CHANNEL]
+    job = exchanges.query(request, EventsQuery).job
+    since = _since(request)
+    if request.version < (1, 1):
+        raise UserError("expected HTTP/1.1 or newer for a stream.")
+    if len(channel.hub.streams) >= MOST_STREAMS:
+        channel.hub.sweep(channel.daemon.events.loop.time())
+    if len(channel.hub.streams) >= MOST_STREAMS:
+        raise Conflict(f"{MOST_STREAMS} programs listen already.", "Close some of the pages.")
+    if job is not None:
+        await channel.daemon.ask(lambda reader: reader.job(JobId(job)))
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    if request.transport is not None:
+        await _serve(channel, response, Wire(request.transport), job, since)
+    return response
+
+
+async def _serve(
+    channel: Channel, response: web.StreamResponse, wire: Wire, job: int | None, since: int | None
+) -> None:
+    """Keep a stream open. Its head is sent, so whatever fails now can only end it."""
+    over = asyncio.Event()
+
+    def end() -> None:
+        wire.end()
+        over.set()
+
+    stream = Stream(wire, job, end)
+    try:
+        await response.write(await channel.listen(stream, since))
+        if not channel.daemon.stopping.is_set():
+            await over.wait()
+    except ConnectionError:
+        log.debug("a listener left")
+    except (OSError, DatabaseError, DibsError):
+        log.exception("an event stream")
+    finally:
+        channel.hub.end(stream)
+
+
+def _since(request: web.Request) -> int | None:
+    """Return the event up to which somebody has heard of everything; None: he comes for the first time."""
+    text = request.headers.get("Last-Event-ID", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
+        raise UserError(f'Last-Event-ID expected the number of an event, got "{text[:40]}".', "Leave it out.")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What happened after an event up to another, which is not always the newest, and how the queue stands."""
+
+    messages: list[Message]
+    until: int
+    newest: int
+    queue: dict[str, Any]
+
+
+def _news(reader: Reader, since: int | None) -> News:
+    newest = reader.last_event()
+    start = newest if since is None else since
+    until = min(newest, start + MOST_AT_ONCE)
+    messages = _messages(reader, start, until) if newest - start <= hub.HISTORY else []
+    return News(messages, until, newest, queues.standing(reader))
+
+
+def _messages(reader: Reader, since: int, until: int, job: int | None = None) -> list[Message]:
+    found = reader.happened(since, until, None if job is None else JobId(job), hub.HISTORY + 1)
+    return [Message(one.number, one.job, hub.message("job", _told(one), one.number)) for one in found]
+
+
+def _told(one: Numbered) -> dict[str, Any]:
+    return {
+        "job": one.job,
+        "at": codec.moment(one.at),
+        "kind": one.kind,
+        "detail": one.detail,
+        # Null once the job was forgotten.
+        "state": one.word,
+        "attempt": one.attempt,
+    }

@@ -1,0 +1,113 @@
+"""Somebody who listens to `GET /v1/events`, over the bare socket; and the same bytes taken apart."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bench import PATIENCE_S, Bench
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One message of a stream."""
+
+    event: str
+    data: Any
+    number: int | None = None
+
+
+def parse(block: bytes) -> Heard | None:
+    """Return one message as the standard reads it; None: a comment."""
+    fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if line and not line.startswith(":"))
+    if "data" not in fields:
+        return None
+    number = int(fields["id"]) if "id" in fields else None
+    return Heard(fields["event"], json.loads(fields["data"]), number)
+
+
+class Listener:
+    """One stream of a queue's daemon."""
+
+    def __init__(self, queue: Bench, since: int | None = None, job: int | None = None) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(PATIENCE_S)
+        self.sock.connect(str(queue.client.socket_path))
+        query = "" if job is None else f"?job={job}"
+        mark = "" if since is None else f"Last-Event-ID: {since}\r\n"
+        self.sock.sendall(f"GET /v1/events{query} HTTP/1.1\r\nHost: dibs\r\n{mark}\r\n".encode())
+        self._raw = self._body = b""
+        self.head = self._until(b"\r\n\r\n").decode()
+        assert self.head.startswith("HTTP/1.1 200 "), self.head
+        #: Everything heard so far, in order.
+        self.heard: list[Heard] = []
+
+    def _until(self, end: bytes) -> bytes:
+        while end not in self._raw:
+            self._raw += self._receive()
+        found, _, self._raw = self._raw.partition(end)
+        return found
+
+    def _receive(self) -> bytes:
+        data = self.sock.recv(1 << 16)
+        if not data:
+            raise EOFError("the stream ended")
+        return data
+
+    def _chunk(self) -> bytes:
+        size = int(self._until(b"\r\n"), 16)
+        if not size:
+            raise EOFError("the stream ended well")
+        while len(self._raw) < size + 2:
+            self._raw += self._receive()
+        found, self._raw = self._raw[:size], self._raw[size + 2 :]
+        return found
+
+    def next(self) -> Heard:
+        """Return the next message."""
+        while True:
+            while b"\n\n" not in self._body:
+                self._body += self._chunk()
+            block, _, self._body = self._body.partition(b"\n\n")
+            found = parse(block)
+            if found is not None:
+                self.heard.append(found)
+                return found
+
+    def until(self, is_it: Callable[[Heard], bool]) -> Heard:
+        """Return the first message of a kind."""
+        while True:
+            found = self.next()
+            if is_it(found):
+                return found
+
+    def jobs(self) -> list[tuple[int, int, str]]:
+        """Return number, job and kind of all events heard so far."""
+        return [(h.number or 0, h.data["job"], h.data["kind"]) for h in self.heard if h.event == "job"]
+
+    def to_the_end(self) -> None:
+        """Read until the stream ends."""
+        try:
+            while True:
+                self.next()
+        except (EOFError, ConnectionError):
+            self.close()
+
+    def is_cut(self) -> bool:
+        """Tell whether the daemon has closed it, also while there is something left to read."""
+        poll = select.poll()
+        poll.register(self.sock, 0)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        """Leave."""
+        self.sock.close()
+
+
+def is_end(job_id: int) -> Callable[[Heard], bool]:
+    """Tell the message by which a job ended."""
+    return lambda h: h.event == "job" and h.data["job"] == job_id and h.data["kind"] == "Ended"
