@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dibs import needs, scheduling
-from dibs.devices import Inventory
+from dibs.devices import DeviceId, Inventory
 from dibs.durations import Span
 from dibs.jobs import JobId, Outcome, Request
 from dibs.scheduling import Active, Plan, Policy, View, Waiting
@@ -79,6 +79,16 @@ class Forecast:
         return min(self.if_short, self.if_long), max(self.if_short, self.if_long)
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job on the devices on which it would start, and until when, in wall-clock milliseconds; None: unknown."""
+
+    id: JobId
+    devices: tuple[DeviceId, ...]
+    at: int
+    until: int | None
+
+
 #: The answer for a job of which the prospect does not tell.
 TOO_FAR = Forecast(unknown="more jobs are ahead of it than are looked at")
 
@@ -118,6 +128,17 @@ def next_starts(
     return foresee(list(short.started)[:most], prospect, inventory, policy, now, decide)
 
 
+def plan_ahead(
+    most: int, prospect: Prospect, inventory: Inventory, policy: Policy, now: int, decide: Planner = scheduling.plan
+) -> list[Planned]:
+    """Return which jobs start next on which devices, at most so many, if all take the most; as far as that is known."""
+    if prospect.view.is_paused:
+        return []
+    days = _Days(prospect, inventory, policy, now, is_long=True)
+    days.live(decide, lambda: len(days.started) >= most)
+    return list(days.planned.values())[:most]
+
+
 def _forecast(job_id: JobId, short: _Days, long: _Days) -> Forecast:
     if_short, if_long = short.started.get(job_id), long.started.get(job_id)
     if if_short is None:
@@ -154,6 +175,7 @@ class _Days:
         self.done: set[JobId] = set()
         #: When each job started, in that order.
         self.started: dict[JobId, int] = {}
+        self.planned: dict[JobId, Planned] = {}
         #: Why nothing more can be said, where the bounds and not the world are the reason.
         self.is_beyond = False
         for job in view.waiting:
@@ -234,6 +256,8 @@ class _Days:
             if job.batch in self.room:
                 self.room[job.batch] -= 1
             self.started[job.id] = self.now
+            end = self.ends[job.id]
+            self.planned[job.id] = Planned(job.id, starts[job.id], self.now, None if end == math.inf else int(end))
         for line in self.lines.values():
             # Those that start are among the first of their line.
             first = line.jobs[: self.prospect.window]

@@ -59,6 +59,19 @@ class PastAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Stay:
+    """A finished attempt on its devices."""
+
+    job: JobId
+    name: str
+    attempt: int
+    word: str
+    devices: tuple[DeviceId, ...]
+    started_at: int
+    finished_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class BatchTally:
     """How a batch stands; `bad` counts bad ends, of which one job may have had several."""
 
@@ -198,6 +211,14 @@ class Reader:
                 n, Outcome(outcome), Cause(cause) if cause else None, code, sig, rows.devices_of(allocation), *times
             )
             for n, outcome, cause, code, sig, allocation, *times in self._ask("attempts_of", {"job": job_id})
+        ]
+
+    def attempts_between(self, since: int, until: int, most: int) -> list[Stay]:
+        """Return the finished attempts that had devices in between, those that ended last first."""
+        found = self._ask("attempts_between", {"since": since, "until": until, "most": most})
+        return [
+            Stay(JobId(job_id), name, attempt, word, rows.devices_of(allocation), began, ended)
+            for job_id, name, attempt, word, allocation, began, ended in found
         ]
 
     def outcomes(self, job_id: JobId) -> list[tuple[JobId, When, Outcome | None]]:

@@ -98,6 +98,11 @@ class Sight:
         now = now_ms()
         return forecasts.next_starts(most, self._prospect(now), self.inventory, self.policy, now)
 
+    def plan_ahead(self, most: int) -> list[forecasts.Planned]:
+        """Return which jobs start next on which devices, as far as that is known."""
+        now = now_ms()
+        return forecasts.plan_ahead(most, self._prospect(now), self.inventory, self.policy, now)
+
     def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
         # The larger one where anybody shares: a forecast looks at so many of every line.
         window = scheduling.windows(self.inventory, self.policy)[rooms.is_shared(self.view)]

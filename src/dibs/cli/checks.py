@@ -8,7 +8,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +62,8 @@ class Patient:
         return client.Client(self.home, self.environ)
 
 
-def run(environ: Mapping[str, str]) -> list[Finding]:
-    """Return all findings; where even settings or folders cannot be told, those alone."""
+def run(environ: Mapping[str, str], but_for: Collection[str] = ()) -> list[Finding]:
+    """Return all findings, but for those of some checks; where even settings or folders cannot be told, those alone."""
     found = [python()]
     try:
         values = settings.load(environ)
@@ -74,6 +74,8 @@ def run(environ: Mapping[str, str]) -> list[Finding]:
     place = str(values.lease_dir) if values.lease_dir else leases.folder().path
     patient = Patient(environ, home.path, home.note, values, place)
     for name, check in CHECKS.items():
+        if name in but_for:
+            continue
         found += within(name, lambda check=check: check(patient))  # type: ignore[misc]
     return found
 

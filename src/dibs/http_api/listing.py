@@ -76,8 +76,8 @@ def _also(told: ListQuery, inventory: Inventory, now: datetime) -> list[Atom]:
     if told.text:
         found.append(selection.Text(told.text))
     if told.since or told.until:
-        since = _moment("since", told.since, now) if told.since else NEVER
-        found.append(selection.Between(since, _moment("until", told.until, now) if told.until else FOR_EVER))
+        since = moment("since", told.since, now) if told.since else NEVER
+        found.append(selection.Between(since, moment("until", told.until, now) if told.until else FOR_EVER))
     return found
 
 
@@ -88,7 +88,8 @@ def _gpu(word: str, inventory: Inventory) -> str:
         raise NotFound(f"gpu expected an index or UUID: {error}.", "See `dibs gpus`.") from None
 
 
-def _moment(name: str, text: str, now: datetime) -> int:
+def moment(name: str, text: str, now: datetime) -> int:
+    """Return a moment that a query names, in wall-clock milliseconds."""
     try:
         return round(moments.past(text, now).timestamp() * 1000)
     except UserError as error:

@@ -7,6 +7,7 @@ from typing import Any
 from dibs import actions
 from dibs.http_api import (
     acting,
+    caring,
     daemons,
     explaining,
     listing,
@@ -20,6 +21,7 @@ from dibs.http_api import (
     streaming,
     submitting,
     sweeping,
+    timelines,
 )
 from dibs.http_api.routing import Content, Route
 
@@ -71,6 +73,9 @@ ROUTES = (
         answers={200: Content("text/event-stream")},
         errors=(404, 409),
     ),
+    Route("GET", "/v1/timeline", timelines.get_timeline, query=timelines.TimelineQuery),
+    Route("GET", "/v1/settings", caring.get_settings),
+    Route("GET", "/v1/doctor", caring.get_doctor),
     Route("GET", "/v1/words", showing.get_words),
     Route("GET", "/v1/daemon", daemons.get_daemon),
     Route("POST", "/v1/daemon/stop", daemons.post_stop, body=actions.StopIn, needs_body=False),

@@ -204,6 +204,13 @@ SELECT at, kind, detail FROM events WHERE job = :job ORDER BY id
 SELECT attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at FROM attempts
 WHERE job = :job ORDER BY attempt
 
+-- name: attempts_between
+-- What was under way on devices at some time in between, what ended last first.
+SELECT attempts.job, name, attempts.attempt, attempts.outcome, attempts.allocation, attempts.started_at, attempts.finished_at
+FROM attempts JOIN jobs ON jobs.id = attempts.job
+WHERE attempts.finished_at >= :since AND attempts.started_at < :until AND attempts.allocation <> '[]'
+ORDER BY attempts.finished_at DESC LIMIT :most
+
 -- name: fact
 SELECT value FROM facts WHERE name = :name
 

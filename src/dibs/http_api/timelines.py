@@ -1,0 +1,84 @@
+"""What ran where and when, what runs, and what would start next: the picture of the devices over time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from dibs import codec
+from dibs.core import now_ms
+from dibs.daemon import Daemon
+from dibs.devices import DeviceId
+from dibs.http_api import exchanges, listing
+from dibs.jobs import Job
+from dibs.reasons import Sight
+from dibs.store import Reader
+
+#: Bars of the past, and of the plan: more than a picture can show.
+MOST_PAST, MOST_PLANNED = 5000, 200
+
+
+class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which stretch of time; what runs and what is planned is always there."""
+
+    since: Annotated[str, Meta(description="From then on: 2d (ago), 08:00, or a date and time.")] = "6h"
+    until: Annotated[str, Meta(description="Before that; now if it is left out.")] = ""
+
+
+async def get_timeline(request: web.Request) -> web.Response:
+    """Return which jobs had which GPUs when, which have them now, and which would get them next."""
+    daemon = request.app[exchanges.DAEMON]
+    told, here = exchanges.query(request, TimelineQuery), datetime.now()
+    since = listing.moment("since", told.since, here)
+    until = listing.moment("until", told.until, here) if told.until else now_ms()
+    return exchanges.json(await daemon.ask(lambda reader: _timeline(daemon, reader, since, until)))
+
+
+def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> dict[str, Any]:
+    now = now_ms()
+    past = reader.attempts_between(since, until, MOST_PAST)
+    bars = [_bar(s.job, s.name, s.attempt, s.devices, s.started_at, s.finished_at, s.word) for s in reversed(past)]
+    # What is just starting has no moment yet.
+    bars += [_running(job, job.started_at or now) for job in reader.active() if job.allocation]
+    bars += _planned(reader, Sight.of(daemon.core, reader))
+    return {"lanes": _lanes(daemon, bars), "bars": bars, "more": len(past) == MOST_PAST, "now": codec.moment(now)}
+
+
+def _running(job: Job, began: int) -> dict[str, Any]:
+    return _bar(job.id, job.asked.name, job.attempt, job.allocation, began, None, job.word)
+
+
+def _planned(reader: Reader, sight: Sight) -> list[dict[str, Any]]:
+    found = []
+    for plan in sight.plan_ahead(MOST_PLANNED):
+        if plan.devices:
+            job = reader.job(plan.id)
+            bar = _bar(job.id, job.asked.name, job.attempt, plan.devices, plan.at, plan.until, job.word)
+            found.append(bar | {"is_plan": True})
+    return found
+
+
+def _bar(
+    job: int, name: str, attempt: int, devices: tuple[DeviceId, ...], began: int, ended: int | None, word: str
+) -> dict[str, Any]:
+    return {
+        "job": job,
+        "name": name,
+        "attempt": attempt,
+        "gpu_ids": list(devices),
+        "from": codec.moment(began),
+        "to": codec.moment(ended),
+        "state": word,
+        "is_plan": False,
+    }
+
+
+def _lanes(daemon: Daemon, bars: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a lane for each device, also for those that are gone but were used."""
+    lanes = [{"gpu_id": each.id, "index": each.index, "name": each.name} for each in daemon.inventory.devices]
+    gone = dict.fromkeys(device for bar in bars for device in bar["gpu_ids"] if device not in daemon.inventory.by_id)
+    return lanes + [{"gpu_id": device, "index": None, "name": device} for device in gone]

@@ -1,0 +1,3 @@
+-- What ran when, for the picture of the devices.
+
+CREATE INDEX attempts_ended ON attempts (finished_at);

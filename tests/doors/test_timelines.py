@@ -1,0 +1,72 @@
+"""`/v1/timeline`, `/v1/settings`, `/v1/doctor`: what the page shows of the machine as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import Bench
+from dibs import settings
+from dibs.errors import UserError
+
+
+def bars(queue: Bench, **query: str) -> dict[int, dict[str, Any]]:
+    return {bar["job"]: bar for bar in queue.client.get("/v1/timeline", list(query.items()))["bars"]}
+
+
+def test_a_timeline_has_what_ran_what_runs_and_what_comes(queue: Bench) -> None:
+    """Of a plan as much as is known: the second in line starts when the limit of the first one is over."""
+    done = queue.add("true", name="past")
+    queue.until(done)
+    running = [queue.long_job(name=f"now{n}", time_limit_s=3600) for n in range(4)]
+    first, second = (queue.add("true", name=f"next{n}", gpus=4, time_limit_s=600) for n in range(2))
+    told = bars(queue)
+    assert [told[n]["is_plan"] for n in (done, *running, first, second)] == [False] * 5 + [True] * 2
+    assert told[done]["state"] == "done"
+    assert told[done]["from"] <= told[done]["to"]
+    assert {told[n]["to"] for n in running} == {None}
+    assert sorted(told[n]["gpu_ids"][0] for n in running) == [f"FAKE-{n}" for n in range(4)]
+    assert sorted(told[first]["gpu_ids"]) == [f"FAKE-{n}" for n in range(4)]
+    assert told[first]["from"] > told[running[0]]["from"]
+    assert told[second]["from"] == told[first]["to"]
+    lanes = queue.client.get("/v1/timeline")["lanes"]
+    assert lanes[0] == {"gpu_id": "FAKE-0", "index": 0, "name": "Pretend GPU"}
+    assert done not in bars(queue, since="2099-01-01")
+    assert done not in bars(queue, since="9d", until="8d")
+
+
+def test_every_attempt_is_a_bar(queue: Bench) -> None:
+    queue.cancel("all", grace_s=0)
+    job_id = queue.add("false")
+    queue.until(job_id)
+    queue.retry(job_id)
+    queue.until(job_id)
+    told = [bar for bar in queue.client.get("/v1/timeline")["bars"] if bar["job"] == job_id]
+    assert [(bar["attempt"], bar["state"]) for bar in told] == [(1, "failed"), (2, "failed")]
+
+
+@pytest.mark.parametrize("query", [{"since": "soon"}, {"until": "99999-01-01"}, {"since": "3"}])
+def test_a_moment_that_is_none_is_refused(queue: Bench, query: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=f"{next(iter(query))} expected a moment"):
+        bars(queue, **query)
+
+
+def test_settings_are_those_of_the_daemon(queue: Bench) -> None:
+    told = queue.client.get("/v1/settings")
+    rows = {row["name"]: row for row in told["settings"]}
+    assert rows.keys() == {setting.name for setting in settings.SETTINGS}
+    assert rows["devices"]["value"] == "fake:4"
+    assert rows["devices"]["source"] == "DIBS_DEVICES"
+    assert rows["grace"]["source"] == "default"
+    assert all(row["help"] for row in rows.values())
+    assert Path(told["home"]) == queue.home
+
+
+def test_the_doctor_of_the_page_is_the_one_of_the_command_line(queue: Bench) -> None:
+    told = queue.client.get("/v1/doctor", patience_s=120)["checks"]
+    assert {check["state"] for check in told} <= {"ok", "warn", "bad"}
+    assert {"python", "settings", "gpus", "state", "leases"} <= {check["name"] for check in told}
+    assert "daemon" not in {check["name"] for check in told}
+    assert next(check for check in told if check["name"] == "python")["state"] == "ok"
