@@ -10,14 +10,21 @@ import math
 import os
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from dibs import tails
 from dibs.errors import UserError
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 #: Not a number to be reported: each line says when it was written.
 MOMENT = "at"
 #: Bytes at the end of the file in which the last numbers are looked for.
 TAIL_BYTES = 65536
+#: Bytes at the end of the file of which the course of the numbers is told, and points of each: more than a screen has.
+COURSE_BYTES = 8 * 1024 * 1024
+MOST_POINTS = 2000
 #: Names that are shown; a report is for people and tables, not for tensors.
 MOST_NAMES = 100
 
@@ -30,6 +37,8 @@ MOST = 1.7976931348623157e308
 
 #: None: the number is not a finite one, which JSON cannot say.
 Numbers = dict[str, float | None]
+#: When it was written, None where the line does not say; and a value.
+Point = tuple[str | None, float | None]
 
 
 def check_name(name: str) -> None:
@@ -68,24 +77,52 @@ def latest(tail: bytes) -> Numbers | None:
     """Return the last number of each name in some lines, of which the first may be cut."""
     found: Numbers = {}
     for line in tail.split(b"\n"):
-        for name, value in _numbers(line).items():
+        for name, value in _numbers(_told(line)).items():
             found.pop(name, None)
             found[name] = value
     kept = list(found.items())[-MOST_NAMES:]
     return dict(kept) or None
 
 
-def _numbers(line: bytes) -> Numbers:
+def courses(tail: bytes, most: int = MOST_POINTS) -> dict[str, list[Point]]:
+    """Return how each number went, in at most so many points, the last one always among them."""
+    found: dict[str, list[Point]] = {}
+    for line in tail.split(b"\n"):
+        told = _told(line)
+        at = _moment(told.get(MOMENT))
+        for name, value in _numbers(told).items():
+            if name in found or len(found) < MOST_NAMES:
+                found.setdefault(name, []).append((at, value))
+    return {name: _thinned(points, most) for name, points in found.items()}
+
+
+def _thinned(points: list[Point], most: int) -> list[Point]:
+    """Return every so-manieth point, counted from the last."""
+    step = -(-len(points) // most)
+    return points[::-step][::-1]
+
+
+def _moment(told: object) -> str | None:
+    """Return when a line was written; None where it does not say, or says it in another way."""
+    try:
+        return told if isinstance(told, str) and datetime.fromisoformat(told) else None
+    except ValueError:
+        return None
+
+
+def _told(line: bytes) -> dict[str, object]:
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(told, dict):
-        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _numbers(told: Mapping[str, object]) -> Numbers:
     return {name: _finite(value) for name, value in told.items() if name != MOMENT and _is_number(value)}
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float | None]:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 

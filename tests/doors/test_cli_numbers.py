@@ -7,6 +7,7 @@ import json
 import pytest
 
 from bench import Bench, wait_for
+from dibs.errors import NotFound
 
 pytestmark = pytest.mark.usefixtures("started")
 
@@ -58,6 +59,18 @@ def test_each_attempt_has_its_own_numbers_and_clean_forgets_them(bench: Bench) -
     assert bench.until(job_id)["attempt"] == 2
     assert reported(bench, job_id, {"loss": 2})
     assert bench.cli("clean", "-y", str(job_id)).returncode == 0
+
+
+def test_the_course_of_the_numbers_of_an_attempt_is_told(bench: Bench) -> None:
+    job_id = finished(bench, f"""{SAYS % 3}; echo "{{\\"loss\\": $DIBS_ATTEMPT}}" >> "$DIBS_REPORT"; exit 1""")
+    bench.retry(job_id)
+    assert bench.until(job_id)["attempt"] == 2
+    course = {"name": "loss", "at": [None, None]}
+    for query, last in (([], 2), ([("attempt", "1")], 1)):
+        told = bench.client.get(f"/v1/jobs/{job_id}/numbers", query)
+        assert told == {"numbers": [course | {"values": [3, last]}], "cut": False}
+    with pytest.raises(NotFound, match="no attempt 3"):
+        bench.client.get(f"/v1/jobs/{job_id}/numbers", [("attempt", "3")])
 
 
 def test_a_run_of_a_sweep_shows_what_it_printed_too(bench: Bench) -> None:

@@ -40,7 +40,31 @@ def test_a_long_report_is_read_from_its_end(tmp_path: Path) -> None:
     assert reports.last(str(path)) == {"step": 19_999}
 
 
+def test_the_course_of_a_number_is_all_that_was_written_of_it() -> None:
+    told = b"""{"at": "2026-01-01T00:00:00.000Z", "loss": 0.5, "step": 1}
+hello
+{"at": "2026-01-01T00:00:01.000Z", "loss": null}
+{"loss": 0.25, "at": 7}
+{"loss": 0.2, "at": "yesterday"}"""
+    first, second = "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:01.000Z"
+    assert reports.courses(told) == {
+        "loss": [(first, 0.5), (second, None), (None, 0.25), (None, 0.2)],
+        "step": [(first, 1)],
+    }
+    assert reports.courses(b"") == {}
+
+
+def test_a_long_course_is_thinned_for_each_number_alone() -> None:
+    """Numbers that are written in turn must not be thinned away by a step that fits their rhythm."""
+    told = b"".join(b'{"loss": %d}\n{"acc": %d}\n' % (n, n) for n in range(1000))
+    found = reports.courses(told, most=100)
+    assert {name: len(points) for name, points in found.items()} == {"loss": 100, "acc": 100}
+    assert all(points[-1] == (None, 999) for points in found.values())
+    assert len(reports.courses(told, most=999)["loss"]) == 500
+
+
 @given(st.binary(max_size=200))
 def test_no_file_is_too_strange_to_be_read(data: bytes) -> None:
     found = reports.latest(data)
     assert found is None or all(isinstance(name, str) for name in found)
+    assert set(reports.courses(data)) == set(found or {})

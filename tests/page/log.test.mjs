@@ -158,24 +158,18 @@ function file(text, { every = 10, work = 300 } = {}) {
       return { size: source.bytes.length };
     },
     async index(from, line) {
-      const offsets = [];
-      let at = from;
-      let traceback = null;
+      // In pieces of so many bytes, which may end within a line.
+      const { bytes } = source;
+      const end = Math.min(bytes.length, from + work);
+      const offsets = from === 0 && bytes.length ? [0] : [];
       let number = line;
-      while (at < source.bytes.length && at - from < work) {
-        const feed = source.bytes.indexOf(10, at);
-        const end = feed === -1 ? source.bytes.length : feed + 1;
-        if (number % every === 0) offsets.push(at);
-        if (new TextDecoder().decode(source.bytes.slice(at, end)).startsWith("Traceback (most")) traceback ??= at;
-        if (feed === -1) {
-          at = end;
-          break;
-        }
+      for (let at = from; at < end; at += 1) {
+        if (bytes[at] !== 10) continue;
         number += 1;
-        at = end;
+        if (number % every === 0 && at + 1 < bytes.length) offsets.push(at + 1);
       }
-      const isAll = at >= source.bytes.length;
-      return { size: source.bytes.length, every, offsets, next: isAll ? null : at, line: number, traceback };
+      const found = new TextDecoder().decode(bytes.slice(from, end)).indexOf("Traceback (most recent");
+      return { size: bytes.length, every, offsets, next: end < bytes.length ? end : null, line: number, traceback: found < 0 ? null : from + found };
     },
   };
   return source;
@@ -323,6 +317,32 @@ test("more than can be kept is said by a plus", () => {
   assert.equal(state.matches.length, finds.MOST);
   assert.equal(state.next, null);
   assert.match(finds.label(state), /\+$/);
+});
+
+test("what was found is cut out of the spans it stands in", () => {
+  const [a, b] = [{ ...PLAIN, fg: 1 }, PLAIN];
+  const cut = finds.marked([{ text: "lo", style: a }, { text: "ss 1 loss", style: b }], [[0, 4], [7, 11]]);
+  assert.deepEqual(cut.map(({ text, style, isFound }) => [text, style.fg, isFound]), [["lo", 1, true], ["ss", null, true], [" 1 ", null, false], ["loss", null, true]]);
+  assert.deepEqual(finds.marked([{ text: "x", style: b }], []), [{ text: "x", style: b, isFound: false }]);
+});
+
+test("a link to lines is read and written", () => {
+  assert.deepEqual(finds.linesOf("#L12"), [12, 12]);
+  assert.deepEqual(finds.linesOf("#L20-L12"), [12, 20]);
+  for (const other of ["", "#", "#L", "#Lx", "#code=1", "#L1-"]) assert.equal(finds.linesOf(other), null);
+  assert.deepEqual([finds.fragmentOf(7), finds.fragmentOf(9, 7)], ["#L7", "#L7-L9"]);
+});
+
+test("a log that runs far ahead is read at its end, and numbered on from where it was known", async () => {
+  const source = file(lines(0, 4000), { work: 100_000 });
+  const log = new Log(source);
+  await log.open();
+  await log.number();
+  const filler = `${"x".repeat(9999)}\n`.repeat(1000);
+  source.append(filler + lines(5000, 7000));
+  await log.grow();
+  assert.equal(log.count, 7000);
+  for (const row of [17, 3999, 5003, 6999]) assert.equal(await textOf(log, row), `line ${row}`);
 });
 
 test("a text is marked wherever it stands", () => {

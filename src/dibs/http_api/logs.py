@@ -16,7 +16,7 @@ from dibs import log_files
 from dibs.daemon import Daemon
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
-from dibs.jobs import JobId
+from dibs.jobs import Job, JobId
 from dibs.log_files import LogFile
 from dibs.store import Reader
 
@@ -32,10 +32,15 @@ Attempt = Annotated[int, Meta(ge=1, lt=2**31)]
 Lines = Annotated[int, Meta(ge=0, le=MOST_TAIL)]
 
 
-class LogQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which output of a job."""
+class AttemptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which attempt of a job."""
 
     attempt: Annotated[Attempt | None, Meta(description="The newest if it is left out.")] = None
+
+
+class LogQuery(AttemptQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which output of a job."""
+
     stream: Annotated[str, Meta(pattern="^(stdout|stderr)$", description="stderr where it has a file of its own.")] = (
         "stdout"
     )
@@ -77,7 +82,7 @@ async def get_log(request: web.Request) -> web.StreamResponse:
         headers = {"Dibs-Log-Size": str(log.size), "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff"}
         if told.tail is not None:
             lines = told.tail
-            begin = await _in_thread(request, lambda: log_files.last_lines(log, lines))
+            begin = await in_thread(request, lambda: log_files.last_lines(log, lines))
             headers["Dibs-Log-From"] = str(begin)
         elif (wanted := stretch(request.headers.get("Range", ""), log.size)) is not None:
             begin, end = wanted
@@ -113,21 +118,21 @@ async def get_search(request: web.Request) -> web.Response:
         return log_files.search(log, told.from_, told.text, is_regex=told.regex, is_case=told.case, most=told.limit)
 
     async with _opened(request, told) as log:
-        return _json(await _in_thread(request, lambda: search(log)))
+        return _json(await in_thread(request, lambda: search(log)))
 
 
 async def get_lines(request: web.Request) -> web.Response:
     """Return where every thousandth line of a log begins, for whoever shows a part of it."""
     told = exchanges.query(request, LinesQuery)
     async with _opened(request, told) as log:
-        return _json(await _in_thread(request, lambda: log_files.index(log, told.from_, told.line)))
+        return _json(await in_thread(request, lambda: log_files.index(log, told.from_, told.line)))
 
 
 def _json(body: bytes) -> web.Response:
     return web.Response(body=body, content_type="application/json")
 
 
-async def _in_thread(request: web.Request, what: Callable[[], T]) -> T:
+async def in_thread(request: web.Request, what: Callable[[], T]) -> T:
     """Do something in a thread of its own kind: a log may be on a network that does not answer."""
     return await asyncio.get_running_loop().run_in_executor(request.app[exchanges.DAEMON].logs, what)
 
@@ -136,7 +141,7 @@ async def _in_thread(request: web.Request, what: Callable[[], T]) -> T:
 async def _opened(request: web.Request, told: LogQuery) -> AsyncIterator[LogFile]:
     daemon, job_id = request.app[exchanges.DAEMON], exchanges.job_id(request)
     path = await daemon.ask(lambda reader: _path(daemon, reader, job_id, told))
-    opening = asyncio.ensure_future(_in_thread(request, lambda: log_files.open_log(path)))
+    opening = asyncio.ensure_future(in_thread(request, lambda: log_files.open_log(path)))
     try:
         log = await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -149,10 +154,16 @@ async def _opened(request: web.Request, told: LogQuery) -> AsyncIterator[LogFile
         log.close()
 
 
-def _path(daemon: Daemon, reader: Reader, job_id: JobId, told: LogQuery) -> str:
+def having(reader: Reader, job_id: JobId, told: AttemptQuery) -> Job:
+    """Return the job, if it has the attempt that is asked for."""
     job = reader.job(job_id)
     if told.attempt is not None and told.attempt > job.attempt:
         raise NotFound(f"job {job_id} has no attempt {told.attempt} (the newest is {job.attempt}).")
+    return job
+
+
+def _path(daemon: Daemon, reader: Reader, job_id: JobId, told: LogQuery) -> str:
+    job = having(reader, job_id, told)
     engine = daemon.core.engine
     if told.stream == "stdout":
         return engine.log(job, told.attempt)
@@ -173,7 +184,7 @@ async def _send(
     # Whoever reads may leave at any time, which is no mistake of anybody.
     with contextlib.suppress(ConnectionError):
         while begin < end:
-            block = await _in_thread(request, lambda begin=begin: log.read(begin, end))  # type: ignore[misc]
+            block = await in_thread(request, lambda begin=begin: log.read(begin, end))  # type: ignore[misc]
             if not block:
                 # Cut by somebody meanwhile: the end of the connection says that something is missing.
                 answer.force_close()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from dibs import reports
+from aiohttp import web
+
+from dibs import reports, tails
 from dibs.daemon import Daemon
+from dibs.http_api import exchanges, logs
 from dibs.jobs import Job
 from dibs.reports import Numbers
 from dibs.store import Reader
@@ -28,3 +32,21 @@ def of(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:
         return None
     kept = reader.numbers(job) if job.is_finished else None
     return (kept or None) if kept is not None else reports.last(daemon.core.engine.report(job))
+
+
+async def get_numbers(request: web.Request) -> web.Response:
+    """Return how the numbers that an attempt reported went, thinned to what a chart can show."""
+    daemon, job_id = request.app[exchanges.DAEMON], exchanges.job_id(request)
+    told = exchanges.query(request, logs.AttemptQuery)
+    job = await daemon.ask(lambda reader: logs.having(reader, job_id, told))
+    where = daemon.core.engine.report(job, told.attempt)
+
+    def read() -> dict[str, Any]:
+        tail = tails.read(where, reports.COURSE_BYTES)
+        found = [
+            {"name": name, "at": [at for at, _ in points], "values": [value for _, value in points]}
+            for name, points in reports.courses(tail).items()
+        ]
+        return {"numbers": found, "cut": len(tail) == reports.COURSE_BYTES}
+
+    return exchanges.json(await logs.in_thread(request, read))

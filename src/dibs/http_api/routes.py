@@ -13,6 +13,7 @@ from dibs.http_api import (
     listing,
     logs,
     machines,
+    measured,
     pages,
     polling,
     queues,
@@ -49,6 +50,7 @@ ROUTES = (
     ),
     Route("GET", "/v1/jobs/{id}/log/search", logs.get_search, query=logs.SearchQuery, errors=(404,)),
     Route("GET", "/v1/jobs/{id}/log/lines", logs.get_lines, query=logs.LinesQuery, errors=(404,)),
+    Route("GET", "/v1/jobs/{id}/numbers", measured.get_numbers, query=logs.AttemptQuery, errors=(404,)),
     Route("GET", "/v1/jobs/{id}/why", explaining.get_why, errors=(404,)),
     Route(
         "POST", "/v1/jobs/{id}/{verb}", acting.post_verb, body=actions.OneActionIn, needs_body=False, errors=(404, 422)

@@ -1,5 +1,6 @@
 // The jobs of a filter as a file: all of them, page by page, in CSV or JSON.
 import * as api from "../api.js";
+import { csv as lines, download as save } from "../sweeps/csv.js";
 import * as toasts from "../toasts.js";
 import { plural } from "../words.js";
 
@@ -12,14 +13,14 @@ const FIELDS = [
 ];
 
 /** @param {unknown} value */
-function field(value) {
-  const text = value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+function cell(value) {
+  if (value === null || value === undefined || typeof value === "number") return value ?? null;
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 /** Return jobs as lines of CSV. @param {Job[]} jobs */
 export function csv(jobs) {
-  return jobs.map((job) => `${FIELDS.map((name) => field(job[name])).join(",")}\r\n`).join("");
+  return jobs.length ? lines(jobs.map((job) => FIELDS.map((name) => cell(job[name])))) : "";
 }
 
 /**
@@ -28,7 +29,7 @@ export function csv(jobs) {
  */
 export async function download(params, kind) {
   /** @type {string[]} */
-  const parts = [kind === "csv" ? `${FIELDS.join(",")}\r\n` : "["];
+  const parts = [kind === "csv" ? lines([FIELDS]) : "["];
   let cursor = null;
   let count = 0;
   try {
@@ -43,18 +44,6 @@ export async function download(params, kind) {
     return;
   }
   if (kind === "json") parts.push("\n]\n");
-  save(new Blob(parts, { type: kind === "csv" ? "text/csv" : "application/json" }), `jobs.${kind}`);
+  save(`jobs.${kind}`, parts.join(""), kind === "csv" ? "text/csv" : "application/json");
   toasts.show(`${plural(count, "job")} in jobs.${kind}.`);
-}
-
-/**
- * Have the browser save something under a name.
- * @param {Blob} blob @param {string} name
- */
-export function save(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(link.href);
 }

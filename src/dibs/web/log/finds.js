@@ -69,3 +69,42 @@ export function marks(line, text, isCase) {
   for (let at = where.indexOf(what); at >= 0; at = where.indexOf(what, at + what.length)) found.push([at, at + what.length]);
   return found;
 }
+
+/**
+ * Return spans cut at the beginnings and ends of what was found in them.
+ * @param {import("./ansi.js").Span[]} spans
+ * @param {[number, number][]} found
+ * @returns {(import("./ansi.js").Span & {isFound: boolean})[]}
+ */
+export function marked(spans, found) {
+  if (found.length === 0) return spans.map((span) => ({ ...span, isFound: false }));
+  const edges = found.flat();
+  let at = 0;
+  return spans.flatMap((span) => {
+    const start = at;
+    at += span.text.length;
+    const cuts = [start, ...edges.filter((edge) => edge > start && edge < at), at];
+    return cuts.slice(1).map((end, i) => ({
+      text: span.text.slice(cuts[i] - start, end - start),
+      style: span.style,
+      isFound: found.some(([from, to]) => cuts[i] >= from && end <= to),
+    }));
+  });
+}
+
+/**
+ * Return the lines that a fragment names, from 1: `#L12`, `#L12-L20`; null for another fragment.
+ * @param {string} fragment
+ * @returns {[number, number] | null}
+ */
+export function linesOf(fragment) {
+  const said = /^#L(\d{1,12})(?:-L?(\d{1,12}))?$/.exec(fragment);
+  if (said === null) return null;
+  const [one, other] = [Number(said[1]), Number(said[2] ?? said[1])];
+  return [Math.min(one, other), Math.max(one, other)];
+}
+
+/** Return the fragment that names lines, from 1. @param {number} one @param {number} [other] */
+export function fragmentOf(one, other = one) {
+  return one === other ? `#L${one}` : `#L${Math.min(one, other)}-L${Math.max(one, other)}`;
+}

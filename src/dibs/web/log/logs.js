@@ -79,10 +79,13 @@ export class Log {
 
   /** Learn where lines begin, all of the file, and number them. */
   async number() {
-    while (!this.isClosed) {
+    // What was read from the first byte on is counted already.
+    while (!this.isClosed && this.base === null) {
       const answer = await this.source.index(this.known.byte, this.known.line);
       this.every = answer.every;
       this.traceback ??= answer.traceback;
+      const { byte, line } = this.known;
+      if (line === this.offsets.length * this.every && byte < answer.size) this.offsets.push(byte);
       // What was known already is told again at the border of two answers.
       const last = this.offsets.at(-1) ?? -1;
       this.offsets.push(...answer.offsets.filter((offset) => offset > last));
@@ -100,6 +103,8 @@ export class Log {
     if (place >= 0) this.base = last * this.every - place;
     else {
       const start = this.end[0]?.start ?? this.splitter.openStart;
+      // Lines that are so long have no numbers rather than a page that reads for minutes.
+      if (start - (this.offsets[last] ?? 0) > FAR_BEHIND) return;
       const before = await this.split(this.offsets[last] ?? 0, start);
       this.end = [...before, ...this.end];
       this.base = Math.max(0, last) * this.every;

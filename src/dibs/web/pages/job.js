@@ -1,7 +1,78 @@
-// The page "job". Not built yet: it says so, and which command shows the same.
-import { Empty } from "../parts.js";
-import { html } from "../vendor/ui.js";
+// One job: what it is and does, what can be done to it, and tabs for its output and everything else.
+import { useAnswer } from "../asking.js";
+import { Actions } from "../job/actions.js";
+import { Attempts, Details, Events } from "../job/details.js";
+import { Viewer } from "../log/viewer.js";
+import { useKeys } from "../keys.js";
+import { Pill, Problem, Time } from "../parts.js";
+import * as router from "../router.js";
+import * as state from "../state.js";
+import { html, useEffect, useState } from "../vendor/ui.js";
+import { ending, expected, gpuNames, took } from "../words.js";
 
-export default function Page() {
-  return html`<${Empty} title="This page is not here yet." text="In a terminal the same is shown by:" commands=${["dibs show ID"]} />`;
+/** @typedef {import("../job/words.js").Whole} Whole */
+/** @typedef {(props: {job: Whole}) => any} Tab */
+
+/** @type {{name: string, text: string, key: string}[]} */
+const TABS = [
+  { name: "log", text: "Log", key: "1" },
+  { name: "numbers", text: "Numbers", key: "2" },
+  { name: "details", text: "Details", key: "3" },
+  { name: "attempts", text: "Attempts", key: "4" },
+  { name: "events", text: "Events", key: "5" },
+];
+/** @type {Record<string, Tab>} */
+const DRAWN = { log: Viewer, numbers: Charts, details: Details, attempts: Attempts, events: Events };
+
+/** @param {{id: string}} props */
+export default function Job({ id }) {
+  const { data: job, error, reload } = /** @type {import("../asking.js").Answer<Whole>} */ (useAnswer(`/v1/jobs/${Number(id)}`));
+  // Only what happened to this job is a reason to ask again; an empty batch means that anything may have.
+  useEffect(() => state.onEvents((events) => void ((!events.length || events.some((one) => one.job === Number(id))) && reload())), [id]);
+  const tab = router.query.value.get("tab") ?? "log";
+  const Shown = DRAWN[tab] ?? Viewer;
+  useKeys(TABS.map((one) => ({ keys: one.key, does: one.text, group: "Job", run: () => router.go(addressOf(id, one.name)) })), [id]);
+  if (!job) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<p class="quiet" aria-busy="true">Loading job ${id}</p>`;
+  return html`<${Head} job=${job} />
+    <${Actions} job=${job} />
+    <nav class="tabs" aria-label="Parts of the job">
+      ${TABS.map((one) => html`<a key=${one.name} href=${addressOf(id, one.name)} aria-current=${one.name === tab ? "page" : null}>${one.text}${one.name === "attempts" && job.attempt > 1 ? ` (${job.attempt})` : ""}</a>`)}
+    </nav>
+    <${Shown} job=${job} />`;
+}
+
+/** @param {string} id @param {string} tab */
+const addressOf = (id, tab) => `/job/${id}${tab === "log" ? "" : `?tab=${tab}`}`;
+
+/** @param {{job: Whole}} props */
+function Head({ job }) {
+  const soon = expected(job.expected_start, state.now.value);
+  const numbers = Object.entries(job.report ?? {}).slice(0, 4);
+  return html`<div class="job-head">
+      <h2><span class="number">#${job.id}</span> ${job.name}</h2>
+      <${Pill} word=${job.state} />
+      ${job.finished_at && job.state !== "done" && html`<span class="bad-text">${[ending(job), job.cause].filter((word, i, all) => word && all.indexOf(word) === i).join(", ")}</span>`}
+    </div>
+    <div class="job-facts">
+      <span>${gpuNames(job.gpu_indices) || (job.gpus ? `${job.gpus} GPU${job.gpus > 1 ? "s" : ""} asked` : "no GPU")}</span>
+      <span><span class="quiet">submitted</span> <${Time} at=${job.submitted_at} /></span>
+      ${job.started_at && html`<span><span class="quiet">started</span> <${Time} at=${job.started_at} isClock /></span>`}
+      ${job.started_at && html`<span><span class="quiet">${job.finished_at ? "took" : "running for"}</span> ${took(job.started_at, job.finished_at, state.now.value)}</span>`}
+      ${soon && html`<span><span class="quiet">starts</span> ${soon.about === "now" ? "now" : `in ${soon.about}`}${soon.range ? ` (${soon.range})` : ""}</span>`}
+      ${job.sweep !== null && html`<a href=${`/sweep/${job.sweep}`}>sweep ${job.sweep}</a>`}
+      ${job.attempt > 1 && html`<span><span class="quiet">attempt</span> ${job.attempt}</span>`}
+      ${numbers.map(([name, value]) => html`<span key=${name}><span class="quiet">${name}</span> ${value === null ? "nan" : Number(value.toPrecision(4))}</span>`)}
+    </div>
+    ${job.reason && html`<p class="job-facts">${job.reason}</p>`}
+    ${job.marks.map((mark) => html`<p key=${mark} class="job-facts warn-text">${mark}</p>`)}
+    <code class="job-command" tabindex="0" aria-label="Command">${job.command}</code>`;
+}
+
+/** The charts, whose library is loaded when they are first wanted. @param {{job: Whole}} props */
+function Charts({ job }) {
+  const [loaded, setLoaded] = useState(/** @type {{Numbers: Tab} | null} */ (null));
+  const [error, setError] = useState(/** @type {unknown} */ (null));
+  useEffect(() => void import("../job/numbers.js").then(({ Numbers }) => setLoaded({ Numbers }), setError), []);
+  if (!loaded) return html`<${Problem} error=${error} />`;
+  return html`<${loaded.Numbers} job=${job} />`;
 }

@@ -1,0 +1,41 @@
+// What the page of one job says in words.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { draftOf, eventWords, limit, lowUse, samples } from "../../src/dibs/web/job/words.js";
+import { seconds } from "../../src/dibs/web/pages/drafts.js";
+
+test("a time limit is written as the dialog reads it", () => {
+  assert.equal(limit(null), "");
+  for (const length of [1, 59, 60, 5400, 86_400, 90_061]) assert.equal(seconds(limit(length)), length);
+});
+
+test("a retry with changes begins with all that was asked, but for what was masked", () => {
+  const job = {
+    command: "python train.py", gpus: 2, name: "vit", cwd: "/data", env: { LR: "1", API_KEY: "***" }, after: [{ id: 3, when: "done" }, { id: 4, when: "end" }],
+    priority: 10, time_limit_s: 7200,
+  };
+  assert.deepEqual(draftOf(job), { command: "python train.py", gpus: "2", name: "vit", cwd: "/data", env: "LR=1", after: "3,4", priority: "10", time: "2h" });
+});
+
+const minutes = (count) => Array.from({ length: count }, (_, i) => 60 * i);
+
+test("a GPU that is hardly used for long is said, a short while is not", () => {
+  assert.equal(lowUse(minutes(20), minutes(20).map(() => 3)), null);
+  assert.equal(lowUse(minutes(46), minutes(46).map(() => 3)), "has been under 20 % for 45 min now");
+  assert.equal(lowUse(minutes(60), minutes(60).map((_, i) => (i < 40 ? 3 : 90))), "was under 20 % for 39 min");
+  assert.equal(lowUse(minutes(60), minutes(60).map((_, i) => (i === 30 ? null : 3))), null);
+  assert.equal(lowUse([], []), null);
+});
+
+test("looks of the last hour take the place of the means of its minutes", () => {
+  const at = (second) => new Date(second * 1000).toISOString();
+  const history = { recent: [[at(600), 5, 50, 1, 1], [at(610), 6, 60, 1, 1]], minutes: [[at(0), 1, 10, 1, 1], [at(300), 2, 20, 1, 1], [at(600), 9, 90, 1, 1]] };
+  assert.deepEqual(samples(history, 0, Infinity), { xs: [0, 300, 600, 610], memory: [1, 2, 5, 6], use: [10, 20, 50, 60], power: [1, 1, 1, 1] });
+  assert.deepEqual(samples(history, 600_000, 605_000).xs, [600]);
+  assert.deepEqual(samples({ recent: [], minutes: [] }, 0, 1).xs, []);
+});
+
+test("an event without a word of its own keeps its name", () => {
+  assert.equal(eventWords("Submitted"), "submitted");
+  assert.equal(eventWords("Unheard"), "Unheard");
+});
