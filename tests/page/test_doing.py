@@ -1,0 +1,128 @@
+"""What people do on the page: submit, cancel and think again, drain a GPU, brush a sweep."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from bench import Bench, wait_for
+from visiting import PageAt
+
+
+def state(queue: Bench, job_id: int) -> str:
+    """Return the word for a job."""
+    return str(queue.job(job_id)["state"])
+
+
+def test_a_job_is_submitted_by_keyboard_alone(queue: Bench, page_at: PageAt) -> None:
+    page = page_at("/jobs")
+    page.keyboard.press("n")
+    dialog = page.get_by_role("dialog", name="Submit a job")
+    expect(dialog.get_by_label("Command")).to_be_focused()
+    page.keyboard.type("echo from the page")
+    dialog.get_by_label("GPUs").fill("0")
+    dialog.get_by_label("Name").fill("typed")
+    expect(dialog.get_by_text("It would start now")).to_be_visible()
+    expect(dialog.get_by_text("dibs add", exact=False).first).to_be_visible()
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(re.compile(r"/job/\d+$"))
+    job = queue.until(int(page.url.rsplit("/", 1)[1]))
+    assert (job["name"], job["state"]) == ("typed", "done")
+    assert queue.log(job["id"]) == "from the page\n"
+
+
+def test_placeholders_are_counted_and_become_a_sweep(queue: Bench, page_at: PageAt) -> None:
+    page = page_at("/jobs")
+    page.keyboard.press("n")
+    dialog = page.get_by_role("dialog", name="Submit a job")
+    dialog.get_by_label("Command").fill("echo {lr}")
+    dialog.get_by_label("Values of lr").fill("0.1, 0.01, 0.001")
+    dialog.get_by_label("GPUs").fill("0")
+    dialog.get_by_label("Name").fill("swept")
+    dialog.get_by_role("button", name="Submit 3 jobs").click()
+    expect(page).to_have_url(re.compile(r"/sweep/\d+$"))
+    assert len(queue.jobs("sweep:swept")) == 3
+
+
+def test_a_cancel_is_taken_back_and_then_meant(queue: Bench, page_at: PageAt) -> None:
+    job_id = queue.add(["true"], name="doubtful", hold=True)
+    page = page_at("/jobs?name=doubtful")
+    expect(page.get_by_role("link", name="doubtful")).to_be_visible()
+    page.get_by_role("grid").focus()
+    page.keyboard.press("c")
+    expect(page.get_by_text(f"Cancelling job {job_id}.")).to_be_visible()
+    page.keyboard.press("u")
+    expect(page.get_by_text(f"Cancelling job {job_id}.")).to_have_count(0)
+    assert state(queue, job_id) == "held"
+    page.keyboard.press("c")
+    # When the message goes, the time for Undo is over.
+    page.get_by_role("button", name="Dismiss").click()
+    wait_for(lambda: state(queue, job_id), lambda word: word == "cancelled")
+
+
+def test_leaving_the_page_sends_what_waits_for_undo(queue: Bench, page_at: PageAt) -> None:
+    job_id = queue.add(["true"], name="left-behind", hold=True)
+    page = page_at("/jobs?name=left-behind")
+    expect(page.get_by_role("link", name="left-behind")).to_be_visible()
+    page.get_by_role("grid").focus()
+    page.keyboard.press("c")
+    expect(page.get_by_text(f"Cancelling job {job_id}.")).to_be_visible()
+    page.goto("about:blank")
+    wait_for(lambda: state(queue, job_id), lambda word: word == "cancelled")
+
+
+def sweep(queue: Bench) -> int:
+    """Make a sweep of four runs, whose numbers are 1 to 4; return its id."""
+    told = queue.client.post(
+        "/v1/sweeps", {"name": "brushed", "command": "report {x}", "metric": "acc", "goal": "maximize"}
+    )
+    report = "echo '{\"acc\": %d}' >> $DIBS_REPORT"
+    points = [{"index": n, "params": {"x": n}, "command": report % (n + 1)} for n in range(4)]
+    defaults = {"cwd": str(queue.folder), "gpus": 0}
+    queue.client.post(f"/v1/sweeps/{told['id']}/points", {"points": points, "defaults": defaults})
+    for job in queue.jobs("sweep:brushed"):
+        queue.until(job["id"])
+    return int(told["id"])
+
+
+def runs(page: Page) -> int:
+    """Return how many runs the table shows."""
+    return page.get_by_role("table", name="Runs").locator("tbody tr").count()
+
+
+def test_a_brush_on_an_axis_keeps_the_runs_within_it(queue: Bench, page_at: PageAt) -> None:
+    page = page_at(f"/sweep/{sweep(queue)}")
+    canvas = page.locator(".parallel canvas")
+    expect(canvas).to_be_visible()
+    assert runs(page) == 4
+    box = canvas.bounding_box()
+    assert box is not None
+    # The metric is the last axis; its upper half has the runs with 3 and 4. The side is as in parallel.js.
+    x = box["x"] + box["width"] - 54
+    page.mouse.move(x, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(x, box["y"] + box["height"] / 2, steps=5)
+    page.mouse.up()
+    expect(page.get_by_text("2 runs of 4 within the brushes")).to_be_visible()
+    assert runs(page) == 2
+    assert "brush=" in page.url
+    page.reload()
+    expect(page.get_by_text("2 runs of 4 within the brushes")).to_be_visible()
+    page.keyboard.press("x")
+    expect(page.get_by_text("within the brushes")).to_have_count(0)
+    assert runs(page) == 4
+
+
+def test_a_gpu_is_drained_and_returned(queue: Bench, page_at: PageAt) -> None:
+    page = page_at("/gpus")
+    row = page.get_by_role("table", name="GPUs").locator("tbody tr").nth(3)
+    row.get_by_role("button", name="drain").click()
+    dialog = page.get_by_role("dialog", name="Drain GPU 3")
+    dialog.get_by_label("Why").fill("a loud fan")
+    dialog.get_by_role("button", name="Drain").click()
+    expect(row.get_by_text("a loud fan")).to_be_visible()
+    assert queue.client.get("/v1/gpus")["gpus"][3]["state"] == "drained"
+    row.get_by_role("button", name="return").click()
+    expect(row.get_by_role("button", name="drain")).to_be_visible()
+    assert queue.client.get("/v1/gpus")["gpus"][3]["state"] == "free"
