@@ -7,6 +7,8 @@ from playwright.sync_api import expect
 from bench import Bench
 from visiting import Visits, link_to
 
+TABS = 10
+
 #: More than a browser has connections to one host: with a stream each, the seventh tab would hang.
 TABS = 10
 
@@ -15,8 +17,49 @@ def test_the_link_lets_in_once_and_leaves_no_trace(queue: Bench, visits: Visits)
     link = link_to(queue)
     page = visits.enter(link, "/jobs")
     expect(page).to_have_url(link.split("#")[0] + "jobs")
+    # What a filter writes into the address must not bring the code back.
+    page.get_by_role("group", name="State").get_by_role("button", name="done").click()
+    expect(page).to_have_url(link.split("#")[0] + "jobs?state=done")
     code = link.split("code=")[1]
     assert code not in page.evaluate("() => JSON.stringify([history.state, document.cookie, {...localStorage}])")
+
+
+def test_a_second_tab_needs_no_link(queue: Bench, visits: Visits) -> None:
+    link = link_to(queue)
+    first = visits.enter(link, "/jobs")
+    second = first.context.new_page()
+    second.goto(link.split("#")[0] + "gpus")
+    expect(second.get_by_role("status").get_by_text("live", exact=True)).to_be_visible()
+
+
+def test_ten_tabs_are_live_at_once(queue: Bench, visits: Visits) -> None:
+    """With a stream for each, the seventh would hang: a browser has six connections to one host."""
+    link = link_to(queue)
+    first = visits.enter(link, "/jobs?name=for-all-tabs")
+    tabs = [first] + [first.context.new_page() for _ in range(TABS - 1)]
+    for tab in tabs[1:]:
+        tab.goto(link.split("#")[0] + "jobs?name=for-all-tabs")
+    for tab in tabs:
+        expect(tab.get_by_role("status").get_by_text("live", exact=True)).to_be_visible()
+    queue.add(["true"], name="for-all-tabs", hold=True)
+    for tab in tabs:
+        expect(tab.get_by_role("link", name="for-all-tabs").or_(tab.get_by_text("1 new"))).to_be_visible()
+
+
+def test_a_daemon_that_comes_back_is_followed_again(queue: Bench, visits: Visits) -> None:
+    job_id = queue.add(["true"], name="patient", hold=True)
+    page = visits.enter(link_to(queue), "/jobs?name=patient")
+    live = page.get_by_role("status").get_by_text("live", exact=True)
+    expect(live).to_be_visible()
+    visits.may_be_away = True
+    queue.stop()
+    expect(page.get_by_role("alert").get_by_text("What you see is what was last known.")).to_be_visible()
+    expect(page.locator("main.stale").get_by_role("link", name="patient")).to_be_visible()
+    queue.start()
+    expect(live).to_be_visible()
+    expect(page.locator("main.stale")).to_have_count(0)
+    queue.cancel(job_id)
+    expect(page.get_by_role("gridcell").get_by_text("cancelled")).to_be_visible()
 
 
 def test_without_a_link_the_page_says_what_to_type(queue: Bench, visits: Visits) -> None:

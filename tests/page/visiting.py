@@ -36,7 +36,10 @@ class Visits:
         context = self._browser.new_context(**how)
         context.set_default_timeout(PATIENCE_S * 1000)
         context.on("request", self._asked)
-        context.on("console", lambda message: message.type == "error" and self._said(message.text))
+        context.on(
+            "console",
+            lambda message: message.type == "error" and self._said(f"{message.text} {message.location['url']}"),
+        )
         context.on("weberror", lambda error: self._blame(f"a script: {error.error}"))
         context.on("dialog", lambda dialog: (self._blame(f"a dialog: {dialog.message}"), dialog.dismiss()))
         self._contexts.append(context)

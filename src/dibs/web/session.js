@@ -1,5 +1,6 @@
 // Who we are to the daemon: the one-time code of the link becomes a token, which lives in this tab and in the shared
 // worker, never in a URL or a cookie.
+import * as router from "./router.js";
 import { signal } from "./vendor/ui.js";
 
 const KEY = "dibs.token";
@@ -43,7 +44,7 @@ export function codeOf(fragment) {
 export async function begin(fromOthers) {
   const code = codeOf(location.hash);
   // Whatever comes of it, the code does not stay in the address bar and the history.
-  if (code) history.replaceState(history.state, "", location.pathname + location.search);
+  if (code) router.go(location.pathname + location.search, { replace: true });
   const found = code ? await exchange(code) : null;
   // The worker forgets a token that was refused; what this tab kept may be older.
   const best = found ?? fromOthers ?? token();
