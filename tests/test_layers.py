@@ -44,6 +44,8 @@ LAYERS = {
     "uses": CORE,
     "declaring": CORE,
     "durations": CORE,
+    "tallies": CORE,
+    "exposition": CORE,
     "forecasts": CORE,
     "selection": CORE,
     "codec": CORE,

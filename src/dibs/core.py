@@ -26,6 +26,7 @@ from dibs.notices import Notices
 from dibs.scheduling import Active, Occupant, Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
+from dibs.tallies import Tally
 from dibs.turns import PAUSED, Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan
 from dibs.verbs import Rules, Submitted, Wish
 from dibs.waits import Waits
@@ -114,6 +115,8 @@ class Core:
         self.observing: Observed | None = None
         #: Called when runs of sweeps have ended.
         self.gather: Callable[[], None] = lambda: None
+        #: For those who draw curves.
+        self.tally = Tally()
         self.notices = Notices(engine, standing.user, waits.watch, self.tell)
         #: What this thread itself has found to do, and what may wait a moment.
         self._news: list[Work] = []
@@ -170,7 +173,9 @@ class Core:
                 batch = [*self._news, *posted]
                 self._news.clear()
                 for first in range(0, len(batch), MOST_IN_A_TURN):
+                    began = time.perf_counter()
                     self._turn(batch[first : first + MOST_IN_A_TURN])
+                    self.tally.turns.add(time.perf_counter() - began)
             self.standing.leave()
         except BaseException:
             log.critical("the core cannot go on", exc_info=True)
@@ -204,6 +209,9 @@ class Core:
         for effect in turn.effects:
             self._act(turn, effect)
         self._stand(turn, placement)
+        self.tally.count(
+            [effect.job for effect in turn.effects if isinstance(effect, StartRunner)], turn.ended, turn.now
+        )
         if turn.over:
             self.notices.tell(turn)
         if turn.has_unread:

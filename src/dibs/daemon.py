@@ -119,6 +119,8 @@ class Daemon:
         self._database = database
         self._local = threading.local()
         self._opened: list[store.Reader] = []
+        #: Questions that are being answered, or wait.
+        self.asking = 0
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._prober = ThreadPoolExecutor(1, "probe")
         #: Removes the files of forgotten jobs, on whatever disk they are.
@@ -137,7 +139,11 @@ class Daemon:
 
     async def ask(self, question: Callable[[store.Reader], T]) -> T:
         """Answer a question from the store without disturbing the core."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._answer, question)
+        self.asking += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, self._answer, question)
+        finally:
+            self.asking -= 1
 
     def _answer(self, question: Callable[[store.Reader], T]) -> T:
         reader = getattr(self._local, "reader", None)

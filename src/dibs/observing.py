@@ -7,6 +7,7 @@ pretend ones are never looked at.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -63,6 +64,12 @@ class Observing:
     def is_fresh(self) -> bool:
         """Tell whether the last look was a moment ago."""
         return time.monotonic() - self._looked_at < FRESH_FOR_S
+
+    @property
+    def age_s(self) -> float | None:
+        """Return how old the last look is; None while nobody looks."""
+        age_s = time.monotonic() - self._looked_at
+        return None if math.isinf(age_s) else age_s
 
     def ask(self) -> None:
         """Have the devices looked at soon, and the core woken after that. From any thread."""

@@ -83,6 +83,8 @@ class Turn:
     changed: set[JobId] = field(default_factory=set)
     #: Jobs that ended in this turn; `dispatch.follow_up` sees to what follows.
     finished: list[Job] = field(default_factory=list)
+    #: The same, for those who count them.
+    ended: list[Job] = field(default_factory=list)
     #: Jobs that ended for good in this turn: nothing follows by itself.
     over: list[Job] = field(default_factory=list)
     #: New jobs that wait for others: it is still to be seen how it stands with them.
@@ -92,14 +94,14 @@ class Turn:
     #: A job has ended whose numbers are to be read.
     has_unread: bool = False
 
-    def mark(self) -> tuple[int, int, int]:
+    def mark(self) -> tuple[int, int, int, int]:
         """Return how far this turn has come, for `undo`."""
-        return len(self.effects), len(self.finished), len(self.unsure)
+        return len(self.effects), len(self.finished), len(self.unsure), len(self.ended)
 
-    def undo(self, mark: tuple[int, int, int]) -> None:
+    def undo(self, mark: tuple[int, int, int, int]) -> None:
         """Forget what came after `mark`: the store has undone it too."""
-        effects, finished, unsure = mark
-        del self.effects[effects:], self.finished[finished:], self.unsure[unsure:]
+        effects, finished, unsure, ended = mark
+        del self.effects[effects:], self.finished[finished:], self.unsure[unsure:], self.ended[ended:]
 
     def record(self, job: Job, event: lifecycle.Event, detail: str = "") -> Job:
         """Record an event and remember that the job changed."""
@@ -107,6 +109,7 @@ class Turn:
         moved = self.store.record(job, event, detail)
         if moved.is_finished:
             self.finished.append(moved)
+            self.ended.append(moved)
             self.has_unread = self.has_unread or moved.asked.sweep_id is not None or bool(moved.asked.metrics)
         return moved
 

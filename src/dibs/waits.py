@@ -31,6 +31,10 @@ class Waits(Generic[T]):
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
 
+    def __len__(self) -> int:
+        """Return how much was posted and not taken yet. From any thread."""
+        return len(self._posted)
+
     def post(self, work: T) -> None:
         """Hand over work, from any thread."""
         # The bell is rung under the lock: whoever finds work finds it rung, and can silence it.

@@ -111,3 +111,11 @@ class Listener:
 def is_end(job_id: int) -> Callable[[Heard], bool]:
     """Tell the message by which a job ended."""
     return lambda h: h.event == "job" and h.data["job"] == job_id and h.data["kind"] == "Ended"
+
+
+def ask(queue: Bench, words: str) -> bytes:
+    """Return the answer to a request written by hand."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.connect(str(queue.client.socket_path))
+        sock.sendall(f"{words}\r\nHost: dibs\r\nConnection: close\r\n\r\n".encode())
+        return b"".join(iter(lambda: sock.recv(65536), b""))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import socket
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import chores
 import pytest
-from listening import Heard, Listener, is_end
+from listening import Heard, Listener, ask, is_end
 
 from bench import Bench, wait_for
 from dibs import places
@@ -76,6 +75,20 @@ def test_devices_and_the_state_of_the_queue_are_told_when_they_change(queue: Ben
     one.until(lambda heard: heard.event == "counts" and heard.data["queue"]["paused"])
     queue.client.post("/v1/queue", {"paused": False})
     one.until(lambda heard: heard.event == "counts" and not heard.data["queue"]["paused"])
+
+
+def test_two_hundred_listen_at_once_and_leave_nothing_behind(queue: Bench, listen: type[Listener]) -> None:
+    files = Path("/proc", str(queue.pid()), "fd")
+    before = len(os.listdir(files))
+    crowd = [listen() for _ in range(200)]
+    job_id = queue.add("true", gpus=0)
+    for each in crowd:
+        each.until(is_end(job_id))
+    told = [[row for row in each.jobs() if row[1] == job_id] for each in crowd]
+    assert told == [told[0]] * 200
+    for each in crowd:
+        each.close()
+    wait_for(lambda: len(os.listdir(files)), lambda now: now < before + 20)
 
 
 def test_a_stream_that_is_cut_again_and_again_tells_everything_once(queue: Bench, listen: type[Listener]) -> None:
@@ -182,20 +195,6 @@ def test_one_who_does_not_read_is_cut_off_and_comes_back(queue: Bench, listen: t
     queue.cancel("held")
 
 
-def test_two_hundred_listen_at_once_and_leave_nothing_behind(queue: Bench, listen: type[Listener]) -> None:
-    files = Path("/proc", str(queue.pid()), "fd")
-    before = len(os.listdir(files))
-    crowd = [listen() for _ in range(200)]
-    job_id = queue.add("true", gpus=0)
-    for each in crowd:
-        each.until(is_end(job_id))
-    told = [[row for row in each.jobs() if row[1] == job_id] for each in crowd]
-    assert told == [told[0]] * 200
-    for each in crowd:
-        each.close()
-    wait_for(lambda: len(os.listdir(files)), lambda now: now < before + 20)
-
-
 @pytest.mark.parametrize("head", ["Last-Event-ID: seven", "Last-Event-ID: -1", "Last-Event-ID: 1e3"])
 def test_a_number_that_is_none_is_refused_by_name(queue: Bench, head: str) -> None:
     assert b"Last-Event-ID expected the number of an event" in ask(queue, f"GET /v1/events HTTP/1.1\r\n{head}")
@@ -215,11 +214,3 @@ def test_there_is_a_bound_to_how_many_listen(bench: Bench) -> None:
     for each in crowd:
         each.close()
     wait_for(lambda: ask(bench, "GET /v1/events?job=7 HTTP/1.1"), lambda answer: b" 404 " in answer)
-
-
-def ask(queue: Bench, words: str) -> bytes:
-    """Return the answer to a request written by hand."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.connect(str(queue.client.socket_path))
-        sock.sendall(f"{words}\r\nHost: dibs\r\nConnection: close\r\n\r\n".encode())
-        return b"".join(iter(lambda: sock.recv(65536), b""))

@@ -1,0 +1,119 @@
+"""`GET /metrics`: the queue, the devices and the daemon in numbers, as Prometheus reads them.
+
+Nothing is sampled for it: devices are told as they were last seen, and whoever asks counts as somebody who watches.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from aiohttp import web
+
+from dibs import exposition, places
+from dibs.daemon import Daemon
+from dibs.devices import Device
+from dibs.exposition import Family, Sample, counter, gauge, histogram
+from dibs.http_api import exchanges, queues, streaming
+from dibs.store import Reader
+from dibs.tallies import Tally
+from dibs.version import __version__
+
+
+async def get_metrics(request: web.Request) -> web.Response:
+    """Return the queue, the devices and the daemon in numbers for Prometheus."""
+    daemon = request.app[exchanges.DAEMON]
+    if daemon.looking is not None:
+        daemon.looking.watched()
+    found = await daemon.ask(lambda reader: [*_queue(reader), *_devices(daemon, reader), *_process(daemon)])
+    streams = len(request.app[streaming.CHANNEL].hub.streams)
+    families = [*found, *_counted(daemon.core.tally), *_daemon(daemon, streams)]
+    return web.Response(text=exposition.text(families), headers={"Content-Type": exposition.CONTENT_TYPE})
+
+
+def _queue(reader: Reader) -> Iterator[Family]:
+    standing = queues.standing(reader)
+    words = [Sample(count, {"state": word}) for word, count in standing["counts"].items()]
+    yield gauge("dibs_jobs", "Jobs by the state that outputs show; finished ones until they are forgotten.", *words)
+    yield gauge("dibs_queue_paused", "1 while nothing new is started.", Sample(standing["queue"]["paused"]))
+
+
+def _counted(tally: Tally) -> Iterator[Family]:
+    ends = [Sample(n, {"outcome": outcome, "cause": cause}) for (outcome, cause), n in sorted(tally.ends.items())]
+    yield counter("dibs_attempts_ended_total", "Attempts that ended, by outcome and cause.", *ends)
+    yield histogram("dibs_wait_seconds", "From submit, or --begin, to the first start of a job.", tally.waits)
+    yield histogram("dibs_gap_seconds", "GPU empty between two jobs of which the second was waiting.", tally.gaps)
+    yield histogram("dibs_turn_seconds", "One turn of the core thread.", tally.turns)
+
+
+#: What is told of a device, and how it is read from it; None: the driver does not tell.
+DEVICE_NUMBERS: tuple[tuple[str, str, Callable[[Device], float | None]], ...] = (
+    ("utilization_ratio", "Share of the time in which the GPU was busy.", lambda d: _part(d.utilization)),
+    ("memory_used_bytes", "Memory in use.", lambda d: d.memory_used),
+    ("memory_total_bytes", "Memory of the GPU.", lambda d: d.memory_total),
+    ("temperature_celsius", "Temperature.", lambda d: d.temperature),
+    ("power_watts", "Power drawn.", lambda d: d.power),
+    ("ecc_errors", "Memory errors that could not be corrected, since the driver was loaded.", lambda d: d.ecc_errors),
+    ("healthy", "0 when something is wrong with the GPU and nothing is started on it.", lambda d: d.fault is None),
+    ("drained", "1 when nothing new is started because somebody said so.", lambda d: d.drained is not None),
+    ("foreign", "1 when somebody uses it without a lease.", lambda d: d.foreign is not None),
+)
+
+
+def _devices(daemon: Daemon, reader: Reader) -> Iterator[Family]:
+    devices = daemon.inventory.devices
+    for name, about, read in DEVICE_NUMBERS:
+        told = [(device, read(device)) for device in devices]
+        samples = [Sample(value, _labels(device)) for device, value in told if value is not None]
+        yield gauge(f"dibs_gpu_{name}", about, *samples)
+    held = [device for job in reader.active_devices() for device in job.devices]
+    jobs = [Sample(held.count(device.id), _labels(device)) for device in devices]
+    yield gauge("dibs_gpu_jobs", "Jobs of this queue that have the GPU.", *jobs)
+    age_s = None if daemon.looking is None else daemon.looking.observing.age_s
+    ages = [] if age_s is None else [Sample(age_s)]
+    yield gauge("dibs_gpu_look_age_seconds", "Age of what is told about the GPUs, while they are looked at.", *ages)
+
+
+def _part(percent: int | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _labels(device: Device) -> dict[str, str]:
+    return {"gpu": str(device.index), "id": device.id, "name": device.name}
+
+
+def _daemon(daemon: Daemon, streams: int) -> Iterator[Family]:
+    yield gauge("dibs_build_info", "Always 1; the version is a label.", Sample(1, {"version": __version__}))
+    waiting = len(daemon.core.waits)
+    yield gauge("dibs_requests_waiting", "Requests and news that wait for the next turn of the core.", Sample(waiting))
+    # Not counting the one that asks this.
+    asked = max(0, daemon.asking - 1)
+    yield gauge("dibs_questions_waiting", "Questions to the store that are being answered, or wait.", Sample(asked))
+    yield gauge("dibs_event_streams", "Listeners to GET /v1/events.", Sample(streams))
+
+
+def _process(daemon: Daemon) -> Iterator[Family]:
+    """Return what every Prometheus program tells of itself, under the names that everybody uses, and the store."""
+    database = places.database(daemon.identity.home)
+    size = sum(_size(Path(f"{database}{end}")) for end in ("", "-wal"))
+    yield gauge("dibs_store_bytes", "Size of the database and its log.", Sample(size))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    yield counter("process_cpu_seconds_total", "CPU time of the daemon.", Sample(used.ru_utime + used.ru_stime))
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    yield gauge("process_resident_memory_bytes", "Memory of the daemon.", Sample(resident))
+    yield gauge("process_open_fds", "Open files of the daemon.", Sample(len(os.listdir("/proc/self/fd"))))
+    yield gauge("process_max_fds", "How many it may open.", Sample(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    started_s = daemon.identity.started_at / 1000
+    yield gauge("process_start_time_seconds", "When the daemon began, since 1970.", Sample(started_s))
+    yield gauge("dibs_uptime_seconds", "How long the daemon has been there.", Sample(max(0.0, time.time() - started_s)))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        # The log goes with its last user.
+        return 0

@@ -1,0 +1,72 @@
+"""Tallies: what happened since the daemon began, counted for those who draw curves of it. Plain sums.
+
+The core thread counts, others read meanwhile; a sum that is one behind another does no harm.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dibs.devices import DeviceId
+from dibs.jobs import Job
+
+#: Upper ends of the classes, in seconds.
+WAITS_S = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
+GAPS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
+TURNS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0)
+
+
+@dataclass(slots=True)
+class Histogram:
+    """How many values fell into which class; the last class has no upper end."""
+
+    ends: tuple[float, ...]
+    counts: list[int] = field(init=False)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.ends) + 1)
+
+    def add(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect.bisect_left(self.ends, value)] += 1
+        self.total += value
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one daemon has counted."""
+
+    #: How jobs ended, each attempt once, by outcome and cause.
+    ends: Counter[tuple[str, str]] = field(default_factory=Counter)
+    waits: Histogram = field(default_factory=lambda: Histogram(WAITS_S))
+    gaps: Histogram = field(default_factory=lambda: Histogram(GAPS_S))
+    turns: Histogram = field(default_factory=lambda: Histogram(TURNS_S))
+    #: When the last job on a device ended, in wall-clock milliseconds.
+    _free_since: dict[DeviceId, int] = field(default_factory=dict)
+
+    def count(self, starting: Iterable[Job], ended: Iterable[Job], now: int) -> None:
+        """Count what one turn brought."""
+        for job in starting:
+            # A later attempt has waited for something else.
+            if job.attempt == 1 and job.start == 1:
+                self.waits.add(max(0, now - max(job.submitted_at, job.asked.begin_at or 0)) / 1000)
+        for job in ended:
+            self._ended(job)
+
+    def _ended(self, job: Job) -> None:
+        """Count an end, and for how long its devices were empty before it began while it was waiting for them."""
+        if job.outcome is None or job.finished_at is None or not job.start:
+            return
+        self.ends[job.outcome.value, job.cause.value if job.cause else ""] += 1
+        if job.started_at is None or job.asked.request.vram:
+            return
+        for device in job.allocation:
+            free_since = self._free_since.get(device)
+            # One that came later found the device empty: nobody was late.
+            if free_since is not None and job.submitted_at <= free_since <= job.started_at:
+                self.gaps.add((job.started_at - free_since) / 1000)
+            self._free_since[device] = job.finished_at

@@ -1,0 +1,61 @@
+"""Numbers for Prometheus: read back by a small reader of the text format, whatever devices are called."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import exposed
+from dibs import exposition
+from dibs.exposition import Sample, counter, gauge, histogram
+from dibs.tallies import Histogram
+
+HOSTILE = ['"', "\\", "\n", 'a"} 1\nevil{x="', "{}", "# HELP", "\\n", "\r", "\x00", "\u2028", "名前", "a,b=c", " "]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_stays_the_value_of_its_label(name: str) -> None:
+    made = exposition.text([gauge("dibs_gpu_x", "X.", Sample(1, {"gpu": "0", "name": name}), Sample(2, {"name": "b"}))])
+    assert exposed.read(made)["dibs_gpu_x"].samples == {
+        ("dibs_gpu_x", (("gpu", "0"), ("name", name))): 1.0,
+        ("dibs_gpu_x", (("name", "b"),)): 2.0,
+    }
+
+
+@given(st.dictionaries(st.text(), st.floats(), max_size=5), st.text())
+def test_whatever_is_told_is_read_back(values: dict[str, float], about: str) -> None:
+    made = exposition.text([gauge("x", about, *(Sample(value, {"name": name}) for name, value in values.items()))])
+    if not values:
+        assert made == ""
+        return
+    found = exposed.read(made)["x"]
+    assert found.about == exposition.escaped(about).replace(r"\"", '"')
+    told = {exposition.escaped(name): value for name, value in values.items()}
+    read = {exposition.escaped(labels[0][1]): value for (_, labels), value in found.samples.items()}
+    assert read.keys() == told.keys()
+    assert all(read[name] == value or (math.isnan(value) and math.isnan(read[name])) for name, value in told.items())
+
+
+def test_a_histogram_counts_upwards_and_ends_with_all() -> None:
+    counted = Histogram((0.1, 1.0))
+    for value in (0.05, 0.1, 0.5, 1.5, 7.0):
+        counted.add(value)
+    found = exposed.read(exposition.text([histogram("dibs_wait_seconds", "W.", counted)]))["dibs_wait_seconds"]
+    assert [value for (name, _), value in found.samples.items() if name.endswith("_bucket")] == [2.0, 3.0, 5.0]
+    assert found.samples["dibs_wait_seconds_count", ()] == 5.0
+    assert found.samples["dibs_wait_seconds_sum", ()] == pytest.approx(9.15)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(True, "1"), (0.0, "0"), (-0.5, "-0.5"), (2**40, "1099511627776"), (math.inf, "+Inf"), (-math.inf, "-Inf")],
+)
+def test_numbers_are_written_as_the_format_wants_them(value: float, told: str) -> None:
+    assert exposition.number(value) == told
+
+
+def test_a_name_without_numbers_is_left_out() -> None:
+    assert exposition.text([gauge("a", "A."), counter("b_total", "B.", Sample(1))]).startswith("# HELP b_total B.\n")

@@ -1,0 +1,71 @@
+"""What the daemon counts: waits of first starts, ends of attempts, and how long a device was empty for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import build
+from dibs.devices import DeviceId
+from dibs.jobs import Cause, Job, Outcome, State
+from dibs.tallies import Histogram, Tally
+
+ONE, TWO = DeviceId("GPU-1"), DeviceId("GPU-2")
+
+
+def ran(submitted_at: int, started_at: int, finished_at: int, *devices: DeviceId, vram: int = 0) -> Job:
+    job = build.job(gpus=len(devices) or 0)
+    return replace(
+        job,
+        asked=replace(job.asked, request=replace(job.asked.request, vram=vram)),
+        state=State.FINISHED,
+        outcome=Outcome.DONE,
+        start=1,
+        allocation=devices,
+        submitted_at=submitted_at,
+        started_at=started_at,
+        finished_at=finished_at,
+    )
+
+
+def gaps(*jobs: Job) -> tuple[int, float]:
+    tally = Tally()
+    tally.count([], jobs, 0)
+    return sum(tally.gaps.counts), tally.gaps.total
+
+
+def test_a_value_belongs_to_the_first_class_that_it_does_not_exceed() -> None:
+    counted = Histogram((1.0, 2.0))
+    for value in (0.5, 1.0, 1.5, 2.0, 2.5):
+        counted.add(value)
+    assert (counted.counts, counted.total) == ([2, 2, 1], 7.5)
+
+
+def test_a_gap_is_from_one_end_to_the_next_begin_of_one_who_was_waiting() -> None:
+    assert gaps(ran(0, 0, 1000, ONE), ran(500, 1004, 2000, ONE), ran(600, 2010, 3000, ONE)) == (2, 0.014)
+
+
+def test_nobody_waited_for_a_device_that_was_empty_before() -> None:
+    assert gaps(ran(0, 0, 1000, ONE), ran(5000, 5004, 6000, ONE)) == (0, 0.0)
+
+
+def test_devices_have_gaps_of_their_own() -> None:
+    assert gaps(ran(0, 0, 1000, ONE), ran(0, 0, 3000, TWO), ran(0, 3005, 4000, ONE, TWO)) == (2, 2.01)
+
+
+def test_jobs_that_share_have_no_gaps() -> None:
+    assert gaps(ran(0, 0, 1000, ONE, vram=1), ran(0, 1004, 2000, ONE, vram=1)) == (0, 0.0)
+
+
+def test_the_wait_begins_with_the_submit_or_with_the_time_that_was_asked_for() -> None:
+    tally = Tally()
+    at_once, later = replace(build.job(), start=1, submitted_at=1000), replace(build.job(), start=1, submitted_at=1000)
+    later = replace(later, asked=replace(later.asked, begin_at=3000))
+    tally.count([at_once, later, replace(at_once, attempt=2), replace(at_once, start=2)], [], 3500)
+    assert (sum(tally.waits.counts), tally.waits.total) == (2, 3.0)
+
+
+def test_ends_are_counted_by_outcome_and_cause_and_only_of_what_began() -> None:
+    tally = Tally()
+    failed = replace(ran(0, 0, 1), outcome=Outcome.FAILED, cause=Cause.OOM)
+    tally.count([], [ran(0, 0, 1), failed, failed, replace(failed, start=0)], 0)
+    assert tally.ends == {("done", ""): 1, ("failed", "oom"): 2}
