@@ -67,7 +67,8 @@ export function go(address, { replace = false } = {}) {
 
 /** Change words of the query in place. @param {Record<string, string | number | null | undefined>} changes @param {{replace?: boolean}} [options] */
 export function setQuery(changes, options = { replace: true }) {
-  go(place.value.path + changed(place.value.search, changes) + place.value.hash, options);
+  // Of the address as it is now: the code of the link has gone from it without a change of place.
+  go(location.pathname + changed(location.search, changes) + location.hash, options);
 }
 
 /** Follow links to the page's own paths without loading it anew, and the back button. Called once, by app.js. */

@@ -18,7 +18,7 @@ export default function Page() {
   const sweeps = data.sweeps.toReversed();
   if (!sweeps.length) {
     return html`<${Empty} title="No sweep yet." text="A sweep runs one command for many parameters; numbers come from dibs report or from the log."
-      commands=${["dibs sweep -g 1 'python train.py --lr {lr} --seed {seed}' lr=1e-3,1e-4 seed=0..4"]} />`;
+      commands=${["dibs sweep -g 1 'python train.py --lr {lr} --seed {seed}' -p lr=1e-3,1e-4 -p seed=0,1,2"]} />`;
   }
   return html`<${Section} title="Sweeps">
     <${Table} label="Sweeps" rows=${sweeps} keyOf=${(/** @type {Sweep} */ one) => one.id} columns=${COLUMNS} />

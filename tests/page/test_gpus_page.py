@@ -1,0 +1,62 @@
+"""The pages of GPUs and of settings."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from bench import Bench, wait_for
+from visiting import PageAt, complaints
+
+
+def row_of(page: Page, index: int) -> Locator:
+    """Return the row of a GPU in the table, not in the legend of a chart."""
+    return page.get_by_role("table", name="GPUs", exact=True).get_by_role("row", name=f"GPU {index}")
+
+
+def test_a_gpu_is_drained_and_returned(queue: Bench, page_at: PageAt) -> None:
+    page = page_at("/gpus")
+    row = row_of(page, 3)
+    row.get_by_role("button", name="drain").click()
+    page.get_by_label("Why").fill("new fan")
+    page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+    expect(row).to_contain_text("drained: new fan")
+    assert wait_for(lambda: 3 not in queue.free_devices())
+    row.get_by_role("button", name="return").click()
+    expect(row).not_to_contain_text("drained")
+    assert wait_for(lambda: 3 in queue.free_devices())
+
+
+def test_a_drain_is_undone(queue: Bench, page_at: PageAt) -> None:
+    page = page_at("/gpu/2")
+    page.get_by_role("button", name="drain").click()
+    page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+    expect(page.get_by_text("drained", exact=True).first).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("button", name="drain")).to_be_visible()
+    assert wait_for(lambda: 2 in queue.free_devices())
+
+
+def test_who_is_on_a_gpu_is_shown_with_a_way_to_the_job(queue: Bench, page_at: PageAt) -> None:
+    job = queue.long_job(gpus=1, gpu_ids=["1"])
+    page = page_at("/gpus")
+    expect(row_of(page, 1).get_by_role("link", name=f"#{job}")).to_be_visible()
+    row_of(page, 1).get_by_role("link", name="GPU 1").click()
+    expect(page.get_by_role("table", name="Jobs on GPU 1")).to_contain_text(f"#{job}")
+    queue.cancel(job)
+
+
+def test_settings_and_the_doctor_are_shown(queue: Bench, page_at: PageAt) -> None:
+    page = page_at("/settings")
+    expect(page.get_by_role("table", name="Checks").locator("tbody tr").first).to_be_visible()
+    expect(page.get_by_role("table", name="Settings").get_by_text("max_jobs_per_gpu", exact=True)).to_be_visible()
+    page.get_by_role("button", name="dark", exact=True).click()
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("path", "table"), [("/gpus", "GPUs"), ("/gpu/0", "Jobs on GPU 0"), ("/settings", "Settings")])
+def test_everybody_can_use_it(queue: Bench, page_at: PageAt, path: str, table: str, scheme: str) -> None:
+    page = page_at(path, color_scheme=scheme)
+    expect(page.get_by_role("table", name=table, exact=True)).to_be_visible()
+    assert complaints(page) == []
