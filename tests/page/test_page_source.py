@@ -56,5 +56,5 @@ def test_pure_functions_of_the_page():
         pytest.skip("needs nodejs")
     files = sorted(str(path) for path in HERE.glob("*.test.mjs"))
     assert files
-    ran = subprocess.run([node, "--test", *files], capture_output=True, text=True)
+    ran = subprocess.run([node, "--test", *files], capture_output=True, text=True, timeout=240)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -23,8 +23,9 @@ const GONE_AFTER = 3;
 /**
  * Follow the events of the daemon and hand all news to `tell`. Nothing happens before `use` has a token.
  * @param {(news: News) => void} tell
+ * @param {typeof fetch} [ask] how the daemon is asked
  */
-export function following(tell) {
+export function following(tell, ask = (...request) => fetch(...request)) {
   /** @type {string | null} */
   let token = null;
   /** @type {string | null} */
@@ -55,7 +56,7 @@ export function following(tell) {
       /** @type {Record<string, string>} */
       const headers = { Authorization: `Bearer ${token}`, Accept: "text/event-stream" };
       if (last !== null) headers["Last-Event-ID"] = last;
-      const answer = await fetch("/v1/events", { headers, signal: mine.signal, cache: "no-store" });
+      const answer = await ask("/v1/events", { headers, signal: mine.signal, cache: "no-store" });
       if (answer.status === 401) {
         token = null;
         become("refused");
@@ -73,8 +74,9 @@ export function following(tell) {
   function again() {
     failures += 1;
     const wait = backOff(failures, Math.random());
-    become(failures > GONE_AFTER ? "gone" : "reconnecting", Date.now() + wait);
+    // Before it is told, because whoever hears it may stop this.
     timer = setTimeout(connect, wait);
+    become(failures > GONE_AFTER ? "gone" : "reconnecting", Date.now() + wait);
   }
 
   /** @param {ReadableStream<Uint8Array<ArrayBuffer>>} body @param {AbortController} mine */

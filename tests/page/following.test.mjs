@@ -1,0 +1,78 @@
+// The event stream against a small server: it goes on after a break where it ended, says how it stands, and gives up
+// only when it is refused.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { test } from "node:test";
+import { following } from "../../src/dibs/web/following.js";
+
+const HELLO = 'event: hello\ndata: {"last":7,"counts":{},"queue":{}}\n\n';
+const job = (id) => `id: ${id}\nevent: job\ndata: {"job":${id}}\n\n`;
+
+/** Serve each request by the next of `scripts`, and hand on all news until `isEnough`. */
+async function followed(scripts, isEnough) {
+  const asked = [];
+  const server = createServer((request, answer) => {
+    asked.push({ last: request.headers["last-event-id"] ?? null, token: request.headers.authorization });
+    (scripts[asked.length - 1] ?? scripts.at(-1))(answer);
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  const told = [];
+  await new Promise((done) => {
+    const ask = (path, how) => fetch(`http://127.0.0.1:${server.address().port}${path}`, how);
+    const stream = following((news) => {
+      told.push(news);
+      if (isEnough(told)) {
+        stream.stop();
+        done();
+      }
+    }, ask);
+    stream.use("secret");
+  });
+  server.closeAllConnections();
+  server.close();
+  return { asked, told, jobs: told.flatMap((one) => (one.kind === "jobs" ? one.events.map((event) => event.job) : [])) };
+}
+
+const stream = (text, { isOver = true } = {}) => (answer) => {
+  answer.writeHead(200, { "Content-Type": "text/event-stream" });
+  answer.write(text);
+  if (isOver) answer.end();
+};
+const has = (kind) => (told) => told.some((one) => one.kind === kind);
+
+test("after a break it goes on behind the last event, without losing or doubling one", async () => {
+  const { asked, jobs, told } = await followed(
+    [stream(HELLO + job(8) + job(9)), stream(HELLO + job(10) + 'event: counts\ndata: {"counts":{"done":1},"queue":{}}\n\n', { isOver: false })],
+    has("counts"),
+  );
+  assert.deepEqual(asked.map((one) => one.last), [null, "9"]);
+  assert.equal(asked[0].token, "Bearer secret");
+  assert.deepEqual(jobs, [8, 9, 10]);
+  const states = told.filter((one) => one.kind === "connection").map((one) => one.connection.state);
+  assert.deepEqual(states, ["live", "reconnecting", "live"]);
+});
+
+test("when nothing happened before the break it goes on behind what it was greeted with", async () => {
+  const { asked } = await followed([stream(HELLO), stream(HELLO + job(8), { isOver: false })], has("jobs"));
+  assert.deepEqual(asked.map((one) => one.last), [null, "7"]);
+});
+
+test("a reset is handed on, and the stream goes on from there", async () => {
+  const { asked, jobs } = await followed([stream(HELLO + job(8) + 'event: reset\ndata: {"last":50}\n\n'), stream(job(51), { isOver: false })], (told) => has("reset")(told) && told.at(-1).events?.[0].job === 51);
+  assert.deepEqual(asked.map((one) => one.last), [null, "50"]);
+  assert.deepEqual(jobs, [8, 51]);
+});
+
+test("errors of the daemon are tried again, and in the end it counts as gone", async () => {
+  const broken = (answer) => answer.writeHead(503).end();
+  const isGone = (told) => told.at(-1).connection?.state === "gone";
+  const { told } = await followed([broken], isGone);
+  assert.deepEqual(told.map((one) => one.connection.state), ["reconnecting", "reconnecting", "reconnecting", "gone"]);
+  assert.equal(told.at(-1).connection.since, told[0].connection.since, "since it was last well");
+});
+
+test("who is refused does not knock again", async () => {
+  const { asked, told } = await followed([(answer) => answer.writeHead(401).end("{}")], (all) => all.at(-1).connection?.state === "refused");
+  assert.equal(asked.length, 1);
+  assert.equal(told.length, 1);
+});
