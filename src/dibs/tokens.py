@@ -76,7 +76,7 @@ class Tokens:
 
     def exchange(self, said: str, now: float) -> str | None:
         """Return the token for a code, which is used up by it; None if it is no code, or not any more."""
-        found = [code for code in self._codes if hmac.compare_digest(code.encode(), said.encode())]
+        found = [code for code in self._codes if is_same(code, said)]
         ends = [self._codes.pop(code) for code in found]
         return self._kept.token if ends and ends[0] > now else None
 
@@ -114,6 +114,11 @@ class Failures:
         return DELAY_S if count > PATIENT_UNTIL else 0.0
 
 
+def is_same(secret: str, said: str) -> bool:
+    """Compare what somebody said with a secret, in a time that tells nothing about it."""
+    return hmac.compare_digest(secret.encode(), said.encode("utf-8", "surrogatepass"))
+
+
 def _read(path: Path) -> Kept:
     """Return what was kept; a file that is not there, not ours alone or broken counts as none."""
     try:
@@ -126,5 +131,5 @@ def _read(path: Path) -> Kept:
         token, port = told["token"], told["port"]
     except (OSError, ValueError, KeyError, TypeError):
         return Kept("")
-    is_port = isinstance(port, int) and 0 < port < 65536
+    is_port = type(port) is int and 0 < port < 65536
     return Kept(token, port if is_port else None) if isinstance(token, str) and len(token) >= 43 else Kept("")

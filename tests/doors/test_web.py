@@ -2,62 +2,42 @@
 
 from __future__ import annotations
 
-import http.client
+import itertools
 import json
-from dataclasses import dataclass, field
-from typing import Any
+import random
+import re
+import socket
+import time
+from collections import Counter
 from urllib.parse import urlsplit
 
 import pytest
 
 from bench import Bench
+from browsers import Browser, converse, link, quiet_port
+from dibs.cli import web
+from dibs.http_api import admission, pages
+from dibs.http_api.admission import Asked
 from dibs.http_api.connections import HEADERS
-
-JSON = {"Content-Type": "application/json"}
-
-
-@dataclass
-class Answer:
-    """What came back."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        """Return what it says."""
-        return json.loads(self.body)
-
-
-@dataclass
-class Browser:
-    """Something that asks on TCP."""
-
-    address: str
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def ask(self, method: str, path: str, body: Any = None, **more: str) -> Answer:
-        """Ask for something."""
-        connection = http.client.HTTPConnection(urlsplit(self.address).netloc, timeout=60)
-        try:
-            headers = self.headers | (JSON if body is not None else {}) | more
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = connection.getresponse()
-            return Answer(answer.status, dict(answer.getheaders()), answer.read())
-        finally:
-            connection.close()
-
-    def sign_in(self, code: str) -> None:
-        """Exchange a code for the token."""
-        token = self.ask("POST", "/v1/session", {"code": code}).json["token"]
-        self.headers["Authorization"] = f"Bearer {token}"
-
-
-def link(bench: Bench, *words: str) -> tuple[str, str]:
-    """Return the address and the code of a new link."""
-    address, _, code = json.loads(bench.cli("web", "--json", *words).stdout)["link"].partition("#code=")
-    return address, code
+from dibs.http_api.routes import ROUTES
+from dibs.http_api.routing import Route
+from dibs.tokens import DELAY_S, PATIENT_UNTIL
+from matrix import (
+    BODIES,
+    FETCHES,
+    HOSTS,
+    METHODS,
+    ORIGINS,
+    OWN,
+    PORT,
+    TARGETS,
+    TCP,
+    TOKEN,
+    TOKENS,
+    UNIX,
+    Case,
+    asked,
+)
 
 
 @pytest.fixture
@@ -103,3 +83,186 @@ def test_a_new_token_shuts_all_browsers_out(queue: Bench) -> None:
     assert browser.ask("GET", "/v1/jobs").status == 200
     link(queue, "--rotate")
     assert browser.ask("GET", "/v1/jobs").status == 401
+
+
+def request(case: Case, port: int) -> bytes:
+    """Write a combination as it would be sent to a port."""
+    lines = [f"{case.method} {case.target} HTTP/1.1", "Connection: close"]
+    said = asked(OWN, case)
+    lines += [f"{name}: {value}" for name, values in named(said) for value in values]
+    body = b"" if case.body is None else b"{}"
+    lines += [f"Content-Length: {len(body)}"] if body else []
+    return "\r\n".join([*lines, "", ""]).replace(f":{PORT}", f":{port}").encode() + body
+
+
+def named(said: Asked) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the headers of a request."""
+    fetch = [("Sec-Fetch-Site", said.sites), ("Sec-Fetch-Mode", said.modes), ("Sec-Fetch-Dest", said.dests)]
+    others = [("Authorization", said.authorizations), ("Content-Type", said.content_types)]
+    return [("Host", said.hosts), ("Origin", said.origins), *fetch, *others]
+
+
+def sample() -> list[Case]:
+    """Return a few hundred combinations, good ones among them; a test of the rule itself tries them all.
+
+    No wrong tokens, which would be answered late.
+    """
+    chance = random.Random(8)
+    all_of = (METHODS[:9], TARGETS, HOSTS, ORIGINS, FETCHES, TOKENS[:3], BODIES)
+    good = itertools.product(("GET", "POST"), TARGETS, HOSTS[:1], ORIGINS[:2], FETCHES[:3], TOKENS[:2], BODIES[:1])
+    return [*map(Case._make, good), *(Case._make(map(chance.choice, all_of)) for _ in range(150))]
+
+
+HEAD_END = b"\r\n\r\n"
+
+
+@pytest.mark.parametrize("is_tcp", [True, False], ids=["tcp", "unix"])
+def test_real_sockets_refuse_what_the_rule_refuses_and_nothing_else(
+    queue: Bench, browser: Browser, is_tcp: bool
+) -> None:
+    port = int(browser.address.rstrip("/").rpartition(":")[2])
+    token = browser.headers["Authorization"].removeprefix("Bearer ")
+    seen: Counter[bool] = Counter()
+    for case in sample():
+        sent = request(case, port).replace(TOKEN.encode(), token.encode())
+        told = browser.raw(sent) if is_tcp else converse(unix(queue), sent)
+        refusal = admission.refuse(asked(OWN, case), TCP if is_tcp else UNIX, TOKEN)
+        head, _, body = told.partition(HEAD_END)
+        check_headers(head, case)
+        status = int(head.split()[1])
+        if refusal is not None:
+            # What is not even HTTP is refused before the rule is asked.
+            assert status in (refusal.status, 400), (case, told)
+        else:
+            assert not (body and status >= 400 and json.loads(body)["error"]["message"] in GUARDED), (case, told)
+        seen[refusal is None] += 1
+    assert min(seen[True], seen[False]) > 50
+
+
+#: What only the guard says.
+GUARDED = {admission.FOREIGN_PAGE.message, admission.NO_TOKEN.message}
+
+
+def unix(bench: Bench) -> socket.socket:
+    """Return a connection to the daemon's own socket."""
+    sock = bench.client.connect()
+    assert sock is not None
+    return sock
+
+
+def check_headers(head: bytes, what: object) -> None:
+    """See that an answer has all headers that every answer has, once, and none that it must not have."""
+    lines = [line.partition(b": ") for line in head.split(b"\r\n")[1:]]
+    told = Counter(name.decode().lower() for name, _, _ in lines)
+    assert {name for name in HEADERS if told[name.lower()] != 1} == set(), (what, head)
+    values = {name.decode().lower(): value.decode() for name, _, value in lines}
+    assert {name: values[name.lower()] for name in HEADERS} == HEADERS
+    assert not {name for name in told if name == "set-cookie" or name.startswith("access-control-")}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_no_route_but_the_page_answers_without_the_token(queue: Bench, browser: Browser, route: Route) -> None:
+    """Also through a tunnel to the socket, where a browser shows itself by its headers."""
+    path = re.sub(r"\{\w+\}", "1", route.path)
+    is_page = route.handler in (pages.get_page, pages.get_file)
+    end = f"Connection: close\r\nContent-Type: application/json\r\nContent-Length: 2{HEAD_END.decode()}{{}}"
+    host = urlsplit(browser.address).netloc
+    plain = f"{route.method} {path} HTTP/1.1\r\nHost: {host}\r\n"
+    told = [
+        browser.raw(f"{plain}{end}".encode()),
+        converse(unix(queue), f"{plain}Origin: http://{host}\r\n{end}".encode()),
+        converse(unix(queue), f"{plain}Sec-Fetch-Site: same-origin\r\n{end}".encode()),
+    ]
+    statuses = {int(each.split()[1]) for each in told}
+    if is_page:
+        assert statuses <= {200, 404}
+    else:
+        # Without a code, there is no session either.
+        assert statuses <= ({400, 401} if path == "/v1/session" else {401, 403})
+
+
+GARBAGE = (
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"\0" * 100, b"GET\r\n\r\n", b"GET /\r\n\r\n",
+    b"GET / HTTP/9.9\r\nHost: x\r\n\r\n", b"GET  / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nHost : 127.0.0.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\n Host: x\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"GET http://evil/v1/jobs HTTP/1.1\r\nHost: HOST\r\n\r\n", b"GET http://HOST/ HTTP/1.1\r\nHost: HOST\r\n\r\n",
+    b"CONNECT HOST HTTP/1.1\r\nHost: HOST\r\n\r\n", b"OPTIONS * HTTP/1.1\r\nHost: HOST\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1.evil\r\n\r\n", b"GET / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: HOST\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: HOST\r\n" + b"X: a\r\n" * 20_000 + b"\r\n",
+    b"POST /v1/session HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"POST /v1/session HTTP/1.1\r\nHost: HOST\r\nContent-Length: -1\r\n\r\n",
+    b"POST /v1/session HTTP/1.1\r\nHost: HOST\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    b"GET /\xff\xfe HTTP/1.1\r\nHost: HOST\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer \xff\0\r\n\r\n",
+    b"GET /v1/jobs HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer " + b"\xc3\xbf" * 43 + b"\r\n\r\n",
+    b"GET /../../etc/passwd HTTP/1.1\r\nHost: HOST\r\n\r\n", b"GET //evil/v1/jobs HTTP/1.1\r\nHost: HOST\r\n\r\n",
+    b"GET /v1/jobs HTTP/1.1\r\nHost: HOST\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: user@HOST\r\n\r\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sent", GARBAGE, ids=lambda sent: repr(sent[:40]))
+def test_garbage_is_refused_with_all_headers_and_harms_nothing(queue: Bench, browser: Browser, sent: bytes) -> None:
+    told = browser.raw(sent.replace(b"HOST", urlsplit(browser.address).netloc.encode()))
+    if told:
+        head, _, _ = told.partition(HEAD_END)
+        assert 400 <= int(head.split()[1]) < 500, head
+        check_headers(head, sent)
+    assert browser.ask("GET", "/v1/daemon").json["running"]
+
+
+def test_wrong_tokens_are_answered_late_and_the_right_one_never_is(queue: Bench, browser: Browser) -> None:
+    guesser = Browser(browser.address, {"Authorization": "Bearer wrong"})
+    for _ in range(PATIENT_UNTIL):
+        assert guesser.ask("GET", "/v1/jobs").status == 401
+    begun = time.monotonic()
+    assert guesser.ask("GET", "/v1/jobs").status == 401
+    assert time.monotonic() - begun >= DELAY_S
+    assert browser.ask("GET", "/v1/jobs").status == 200
+
+
+def test_the_port_can_be_chosen_and_closed(queue: Bench) -> None:
+    port = quiet_port()
+    address, code = link(queue, "--port", str(port))
+    assert address == f"http://127.0.0.1:{port}/"
+    browser = Browser(address)
+    browser.sign_in(code)
+    assert queue.cli("web", "--stop").returncode == 0
+    with pytest.raises(ConnectionRefusedError):
+        browser.ask("GET", "/")
+
+
+@pytest.mark.parametrize("words", [["--port", "70000"], ["--port", "x"], ["--stop", "--open"], ["now"]])
+def test_wrong_words_are_one_line_and_change_nothing(queue: Bench, words: list[str]) -> None:
+    said = queue.cli("web", *words)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("environ", "command", "port"),
+    [
+        ("1.2.3.4 5 10.0.0.5 22", "ssh -N -L 8080:/s/dibs.sock ann@10.0.0.5", 8080),
+        ("1.2.3.4 5 10.0.0.5 2222", "ssh -N -p 2222 -L 8080:/s/dibs.sock ann@10.0.0.5", 8080),
+    ],
+)
+def test_over_ssh_the_tunnel_is_told(environ: str, command: str, port: int) -> None:
+    found = web.tunnel_of({"SSH_CONNECTION": environ}, "ann", "/s/dibs.sock", 8080)
+    assert found == web.Tunnel(command, port)
+
+
+def test_each_server_and_user_has_a_port_of_its_own_at_home() -> None:
+    found = [
+        web.tunnel_of({"SSH_CONNECTION": f"1.2.3.4 5 10.0.0.{server} 22"}, user, "/s/dibs.sock", None)
+        for server in range(5)
+        for user in ("ann", "ben")
+    ]
+    assert len({each.port for each in found if each}) == len(found)
+    assert all(each and each.port in web.TUNNEL_PORTS for each in found)
+
+
+@pytest.mark.parametrize("environ", [{}, {"SSH_CONNECTION": ""}, {"SSH_CONNECTION": "1 2 3"}])
+def test_without_ssh_there_is_no_tunnel(environ: dict[str, str]) -> None:
+    assert web.tunnel_of(environ, "ann", "/s/dibs.sock", None) is None

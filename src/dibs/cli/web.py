@@ -107,6 +107,9 @@ def _show(args: Args, told: dict[str, Any], tunnel: Tunnel | None) -> int:
 
 
 def _open(link: str) -> None:
+    # Every user here can read the words of a command. A code is of no use to them, unless another machine may use it.
+    if not link.startswith("http://127.0.0.1:"):
+        raise UserError("--open is for loopback; open the link yourself.")
     import webbrowser
 
     if not webbrowser.open(link):

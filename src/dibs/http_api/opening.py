@@ -87,6 +87,8 @@ def place(values: Settings) -> Place:
 
 
 def _context(cert: Path, key: Path) -> ssl.SSLContext:
+    if key.exists() and key.stat().st_mode & 0o007:
+        raise UserError(f"web_key {key} can be read by everybody.", f"Type: chmod o= {key}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -136,6 +138,7 @@ class Browsers:
         wanted = (self._tokens.port or self._values.web_port) if port is None else port
         sockets = bind(where.addresses, wanted)
         await self.close()
+        self._hang_up()
         self._open = Listening(where, sockets[0].getsockname()[1], sockets)
         door = where.door(self._open.port)
         for sock in sockets:
@@ -167,6 +170,7 @@ class Browsers:
     async def forget(self) -> None:
         """Close it for good: the next daemon does not open it again."""
         await self.close()
+        self._hang_up()
         self._tokens.remember(None)
 
     def _begin(self, listening: Listening, what: Coroutine[None, None, None]) -> None:
@@ -183,13 +187,18 @@ class Browsers:
                 log.warning("cannot accept a browser: %s", error.strerror)
                 await asyncio.sleep(AGAIN_S)
                 continue
-            if len(listening.tasks) + self._connected() > MOST_CONNECTIONS:
+            if len(listening.tasks) + len(self._connected()) > MOST_CONNECTIONS:
                 theirs.close()
                 continue
             self._begin(listening, self._admit(theirs, listening.place.context, door))
 
-    def _connected(self) -> int:
-        return len(self._runner.server.connections) if self._runner.server else 0
+    def _connected(self) -> list[Connection]:
+        found = self._runner.server.connections if self._runner.server else []
+        return [each for each in found if isinstance(each, Connection) and each.door.is_tcp]
+
+    def _hang_up(self) -> None:
+        for connection in self._connected():
+            connection.force_close()
 
     async def _admit(self, sock: socket.socket, context: ssl.SSLContext | None, door: Door) -> None:
         """Hand a connection to the server, if it is the owner's; others are told so and nothing else."""

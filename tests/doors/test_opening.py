@@ -1,0 +1,213 @@
+"""Where browsers are let in: what the settings may say, ports, TLS, and what a new daemon opens again."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench import Bench
+from browsers import Browser, link, quiet_port
+from dibs import places, settings
+from dibs.errors import Conflict, MachineError, UserError
+from dibs.http_api import opening
+from dibs.tokens import Tokens
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.2 that nobody has signed but itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=dibs", "-addext", "subjectAltName=IP:127.0.0.2", "-keyout", str(key), "-out", str(cert)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    key.chmod(0o600)
+    return cert, key
+
+
+def values(**said: object) -> settings.Settings:
+    """Return settings in which only these are said."""
+    return settings.Settings(**said)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bind", ["", "localhost", "127.0.0.1", "::1"])
+def test_loopback_needs_no_certificate(bind: str) -> None:
+    found = opening.place(values(web_bind=bind))
+    assert {*found.addresses} <= {"127.0.0.1", "::1"}
+    assert found.door(8080).names == {"127.0.0.1:8080", "localhost:8080", "[::1]:8080"}
+    assert not found.is_public
+    assert "localhost" in found.door(80).names
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0", "::", "127.0.0.2", "10.0.0.5", "2001:db8::1", "127.1.1.1"])
+def test_any_other_address_is_refused_without_tls(bind: str, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    for more in ({}, {"web_cert": cert}, {"web_key": key}):
+        with pytest.raises(UserError, match="needs TLS; no port was opened") as caught:
+            opening.place(values(web_bind=bind, web_names=("gpu1",), **more))
+        assert "\n" not in caught.value.line()
+    found = opening.place(values(web_bind=bind, web_names=("GPU1",), web_cert=cert, web_key=key))
+    assert found.is_public
+    assert found.door(8443).names == {"gpu1:8443"} | ({f"{found.names[1]}:8443"} if len(found.names) > 1 else set())
+    assert found.door(8443).scheme == "https"
+    assert "gpu1" in found.door(443).names
+
+
+@pytest.mark.parametrize("bind", ["gpu1", "127.0.0.1:80", "10.0.0", "*", "0", "http://127.0.0.1", "127.0.0.1 "])
+def test_what_is_no_address_is_refused(bind: str) -> None:
+    with pytest.raises(UserError, match="web_bind expected an address"):
+        opening.place(values(web_bind=bind))
+
+
+def test_all_addresses_need_names(certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    with pytest.raises(UserError, match="needs web_names"):
+        opening.place(values(web_bind="0.0.0.0", web_cert=cert, web_key=key))
+
+
+def test_a_bad_certificate_or_an_open_key_is_refused(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+    cert, key = certificate
+    open_key = tmp_path / "key.pem"
+    open_key.write_bytes(key.read_bytes())
+    open_key.chmod(0o644)
+    wrong = ((cert, cert), (key, key), (tmp_path / "none", key), (cert, tmp_path / "none"), (cert, open_key))
+    for one, other in wrong:
+        with pytest.raises(UserError, match="web_key"):
+            opening.place(values(web_bind="127.0.0.2", web_cert=one, web_key=other))
+
+
+def test_a_free_port_is_the_same_on_all_addresses() -> None:
+    sockets = opening.bind(("127.0.0.1", "127.0.0.2"), 0)
+    assert len({sock.getsockname()[1] for sock in sockets}) == 1
+    for sock in sockets:
+        sock.close()
+
+
+def test_a_port_that_somebody_has_is_refused_and_nothing_stays_open() -> None:
+    with socket.create_server(("127.0.0.2", 0)) as taken:
+        port = taken.getsockname()[1]
+        before = listeners(os.getpid())
+        with pytest.raises(Conflict, match=f"port {port} cannot be opened"):
+            opening.bind(("127.0.0.1", "127.0.0.2"), port)
+        assert listeners(os.getpid()) == before
+
+
+def test_an_address_that_is_not_here_is_passed_over_unless_it_is_the_only_one() -> None:
+    sockets = opening.bind(("127.0.0.1", "192.0.2.1"), 0)
+    assert len(sockets) == 1
+    sockets[0].close()
+    with pytest.raises(MachineError, match="no address"):
+        opening.bind(("192.0.2.1",), 0)
+
+
+def listeners(pid: int) -> set[tuple[str, int]]:
+    """Return where a process listens for TCP."""
+    inodes = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            inodes.add(fd.readlink().name)
+        except OSError:
+            continue
+    found = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        path = Path("/proc/net") / table
+        for words in map(str.split, path.read_text().splitlines()[1:] if path.exists() else ()):
+            if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
+                address, port = words[1].split(":")
+                size = 4 if family == socket.AF_INET else 16
+                packed = b"".join(int(address[i : i + 8], 16).to_bytes(4, "little") for i in range(0, size * 2, 8))
+                found.add((socket.inet_ntop(family, packed), int(port, 16)))
+    return found
+
+
+@pytest.fixture
+def daemon(bench: Bench) -> Bench:
+    """A queue whose daemon runs."""
+    bench.start()
+    return bench
+
+
+def test_there_is_no_port_until_it_is_asked_for_nor_after_it_was_closed(daemon: Bench) -> None:
+    pid = daemon.pid()
+    assert pid is not None
+    assert listeners(pid) == set()
+    address, _ = link(daemon)
+    port = int(address.rstrip("/").rpartition(":")[2])
+    assert {*listeners(pid)} <= {("127.0.0.1", port), ("::1", port)}
+    assert ("127.0.0.1", port) in listeners(pid)
+    # Once more changes nothing.
+    assert link(daemon)[0] == address
+    daemon.cli("web", "--stop")
+    assert listeners(pid) == set()
+    daemon.stop()
+    daemon.start()
+    pid = daemon.pid()
+    assert pid is not None
+    assert listeners(pid) == set()
+
+
+def test_a_new_daemon_opens_the_same_port_and_knows_the_same_token(daemon: Bench) -> None:
+    address, code = link(daemon, "--port", str(quiet_port()))
+    browser = Browser(address)
+    browser.sign_in(code)
+    daemon.kill()
+    daemon.start()
+    assert browser.ask("GET", "/v1/daemon").status == 200
+    assert link(daemon)[0] == address
+
+
+def test_a_port_that_is_taken_hinders_nothing_but_itself(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        bench.home.mkdir(mode=0o700)
+        kept = Tokens(places.web_file(bench.home))
+        kept.rotate()
+        kept.remember(port)
+        bench.start()
+        assert "browsers are not let in" in (bench.home / "daemon.log").read_text()
+        refused = bench.cli("web")
+        assert refused.returncode == 2
+        assert refused.stderr.count("\n") == 1
+        assert f"port {port} cannot be opened" in refused.stderr
+        address, _ = link(bench, "--port", "0")
+        assert Browser(address).ask("GET", "/").status == 200
+
+
+def test_another_address_is_opened_with_tls_and_a_token_or_not_at_all(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    cert, key = certificate
+    own = Bench(tmp_path, DIBS_WEB_BIND="127.0.0.2")
+    try:
+        refused = own.cli("web")
+        assert refused.returncode == 2
+        assert "needs TLS; no port was opened" in refused.stderr
+        pid = own.pid()
+        assert pid is not None
+        assert listeners(pid) == set()
+        own.stop()
+        own.environ |= {"DIBS_WEB_CERT": str(cert), "DIBS_WEB_KEY": str(key)}
+        own.client.environ = own.environ
+        address, code = link(own)
+        assert address.startswith("https://127.0.0.2:")
+        browser = Browser(address, context=ssl.create_default_context(cafile=str(cert)))
+        assert browser.ask("GET", "/v1/jobs").status == 401
+        browser.sign_in(code)
+        assert browser.ask("GET", "/v1/jobs").status == 200
+        # Not without TLS, and under no other name.
+        port = int(address.rstrip("/").rpartition(":")[2])
+        with socket.create_connection(("127.0.0.2", port)) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.2\r\n\r\n")
+            assert b"HTTP" not in plain.recv(100)
+        assert browser.ask("GET", "/", Host=f"127.0.0.1:{port}").status == 403
+        assert json.loads(own.cli("web", "--json").stdout)["link"].startswith(address)
+    finally:
+        own.close()
