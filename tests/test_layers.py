@@ -160,6 +160,7 @@ LAYERS = {
     "job_options": DOORS,
     "moments": DOORS,
     "drafts": DOORS,
+    "retyping": DOORS,
     "answers": DOORS,
     "absence": DOORS,
     "awaiting": DOORS,

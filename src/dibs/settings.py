@@ -297,22 +297,13 @@ def written(value: object) -> str:
         case None:
             return ""
         case float():
-            return _duration_written(value)
+            return units.write_duration(value)
         case Bytes():
             return units.format_size(value)
         case tuple():
             return ",".join(value)
         case _:
             return str(value)
-
-
-def _duration_written(seconds: float) -> str:
-    parts, left = "", int(seconds)
-    if left != seconds:
-        return f"{seconds:g}s"
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        parts, left = parts + (f"{left // size}{unit}" if left >= size else ""), left % size
-    return parts or "0s"
 
 
 def usable_cores() -> int:

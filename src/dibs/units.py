@@ -102,6 +102,24 @@ def format_duration(seconds: float) -> str:
     return f"{whole}s"
 
 
+def write_duration(seconds: float) -> str:
+    """Return a duration as one would type it, all of it: `1d12h`, `90.5s`; `parse_duration` reads it."""
+    parts, left = "", int(seconds)
+    if left != seconds:
+        return f"{seconds:.6f}".rstrip("0") + "s"
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        parts, left = parts + (f"{left // size}{unit}" if left >= size else ""), left % size
+    return parts or "0s"
+
+
+def write_size(size: int) -> str:
+    """Return bytes as one would type them, all of them: `18G`, `1536M`; `parse_size` reads it."""
+    power = 0
+    while size and power + 1 < len(SIZE_UNITS) and size % 1024 ** (power + 1) == 0:
+        power += 1
+    return f"{size // 1024**power}{SIZE_UNITS[power]}"
+
+
 def format_size(size: int) -> str:
     """Return `size` in bytes as `24G`, `1.5G` or `512M`: at most one decimal, readable by `parse_size`."""
     power = 0

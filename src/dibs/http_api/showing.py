@@ -125,6 +125,9 @@ async def get_job(request: web.Request) -> web.Response:
 
 
 def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
+    # It brings the options of the command line, which nothing else here needs.
+    from dibs import retyping
+
     attempts = [
         {
             "attempt": past.attempt,
@@ -142,7 +145,12 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
     ]
     sight = Sight.of(daemon.core, reader)
     expected = codec.range_to_json(sight.expected(job).range) if job.is_waiting else None
-    more = {"attempts": attempts, "env": codec.mask_environ(job.asked.env), "expected_start": expected}
+    more: dict[str, Any] = {
+        "cli": retyping.line(job.asked, now_ms()),
+        "attempts": attempts,
+        "env": codec.mask_environ(job.asked.env),
+        "expected_start": expected,
+    }
     return _shown(daemon, reader, sight, job) | more | {"use": machines.use(daemon, reader, job)}
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from dibs import codec, commands, reasons, scripts, submissions, turns, verbs
+from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.forecasts import Forecast
 from dibs.http_api import exchanges, explaining, machines
@@ -54,6 +55,9 @@ def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[verbs.Wish], rules: v
 
 async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules) -> web.Response:
     """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
+    # It brings the options of the command line, which a submission does not need.
+    from dibs import retyping
+
     rehearsed = await daemon.do(lambda turn: verbs.rehearse(turn, wishes))
     _, first = rehearsed.jobs[0]
     forecast = Forecast(unknown="it would be held")
@@ -61,7 +65,9 @@ async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules
         forecast = await daemon.ask(lambda reader: Sight.of(daemon.core, reader).if_submitted(first))
     shell = daemon.core.engine.settings.shell
     jobs = [
-        codec.asked_to_json(asked) | {"runs": _runs(wish, asked, shell), "held": wish.is_held}
+        codec.asked_to_json(asked)
+        | {"runs": _runs(wish, asked, shell), "held": wish.is_held}
+        | {"cli": retyping.line(asked, now_ms(), is_held=wish.is_held)}
         for wish, asked in rehearsed.jobs
     ]
     return exchanges.json(

@@ -1,0 +1,113 @@
+"""The `dibs add ...` line that would make a job again, from what was asked: the way back through the table of options.
+
+Left out is what no option says: the captured environment, the rules of a batch, the point of a sweep, and a command for
+its end, which may hold somebody's token. Values of variables whose names look like secrets are masked, as everywhere.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from datetime import datetime
+
+from dibs import codec, commands, drafts, job_options, units
+from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Request, Trouble, When, default_name
+from dibs.options import Option
+
+AFTER = {When.DONE: job_options.AFTER, When.ANY: job_options.AFTER_ANY, When.END: job_options.AFTER_END}
+
+
+def line(asked: Asked, now: int, *, is_held: bool = False) -> str:
+    """Return the line, quoted for a shell; a moment to begin that has passed by `now` is not said again."""
+    return shlex.join(["dibs", "add", *words(asked, now, is_held=is_held)])
+
+
+def words(asked: Asked, now: int, *, is_held: bool = False) -> list[str]:
+    """Return the words after `dibs add`."""
+    found = [word for option, value in _options(asked, now, is_held) for word in _typed(option, value)]
+    if asked.script is not None and asked.argv:
+        return [*found, *_typed(job_options.SCRIPT, asked.argv[0]), *asked.argv[1:]]
+    typed = [asked.command] if asked.argv is None else list(asked.argv)
+    if asked.argv is not None and (drafts.split_variables(typed)[0] or commands.is_string(typed)):
+        # Words that would be read as something else: for the shell they are just words.
+        typed = [shlex.join(typed)]
+    if len(typed) == 1 and (drafts.split_variables(typed)[0] or not typed[0].strip()):
+        return [*found, *_typed(job_options.WRAP, typed[0])]
+    return [*found, *(["--"] if typed[0].startswith("-") else []), *typed]
+
+
+def _typed(option: Option[object], value: str | None) -> list[str]:
+    name = option.names[-1]
+    if value is None:
+        return [name]
+    return [f"{name}={value}"] if value == "" or value.startswith("-") else [name, value]
+
+
+def _options(asked: Asked, now: int, is_held: bool) -> Iterator[tuple[Option[object], str | None]]:
+    """Return the options that say it, each with its value; None: it has none."""
+    yield from _devices(asked.request)
+    if asked.name and asked.name != default_name(asked.command, asked.argv):
+        yield job_options.NAME, asked.name
+    if asked.project != "default":
+        yield job_options.PROJECT, asked.project
+    if asked.priority:
+        yield job_options.PRIORITY, str(asked.priority)
+    yield job_options.CHDIR, asked.cwd
+    for name, value in codec.mask_environ(asked.env).items():
+        yield job_options.ENV, f"{name}={value}"
+    for when, option in AFTER.items():
+        if ids := [str(need.id) for need in asked.after if need.when is when]:
+            yield option, ",".join(ids)
+    if asked.begin_at is not None and asked.begin_at > now:
+        yield job_options.BEGIN, datetime.fromtimestamp(asked.begin_at / 1000).astimezone().isoformat()
+    yield from _running(asked)
+    if is_held:
+        yield job_options.HOLD, None
+
+
+def _devices(request: Request) -> Iterator[tuple[Option[object], str | None]]:
+    if request.gpu_ids:
+        yield job_options.GPU_IDS, ",".join(request.gpu_ids)
+    elif request.gpus != 1:
+        yield job_options.GPUS, str(request.gpus)
+    if request.prefer:
+        yield job_options.PREFER, ",".join(request.prefer)
+    if request.gpu_type:
+        yield job_options.GPU_TYPE, request.gpu_type
+    for option, size in ((job_options.VRAM, request.vram), (job_options.MEM, request.mem)):
+        if size:
+            yield option, units.write_size(size)
+    if request.cpus:
+        yield job_options.CPUS, str(request.cpus)
+    if request.limit_s is not None:
+        yield job_options.TIME, units.write_duration(request.limit_s)
+    if request.ignore_foreign:
+        yield job_options.IGNORE_FOREIGN, None
+
+
+def _running(asked: Asked) -> Iterator[tuple[Option[object], str | None]]:
+    """Return what is said about its run and its end."""
+    if asked.retries:
+        yield job_options.RETRIES, str(asked.retries)
+        if set(asked.retry_on) != set(RETRIED_BY_DEFAULT):
+            yield job_options.RETRY_ON, ",".join(trouble.value for trouble in Trouble if trouble in asked.retry_on)
+    if asked.warn is not None:
+        yield job_options.SIGNAL, f"{asked.warn.signal}@{units.write_duration(asked.warn.before_s)}"
+    for option, value in (
+        (job_options.OUTPUT, asked.output),
+        (job_options.STDERR, asked.stderr),
+        (job_options.VISIBLE, asked.visible),
+    ):
+        if value is not None:
+            yield option, value
+    for tag in asked.tags:
+        yield job_options.TAG, tag
+    for name, pattern in asked.metrics:
+        yield job_options.METRIC, f"{name}={pattern}"
+    for flag, is_set in (
+        (job_options.WAIT_TREE, asked.wait_tree),
+        (job_options.STRICT_GPUS, asked.strict_gpus),
+        (job_options.VRAM_ENFORCE, asked.vram_enforce),
+    ):
+        if is_set:
+            yield flag, None
