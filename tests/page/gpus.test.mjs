@@ -33,7 +33,7 @@ const GPU = { fault: null, drained: null, foreign: null, state: "free", idle_sin
 for (const [what, gpu, said] of [
   ["free", GPU, "free"],
   ["idle", { ...GPU, idle_since: at(0) }, "free, idle for 10 min"],
-  ["drained", { ...GPU, state: "drained", drained: "new fan" }, "drained: new fan"],
+  ["drained", { ...GPU, state: "drained", drained: "drained by root: new fan" }, "drained by root: new fan"],
   ["foreign", { ...GPU, state: "foreign", foreign: "pid 7 of root" }, "pid 7 of root"],
   ["at fault", { ...GPU, state: "unhealthy", fault: "fell off the bus" }, "fell off the bus"],
   ["leased", { ...GPU, state: "leased" }, ""],

@@ -61,7 +61,7 @@ export function joined(series) {
  */
 export function standing(gpu, now) {
   if (gpu.fault) return gpu.fault;
-  if (gpu.state === "drained") return gpu.drained ? `drained: ${gpu.drained}` : "drained";
+  if (gpu.state === "drained") return gpu.drained ?? "drained";
   if (gpu.state === "foreign") return gpu.foreign ?? "in use outside the queue";
   if (gpu.state === "leased") return "";
   const since = gpu.idle_since ? (now - Date.parse(gpu.idle_since)) / 1000 : null;
