@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dibs import cli, daemon, fast
+from dibs_compat.gpupeasy import commands as gpupeasy
 from dibs_compat.scheduler import sch, schedule
 from simple_gpu_scheduler import hypersearch, scheduler
 
@@ -53,6 +54,8 @@ PROGRAMS: dict[str, Callable[[], object]] = {
     "daemon": daemon.main,
     "schedule": schedule.main,
     "sch": sch.main,
+    "gpupeasy-server": gpupeasy.server,
+    "gpupeasy-gui": gpupeasy.page,
     "simple_gpu_scheduler": scheduler.main,
     "simple_hypersearch": hypersearch.generate_commands,
 }

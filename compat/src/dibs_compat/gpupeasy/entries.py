@@ -1,0 +1,172 @@
+"""A job of this door: how dibs keeps it, and how the old server tells of it.
+
+Pure. Its number, and the GPU it was given, are tags of the job, so there is no second book that could disagree.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: The project of all jobs of this door.
+PROJECT = "gpupeasy"
+#: Kept back by somebody, and not because no GPU is free.
+KEPT = "gpupeasy-kept"
+#: Its command was one text and not a list; the old server shows those letter by letter.
+LETTERS = "gpupeasy-text"
+#: What begins the tag that says on which GPU of the list it runs.
+ON = "gpupeasy-on:"
+#: What a command is wrapped in where dibs would not write the text of its GPUs.
+WRAP = (sys.executable, "-P", "-m", "dibs_compat.gpupeasy.wrapping")
+
+WAITING = ("held", "queued")
+ACTIVE = ("starting", "running", "paused", "stopping")
+SUCCEEDED = "done"
+#: What a wrapped command exits with that could not be started.
+NOT_RUN = (126, 127)
+
+
+def numbered(port: int, number: int | str) -> str:
+    """Return the tag of a job of the server at this port; `*` for all of them."""
+    return f"gpupeasy:{port}:{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One job."""
+
+    number: int
+    id: int
+    name: str
+    argv: tuple[str, ...]
+    output: str
+    state: str
+    tags: tuple[str, ...] = ()
+    cause: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    pid: int | None = None
+    priority: int = 0
+    finished_at: str = ""
+    #: Whether something of ours runs before its command, and says when that cannot be started.
+    is_wrapped: bool = False
+
+    @property
+    def gpu(self) -> str | None:
+        """Return the text of the list on which it runs or ran; None: none was given to it yet."""
+        return next((tag.removeprefix(ON) for tag in self.tags if tag.startswith(ON)), None)
+
+    @property
+    def is_kept(self) -> bool:
+        """Tell whether somebody keeps it back."""
+        return KEPT in self.tags
+
+    @property
+    def is_next(self) -> bool:
+        """Tell whether it waits for a GPU of the list."""
+        return self.state == "held" and not self.is_kept
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether it runs."""
+        return self.state in ACTIVE
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether it has not begun yet."""
+        return self.state in WAITING
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether its GPU is its own: it runs, or dibs was told to run it."""
+        return self.is_active or self.state == "queued"
+
+    @property
+    def command(self) -> str:
+        """Return its command as the old server shows it, without quotes."""
+        return " ".join(self.argv[0] if LETTERS in self.tags else self.argv)
+
+    @property
+    def status(self) -> str:
+        """Return the old word for how it stands."""
+        if self.is_waiting:
+            return "Scheduled"
+        return "Running" if self.is_active else "Succeeded" if self.state == SUCCEEDED else "Failed"
+
+    @property
+    def return_code(self) -> int | None:
+        """Return what the old server calls so: negative for a signal, -1 for a job that never began."""
+        if self.is_waiting or self.is_active:
+            return None
+        if self.signal is not None:
+            return -self.signal
+        never_began = self.exit_code is None or self.cause == "start" or (self.is_wrapped and self.exit_code in NOT_RUN)
+        return -1 if never_began else self.exit_code
+
+
+def read(job: Mapping[str, Any], port: int) -> Entry | None:
+    """Return a job of dibs as one of the server at this port; None if it is none."""
+    tags = tuple(job["tags"])
+    start = numbered(port, "")
+    number = next((tag.removeprefix(start) for tag in tags if tag.startswith(start)), "")
+    if not (number.isascii() and number.isdigit() and len(number) <= 18) or not job["argv"]:
+        return None
+    return Entry(
+        int(number), job["id"], job["name"], unwrapped(job["argv"]), job["log"], job["state"], tags, job["cause"],
+        job["exit_code"], job["signal"], job["pid"], job["priority"], job["finished_at"] or "", is_wrapped(job["argv"]),
+    )  # fmt: skip
+
+
+def wrapped(argv: tuple[str, ...], text: str, keys: tuple[str, ...]) -> list[str]:
+    """Return the words that run a command with this text as its devices, once these keys are leased."""
+    return [*WRAP, text, *keys, "--", *argv]
+
+
+def unwrapped(argv: list[str]) -> tuple[str, ...]:
+    """Return the words of a command, without what it may be wrapped in."""
+    return tuple(argv[argv.index("--") + 1 :] if is_wrapped(argv) else argv)
+
+
+def is_wrapped(argv: list[str]) -> bool:
+    """Tell whether words are what `wrapped` made of a command."""
+    return tuple(argv[1 : len(WRAP)]) == WRAP[1:] and "--" in argv
+
+
+def brief(entry: Entry) -> dict[str, Any]:
+    """Return a job as it stands in the lists of waiting jobs."""
+    return {"jobID": entry.number, "jobName": entry.name, "jobCommand": entry.command}
+
+
+def running(entry: Entry) -> dict[str, Any]:
+    """Return a job as it stands in the list of running jobs."""
+    return brief(entry) | {"gpu": entry.gpu or ""}
+
+
+def ended(entry: Entry) -> dict[str, Any]:
+    """Return a job as it stands in the lists of ended jobs."""
+    return brief(entry) | {"returnCode": entry.return_code}
+
+
+def info(entry: Entry) -> dict[str, Any]:
+    """Return what is told of one job; its number has another spelling here."""
+    return {
+        "jobid": entry.number,
+        "jobName": entry.name,
+        "jobCommand": entry.command,
+        "outFile": entry.output,
+        "status": entry.status,
+        "returnCode": entry.return_code,
+    }
+
+
+def whole(entry: Entry) -> dict[str, Any]:
+    """Return all that the page shows of a job."""
+    more = {"dibsID": entry.id, "state": "kept" if entry.is_kept and entry.state == "held" else entry.state}
+    return info(entry) | more | {"gpu": entry.gpu, "pid": entry.pid, "priority": entry.priority, "cause": entry.cause}
+
+
+def order(entry: Entry) -> tuple[int, int]:
+    """Return where a waiting job stands: by priority, then by its number."""
+    return -entry.priority, entry.number

@@ -1,0 +1,254 @@
+"""The page as a server: asks the core for what it shows, and hands on what forms say. It opens no file itself."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from importlib import resources
+from os.path import lexists
+from typing import Any
+from urllib.parse import urlencode
+
+from aiohttp import ClientError, ClientSession, web
+
+from dibs import esy
+from dibs_compat.gpupeasy import pages
+
+CORE: web.AppKey[ClientSession] = web.AppKey("core", ClientSession)
+
+#: Characters of a message in an address; browsers take more, but not every program between.
+LONGEST_MESSAGE = 3000
+#: Lines of a job's output on its page.
+LAST_LINES = 100
+STATIC = {"peasy.css": "text/css", "peasy.js": "text/javascript"}
+UNREACHED = "Could not reach the scheduler server"
+
+
+class Unreached(Exception):
+    """The core does not answer."""
+
+
+def routes() -> list[web.RouteDef]:
+    """Return all addresses."""
+    lists = [web.get(f"/{address}", get_list) for address, _, _, _ in pages.LISTS]
+    return [
+        web.get("/", get_index),
+        web.post("/addnewjob", post_job),
+        web.get("/batchaddjobs", get_batch),
+        web.post("/batchaddjobs", post_batch),
+        web.post("/testCommandParser", post_test),
+        *lists,
+        web.get("/jobinfo/{number}", get_job),
+        web.post("/loadlogfile", post_log),
+        web.get("/message", get_message),
+        web.post("/queue", post_queue),
+        web.post("/devices", post_devices),
+        web.post("/jobs/{number}/{verb}", post_verb),
+        web.get("/static/{name}", get_static),
+    ]
+
+
+async def _ask(request: web.Request, path: str, **query: str) -> dict[str, Any]:
+    """Return what the core answers to a question."""
+    try:
+        async with request.app[CORE].get(path, params=query) as answer:
+            return dict(await answer.json())
+    except (ClientError, TimeoutError, ValueError) as error:
+        raise Unreached(str(error)) from error
+
+
+async def _tell(request: web.Request, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return what the core answers when it is told something."""
+    try:
+        async with request.app[CORE].post(path, json=body) as answer:
+            return dict(await answer.json())
+    except (ClientError, TimeoutError, ValueError) as error:
+        raise Unreached(str(error)) from error
+
+
+def _html(text: str) -> web.Response:
+    return web.Response(text=text, content_type="text/html")
+
+
+def _go(path: str, said: dict[str, Any]) -> web.Response:
+    """Send a browser on, with something to tell in the address, as the old page does."""
+    cut = {key: value[:LONGEST_MESSAGE] if isinstance(value, str) else value for key, value in said.items()}
+    return web.Response(status=302, headers={"Location": f"{path}?{urlencode({'messages': json.dumps(cut)})}"})
+
+
+def _messages(request: web.Request) -> dict[str, Any]:
+    """Return what an address tells; whatever it is, it is shown as text."""
+    try:
+        said = json.loads(request.query.get("messages", "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+async def get_index(request: web.Request) -> web.Response:
+    """Return the first page."""
+    try:
+        state = (await _ask(request, "/dibs/state"))["value"]
+    except Unreached as why:
+        return _html(pages.problem([f"{UNREACHED}: {why}"]))
+    return _html(pages.index(_messages(request), state))
+
+
+async def get_list(request: web.Request) -> web.Response:
+    """Return one of the lists, for a page that is open already."""
+    try:
+        return _html(pages.listed((await _ask(request, "/dibs/state"))["value"], request.path.strip("/")))
+    except Unreached as why:
+        return _html(pages.messages({"errorMessage": f"{UNREACHED}: {why}"}))
+
+
+async def post_job(request: web.Request) -> web.Response:
+    """Add the one job of the form."""
+    form = await request.post()
+    try:
+        argv = shlex.split(str(form.get("jobCommand", "")))
+    except ValueError as error:
+        return _go("/", {"errorMessage": f"Error in job: {form.get('jobName', '')}: {error}"})
+    try:
+        answer = await _add(request, str(form.get("jobName", "")), str(form.get("outFile", "")), argv)
+    except Unreached as why:
+        return _go("/", {"errorMessage": f"{UNREACHED}: {why}"})
+    kind = "successMessage" if answer["status"] == "successful" else "errorMessage"
+    return _go("/", {kind: answer["message"]})
+
+
+async def _add(request: web.Request, name: str, output: str, argv: Sequence[str]) -> dict[str, Any]:
+    job = {"jobName": name, "outFile": output, "jobCommand": list(argv)}
+    return await _tell(request, "/addnewjob", {"job": job})
+
+
+async def get_batch(request: web.Request) -> web.Response:
+    """Return the page for many jobs."""
+    return _html(pages.batch(_messages(request)))
+
+
+def checked(text: str) -> tuple[list[esy.Entry], list[str]]:
+    """Return the jobs of a list and what is wrong with it; an output file must not be there yet."""
+    jobs, wrong = [], []
+    for entry in esy.parse(text):
+        match entry:
+            case esy.Malformed(name=None):
+                wrong.append(f"Malformed job: {entry.text}\n\n")
+            case esy.Malformed():
+                wrong.append(f"Error in job: {entry.name}: {entry.why}\n\n")
+            case esy.Entry() if lexists(entry.output):
+                told = f"Output file already exists or common to multiple jobs: {entry.output}"
+                wrong.append(f"Error in job: {entry.name}: {told}\n\n")
+            case esy.Entry():
+                jobs.append(entry)
+    return jobs, wrong
+
+
+async def post_batch(request: web.Request) -> web.Response:
+    """Add the jobs of a list: none, if one of them is wrong."""
+    jobs, wrong = checked(str((await request.post()).get("jobList", "")))
+    if wrong:
+        return _go("/", {"errorMessage": f"There were {len(wrong)} errors. \n\n{''.join(wrong)}"})
+    if not jobs:
+        return _go("/", {"errorMessage": "No jobs were submitted (or incorrect syntax)"})
+    refused = []
+    for job in jobs:
+        try:
+            answer = await _add(request, job.name, job.output, job.argv)
+        except Unreached as why:
+            answer = {"status": "failed", "message": f"{UNREACHED}: {why}"}
+        if answer["status"] != "successful":
+            told = f"Scheduler returned error message: {answer['message']}"
+            refused.append(f"Could not add job [{job.name}]:  {told}\n\n")
+    if len(refused) == len(jobs):
+        return _go("/", {"errorMessage": "".join(refused)})
+    return _go("/", {"infoMessage": f"Jobs successfully passed onto scheduler.\n{''.join(refused)}"})
+
+
+async def post_test(request: web.Request) -> web.Response:
+    """Say what a list means, and add nothing."""
+    jobs, wrong = checked(str((await request.post()).get("jobCommand", "")))
+    read = [{"jobName": job.name, "outFile": job.output, "jobCommand": list(job.argv)} for job in jobs]
+    said = {"status": "successful", "jobList": read, "errorCount": len(wrong), "errorMessage": "".join(wrong)}
+    if len(json.dumps(read)) > LONGEST_MESSAGE:
+        # Too long for an address: then the answer itself is the page.
+        return _html(pages.batch(said))
+    return _go("/batchaddjobs", said)
+
+
+async def get_job(request: web.Request) -> web.Response:
+    """Return the page of one job."""
+    number = request.match_info["number"]
+    try:
+        found = (await _ask(request, f"/jobinfo/{number}"))["value"] if number.isdecimal() else {}
+        log = ""
+        if found:
+            log = (await _ask(request, "/dibs/log", fileName=found["outFile"], lastN=str(LAST_LINES)))["value"]
+    except Unreached as why:
+        return _html(pages.problem([f"{UNREACHED}: {why}"]))
+    return _html(pages.job(_messages(request), number, found or None, log))
+
+
+async def post_log(request: web.Request) -> web.Response:
+    """Return the last lines of the output of a job, as JSON; the core opens no other file."""
+    form = await request.post()
+    try:
+        answer = await _ask(
+            request, "/dibs/log", fileName=str(form.get("fileName", "")), lastN=str(form.get("lastN", ""))
+        )
+    except Unreached as why:
+        answer = {"status": "failed", "value": f"{UNREACHED}: {why}"}
+    return web.json_response(answer, dumps=lambda value: json.dumps(value, separators=(",", ":")) + "\n")
+
+
+async def get_message(request: web.Request) -> web.Response:
+    """Show how messages look."""
+    return _go(
+        "/",
+        {
+            "successMessage": "This is a success message",
+            "errorMessage": "This\n\nis an error message",
+            "infoMessage": "This\n\nis an info message",
+        },
+    )
+
+
+async def post_queue(request: web.Request) -> web.Response:
+    """Pause the queue, or let it go on."""
+    is_paused = (await request.post()).get("paused") == "1"
+    return await _done(request, "/dibs/queue", {"paused": is_paused}, "Paused" if is_paused else "Going on")
+
+
+async def post_devices(request: web.Request) -> web.Response:
+    """Change the list of GPUs."""
+    lines = str((await request.post()).get("devices", "")).replace("\r\n", "\n").split("\n")
+    return await _done(request, "/dibs/devices", {"devices": [line.strip() for line in lines]}, "GPUs changed")
+
+
+async def post_verb(request: web.Request) -> web.Response:
+    """Do something to one job."""
+    number, verb = request.match_info["number"], request.match_info["verb"]
+    if not (number.isascii() and number.isdigit() and verb.isascii() and verb.isalpha()):
+        raise web.HTTPNotFound
+    value = str((await request.post()).get("value", ""))
+    return await _done(request, f"/dibs/jobs/{number}/{verb}", {"value": value}, f"Job {number}: {verb}")
+
+
+async def _done(request: web.Request, path: str, body: dict[str, Any], told: str) -> web.Response:
+    try:
+        answer = await _tell(request, path, body)
+    except Unreached as why:
+        return _go("/", {"errorMessage": f"{UNREACHED}: {why}"})
+    if answer["status"] != "successful":
+        return _go("/", {"errorMessage": str(answer["message"])})
+    return _go("/", {"successMessage": told})
+
+
+async def get_static(request: web.Request) -> web.Response:
+    """Return a file of the page: one of two."""
+    name = request.match_info["name"]
+    if name not in STATIC:
+        raise web.HTTPNotFound
+    body = resources.files("dibs_compat.gpupeasy").joinpath("static", name).read_text("utf-8")
+    return web.Response(text=body, content_type=STATIC[name])

@@ -1,0 +1,138 @@
+"""Starting the two servers: where they listen, and until when.
+
+An address that others can reach is refused unless it is asked for by name; then it is said what that means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import ClientSession, ClientTimeout, web
+
+from dibs import client, places
+from dibs.errors import UserError
+from dibs_compat.gpupeasy import admitting, core, gui
+from dibs_compat.gpupeasy.desk import Desk
+from dibs_compat.gpupeasy.logbook import Logbook
+
+CORE_PORT, PAGE_PORT = 8888, 4004
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+#: All addresses of a machine: what the old start scripts say.
+EVERYWHERE = ("0.0.0.0", "", "::")
+#: Seconds that the core may take to answer the page.
+CORE_FOR_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. `is_open`: others may reach it, and somebody said that they shall."""
+
+    host: str
+    port: int
+    is_open: bool = False
+
+
+def settled(address: Address, say: Callable[[str], None]) -> Address:
+    """Return where to listen really: what others could reach is refused, or narrowed where it is only the old habit."""
+    if address.host in LOOPBACK:
+        return Address(address.host, address.port)
+    if address.is_open:
+        say(
+            f"WARNING: {address.host or '0.0.0.0'}:{address.port} is a shell for everyone who can reach this machine: "
+            f"whoever connects runs commands as {os.environ.get('USER') or os.geteuid()}, without a password."
+        )
+        return address
+    if address.host in EVERYWHERE:
+        say(
+            f"listening on 127.0.0.1 instead of {address.host or '0.0.0.0'}, for you alone; from another machine: "
+            f"ssh -L {address.port}:127.0.0.1:{address.port} THIS-MACHINE. The old open port: --insecure-bind, or "
+            "insecure_bind=True in a start script."
+        )
+        return Address("127.0.0.1", address.port)
+    raise UserError(
+        f"{address.host} can be reached by others, who would run commands as you.",
+        "Listen on 127.0.0.1 and use ssh -L, or say --insecure-bind (insecure_bind=True).",
+    )
+
+
+def run_core(texts: Sequence[str], address: Address, logdir: str | None, *, is_loud: bool = False) -> None:
+    """Serve the old addresses until Ctrl-C."""
+    queue = client.connect(os.environ)
+    where = settled(address, say)
+
+    @contextlib.asynccontextmanager
+    async def app(port: int) -> AsyncIterator[web.Application]:
+        places.prepare(queue.home)
+        log = Logbook(Path(logdir) if logdir else queue.home / "gpupeasy", is_loud=is_loud)
+        desk = Desk(queue, port, texts, log)
+        await asyncio.to_thread(desk.open)
+        if others := await asyncio.to_thread(desk.others):
+            say(f"{others} more jobs are held in dibs for a server at another port: dibs status project:gpupeasy")
+        made = web.Application(middlewares=[admitting.guard(is_open=where.is_open)], client_max_size=core.LARGEST_BODY)
+        made[core.DESK], made[core.QUEUE] = desk, queue
+        made.add_routes(core.routes())
+        try:
+            yield made
+        finally:
+            await asyncio.to_thread(desk.close)
+
+    asyncio.run(_serve("server", where, app))
+
+
+def run_page(host: str, port: int, address: Address) -> None:
+    """Serve the page of the server at a host and port until Ctrl-C."""
+    where = settled(address, say)
+    name = "127.0.0.1" if host in EVERYWHERE else host
+
+    @contextlib.asynccontextmanager
+    async def app(own: int) -> AsyncIterator[web.Application]:
+        made = web.Application(middlewares=[admitting.guard(is_open=where.is_open)], client_max_size=core.LARGEST_BODY)
+        base = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+        async with ClientSession(base, timeout=ClientTimeout(total=CORE_FOR_S)) as session:
+            made[gui.CORE] = session
+            made.add_routes(gui.routes())
+            yield made
+
+    asyncio.run(_serve("page", where, app))
+
+
+async def _serve(
+    what: str, where: Address, made: Callable[[int], contextlib.AbstractAsyncContextManager[web.Application]]
+) -> None:
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ending.set)
+    with _listening(where) as sock:
+        port = sock.getsockname()[1]
+        async with made(port) as app:
+            runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+            await runner.setup()
+            try:
+                await web.SockSite(runner, sock).start()
+                shown = f"[{where.host}]" if ":" in where.host else where.host or "0.0.0.0"
+                print(f"GPUPeasy {what} on http://{shown}:{port}/", flush=True)
+                await ending.wait()
+            finally:
+                await runner.cleanup()
+
+
+def _listening(where: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    try:
+        return socket.create_server((where.host, where.port), family=family)
+    except OSError as error:
+        raise UserError(f"cannot listen on {where.host}:{where.port}: {error.strerror}.", "Say another port.") from None
+
+
+def say(text: str) -> None:
+    """Tell the one who started us."""
+    print(f"gpupeasy: {text}", file=sys.stderr, flush=True)

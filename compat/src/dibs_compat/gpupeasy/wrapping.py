@@ -1,0 +1,33 @@
+"""A program: lease texts that name no device, say which devices the command has, and become the command.
+
+`wrapping TEXT [KEY...] -- COMMAND...`. The command inherits the leases, so they last as long as any of its processes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+
+from dibs import leases, processes, users, waiting
+
+
+def main() -> int:
+    """Take the leases and become the command; a shell's exit codes if it cannot be started."""
+    front = sys.argv[1 : sys.argv.index("--")]
+    argv = sys.argv[sys.argv.index("--") + 1 :]
+    text, keys = front[0], front[1:]
+    note = leases.Note(os.environ.get("DIBS_JOB_ID", "gpupeasy"), users.own())
+    for lease in waiting.acquire(leases.folder(), len(keys), keys, note) if keys else ():
+        for fd in lease.fds():
+            os.set_inheritable(fcntl.fcntl(fd, fcntl.F_DUPFD, processes.FIRST_FD), True)
+    os.environ["CUDA_VISIBLE_DEVICES"] = text
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        print(f"gpupeasy: cannot run {argv[0]!r}: {error.strerror}", file=sys.stderr)
+        return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+if __name__ == "__main__":
+    sys.exit(main())

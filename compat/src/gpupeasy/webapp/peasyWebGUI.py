@@ -1,0 +1,26 @@
+"""`GPUPeasyWebGUI`, as a start script makes and runs it."""
+
+from __future__ import annotations
+
+from dibs_compat.gpupeasy import serving
+
+__all__ = ["GPUPeasyWebGUI"]
+
+
+class GPUPeasyWebGUI:
+    """The page of the server at `coreHost` and `corePort`."""
+
+    def __init__(
+        self,
+        coreHost: str = "127.0.0.1",
+        corePort: int = serving.CORE_PORT,
+        debug: bool = False,
+        *,
+        insecure_bind: bool = False,
+    ) -> None:
+        self._core = (coreHost, int(corePort))
+        self._is_open = insecure_bind
+
+    def run(self, host: str = "127.0.0.1", port: int = serving.PAGE_PORT, *, insecure_bind: bool = False) -> None:
+        """Serve until Ctrl-C."""
+        serving.run_page(*self._core, serving.Address(host, int(port), is_open=self._is_open or insecure_bind))

@@ -1,0 +1,149 @@
+"""What was observed of GPUPeasy's server and page, replayed: the same answers, letter by letter.
+
+`<OUT>` is a folder, `<CWD>` that of the server. Where the old server was watched while jobs ran for two seconds, the
+queue is paused here, so that the moment is certain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_plus, urlencode
+
+import pytest
+from peasy import FORM, Answer, Peasy
+
+from bench import Bench, wait_for
+from dibs_compat.gpupeasy import serving
+
+CASES = {case["name"]: case for case in json.loads((Path(__file__).parents[1] / "data" / "gpupeasy.json").read_text())}
+#: What the lists of ended jobs tell of and no case of its own was kept for.
+UNLISTED = {"nf": ["no_such_cmd_xyz"], "str": "ls", "str2": "ls -l"}
+#: Cases that are not one request: each has a test of its own.
+ASIDE = {"startserver_defaults", "duplicate_and_empty_gpu_ids"}
+
+
+@pytest.fixture(scope="module")
+def peasy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peasy]:
+    """A server on two GPUs to which everything was said that was said to the old one."""
+    bench = Bench(tmp_path_factory.mktemp("replay"))
+    own = Peasy(bench, "0", "1")
+    yield own
+    own.close()
+    bench.close()
+
+
+def filled(peasy: Peasy, value: Any) -> Any:
+    """Return a case with the folders of this run, and jobs that do not take two seconds."""
+    text = json.dumps(value).replace("<OUT>", str(peasy.out)).replace("<CWD>", str(peasy.bench.folder))
+    return json.loads(text.replace("sleep 2", "sleep 0"))
+
+
+@pytest.fixture(scope="module")
+def answers(peasy: Peasy) -> dict[str, Answer]:
+    """All answers, by the name of the case, in the order in which the old server was asked."""
+    core, page, found = peasy.core, peasy.page, {}
+
+    def ask(name: str) -> None:
+        case = filled(peasy, CASES[name])
+        method, _, path = case["invocation"].removeprefix("GET gui ").partition(" ")
+        if case["invocation"].startswith("GET"):
+            path = case["invocation"].split()[-1]
+            found[name] = (page if " gui " in case["invocation"] else core).ask("GET", path)
+        elif " gui " in case["invocation"]:
+            found[name] = page.ask("POST", path.split()[1], urlencode(case["input"]), FORM)
+        else:
+            body = case["input"] if isinstance(case["input"], str) else json.dumps(case["input"])
+            assert method == "POST"
+            found[name] = core.ask("POST", "/addnewjob", body, "application/json")
+
+    for name in ("json_null", "missing_jobCommand", "ok", "outfile_exists", "fail"):
+        ask(name)
+    for name, command in UNLISTED.items():
+        peasy.add(name, command)
+    for number in range(1, 6):
+        core.until(number)
+    for name in CASES:
+        if name.startswith("after__") or name in ("gui_loadlog", "gui_loadlog_negative"):
+            ask(name)
+    ask("gui_GET__scheduledjobs")
+    peasy.bench.client.post("/v1/queue", {"paused": True})
+    ask("q0")
+    for name in ("q1", "q2"):
+        peasy.add(name, filled(peasy, CASES["q0"]["input"]["job"]["jobCommand"]))
+    ask("q3")
+    ask("queued__jobinfo_9")
+    peasy.bench.client.post("/v1/queue", {"paused": False})
+    for number in range(6, 10):
+        core.until(number)
+    (peasy.out / "g0").touch()
+    for name in CASES:
+        if name not in found and name not in ASIDE:
+            ask(name)
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ASIDE])
+def test_it_answers_as_the_old_one(peasy: Peasy, answers: dict[str, Answer], name: str) -> None:
+    expected, seen = filled(peasy, CASES[name]["expected"]), answers[name]
+    assert seen.status == expected.get("status", 200)
+    if expected.get("location"):
+        # Written in other escapes, read the same.
+        assert seen.location == unquote_plus(expected["location"])
+        return
+    body = expected["body"]
+    if isinstance(body, dict):
+        value = seen.json
+        if isinstance(value.get("value"), list):
+            # Jobs on two GPUs end in any order.
+            value["value"].sort(key=lambda job: job["jobID"])
+        assert value == body
+    elif body.startswith("{"):
+        assert seen.text == body
+    else:
+        # Layout is our own; what it says is not.
+        assert seen.headers["Content-Type"].startswith("text/html")
+        assert "No jobs scheduled" in seen.text or "No jobs scheduled" not in body
+
+
+def test_what_the_jobs_saw_and_wrote(peasy: Peasy, answers: dict[str, Answer]) -> None:
+    assert answers
+    assert (peasy.out / "env").read_text() == f"CVD=0\nerr\n{peasy.bench.folder}\n"
+    assert (peasy.out / "fail").read_text() == "x\n"
+    assert {(peasy.out / name).read_text() for name in ("q0", "q1", "q2", "q3")} == {"0\n", "1\n"}
+
+
+def test_the_batch_whose_jobs_share_a_file_ran_the_first(peasy: Peasy, answers: dict[str, Answer]) -> None:
+    assert answers
+    found = wait_for(lambda: (peasy.out / "same").read_text())
+    assert found == "a\n"
+
+
+def test_ports_are_those_of_its_readme() -> None:
+    assert (serving.CORE_PORT, serving.PAGE_PORT) == (8888, 4004)
+
+
+def test_a_gpu_that_is_named_twice_and_one_that_is_none(tmp_path: Path) -> None:
+    expected = CASES["duplicate_and_empty_gpu_ids"]["expected"]["cuda_visible_devices_in_start_order"]
+    bench = Bench(tmp_path, devices="fake:2x24G")
+    peasy = Peasy(bench, *CASES["duplicate_and_empty_gpu_ids"]["input"]["gpuList"])
+    try:
+        gate = tmp_path / "gate"
+        # None of them can end before all three run.
+        command = ["sh", "-c", f"echo \"$CUDA_VISIBLE_DEVICES\"; until [ -e '{gate}' ]; do sleep 0.02; done"]
+        numbers = [peasy.add(f"d{number}", command) for number in range(3)]
+        for number in numbers:
+            peasy.core.until(number, "Running")
+        seen = [wait_for((peasy.out / f"d{number}").read_text).strip() for number in range(3)]
+        assert seen == expected
+        assert [job["gpu"] for job in peasy.core.get("/deviceutilization")["value"]] == expected
+        page = peasy.page.ask("GET", "/deviceutilization")
+        assert page.status == 200
+        gate.touch()
+        for number in numbers:
+            assert peasy.core.until(number)["returnCode"] == 0
+    finally:
+        peasy.close()
+        bench.close()
