@@ -45,13 +45,14 @@ def explain(
         return reason
     view = _once_started(view, decided)
     pool, demand = scheduling.pool_of(view, inventory, policy), pools.demand_of(job.request)
-    if demand.cpus > pool.cpus:
+    # Of what is not needed there is always enough, also where less than nothing is left.
+    if 0 < demand.cpus > pool.cpus:
         return _explain_cpus(job, pool, policy)
-    if demand.mem > pool.mem:
+    if 0 < demand.mem > pool.mem:
         left = f"{units.format_size(int(max(pool.mem, 0)))} of {units.format_size(policy.mem_total or 0)}"
         text = f"needs {units.format_size(demand.mem)} of memory; running jobs leave {left}"
         return Reason(text, "Less --mem may fit sooner.")
-    if demand.gpus > pool.gpus:
+    if 0 < demand.gpus > pool.gpus:
         return _explain_etiquette(job, view, policy)
     earlier = [other for other in decided.waits if _before(other, job)]
     for kept in decided.reserved:

@@ -407,20 +407,17 @@ class _Planning:
         """
         demand, wanted = pools.demand_of(job.request), eligible(self.inventory, job.request)
         ends = sorted((expected_end(active, self.policy, self.now), active.id, active) for active in self.active)
-        good = self.free
         if job.request.vram:
             wanted = tuple(device for device in wanted if self._could_hold(device, job.request.mib))
-            # One that our jobs use already costs nothing of what etiquette allows.
-            good = {*_used(self.active)}
             back = {device: self._fits_at(device, job.request.mib, ends) for device in wanted}
         else:
             back = dict.fromkeys(wanted, float(self.now))
             back |= {device: end for end, _, active in ends for device in active.devices if device in back}
-        soonest = sorted(wanted, key=lambda device: (back[device], device not in good, wanted.index(device)))
-        best = soonest[: job.request.gpus]
+        best = sorted(wanted, key=lambda device: (back[device], device not in self.free, wanted.index(device)))
+        best = best[: job.request.gpus]
         at = float(max((back[device] for device in best), default=self.now))
         if self.rooms is not None:
-            return self._reserve_shared(job, at, best, ends)
+            return self._reserve_shared(job, at, back, ends)
         pool = pool_of(View(active=self.active), self.inventory, self.policy)
         for end, _, active in ends:
             if end > at and pool.fits(demand):
@@ -430,9 +427,9 @@ class _Planning:
         return Reservation(job.id, at, frozenset(best), pool.less(demand))
 
     def _reserve_shared(
-        self, job: Waiting, soonest: float, best: Sequence[DeviceId], ends: Sequence[_End]
+        self, job: Waiting, soonest: float, back: Mapping[DeviceId, float], ends: Sequence[_End]
     ) -> Reservation:
-        """Find the earliest moment from `soonest` on at which all that is counted is there for a job on `best`.
+        """Find the earliest moment from `soonest` on at which all that is counted is there for a job.
 
         A device that several of our jobs share comes back with the last of them.
         """
@@ -440,6 +437,9 @@ class _Planning:
         for at in [soonest, *(end for end, _, _ in ends if end > soonest)]:
             staying = [active for end, _, active in ends if end > at]
             ours, pool = _used(staying), pool_of(View(active=staying), self.inventory, self.policy)
+            # To one who shares, a device that our jobs use then costs nothing of what etiquette allows.
+            last = [device for device in back if device not in ours] if mib else self.view.held
+            best = _by_then(job.request.gpus, back, at, last)
             cost = _beside(demand, best, ours)
             if pool.fits(cost):
                 break
@@ -454,6 +454,16 @@ class _Planning:
     def _room_after(self, device: DeviceId, at: float, ends: Sequence[_End]) -> Room:
         staying = [active for end, _, active in ends if end > at and device in active.devices]
         return rooms.beside(self.inventory.by_id[device], staying, self.policy.most_sharers)
+
+
+def _by_then(count: int, back: Mapping[DeviceId, float], at: float, last: Collection[DeviceId]) -> Sequence[DeviceId]:
+    """Return the devices to reserve for a moment, of those that are `back` by then; those in `last` come last.
+
+    Which one is back first does not matter then. If it did, a job that passes would change the choice: what one plan
+    keeps for somebody, the next one would give away.
+    """
+    places = {device: place for place, device in enumerate(back)}
+    return sorted(back, key=lambda device: (max(back[device], at), device in last, places[device]))[:count]
 
 
 def check_possible(request: Request, inventory: Inventory, policy: Policy, who: str = "the job") -> None:
