@@ -13,10 +13,11 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from dibs import handles, job_options, keywords, leasing, settings, waiting
+from dibs import environs, handles, job_options, keywords, leasing, settings, waiting
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ T = TypeVar("T")
 #: What a lease may ask for.
 OPTIONS = (
     job_options.GPUS, job_options.GPU_IDS, job_options.PREFER, job_options.GPU_TYPE, job_options.VRAM,
-    job_options.VISIBLE,
+    job_options.IGNORE_FOREIGN, job_options.VISIBLE, job_options.TIME,
 )  # fmt: skip
+#: Variables with a list of devices.
+LISTS = ("DIBS_GPU_INDICES", *environs.DEVICE_NAMES)
 #: Files that a process has open once CUDA or ROCm has started in it; those who only look at GPUs (NVML) do not.
 STARTED = ("/dev/nvidia-uvm", "/dev/kfd")
 
@@ -39,10 +42,10 @@ STARTED = ("/dev/nvidia-uvm", "/dev/kfd")
 class lease:
     """GPUs held by this process: a context manager (also `async with`), a decorator, or `acquire` and `release`.
 
-    `gpus`, `gpu_ids`, `prefer`, `gpu_type`, `vram` and `visible` are those of `dibs lease`. It waits in the line of the
-    machine: as long as it takes, at most `timeout` seconds (then `TimedOut`), or with `blocking=False` not at all (then
-    `Busy`). Forked children keep the GPUs for as long as they live; programs that are started do so only with
-    `pass_fds=.fds`.
+    `gpus`, `gpu_ids`, `prefer`, `gpu_type`, `vram`, `ignore_foreign` and `visible` are those of `dibs lease`. It waits
+    in the line of the machine: as long as it takes, at most `timeout` seconds (then `TimedOut`), or with
+    `blocking=False` not at all (then `Busy`). After `time` ("8h") the GPUs are given back; nothing is stopped. Forked
+    children keep the GPUs for as long as they live; programs that are started do so only with `pass_fds=.fds`.
     """
 
     def __init__(
@@ -53,16 +56,19 @@ class lease:
         prefer: int | str | Sequence[int | str] | None = None,
         gpu_type: str | None = None,
         vram: str | None = None,
+        ignore_foreign: bool | None = None,
         visible: str | None = None,
+        time: str | timedelta | None = None,
         timeout: float | None = None,
         blocking: bool = True,
     ) -> None:
         told: dict[str, object] = {"gpus": gpus, "gpu_ids": gpu_ids, "prefer": prefer, "gpu_type": gpu_type}
-        told |= {"vram": vram, "visible": visible}
+        told |= {"vram": vram, "ignore_foreign": ignore_foreign, "visible": visible, "time": time}
         self._args = keywords.read(told, OPTIONS)
         self._told = told
         self._timeout = _checked(timeout, blocking)
         self._held: list[OneLease] = []
+        self._timer: threading.Timer | None = None
         #: The GPUs as programs are told of them, and as `nvidia-smi` counts them; empty while none are held.
         self.ids: list[str] = []
         self.indices: list[int] = []
@@ -110,11 +116,28 @@ class lease:
         except BaseException:
             self.release()
             raise
+        if (limit_s := self._args.get(job_options.TIME)) is not None:
+            self._timer = threading.Timer(limit_s, self._expire, [held])
+            # It keeps no program from ending.
+            self._timer.daemon = True
+            self._timer.start()
         return self
+
+    def _expire(self, held: list[OneLease]) -> None:
+        """Give back what has been held for as long as it may; what came after it has a time of its own."""
+        if self._held is held:
+            handles.note(f"the time of a lease is over: GPU {_listed(self.indices)} given back. Nothing was stopped.")
+            self.release()
 
     def release(self) -> None:
         """Give the GPUs back; twice is harmless. Forked children that still live keep them until they end."""
-        held, self._held = self._held, []
+        held: list[OneLease] = []
+        with suppress(IndexError):
+            # One by one, because the end of the time may come just now, and nobody may close what another has closed.
+            while True:
+                held.append(self._held.pop())
+        if self._timer is not None:
+            self._timer.cancel()
         if held and (why := started()):
             handles.note(
                 f"GPU {_listed(self.indices)} given back, but {why}: others will see them in use until it ends."
@@ -264,10 +287,11 @@ class _Shown:
     def _changing(self) -> Iterator[None]:
         with self._lock:
             if not self._leases:
-                names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "DIBS_GPU_INDICES")
-                self._before = {name: os.environ.get(name) for name in names}
+                self._before = {}
             yield
-            for name, value in (self._joined() if self._leases else self._before).items():
+            shown = self._joined()
+            self._before = {name: os.environ.get(name) for name in shown} | self._before
+            for name, value in {**self._before, **shown}.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:
@@ -276,12 +300,12 @@ class _Shown:
     def _joined(self) -> dict[str, str]:
         """Return the variables for all devices that are held, in the order in which they came."""
         found: dict[str, str] = {}
-        for each in self._leases:
-            found |= each.environ
-        for name in ("CUDA_VISIBLE_DEVICES", "DIBS_GPU_INDICES"):
-            # Two leases may share a device; it is one all the same.
-            words = dict.fromkeys(word for each in self._leases for word in each.environ[name].split(","))
-            found[name] = ",".join(words)
+        for name, value in (pair for each in self._leases for pair in each.environ.items()):
+            if name in found and name in LISTS:
+                # Two leases may share a device; it is one all the same.
+                found[name] = ",".join(dict.fromkeys([*found[name].split(","), *value.split(",")]))
+            else:
+                found[name] = value
         return found
 
 

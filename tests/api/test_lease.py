@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,7 +18,8 @@ import pytest
 
 import dibs
 from bench import wait_for
-from dibs import errors, leased, tickets
+from dibs import errors, keywords, leased, tickets
+from dibs.cli import lease as typed_lease
 from dibs.leases import folder
 
 
@@ -159,12 +162,64 @@ def test_in_an_event_loop_it_waits_as_others_do() -> None:
     assert is_free(2)
 
 
+def test_after_its_time_a_lease_is_given_back_and_a_new_one_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    held = dibs.lease(2, time=timedelta(milliseconds=1)).acquire()
+    wait_for(lambda: is_free(2))
+    wait_for(
+        lambda: (held.is_held, held.ids, "CUDA_VISIBLE_DEVICES" in os.environ), lambda seen: seen == (False, [], False)
+    )
+    assert "the time of a lease is over: GPU 0, 1 given back. Nothing was stopped." in caplog.text
+    held.release()
+    with dibs.lease(time="8h") as gpus:
+        # The end of an earlier time is none of its business.
+        gpus._expire([])
+        assert gpus.is_held
+    assert is_free(2)
+
+
+def test_what_is_set_for_who_shares_goes_with_the_last_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
+    with dibs.lease(vram="1G"):
+        seen = os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"], os.environ["TF_FORCE_GPU_ALLOW_GROWTH"]
+        assert seen == ("false", "false")
+    assert ("XLA_PYTHON_CLIENT_PREALLOCATE" in os.environ, os.environ["TF_FORCE_GPU_ALLOW_GROWTH"]) == (False, "false")
+
+
+def test_intel_gpus_have_a_variable_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIBS_DEVICES", "intel:0,3")
+    monkeypatch.delenv("ZE_AFFINITY_MASK", raising=False)
+    with dibs.lease(), dibs.lease() as second:
+        assert (second.indices, os.environ["ZE_AFFINITY_MASK"]) == ([3], "0,3")
+        assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    assert "ZE_AFFINITY_MASK" not in os.environ
+
+
+def test_a_lease_by_hand_prints_the_variable_of_the_gpus(machine: Path) -> None:
+    environ = {**os.environ, "DIBS_DEVICES": "intel:0,3"}
+    shell = f"exec {sys.executable} -m dibs lease --gpu-ids 3"
+    with subprocess.Popen(["sh", "-c", shell], env=environ, stdout=subprocess.PIPE, text=True) as held:
+        assert held.stdout is not None
+        assert [held.stdout.readline(), held.stdout.readline()] == ["INTEL-3\n", "export ZE_AFFINITY_MASK=3\n"]
+        held.terminate()
+    assert held.returncode == 0
+
+
+def test_every_option_of_the_command_line_that_means_something_here_is_a_keyword() -> None:
+    """What is left out is about the shell or the process that asks; `--no-wait` is `blocking=False`."""
+    spoken = {keywords.name(option) for option in leased.OPTIONS}
+    typed = {option.names[-1].lstrip("-").replace("-", "_") for option in typed_lease.OPTIONS}
+    assert typed - spoken == {"env", "pid", "release", "shell", "no_wait"}
+    assert spoken <= set(inspect.signature(dibs.lease).parameters)
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"gpus": 0}, "lease expected at least one GPU, got gpus 0."),
     ({"gpus": "two"}, 'gpus expected a whole number from 0 up, got "two".'),
     ({"gpus": 3}, "the lease asks for 3 GPUs; this machine has 2"),
     ({"gpu_ids": [5]}, "gpu_ids"),
     ({"gpus": 1, "gpu_ids": [0, 1]}, "gpus 1 contradicts gpu_ids"),
+    ({"ignore_foreign": "yes"}, 'ignore_foreign expected True or False, got "yes".'),
+    ({"time": 3600}, "time expected"),
     ({"visible": "both"}, "visible expected uuid or index"),
     ({"timeout": -1}, "timeout expected seconds from 0 up, got -1."),
     ({"timeout": "1h"}, "timeout expected seconds from 0 up, got '1h'."),

@@ -242,7 +242,8 @@ def _release(args: Args) -> int:
     if pid is None:
         owner = processes.look(held[0].owner)
         language = _language(args, owner.comm.removeprefix("-") if owner else "")
-        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "DIBS_GPU_INDICES"):
+        others = (name for name in environs.DEVICE_NAMES[1:] if name in os.environ)
+        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "DIBS_GPU_INDICES", *others):
             print(f"{language.unset.format(name=name)};")
     return 0
 
@@ -268,7 +269,9 @@ def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -
     """Hold the GPUs until we are told to let go; that is how it is meant to end, so the code is 0."""
     with signals.Signals(*ENDING) as coming:
         print("\n".join(ids))
-        print(f"export CUDA_VISIBLE_DEVICES={env['CUDA_VISIBLE_DEVICES']}", flush=True)
+        for name in (name for name in environs.DEVICE_NAMES if name in env):
+            print(f"export {name}={env[name]}")
+        sys.stdout.flush()
         is_told, _, _ = select([coming], [], [], limit_s)
     if not is_told:
         screen.say("the time is over: the GPUs are given back")
