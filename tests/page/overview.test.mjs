@@ -77,13 +77,15 @@ test("failures of six hours are counted, with a plus when there may be more", ()
   assert.deepEqual(facts.failedLately([], false, NOW), { count: 0, text: "0" });
 });
 
-test("who has a GPU, the worst first", () => {
-  assert.deepEqual(facts.holder(gpu({ fault: "ECC", holders: [{ job: 3 }] })), { text: "ECC", job: null, kind: "bad" });
-  assert.deepEqual(facts.holder(gpu({ holders: [{ job: 3 }, { job: 4 }] })), { text: "and 1 more", job: 3, kind: "" });
-  assert.equal(facts.holder(gpu({ holders: [{ job: null, user: "eve", uid: 7 }] })).text, "leased by eve");
-  assert.equal(facts.holder(gpu({ foreign: "used without a lease by eve's python (pid 31337)" })).text, "in use outside the queue: eve's python (pid 31337)");
-  assert.equal(facts.holder(gpu({ drained: "drained by root: fan" })).text, "drained by root: fan");
-  assert.equal(facts.holder(gpu({ state: "free" })).text, "free");
+test("who has a GPU, the worst first; only jobs of our own queue have a link", () => {
+  const said = (more) => facts.holder(gpu(more), "me");
+  assert.deepEqual(said({ fault: "ECC", holders: [{ job: "3", user: "me" }] }), { text: "ECC", job: null, kind: "bad" });
+  assert.deepEqual(said({ holders: [{ job: "3", user: "me" }, { job: "4", user: "me" }] }), { text: "and 1 more", job: 3, kind: "" });
+  assert.deepEqual(said({ holders: [{ job: "3", user: "eve" }] }), { text: "leased by eve", job: null, kind: "quiet" });
+  assert.equal(said({ holders: [{ job: null, user: "me", uid: 7 }] }).text, "leased by me");
+  assert.equal(said({ foreign: "used without a lease by eve's python (pid 31337)" }).text, "in use outside the queue: eve's python (pid 31337)");
+  assert.equal(said({ drained: "drained by root: fan" }).text, "drained by root: fan");
+  assert.equal(said({ state: "free" }).text, "free");
 });
 
 test("a sparkline has holes where nobody looked", () => {
@@ -91,6 +93,12 @@ test("a sparkline has holes where nobody looked", () => {
   const points = facts.sparkline(samples, NOW, 600_000);
   assert.deepEqual(points.map((one) => one && one[1]), [0.1, 0.2, null, 1]);
   assert.equal(points[0]?.[0], 0);
+});
+
+test("minutes stand in for the time before the first look", () => {
+  const minutes = [[at(-180), 1], [at(-120), 2], [at(-60), 3]];
+  assert.deepEqual(facts.joined(minutes, [[at(-100), 4], [at(-90), 5]]).map((one) => one[1]), [1, 2, 4, 5]);
+  assert.deepEqual(facts.joined(minutes, []).map((one) => one[1]), [1, 2, 3]);
 });
 
 test("a move and what undoes it", () => {

@@ -4,7 +4,7 @@ import * as state from "./state.js";
 import { useEffect, useRef, useState } from "./vendor/ui.js";
 
 /** Milliseconds between two loads of the same answer, however much happens. */
-const EVERY_MS = 1000;
+const REST_MS = 1000;
 
 /**
  * @template T
@@ -13,13 +13,14 @@ const EVERY_MS = 1000;
 
 /**
  * Return the answer to `GET path`, and load it again when something happened to a job (`isLive`) or `everyMs` is over.
- * The last good answer stays while the next is on its way, and when the daemon is gone. No path: nothing is asked.
+ * The last good answer stays while the next is on its way, and when the daemon is gone. No path: nothing is asked, and
+ * nothing while nobody looks at the tab. `restMs` is the shortest time between two loads, for answers that cost much.
  * @template T
  * @param {string | null} path
- * @param {{isLive?: boolean, everyMs?: number}} [options]
+ * @param {{isLive?: boolean, everyMs?: number, restMs?: number}} [options]
  * @returns {Answer<T>}
  */
-export function useAnswer(path, { isLive = false, everyMs = 0 } = {}) {
+export function useAnswer(path, { isLive = false, everyMs = 0, restMs = REST_MS } = {}) {
   const [answer, setAnswer] = useState(/** @type {{path: string | null, data: T | null, error: unknown}} */ ({ path: null, data: null, error: null }));
   const [isLoading, setLoading] = useState(path !== null);
   const reload = useRef(() => {});
@@ -45,21 +46,26 @@ export function useAnswer(path, { isLive = false, everyMs = 0 } = {}) {
       setLoading(false);
       timer = setTimeout(() => {
         isAsking = false;
-        if (isWanted) void ask();
-        else if (everyMs) timer = setTimeout(whenVisible, Math.max(0, everyMs - EVERY_MS));
-      }, EVERY_MS);
+        if (isWanted) want();
+        else if (everyMs) timer = setTimeout(want, Math.max(0, everyMs - restMs));
+      }, restMs);
     };
-    const want = () => (isAsking ? (isWanted = true) : void ask());
-    const whenVisible = () => (document.visibilityState === "visible" ? want() : (timer = setTimeout(whenVisible, everyMs)));
+    const want = () => {
+      if (isAsking || document.visibilityState === "hidden") isWanted = true;
+      else void ask();
+    };
+    const looked = () => isWanted && want();
+    document.addEventListener("visibilitychange", looked);
     reload.current = want;
     const quiet = isLive ? state.onEvents(want) : () => {};
     void ask();
     return () => {
       quiet();
+      document.removeEventListener("visibilitychange", looked);
       clearTimeout(timer);
       leaving.abort();
     };
-  }, [path, isLive, everyMs]);
+  }, [path, isLive, everyMs, restMs]);
   const isMine = answer.path === path;
   return { data: isMine ? answer.data : null, error: isMine ? answer.error : null, isLoading, reload: () => reload.current() };
 }

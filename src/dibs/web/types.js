@@ -75,7 +75,7 @@
  * @property {string | null} foreign
  * @property {number} foreign_memory
  * @property {"free"|"leased"|"foreign"|"drained"|"unhealthy"} state
- * @property {{user: string | null, uid: number | null, pid: number | null, job: number | null, since: string | null, vram: number | null}[]} holders
+ * @property {{user: string | null, uid: number | null, pid: number | null, job: string | null, since: string | null, vram: number | null}[]} holders
  * @property {{pid: number, user: string | null, name: string | null, memory: number | null}[]} processes
  * @property {string | null} idle_since
  * @property {number} waiters

@@ -48,15 +48,16 @@ export function nextStart(line, now) {
 }
 
 /**
- * Return who has a GPU in words, and how worrying that is.
- * @param {Gpu} gpu
+ * Return who has a GPU in words, and how worrying that is. Jobs of others are counted in their own queues, not in ours.
+ * @param {Gpu} gpu @param {string | undefined} me
  * @returns {{text: string, job: number | null, kind: "" | "warn" | "bad" | "quiet"}}
  */
-export function holder(gpu) {
+export function holder(gpu, me) {
   const [first, ...others] = gpu.holders;
   if (gpu.fault) return { text: gpu.fault, job: null, kind: "bad" };
-  if (first?.job) return { text: others.length ? `and ${others.length} more` : "", job: first.job, kind: "" };
-  if (first) return { text: `leased by ${first.user ?? first.uid}${others.length ? ` and ${others.length} more` : ""}`, job: null, kind: "quiet" };
+  const more = others.length ? `and ${others.length} more` : "";
+  if (first && first.user === me && /^\d+$/.test(String(first.job))) return { text: more, job: Number(first.job), kind: "" };
+  if (first) return { text: `leased by ${first.user ?? first.uid}${more && ` ${more}`}`, job: null, kind: "quiet" };
   if (gpu.foreign) return { text: `in use outside the queue: ${gpu.foreign.replace(/^used without a lease by /, "")}`, job: null, kind: "warn" };
   if (gpu.drained) return { text: gpu.drained, job: null, kind: "warn" };
   return { text: "free", job: null, kind: "quiet" };
@@ -80,6 +81,16 @@ export function sparkline(samples, now, forMs) {
     before = at;
   }
   return points;
+}
+
+/**
+ * Return a GPU's samples of every look, and before the first of them one a minute.
+ * @template {readonly [string, ...unknown[]]} T
+ * @param {readonly T[]} minutes @param {readonly T[]} recent
+ */
+export function joined(minutes, recent) {
+  const first = recent.length ? ms(recent[0][0]) : Infinity;
+  return [...minutes.filter(([at]) => ms(at) < first), ...recent];
 }
 
 /** The short name of a card: without the maker. @param {string} name */

@@ -5,7 +5,7 @@ import * as state from "../state.js";
 import * as themes from "../themes.js";
 import { html, useEffect, useRef } from "../vendor/ui.js";
 import { sizeOf, span } from "../words.js";
-import { holder, shortName, sparkline } from "./facts.js";
+import { holder, joined, shortName, sparkline } from "./facts.js";
 
 /** Milliseconds of the sparkline, and between two loads of it: in between the stream's own samples are added. */
 const SHOWN_MS = 600_000;
@@ -19,7 +19,7 @@ const LOAD_MS = 15_000;
 /** @param {{jobs: ReadonlyMap<number, import("../types.js").Job>}} props running jobs by id, for their names */
 export function GpuCards({ jobs }) {
   const { data } = useAnswer("/v1/gpus/history?minutes=10", { everyMs: LOAD_MS });
-  const history = new Map(/** @type {History | null} */ (data)?.gpus.map((one) => [one.id, one.recent]));
+  const history = new Map(/** @type {History | null} */ (data)?.gpus.map((one) => [one.id, joined(one.minutes, one.recent)]));
   const { value: machine } = state.gpus;
   if (!machine) return null;
   if (!machine.gpus.length) {
@@ -35,7 +35,7 @@ export function GpuCards({ jobs }) {
 
 /** @param {{gpu: import("../types.js").Gpu, samples: Sample[], jobs: ReadonlyMap<number, import("../types.js").Job>}} props */
 function Card({ gpu, samples, jobs }) {
-  const who = holder(gpu);
+  const who = holder(gpu, state.hello.value?.user);
   const job = who.job === null ? undefined : jobs.get(who.job);
   const left = job?.time_limit_s && job.started_at ? (Date.parse(job.started_at) + job.time_limit_s * 1000 - state.now.value) / 1000 : null;
   const heat = [gpu.temperature != null && `${gpu.temperature}°C`, gpu.power != null && `${Math.round(gpu.power)} W`].filter(Boolean).join(" ");

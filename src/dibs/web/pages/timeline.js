@@ -28,7 +28,7 @@ export function Timeline() {
   const step = (view.to - view.from) / 4;
   const since = new Date(Math.floor(view.from / step - 1) * step).toISOString();
   const until = new Date(Math.ceil(view.to / step + 1) * step).toISOString();
-  const { data, error, reload } = useAnswer(`/v1/timeline?since=${since}&until=${until}`, { isLive: true });
+  const { data, error, reload } = useAnswer(`/v1/timeline?since=${since}&until=${until}`, { isLive: true, restMs: 3000 });
   const last = useRef(/** @type {Answer | null} */ (null));
   if (data) last.current = data;
   const shown = data ?? last.current;
