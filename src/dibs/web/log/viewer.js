@@ -63,14 +63,20 @@ export function Viewer({ job }) {
     const now = log?.base ?? null;
     if (base.current === null && now !== null && now > 0 && !isFollowing && !isOnly) scrolling.scrollTo(windows.scrollFor(extended, windows.topRow(extended, scrolling.top) + now));
     base.current = now;
-  }, [version]);
+  }, [log?.base ?? null]);
 
+  // Where to go is remembered until all lines that are known now are drawn: the box cannot be scrolled further before.
+  const [target, setTarget] = useState(/** @type {{row: number} | null} */ (null));
+  useLayoutEffect(() => {
+    if (!target) return;
+    const to = isWrapped ? windows.scrollFor(extended, Math.max(0, target.row - 3)) : windows.centre(list, target.row);
+    scrolled.current = to;
+    scrolling.scrollTo(to);
+  }, [target]);
   /** @param {number} row */
   const show = (row) => {
     stop();
-    const to = isWrapped ? windows.scrollFor(extended, Math.max(0, row - 3)) : windows.centre(list, row);
-    scrolled.current = to;
-    scrolling.scrollTo(to);
+    setTarget({ row });
   };
   const stop = () => {
     if (!isFollowing) return;
@@ -104,8 +110,9 @@ export function Viewer({ job }) {
     numbered.then(() => show(linked[0] - 1), () => {});
   }, [log, hash]);
   useEffect(() => {
-    if (!current || isOnly) return;
-    if (current.line !== null && log?.base !== null) show(current.line);
+    if (!current) return;
+    if (isOnly) show(found.current);
+    else if (current.line !== null && log?.base !== null) show(current.line);
     else void showByte(current.offset);
   }, [current, isOnly]);
 
