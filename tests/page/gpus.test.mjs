@@ -24,11 +24,6 @@ test("a day: unknown stays unknown, and no history is no points", () => {
   assert.deepEqual(gpus.dayOf(undefined, GIB).at, []);
 });
 
-test("several GPUs share one line of times", () => {
-  const both = gpus.joined([{ at: [1, 3], values: [10, 30] }, { at: [2, 3], values: [5, null] }]);
-  assert.deepEqual(both, { xs: [1, 2, 3], ys: [[10, null, 30], [null, 5, null]] });
-});
-
 const GPU = { fault: null, drained: null, foreign: null, state: "free", idle_since: null, waiters: 0 };
 for (const [what, gpu, said] of [
   ["free", GPU, "free"],

@@ -20,6 +20,9 @@ function groupOf(name) {
   return known;
 }
 
+/** Seconds as the clock of whoever looks. @param {number} at */
+const hour = (at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+
 const COLOURS = ["accent", "done", "wait", "warn", "bad", "quiet"];
 
 /**
@@ -44,9 +47,9 @@ export function Chart({ label, xs, ys, series, height = 150, low, high, group, i
         legend: { live: true },
         cursor: { sync: group ? { key: groupOf(group).key } : undefined, drag: { x: true, y: false } },
         scales: { x: { time: isTime }, y: { range: (_, least, most) => bounds(least, most, low, high) } },
-        axes: [axis, { ...axis, size: 46 }],
+        axes: [isTime ? { ...axis, size: 28, values: (_, moments) => moments.map(hour) } : axis, { ...axis, size: 46 }],
         series: [
-          {},
+          isTime ? { label: "time", value: (/** @type {uPlot} */ _, /** @type {number | null} */ at) => (at === null ? "–" : hour(at)) } : { label: "step" },
           ...series.map((one, i) => ({
             label: one.label,
             stroke: colour(one.colour ?? COLOURS[i % COLOURS.length]),

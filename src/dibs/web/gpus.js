@@ -42,20 +42,6 @@ function push(day, at, memory, use, power, temperature) {
 }
 
 /**
- * Several series over one line of times: for each GPU its values, null where it was not looked at.
- * @param {{at: number[], values: (number | null)[]}[]} series
- * @returns {{xs: number[], ys: (number | null)[][]}}
- */
-export function joined(series) {
-  const xs = [...new Set(series.flatMap((one) => one.at))].sort((a, b) => a - b);
-  const ys = series.map(({ at, values }) => {
-    const known = new Map(at.map((moment, i) => [moment, values[i]]));
-    return xs.map((x) => known.get(x) ?? null);
-  });
-  return { xs, ys };
-}
-
-/**
  * One line about who has a GPU.
  * @param {Gpu} gpu @param {number} now
  */

@@ -17,12 +17,11 @@ export default function Page() {
   const known = state.gpus.value;
   const { data } = useAnswer(`/v1/gpus/history?minutes=${MINUTES}`, { everyMs: 30_000 });
   const gpus = known?.gpus ?? [];
-  const lines = useMemo(() => {
-    const days = gpus.map((gpu) => gpusOf.dayOf(data?.gpus.find((/** @type {{id: string}} */ one) => one.id === gpu.id), gpu.memory_total));
-    return { use: gpusOf.joined(days.map((day) => ({ at: day.at, values: day.use }))), memory: gpusOf.joined(days.map((day) => ({ at: day.at, values: day.memory }))) };
-  }, [data, gpus.map((gpu) => gpu.id).join()]);
+  const days = useMemo(
+    () => gpus.map((gpu) => gpusOf.dayOf(data?.gpus.find((/** @type {{id: string}} */ one) => one.id === gpu.id), gpu.memory_total)),
+    [data, gpus.map((gpu) => gpu.id).join()],
+  );
   if (!known) return null;
-  const series = gpus.map((gpu) => ({ label: `GPU ${gpu.index}`, text: (/** @type {number | null} */ value) => (value === null ? "–" : `${Math.round(value)} %`) }));
   return html`
     ${known.problem && html`<div class="problem" role="alert">${known.problem}</div>`}
     ${known.restriction && html`<p class="quiet">${known.restriction}</p>`}
@@ -30,9 +29,9 @@ export default function Page() {
     <${Section} title="GPUs">
       <${Table} label="GPUs" rows=${gpus} keyOf=${(/** @type {Gpu} */ gpu) => gpu.id} columns=${COLUMNS} />
     <//>
-    ${gpus.length > 0 && html`
-      <${Section} title="Use of the last 24 hours"><${Chart} label="Use of each GPU over the last 24 hours, in percent" xs=${lines.use.xs} ys=${lines.use.ys} series=${series} low=${0} high=${100} height=${200} group="gpus" /><//>
-      <${Section} title="Memory of the last 24 hours"><${Chart} label="Memory of each GPU over the last 24 hours, in percent" xs=${lines.memory.xs} ys=${lines.memory.ys} series=${series} low=${0} high=${100} height=${200} group="gpus" /><//>`}
+    ${gpus.length > 0 && html`<${Section} title="The last 24 hours" aside="use and memory, in percent">
+      <div class="days">${gpus.map((gpu, i) => html`<${Day} key=${gpu.id} gpu=${gpu} day=${days[i]} />`)}</div>
+    <//>`}
     ${known.waiters.length > 0 && html`<${Section} title="Waiting on this machine">
       <${Table} label="Waiting on this machine" rows=${known.waiters} keyOf=${(/** @type {any} */ one) => `${one.pid}`}
         columns=${[
@@ -40,6 +39,17 @@ export default function Page() {
           { title: "pid", class: "number", cell: (/** @type {any} */ one) => one.pid },
           { title: "GPUs", class: "number", cell: (/** @type {any} */ one) => one.gpus },
         ]} /><//>`}`;
+}
+
+const percent = (/** @type {number | null} */ value) => (value === null ? "–" : `${Math.round(value)} %`);
+const SERIES = [{ label: "use", text: percent }, { label: "memory", colour: "wait", text: percent }];
+
+/** @param {{gpu: Gpu, day: import("../gpus.js").Day}} props */
+function Day({ gpu, day }) {
+  const ys = useMemo(() => [day.use, day.memory], [day]);
+  return html`<figure class="panel day"><figcaption><a href=${`/gpu/${gpu.index}`}>GPU ${gpu.index}</a></figcaption>
+    <${Chart} label=${`Use and memory of GPU ${gpu.index} over the last 24 hours, in percent`} xs=${day.at} ys=${ys} series=${SERIES} low=${0} high=${100} height=${130} group="gpus" />
+  </figure>`;
 }
 
 /** @type {{title: string, class?: string, cell: (gpu: Gpu) => unknown}[]} */
