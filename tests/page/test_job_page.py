@@ -124,8 +124,9 @@ def test_a_job_is_run_again_with_changes(queue: Bench, page_at: PageAt) -> None:
     queue.until(job_id)
     page = page_at(shown(job_id))
     page.get_by_role("button", name="Retry with changes").click()
-    expect(page.get_by_label("Command", exact=False).last).to_have_value("exit 3")
-    page.get_by_label("Command", exact=False).last.fill("echo mended")
+    command = page.get_by_role("dialog").get_by_role("textbox", name="Command")
+    expect(command).to_have_value("exit 3")
+    command.fill("echo mended")
     page.get_by_role("button", name="Submit job").click()
     expect(page.get_by_text("mended", exact=True)).to_be_visible()
     assert [job["command"] for job in queue.jobs("name:again")] == ["exit 3", "echo mended"]
