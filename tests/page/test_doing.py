@@ -1,10 +1,10 @@
-"""What people do on the page: submit, cancel and think again, drain a GPU, brush a sweep."""
+"""What people do on the page from anywhere: submit a job or a sweep, cancel and think again."""
 
 from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from bench import Bench, wait_for
 from visiting import PageAt
@@ -70,59 +70,3 @@ def test_leaving_the_page_sends_what_waits_for_undo(queue: Bench, page_at: PageA
     expect(page.get_by_text(f"Cancelling job {job_id}.")).to_be_visible()
     page.goto("about:blank")
     wait_for(lambda: state(queue, job_id), lambda word: word == "cancelled")
-
-
-def sweep(queue: Bench) -> int:
-    """Make a sweep of four runs, whose numbers are 1 to 4; return its id."""
-    told = queue.client.post(
-        "/v1/sweeps", {"name": "brushed", "command": "report {x}", "metric": "acc", "goal": "maximize"}
-    )
-    report = "echo '{\"acc\": %d}' >> $DIBS_REPORT"
-    points = [{"index": n, "params": {"x": n}, "command": report % (n + 1)} for n in range(4)]
-    defaults = {"cwd": str(queue.folder), "gpus": 0}
-    queue.client.post(f"/v1/sweeps/{told['id']}/points", {"points": points, "defaults": defaults})
-    for job in queue.jobs("sweep:brushed"):
-        queue.until(job["id"])
-    return int(told["id"])
-
-
-def runs(page: Page) -> int:
-    """Return how many runs the table shows."""
-    return page.get_by_role("table", name="Runs").locator("tbody tr").count()
-
-
-def test_a_brush_on_an_axis_keeps_the_runs_within_it(queue: Bench, page_at: PageAt) -> None:
-    page = page_at(f"/sweep/{sweep(queue)}")
-    canvas = page.locator(".parallel canvas")
-    expect(canvas).to_be_visible()
-    assert runs(page) == 4
-    box = canvas.bounding_box()
-    assert box is not None
-    # The metric is the last axis; its upper half has the runs with 3 and 4. The side is as in parallel.js.
-    x = box["x"] + box["width"] - 54
-    page.mouse.move(x, box["y"] + 2)
-    page.mouse.down()
-    page.mouse.move(x, box["y"] + box["height"] / 2, steps=5)
-    page.mouse.up()
-    expect(page.get_by_text("2 runs of 4 within the brushes")).to_be_visible()
-    assert runs(page) == 2
-    assert "brush=" in page.url
-    page.reload()
-    expect(page.get_by_text("2 runs of 4 within the brushes")).to_be_visible()
-    page.keyboard.press("x")
-    expect(page.get_by_text("within the brushes")).to_have_count(0)
-    assert runs(page) == 4
-
-
-def test_a_gpu_is_drained_and_returned(queue: Bench, page_at: PageAt) -> None:
-    page = page_at("/gpus")
-    row = page.get_by_role("table", name="GPUs").locator("tbody tr").nth(3)
-    row.get_by_role("button", name="drain").click()
-    dialog = page.get_by_role("dialog", name="Drain GPU 3")
-    dialog.get_by_label("Why").fill("a loud fan")
-    dialog.get_by_role("button", name="Drain").click()
-    expect(row.get_by_text("a loud fan")).to_be_visible()
-    assert queue.client.get("/v1/gpus")["gpus"][3]["state"] == "drained"
-    row.get_by_role("button", name="return").click()
-    expect(row.get_by_role("button", name="drain")).to_be_visible()
-    assert queue.client.get("/v1/gpus")["gpus"][3]["state"] == "free"

@@ -54,7 +54,7 @@ function Day({ gpu, day }) {
 
 /** @type {{title: string, class?: string, cell: (gpu: Gpu) => unknown}[]} */
 const COLUMNS = [
-  { title: "GPU", cell: (gpu) => html`<a href=${`/gpu/${gpu.index}`}>GPU ${gpu.index}</a> <span class="quiet">${gpu.name}</span>` },
+  { title: "GPU", cell: (gpu) => html`<strong><a href=${`/gpu/${gpu.index}`}>GPU ${gpu.index}</a></strong> <span class="quiet">${gpu.name}</span>` },
   { title: "state", cell: (gpu) => html`<${Pill} word=${gpu.state} />` },
   { title: "who", cell: (gpu) => html`<${HolderList} gpu=${gpu} />`, class: "wide" },
   { title: "use", class: "number", cell: (gpu) => (gpu.utilization === null ? "" : `${gpu.utilization} %`) },
