@@ -45,7 +45,8 @@ def main(words: Sequence[str]) -> None:
         sandboxes.end_all(work)
         shutil.rmtree(work, ignore_errors=True)
     print(f"\n{reports.verdicts(targets.judge(found.book.series()))}")
-    name = "partial" if asked.quick or asked.part or asked.tools else "latest"
+    is_whole = not (asked.quick or asked.part or asked.tools or asked.seconds or asked.streams)
+    name = "latest" if is_whole else "partial"
     results.write(found, name)
     print(f"\nwritten after {plans.so_far()}: benchmarks/results/{name}.md, .json, .svg")
 
@@ -55,17 +56,25 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="see whether everything works; the numbers mean nothing")
     parser.add_argument("--part", choices=[part.name for part in parts.ALL], help="one part only")
     parser.add_argument("--rounds", type=int, help="how often everything is measured")
+    parser.add_argument("--seconds", type=int, help="of the part load: for how long; jobs are as dense as ever")
+    parser.add_argument("--streams", type=int, help="of the part load: how many listen")
     parser.add_argument("--tools", help=f"only these, separated by commas: {', '.join(map(_word, tools.ALL))}")
     return parser
 
 
 def _sizes(asked: argparse.Namespace) -> Sizes:
     sizes = plans.QUICK if asked.quick else plans.FULL
-    if asked.rounds is None:
-        return sizes
-    if asked.rounds < 1:
-        sys.exit(f"scripts/bench: --rounds expected 1 or more, got {asked.rounds}.")
-    return dataclasses.replace(sizes, rounds=asked.rounds, own_rounds=asked.rounds)
+    for name in ("rounds", "seconds", "streams"):
+        if getattr(asked, name) is not None and getattr(asked, name) < 1:
+            sys.exit(f"scripts/bench: --{name} expected 1 or more, got {getattr(asked, name)}.")
+    if asked.rounds is not None:
+        sizes = dataclasses.replace(sizes, rounds=asked.rounds, own_rounds=asked.rounds)
+    if asked.seconds is not None:
+        jobs = max(1, round(sizes.load_jobs * asked.seconds / sizes.load_for_s))
+        sizes = dataclasses.replace(sizes, load_for_s=asked.seconds, load_jobs=jobs)
+    if asked.streams is not None:
+        sizes = dataclasses.replace(sizes, load_streams=asked.streams)
+    return sizes
 
 
 def _word(tool: Tool) -> str:

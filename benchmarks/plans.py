@@ -36,6 +36,11 @@ class Sizes:
     #: Of the grid that is printed; a third power.
     points: int
     gpu_tasks: int
+    #: Jobs and seconds under a crowd of readers: so many streams, and requests a second.
+    load_jobs: int
+    load_for_s: float
+    load_streams: int
+    load_rate: float
 
 
 FULL = Sizes(
@@ -52,6 +57,10 @@ FULL = Sizes(
     restart_running=64,
     points=1_000_000,
     gpu_tasks=100,
+    load_jobs=1_000,
+    load_for_s=60.0,
+    load_streams=200,
+    load_rate=50.0,
 )
 #: To see whether it works, not how fast it is.
 QUICK = Sizes(
@@ -68,6 +77,10 @@ QUICK = Sizes(
     restart_running=8,
     points=1_000,
     gpu_tasks=12,
+    load_jobs=50,
+    load_for_s=3.0,
+    load_streams=20,
+    load_rate=50.0,
 )
 
 

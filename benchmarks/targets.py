@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.parts import submit
+from benchmarks.parts import load, submit
 from benchmarks.series import Key, Series, find
 
 DEEP, DEEPEST, SHALLOW = "100,000", "1,000,000", "1,000"
@@ -98,6 +98,10 @@ def _gpu_tasks(subject: str, measure: str = "all") -> Key:
     return Key("gpu-tasks", subject, measure)
 
 
+def _load(measure: str, subject: str = load.CROWD) -> Key:
+    return Key("load", subject, measure)
+
+
 SGS = "simple_gpu_scheduler"
 EXECUTOR, SUBMITIT = "dibs.Executor", "submitit, local"
 
@@ -146,6 +150,13 @@ ALL = (
         at_most=0.25,
     ),
     Target("calls/s of dibs.Executor / ProcessPoolExecutor", _calls(EXECUTOR), _calls("ProcessPoolExecutor")),
+    Target("gap p50 while a crowd reads / alone", _load("gap p50"), _load("gap p50", load.ALONE)),
+    Target("gap p99 while a crowd reads / alone", _load("gap p99"), _load("gap p99", load.ALONE)),
+    Target("API p99 while jobs run, ms", _load("API p99"), None),
+    Target("failed requests of the crowd", _load("failed requests"), None, at_most=0),
+    Target("event streams of the crowd that were cut", _load("streams cut"), None, at_most=0),
+    Target("memory with the crowd / before", _load("memory during"), _load("memory before"), at_most=2),
+    Target("files after the crowd / before", _load("files after"), _load("files before"), at_most=1.2),
 )
 
 

@@ -50,6 +50,8 @@ BACKUP_EVERY_S = 3600.0
 #: Seconds that the child of a dead daemon may take to its exec, on a loaded machine, and between looks at it.
 EXEC_FOR_S = 10.0
 LOOK_EVERY_S = 0.01
+#: Seconds for which a thread may compute while another wants to; Python's own 0.005 are longer than a whole turn.
+SWITCH_S = 0.0005
 #: Threads that answer questions from the store; each has a connection of its own.
 READERS = 2
 #: Threads that read logs for those who ask over HTTP.
@@ -411,6 +413,9 @@ def main() -> NoReturn:
     os.umask(0o077)
     os.chdir("/")
     tell = _teller(sys.argv[1:])
+    # Whoever reads must not keep the core waiting: it asks for the interpreter several times in a turn, and each time
+    # waits for as long as another thread may compute.
+    sys.setswitchinterval(SWITCH_S)
     # What is loaded now stays for days: the collector need not look at it again and again.
     gc.freeze()
     try:

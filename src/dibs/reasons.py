@@ -5,13 +5,14 @@ Looks at queue, leases and line as the scheduler does, but with names, and chang
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 
 from dibs import codec, declaring, forecasts, needs, obstacles, prospects, rooms, scheduling, standing, turns
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
 from dibs.forecasts import Forecast
-from dibs.jobs import Asked, Job, JobId, State
+from dibs.jobs import Asked, Job, JobId, Request, State
 from dibs.obstacles import Reason
 from dibs.scheduling import Policy, View, Waiting
 from dibs.store import Reader
@@ -40,6 +41,8 @@ class Sight:
         self.grace_s = grace_s
         self.view = view
         self._plan: scheduling.Plan | None = None
+        self._places = sorted(head.place for head in view.waiting)
+        self._explained: dict[tuple[Request, int], Reason] = {}
         self.policy = policy
         self.inventory = inventory
 
@@ -69,6 +72,16 @@ class Sight:
         alike = next((head for head in self.view.waiting if head.id == job.id), None)
         batch_room = next((head.room for head in self.view.waiting if head.batch == job.asked.batch), None)
         waiting = alike or Waiting(job.id, job.asked.request, job.asked.priority, job.asked.batch, batch_room, job.rank)
+        if waiting.room is not None or alike is not None:
+            return self._explain(waiting)
+        # Behind the heads of the lines many jobs wait for the same: what is in the way of one is in the way of all
+        # who ask for as much and have the same heads before them. Explaining is most of what a long list costs.
+        key = waiting.request, bisect.bisect_left(self._places, waiting.place)
+        if key not in self._explained:
+            self._explained[key] = self._explain(waiting)
+        return self._explained[key]
+
+    def _explain(self, waiting: Waiting) -> Reason:
         now = now_ms()
         if self._plan is None:
             self._plan = scheduling.plan(self.view, self.inventory, self.policy, now)

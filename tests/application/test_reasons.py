@@ -1,6 +1,7 @@
 """What people are told of one job: why it waits, what would help, and when it may start."""
 
 import contextlib
+import random
 
 import pytest
 
@@ -38,6 +39,19 @@ def sight(store, is_paused=False):
 
 def after(*ids):
     return tuple(After(JobId(job_id), When.DONE) for job_id in ids)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_reason_is_the_same_in_a_list_as_alone(store, seed):
+    """In a list, jobs that wait for the same are explained once."""
+    chance = random.Random(seed)
+    kinds = [{"gpus": 1}, {"gpus": 2}, {"gpus": 0, "cpus": 3}, {"gpus": 1, "gpu_ids": (DeviceId("GPU-1"),)}]
+    many = [{**chance.choice(kinds), "priority": chance.choice([0, 0, 5])} for _ in range(40)]
+    ids = submit(store, *many)
+    listed = sight(store)
+    jobs = [store.job(job_id) for job_id in ids]
+    assert [listed.reason(job) for job in jobs] == [sight(store).reason(job) for job in jobs]
+    assert len({listed.reason(job) for job in jobs}) > 3
 
 
 def test_what_runs_of_the_same_command_in_the_same_folder_used_is_known(desk):
