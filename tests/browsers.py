@@ -8,6 +8,7 @@ import json
 import random
 import socket
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,17 +51,29 @@ class Browser:
     address: str
     headers: dict[str, str] = field(default_factory=dict)
     context: ssl.SSLContext | None = None
+    _kept: http.client.HTTPConnection | None = None
 
     def ask(self, method: str, path: str, body: Any = None, **more: str) -> Answer:
         """Ask for something."""
-        connection = self._connect()
+        connection = self._kept or self._connect()
         try:
             headers = self.headers | (JSON if body is not None else {}) | more
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
             return Answer(answer.status, dict(answer.getheaders()), answer.read())
         finally:
-            connection.close()
+            if self._kept is None:
+                connection.close()
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[Browser]:
+        """Ask for all that comes over one connection, as browsers do."""
+        self._kept = self._connect()
+        try:
+            yield self
+        finally:
+            self._kept.close()
+            self._kept = None
 
     def _connect(self) -> http.client.HTTPConnection:
         place = urlsplit(self.address).netloc
