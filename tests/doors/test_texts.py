@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import escapes
 import pytest
+from payloads import MARKUP
 
-import payloads
 from bench import Bench
 from browsers import Answer, Browser, link
 from dibs.errors import UserError
@@ -89,14 +90,14 @@ def jobs(queue: Bench) -> dict[int, tuple[str, str]]:
     """Every text in every string of a job: the field and the text of all that were accepted."""
     made = {}
     for field, fill in FIELDS.items():
-        for text in payloads.ALL:
+        for text in escapes.ALL:
             if (number := submit(queue, fill(text))) is not None:
                 made[number] = field, text
     return made
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len({*payloads.ALL}) == len(payloads.ALL) >= 60
+    assert len({*escapes.ALL}) == len(escapes.ALL) >= 60
 
 
 def test_most_texts_are_accepted_in_names_and_commands(jobs: dict[int, tuple[str, str]]) -> None:
@@ -125,7 +126,7 @@ def test_a_terminal_is_given_no_orders(queue: Bench, jobs: dict[int, tuple[str, 
             assert not_for_reading(SGR.sub("", told) if environ else told) == set(), words
 
 
-@pytest.mark.parametrize("text", payloads.TERMINAL[::4], ids=ascii)
+@pytest.mark.parametrize("text", escapes.TERMINAL[::4], ids=ascii)
 def test_an_error_gives_a_terminal_no_orders_either(queue: Bench, text: str) -> None:
     for words in (["show", text], ["add", "--priority", text, "true"], ["config", text], ["web", text]):
         said = queue.cli(*words)
@@ -137,17 +138,17 @@ def test_an_error_gives_a_terminal_no_orders_either(queue: Bench, text: str) -> 
 def test_sweeps_are_data_too(queue: Bench, browser: Browser) -> None:
     accepted = 0
     for field, fill in SWEEP_FIELDS.items():
-        for number, text in enumerate(payloads.ALL):
+        for number, text in enumerate(escapes.ALL):
             body = {"name": f"{field}-{number}", "command": "echo {lr}", "parameters": ["lr"], **fill(text)}
             told = check_is_data(browser.ask("POST", "/v1/sweeps", body))
             accepted += "error" not in told
     assert accepted > 200
     listed = check_is_data(browser.ask("GET", "/v1/sweeps"))
-    assert payloads.MARKUP[0] in json.dumps(listed)
+    assert MARKUP[0] in json.dumps(listed)
 
 
 def test_a_log_is_plain_text(queue: Bench, browser: Browser) -> None:
-    text = "\n".join(payloads.ALL).replace("\0", "")
+    text = "\n".join(escapes.ALL).replace("\0", "")
     (queue.folder / "said").write_text(text)
     job = queue.add(["cat", "said"], gpus=0)
     queue.until(job)
@@ -162,7 +163,7 @@ def test_no_text_becomes_a_path(queue: Bench, browser: Browser) -> None:
     index = (pages.FOLDER / pages.INDEX).read_bytes()
     job = queue.add("true", gpus=0)
     queue.until(job)
-    for text in (*payloads.PATHS, *payloads.MARKUP):
+    for text in (*escapes.PLACES, *MARKUP):
         for said in (quote(text, safe=""), quote(text, safe="/%.~")):
             for path in (f"/static/{said}", f"/v1/jobs/{said}", f"/v1/jobs/{said}/log", f"/v1/sweeps/{said}/results",
                          f"/v1/jobs/{job}/log?stream={said}", f"/job/{said}", f"/{said}"):  # fmt: skip
