@@ -35,6 +35,8 @@ class Visits:
         """Return a browser of a new person; `how` as Playwright takes it."""
         context = self._browser.new_context(**how)
         context.set_default_timeout(PATIENCE_S * 1000)
+        # As people choose it who need longer: no test has to be quick to undo something.
+        context.add_init_script("if (origin !== 'null') localStorage.setItem('dibs.undo_s', '300')")
         context.on("request", self._asked)
         context.on(
             "console",

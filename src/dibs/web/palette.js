@@ -7,6 +7,7 @@ import { go } from "./router.js";
 import { ROUTES } from "./routes.js";
 import * as state from "./state.js";
 import * as themes from "./themes.js";
+import * as toasts from "./toasts.js";
 import { html, useEffect, useState } from "./vendor/ui.js";
 
 /** @typedef {{text: string, word?: string, run: () => void}} Entry */
@@ -32,6 +33,7 @@ function fixed() {
     ...ROUTES.filter((one) => one.nav).map((one) => ({ text: `Go to ${one.nav}`, run: () => go(one.path) })),
     { text: isPaused ? "Resume the queue" : "Pause the queue", run: () => void acting.pauseQueue(!isPaused) },
     { text: "Change colours (light, dark, system)", run: themes.next },
+    { text: `Change the time for Undo (now ${toasts.undoFor.value} s)`, run: toasts.nextUndoFor },
   ];
 }
 

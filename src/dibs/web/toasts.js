@@ -11,8 +11,11 @@ import { html, signal, useEffect, useRef } from "./vendor/ui.js";
  * @property {(isUndone: boolean) => void} gone
  */
 
-/** Milliseconds for which something can be undone. */
-export const UNDO_MS = 8000;
+const KEY = "dibs.undo_s";
+/** Seconds for which something can be undone: what most people need, and for those who need longer. */
+const CHOICES_S = [8, 30, 300];
+/** Seconds for which something can be undone, as was chosen in this browser. */
+export const undoFor = signal(Number(globalThis.localStorage?.getItem(KEY)) || CHOICES_S[0]);
 /** Milliseconds for which a message without Undo stays. */
 const SHOWN_MS = 5000;
 let newest = 0;
@@ -26,7 +29,7 @@ export const toasts = signal(/** @type {Toast[]} */ ([]));
  * @param {{kind?: "plain" | "bad", undo?: () => void, gone?: (isUndone: boolean) => void}} [options]
  */
 export function show(text, { kind = "plain", undo, gone = () => {} } = {}) {
-  const forMs = undo || kind === "bad" ? UNDO_MS : SHOWN_MS;
+  const forMs = undo || kind === "bad" ? undoFor.value * 1000 : SHOWN_MS;
   toasts.value = [...toasts.value, { id: (newest += 1), text, kind, forMs, undo: undo ?? null, gone }].slice(-4);
 }
 
@@ -36,6 +39,13 @@ function dismiss(toast, isUndone) {
   toasts.value = toasts.value.filter((one) => one !== toast);
   if (isUndone) toast.undo?.();
   toast.gone(isUndone);
+}
+
+/** Go to the next choice of how long things can be undone. */
+export function nextUndoFor() {
+  undoFor.value = CHOICES_S[(CHOICES_S.indexOf(undoFor.value) + 1) % CHOICES_S.length];
+  localStorage.setItem(KEY, String(undoFor.value));
+  show(`Messages with Undo stay for ${undoFor.value} s.`);
 }
 
 /** Undo the newest thing that can be. */

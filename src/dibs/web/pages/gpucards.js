@@ -48,7 +48,7 @@ function Card({ gpu, samples, jobs }) {
     <${Meter} part=${gpu.memory_used == null ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${memory}`} kind=${gpu.state === "foreign" ? "warn" : ""} />
     <div class="line">
       <span class="who">${who.job !== null && html`<${JobLink} id=${who.job} name=${job?.name} /> `}<span class=${who.kind === "quiet" ? "quiet" : who.kind ? `${who.kind}-text` : ""} title=${who.text}>${who.text}</span>
-        ${left !== null && left > 0 && html`<span class="quiet"> · ≤ ${span(left)} left</span>`}${isOdd && html` <${Pill} word=${gpu.state} />`}</span>
+        ${left !== null && left > 0 && html`<span class="quiet" title="left at most, by its time limit"> · ≤ ${span(left)}</span>`}${isOdd && html` <${Pill} word=${gpu.state} />`}</span>
       <span class="quiet number">${use}${memory}</span>
     </div>
     ${job?.marks?.map((mark) => html`<div key=${mark} class="warn-text">${mark}</div>`)}
