@@ -44,7 +44,7 @@ def test_a_row_says_what_goes_in_and_what_comes_out(route: Route) -> None:
     assert any(status < 300 for status in route.answers)
     assert all(HTTPStatus(status) for status in (*route.answers, *route.errors))
     assert all(400 <= status < 500 for status in route.errors)
-    types = [each for each in (route.body, route.query, *route.answers.values()) if each is not None]
+    types = [each for each in (*route.bodies, route.query, *route.answers.values()) if each is not None]
     # All of them can be put into the document.
     msgspec.json.schema_components([each for each in types if not isinstance(each, Content)])
 

@@ -38,7 +38,7 @@ class Route:
     #: With its variables as `{id}`.
     path: str
     handler: Handler
-    #: The type whose JSON the request must be, and whether it may be left out.
+    #: The type whose JSON the request must be, or several of which it must be one, and whether it may be left out.
     body: Any = None
     needs_body: bool = True
     #: A struct with a field for each parameter of the query.
@@ -57,6 +57,13 @@ class Route:
     def variables(self) -> list[str]:
         """Return the names of the parts of the path that vary."""
         return VARIABLE.findall(self.path)
+
+    @property
+    def bodies(self) -> tuple[Any, ...]:
+        """Return the types of which the JSON of the request must be one; none: it has no body."""
+        if self.body is None:
+            return ()
+        return self.body if isinstance(self.body, tuple) else (self.body,)
 
     def definition(self) -> web.RouteDef:
         """Return it as the router knows it."""

@@ -1,0 +1,132 @@
+"""The OpenAPI document of the HTTP interface, made from the table of routes and the types it names.
+
+Loaded when somebody asks for the document. The page and its files are not part of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from dibs.http_api import shapes
+from dibs.http_api.routing import Content, Route
+from dibs.version import __version__
+
+#: What every route may answer: a wrong request, no token, not yours, another daemon's devices, a machine that refuses.
+COMMON_ERRORS = (400, 401, 403, 409, 500, 503)
+#: What those that take a body may answer as well.
+BODY_ERRORS = (413,)
+REF = "#/components/schemas/{name}"
+#: The parts of a path, as JSON Schema.
+VARIABLES: dict[str, dict[str, Any]] = {
+    "id": {"type": "integer", "minimum": 0, "maximum": 10**18 - 1},
+    "verb": {"type": "string", "pattern": "^[a-z]+$"},
+}
+#: As JSON Schema has them, and what may be said of a whole number.
+TEXT = {"type": "string"}
+
+
+def document(routes: tuple[Route, ...]) -> dict[str, Any]:
+    """Return the document."""
+    told = [route for route in routes if route.path.startswith(("/v1/", "/metrics"))]
+    types = [each for route in told for each in _types(route)]
+    found, components = msgspec.json.schema_components(types, ref_template=REF)
+    schemas = {id(each): schema for each, schema in zip(types, found, strict=True)}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in told:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "dibs",
+            "version": __version__,
+            "description": "The queue of one user on one machine. The same verbs and error texts as the command line.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        # Over the unix socket the kernel says who asks; a browser, or whoever comes by TCP, has a token.
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "From `dibs web`."}},
+        },
+    }
+
+
+def _types(route: Route) -> list[Any]:
+    answers = [each for each in route.answers.values() if each is not None and not isinstance(each, Content)]
+    return [*route.bodies, *([] if route.query is None else [route.query]), *answers, shapes.Error]
+
+
+def _operation(route: Route, schemas: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:
+    name = "_".join(re.findall(r"\w+", route.path.removeprefix("/v1/")))
+    told: dict[str, Any] = {
+        "operationId": f"{route.method.lower()}_{name}",
+        "summary": route.does,
+        "parameters": [*_path(route), *(_query(route.query, components) if route.query else ())],
+        "responses": _answers(route, schemas),
+    }
+    whole = inspect.cleandoc(route.handler.__doc__ or "").partition("\n")[2].strip()
+    if whole:
+        told["description"] = whole
+    if route.body is not None:
+        found = [schemas[id(each)] for each in route.bodies]
+        content = {"application/json": {"schema": found[0] if len(found) == 1 else {"anyOf": found}}}
+        told["requestBody"] = {"required": route.needs_body, "content": content}
+    return told
+
+
+def _path(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": VARIABLES.get(name, TEXT)} for name in route.variables
+    ]
+
+
+def _query(kind: type, components: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the parameters of a query; null stands for one that is left out, which cannot be written."""
+    told = []
+    for name, schema in components[kind.__name__]["properties"].items():
+        more = {key: value for key, value in schema.items() if key not in ("description", "default")}
+        if "anyOf" in more:
+            (more,) = [each for each in more["anyOf"] if each != {"type": "null"}]
+        if schema.get("default") not in (None, "", []):
+            more = {**more, "default": schema["default"]}
+        told.append(
+            {
+                "name": name,
+                "in": "query",
+                "required": name in components[kind.__name__].get("required", ()),
+                "description": schema.get("description", ""),
+                "schema": more,
+            }
+        )
+    return told
+
+
+def _answers(route: Route, schemas: dict[int, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for status, answer in route.answers.items():
+        told[str(status)] = {"description": HTTPStatus(status).phrase}
+        if isinstance(answer, Content):
+            told[str(status)]["content"] = {answer.kind: {"schema": TEXT}}
+        elif answer is not None:
+            told[str(status)]["content"] = {"application/json": {"schema": schemas[id(answer)]}}
+    errors = {*COMMON_ERRORS, *route.errors, *(BODY_ERRORS if route.body is not None else ())}
+    for status in sorted(errors - route.answers.keys()):
+        content = {"application/json": {"schema": schemas[id(shapes.Error)]}}
+        told[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
+    return told
+
+
+async def get_document(request: web.Request) -> web.Response:
+    """Return this document."""
+    from dibs.http_api.routes import ROUTES
+
+    body = msgspec.json.encode(document(ROUTES))
+    return web.Response(body=body, content_type="application/json")

@@ -1,0 +1,123 @@
+"""The OpenAPI document: it is valid, has every route, and a daemon answers as it says, whatever it is asked.
+
+Schemathesis makes requests from the document, with a fixed seed, over TCP with a token as a browser would.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import openapi_spec_validator
+import pytest
+import schemathesis
+from schemathesis import checks
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from bench import Bench
+from dibs.http_api import openapi
+from dibs.http_api.routes import ROUTES
+
+DOCUMENT: dict[str, Any] = json.loads(json.dumps(openapi.document(ROUTES)))
+#: What would end the daemon, take away our way to it, or never end; each has tests of its own.
+LEFT_OUT = {"/v1/daemon/stop", "/v1/session/rotate", "/v1/web", "/v1/events", "/v1/doctor"}
+CHECKS = [
+    checks.not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+#: A finished job and a sweep, a verb, a GPU.
+THERE = {"id": 1, "verb": "hold", "gpu": "0"}
+OPERATIONS = [
+    (method, path) for path, methods in DOCUMENT["paths"].items() for method in methods if path not in LEFT_OUT
+]
+
+
+def test_the_document_is_valid() -> None:
+    openapi_spec_validator.validate(DOCUMENT)
+
+
+def test_the_document_has_every_route_but_those_of_the_page() -> None:
+    told = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
+    own = {(route.method, route.path) for route in ROUTES if re.match(r"/v1/|/metrics", route.path)}
+    assert told == own
+    assert set(LEFT_OUT) <= DOCUMENT["paths"].keys()
+
+
+def test_every_answer_of_every_route_is_told() -> None:
+    for route in ROUTES:
+        if route.path in DOCUMENT["paths"]:
+            told = DOCUMENT["paths"][route.path][route.method.lower()]["responses"]
+            assert {*map(str, (*route.answers, *route.errors, *openapi.COMMON_ERRORS))} <= told.keys()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, str, dict[str, str]]]:
+    """A queue with a job of each kind, where nothing more is started, and how to ask it as a browser does."""
+    folder: Path = tmp_path_factory.mktemp("served")
+    own = Bench(folder, DIBS_SHELL="/bin/true")
+    # Jobs that are made up run here, if at all.
+    own.environ["HOME"] = str(folder)
+    own.start()
+    job_id = own.add("true", metric={"loss": "loss=(.*)"})
+    own.until(job_id)
+    own.add("true", hold=True)
+    own.client.post("/v1/sweeps", {"name": "s", "command": "echo {x}"})
+    own.client.post("/v1/queue", {"paused": True})
+    port = own.client.post("/v1/web", {})["port"]
+    code = own.client.post("/v1/session/codes", None)["code"]
+    token = own.client.post("/v1/session", {"code": code})["token"]
+    yield own, f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {token}"}
+    own.close()
+
+
+@pytest.fixture(scope="module")
+def operations() -> dict[tuple[str, str], Any]:
+    """Every operation of the document, as Schemathesis sees it."""
+    found = [each.ok() for each in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()]
+    return {(operation.method, operation.path): operation for operation in found}
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=lambda word: word)
+def test_a_daemon_answers_as_the_document_says(served: Any, operations: Any, method: str, path: str) -> None:
+    """Requests as the document allows them, and others: never an error of ours, never an answer that is not told."""
+    queue, base, headers = served
+    operation, told = operations[method, path], DOCUMENT["paths"][path][method]
+    ways = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
+    if "{" in path:
+        # Of what is there; any other number is most likely not.
+        known = {name: THERE[name] for name in re.findall(r"{(\w+)}", path)}
+        ways.append(operation.as_strategy(generation_mode=GenerationMode.POSITIVE, path_parameters=known))
+    if "requestBody" in told or any(each["in"] == "query" or each["name"] == "id" for each in told["parameters"]):
+        ways.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    for way in ways:
+
+        @hypothesis.settings(
+            max_examples=5,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=[hypothesis.Phase.generate],
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        @hypothesis.given(case=way)
+        def ask(case: Any) -> None:
+            case.call_and_validate(base_url=base, headers=headers, checks=CHECKS, timeout=60)
+
+        ask()
+    assert queue.pid() is not None
+
+
+def test_the_document_is_served(served: Any) -> None:
+    queue, _, _ = served
+    assert queue.client.get("/v1/openapi.json") == DOCUMENT
