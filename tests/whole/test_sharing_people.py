@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 import people
-from bench import wait_for
+from bench import PATIENCE_S, wait_for
 from fakes.nvml.world import World
 from people import Person
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
 
 GIB = 1024
-#: MiB of a card, as in fake:4x24G; one who has it alone is counted with all of it.
+#: MiB of a card; one who has it alone is counted with all of it.
 CARD = 24 * GIB
 
 #: Leaves a mark while it has its share, and looks at those of all others on the same card and at what strangers use of
@@ -45,7 +45,7 @@ echo "$2" >> "$1-done"
 class Town:
     """Two users who share cards, and the marks of their jobs."""
 
-    def __init__(self, folder: Path, devices: str = "fake:4x24G", **environ: str) -> None:
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         folder.chmod(0o755)
         leases, self.marks = folder / "leases", folder / "marks"
         for shared in (leases, self.marks):
@@ -56,7 +56,7 @@ class Town:
             (folder / name).touch()
             (folder / name).chmod(0o666)
         self.folder = folder
-        self.ann, self.ben = (people.make_person(name, folder, leases, devices) for name in people.NAMES)
+        self.ann, self.ben = (people.make_person(name, folder, leases, "") for name in people.NAMES)
         for person in (self.ann, self.ben):
             person.environ |= environ
 
@@ -90,18 +90,10 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.fixture
-def town(folder: Path) -> Iterator[Town]:
-    made = Town(folder)
-    yield made
-    made.ann.close()
-    made.ben.close()
-
-
 class Stranger:
     """Somebody who uses cards of a pretend driver without asking."""
 
-    CARDS = ("GPU-a", "GPU-b")
+    CARDS = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
 
     def __init__(self, town: Town, nvml: World, pid: int) -> None:
         self._town = town
@@ -127,80 +119,70 @@ def lines(cards: Sequence[str], mib: Sequence[int], pid: int = 0) -> Iterator[st
 
 
 @pytest.fixture
-def seen_town(folder: Path, library: Path) -> Iterator[tuple[Town, Stranger]]:
-    """Two users who share two cards of a pretend driver with a stranger."""
+def machine(folder: Path, library: Path) -> Iterator[tuple[Town, Stranger]]:
+    """Two users who share four cards of a pretend driver with a stranger."""
     nvml = World(Path(shutil.copy(library, folder)), folder / "state.txt")
-    nvml.is_now(*lines(Stranger.CARDS, (0, 0)))
-    made = Town(folder, "", **nvml.environ)
+    nvml.is_now(*lines(Stranger.CARDS, (0, 0, 0, 0)))
+    town = Town(folder, nvml.environ)
     with subprocess.Popen(["sleep", "1000"]) as process:
-        yield made, Stranger(made, nvml, process.pid)
+        yield town, Stranger(town, nvml, process.pid)
         process.kill()
-    made.ann.close()
-    made.ben.close()
+    town.ann.close()
+    town.ben.close()
 
 
 def shares(gpus: list[dict]) -> list[list[int | None]]:
     return [[holder["vram"] for holder in gpu["holders"]] for gpu in gpus]
 
 
-def test_forty_jobs_of_two_users_and_a_pipe_never_have_more_than_there_is(town: Town) -> None:
-    """All cards are full before the last one is queued, so every job behind has to be let in by the rule."""
-    dice = random.Random(7)
-    town.add(town.ann, 12 * GIB, 8)
-    wait_for(lambda: shares(town.ben.gpus()), lambda seen: seen == [[12 * 2**30] * 2] * 4)
-    town.add(town.ben, CARD, 2)
-    town.add(town.ann, CARD, 2)
-    with town.ben.popen("pipe", "--vram", "5G") as pipe:
-        assert pipe.stdin is not None
-        pipe.stdin.write((town.command(5 * GIB) + "\n") * 8)
-        pipe.stdin.flush()
-        for person in (town.ann, town.ben):
-            for _ in range(2):
-                town.add(person, dice.randrange(1 * GIB, 20 * GIB), 5)
-        # A card with room was empty for nobody so far: both daemons and the pipe stand in the line.
-        wait_for(lambda: len(town.ann.json("gpus")["waiters"]), lambda count: count == 3)
-        town.open()
-        pipe.stdin.close()
-        assert pipe.wait(timeout=120) == 0
-    town.ann.dibs("wait")
-    town.ben.dibs("wait")
-    assert town.exceeded() == ""
-    assert len(town.ended()) == 40
-    assert town.ended().count(CARD) == 4
-    wait_for(lambda: shares(town.ann.gpus()), lambda seen: seen == [[]] * 4)
+def waiters(town: Town) -> int:
+    return len(town.ann.json("gpus")["waiters"])
 
 
-def test_what_a_stranger_uses_counts_at_every_start_while_it_comes_and_goes(seen_town: tuple[Town, Stranger]) -> None:
-    """It grows only while no card has room for those who wait: what a driver tells too late nobody can know."""
-    town, stranger = seen_town
+def test_forty_jobs_of_two_users_and_a_pipe_never_have_more_than_strangers_leave(
+    machine: tuple[Town, Stranger],
+) -> None:
+    """The stranger's use grows only while no card has room for who waits: what is told too late nobody can know."""
+    town, stranger = machine
     both = (town.ann, town.ben)
     dice = random.Random(7)
     for person in both:
-        town.add(person, 12 * GIB, 2)
-    wait_for(town.begun, lambda begun: len(begun) == 4)
-    stranger.uses(8 * GIB, 9 * GIB)
-    for person in both:
-        for _ in range(3):
-            town.add(person, dice.randrange(1 * GIB, 15 * GIB), 2)
-    town.open()
-    wait_for(town.ended, lambda ended: len(ended) == 16)
-    assert town.exceeded() == ""
-    # What is left of the cards is too little for these, until the stranger has gone.
-    large = [town.add(person, 20 * GIB, 2, "second") for person in both]
-    for person in both:
-        town.add(person, CARD, 1)
+        town.add(person, 12 * GIB, 4)
+    wait_for(town.begun, lambda begun: len(begun) == 8)
+    assert shares(town.ben.gpus()) == [[12 * 2**30] * 2] * 4
+    # All cards are full, so every job behind has to be let in by the rule.
+    stranger.uses(8 * GIB, 9 * GIB, 6 * GIB, 5 * GIB)
+    with town.ben.popen("pipe", "--vram", "5G") as pipe:
+        assert pipe.stdin is not None
+        pipe.stdin.write((town.command(5 * GIB) + "\n") * 4)
+        pipe.stdin.flush()
+        for person in both:
+            for _ in range(2):
+                town.add(person, dice.randrange(1 * GIB, 15 * GIB), 4)
+        wait_for(lambda: waiters(town), lambda count: count == 3)
+        town.open()
+        wait_for(town.ended, lambda ended: len(ended) == 28)
+        assert town.exceeded() == ""
+        # What is left of the cards is too little for these, until the stranger has gone.
+        large = [town.add(person, 20 * GIB, 2, "second") for person in both]
+        for person in both:
+            town.add(person, CARD, 2)
 
-    def reasons() -> list[str]:
-        return [str(person.show(job)["reason"]) for person, job in zip(both, large, strict=True)]
+        def reasons() -> list[str]:
+            return [str(person.show(job)["reason"]) for person, job in zip(both, large, strict=True)]
 
-    wait_for(reasons, lambda seen: all("0 of 2 have room" in reason for reason in seen))
-    stranger.uses(0, 0)
-    wait_for(town.begun, lambda begun: begun.count(20 * GIB) == 2)
-    # It comes back on one of them: only the other one has room again for the rest.
-    stranger.uses(0, 7 * GIB)
-    town.open("second")
+        wait_for(reasons, lambda seen: all("0 of 4 have room" in reason for reason in seen))
+        stranger.uses(0, 0, 0, 0)
+        wait_for(town.begun, lambda begun: begun.count(20 * GIB) == 4)
+        pipe.stdin.write((town.command(5 * GIB) + "\n") * 4)
+        pipe.stdin.close()
+        # It comes back while each card has one of them: of that card there is less for the rest.
+        stranger.uses(0, 7 * GIB, 0, 0)
+        town.open("second")
+        assert pipe.wait(timeout=PATIENCE_S) == 0
     for person in both:
         person.dibs("wait")
     assert town.exceeded() == ""
-    assert sorted(town.ended())[-6:] == [20 * GIB] * 4 + [CARD] * 2
-    assert len(town.ended()) == 22
+    assert len(town.ended()) == 40
+    assert [town.ended().count(mib) for mib in (5 * GIB, 20 * GIB, CARD)] == [8, 4, 4]
+    wait_for(lambda: shares(town.ann.gpus()), lambda seen: seen == [[]] * 4)
