@@ -52,7 +52,7 @@ def explain(
         left = f"{units.format_size(int(max(pool.mem, 0)))} of {units.format_size(policy.mem_total or 0)}"
         text = f"needs {units.format_size(demand.mem)} of memory; running jobs leave {left}"
         return Reason(text, "Less --mem may fit sooner.")
-    if 0 < demand.gpus > pool.gpus:
+    if 0 < demand.gpus > min(pool.gpus, pool.free):
         return _explain_etiquette(job, view, policy)
     earlier = [other for other in decided.waits if _before(other, job)]
     for kept in decided.reserved:

@@ -16,12 +16,14 @@ class Demand:
 
     cpus: int
     mem: int
+    #: Devices that our other jobs do not use, and those of them that nobody uses.
     gpus: int
+    free: int
 
 
 def demand_of(request: Request) -> Demand:
     """Return what a request takes. A job without devices uses a CPU slot even if it does not say so."""
-    return Demand(request.cpus or (0 if request.gpus else 1), request.mem, request.gpus)
+    return Demand(request.cpus or (0 if request.gpus else 1), request.mem, request.gpus, request.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +32,23 @@ class Pool:
 
     cpus: float
     mem: float
-    #: Devices that etiquette still allows us.
+    #: Devices that etiquette still allows us: all in all (`max_gpus`), and of those that are free (`keep_free`).
     gpus: float
+    free: float
 
     def fits(self, demand: Demand) -> bool:
         """Tell whether there is enough left; of what is not needed there is always enough."""
-        pairs = ((demand.cpus, self.cpus), (demand.mem, self.mem), (demand.gpus, self.gpus))
-        return all(needed <= left for needed, left in pairs if needed)
+        return (
+            (demand.cpus <= self.cpus or not demand.cpus)
+            and (demand.mem <= self.mem or not demand.mem)
+            and (demand.gpus <= self.gpus or not demand.gpus)
+            and (demand.free <= self.free or not demand.free)
+        )
 
     def less(self, demand: Demand) -> Pool:
         """Return what is left after `demand` was taken."""
-        return Pool(self.cpus - demand.cpus, self.mem - demand.mem, self.gpus - demand.gpus)
+        return Pool(self.cpus - demand.cpus, self.mem - demand.mem, self.gpus - demand.gpus, self.free - demand.free)
 
     def more(self, demand: Demand) -> Pool:
         """Return what is left after `demand` came back."""
-        return Pool(self.cpus + demand.cpus, self.mem + demand.mem, self.gpus + demand.gpus)
+        return Pool(self.cpus + demand.cpus, self.mem + demand.mem, self.gpus + demand.gpus, self.free + demand.free)

@@ -188,7 +188,7 @@ def free_devices(view: View, inventory: Inventory, *, ignores_foreign: bool = Fa
 
 def used_by(job: Active) -> Demand:
     """Return what an active job uses."""
-    return Demand(job.cpus or (0 if job.devices else 1), job.mem, len(job.devices))
+    return Demand(job.cpus or (0 if job.devices else 1), job.mem, len(job.devices), len(job.devices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +221,15 @@ def _used(active: Iterable[Active]) -> frozenset[DeviceId]:
     return frozenset(device for job in active for device in job.devices)
 
 
-def _beside(demand: Demand, chosen: Iterable[DeviceId], ours: Collection[DeviceId]) -> Demand:
-    """Return what a job takes that shares its devices: those that jobs of ours use already are not counted again."""
-    return replace(demand, gpus=sum(device not in ours for device in chosen))
+def _beside(
+    demand: Demand, chosen: Iterable[DeviceId], ours: Collection[DeviceId], shared: Collection[DeviceId] = ()
+) -> Demand:
+    """Return what a job takes that shares its devices.
+
+    Those that jobs of ours use already are not counted again, and those that others share are not free.
+    """
+    more = [device for device in chosen if device not in ours]
+    return replace(demand, gpus=len(more), free=sum(device not in shared for device in more))
 
 
 def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
@@ -231,11 +237,11 @@ def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
     used = [used_by(job) for job in view.active]
     mine = len(_used(view.active))
     most = math.inf if policy.max_gpus is None else policy.max_gpus - mine
-    spare = len(free_devices(view, inventory)) - policy.keep_free if policy.keep_free else math.inf
     return Pool(
         policy.cpu_slots - sum(demand.cpus for demand in used),
         math.inf if policy.mem_total is None else policy.mem_total - sum(demand.mem for demand in used),
-        min(most, spare),
+        most,
+        len(free_devices(view, inventory)) - policy.keep_free if policy.keep_free else math.inf,
     )
 
 
@@ -344,11 +350,12 @@ class _Planning:
     def _choose_beside_ours(
         self, job: Waiting, demand: Demand, in_the_way: Sequence[Reservation]
     ) -> tuple[DeviceId, ...] | None:
-        """Return devices some of which our jobs share already: etiquette counts devices, and not those again."""
-        limits = [(self.pool, _used(self.active)), *((kept.spare, kept.ours or ()) for kept in in_the_way)]
+        """Return devices some of which are shared already: etiquette counts devices, and not those again."""
+        now = (self.pool, _used(self.active), self.view.sharers)
+        limits = [now, *((kept.spare, kept.ours or (), ()) for kept in in_the_way)]
 
         def allows(own: Sequence[DeviceId]) -> bool:
-            return all(pool.fits(_beside(demand, own, ours)) for pool, ours in limits)
+            return all(pool.fits(_beside(demand, own, ours, shared)) for pool, ours, shared in limits)
 
         return self._take(job, self._left(job, in_the_way), allows) if allows(()) else None
 
@@ -381,7 +388,8 @@ class _Planning:
 
     def _start(self, job: Waiting, chosen: tuple[DeviceId, ...]) -> None:
         demand, mib = pools.demand_of(job.request), job.request.mib
-        self.pool = self.pool.less(_beside(demand, chosen, _used(self.active)) if mib else demand)
+        taken = _beside(demand, chosen, _used(self.active), self.view.sharers) if mib else demand
+        self.pool = self.pool.less(taken)
         self.free.difference_update(chosen)
         if self.rooms is not None:
             self.rooms = rooms.less(self.rooms, chosen, mib)

@@ -34,7 +34,7 @@ LIVES = [
     f"{kind}-{seed}" for seed in SEEDS for kind in KINDS if PROVING or seed < 5 or "has_sharing" not in KINDS[kind]
 ]
 #: Days on which something was wrong once.
-LIVES += [life for life in ("shared-20", "crowded-58", "crowded-78") if life not in LIVES]
+LIVES += [life for life in ("shared-20", "crowded-58", "crowded-78", "crowded-147") if life not in LIVES]
 #: Where somebody else uses the machine.
 BUSY = ("others", "crowded")
 
