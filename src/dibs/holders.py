@@ -123,22 +123,24 @@ def used_at(place: Folder, devices: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def survey(place: Folder, devices: Iterable[str]) -> dict[str, tuple[Holder, ...]]:
-    """Return who holds each of `devices`."""
+def survey(place: Folder, devices: Iterable[str], table: bytes | None = None) -> dict[str, tuple[Holder, ...]]:
+    """Return who holds each of `devices`, of those who did when the kernel's table was `table`, or do now."""
     wanted = list(devices)
-    seen = sorted(sockets(place, wanted), key=lambda socket: socket.slot)
+    seen = sorted(sockets(place, wanted, table), key=lambda socket: socket.slot)
     locked = locks.flocked()
     found: dict[str, tuple[Holder, ...]] = {}
     for device in wanted:
         pids = locked.get(locks.key_of(file(place, device)) or "", [])
-        found[device] = tuple(_holder(place, socket, pids) for socket in seen if socket.device == device) or tuple(
-            _hidden_holder(place, device, pid) for pid in pids
-        )
+        here = [socket for socket in seen if socket.device == device]
+        named = [_holder(place, socket, pids) for socket in here]
+        if not here:
+            named = [_hidden_holder(place, device, pid) for pid in pids]
+        found[device] = tuple(holder for holder in named if holder is not None)
     return found
 
 
-def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder:
-    """Name the holder behind a socket.
+def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder | None:
+    """Name the holder behind a socket; None if it has let go meanwhile.
 
     The note is believed when the kernel names the same pid (in /proc/locks) and the same uid (in /proc/PID). Only
     otherwise the socket is asked: that is always right, but each question uses up a place in its queue of connections.
@@ -149,6 +151,9 @@ def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder:
         return Holder(socket.device, pid, uid, socket.mib, note)
     fd = locks.connect(socket.name)
     if fd is None:
+        if socket.name not in watchable(place, [socket.device]):
+            # Not somebody whom we cannot see: for their sake every process on the device would count as at home.
+            return None
         return _hidden_holder(place, socket.device, pids[0] if len(pids) == 1 else None, socket)
     peer = _socket.socket(fileno=fd)
     try:

@@ -131,6 +131,20 @@ def test_a_dying_holder_is_never_mistaken_for_a_split(place, puppet):
         holder.close()
 
 
+def test_who_lets_go_in_the_moment_of_a_look_is_not_somebody_unknown(place, puppet):
+    """Of one whom we cannot see every process on the device may be, so strangers would go unnoticed."""
+    sharers = [puppet() for _ in range(3)]
+    for sharer in sharers:
+        sharer.ask("share A 100 1000 4")
+    before = locks.table()
+    sharers[1].kill()
+    found = holders.survey(place, ["A"], before)["A"]
+    assert [(holder.pid, holder.uid) for holder in found] == [(each.pid, os.geteuid()) for each in sharers[::2]]
+    for sharer in sharers[::2]:
+        sharer.kill()
+    assert holders.survey(place, ["A"], before)["A"] == ()
+
+
 def test_nobody_to_watch_when_nobody_holds_it(place):
     assert holders.watches(place, "A") == []
 

@@ -149,7 +149,7 @@ def test_forty_jobs_of_two_users_and_a_pipe_never_have_more_than_strangers_leave
     for person in both:
         town.add(person, 12 * GIB, 4)
     wait_for(town.begun, lambda begun: len(begun) == 8)
-    assert shares(town.ben.gpus()) == [[12 * 2**30] * 2] * 4
+    wait_for(lambda: shares(town.ben.gpus()), lambda seen: seen == [[12 * 2**30] * 2] * 4)
     # All cards are full, so every job behind has to be let in by the rule.
     stranger.uses(8 * GIB, 9 * GIB, 6 * GIB, 5 * GIB)
     with town.ben.popen("pipe", "--vram", "5G") as pipe:
