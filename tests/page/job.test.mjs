@@ -29,8 +29,9 @@ test("a GPU that is hardly used for long is said, a short while is not", () => {
 
 test("looks of the last hour take the place of the means of its minutes", () => {
   const at = (second) => new Date(second * 1000).toISOString();
-  const history = { recent: [[at(600), 5, 50, 1, 1], [at(610), 6, 60, 1, 1]], minutes: [[at(0), 1, 10, 1, 1], [at(300), 2, 20, 1, 1], [at(600), 9, 90, 1, 1]] };
-  assert.deepEqual(samples(history, 0, Infinity), { xs: [0, 300, 600, 610], memory: [1, 2, 5, 6], use: [10, 20, 50, 60], power: [1, 1, 1, 1] });
+  const gb = 1024 ** 3;
+  const history = { recent: [[at(600), 5 * gb, 50, 1, 1], [at(610), 6 * gb, 60, 1, 1]], minutes: [[at(0), gb, 10, 1, 1], [at(300), null, 20, 1, 1], [at(600), 9, 90, 1, 1]] };
+  assert.deepEqual(samples(history, 0, Infinity), { xs: [0, 300, 600, 610], memory: [1, null, 5, 6], use: [10, 20, 50, 60], power: [1, 1, 1, 1] });
   assert.deepEqual(samples(history, 600_000, 605_000).xs, [600]);
   assert.deepEqual(samples({ recent: [], minutes: [] }, 0, 1).xs, []);
 });

@@ -2,6 +2,7 @@
 import * as themes from "./themes.js";
 import uPlot from "./vendor/uplot.js";
 import { html, useEffect, useRef } from "./vendor/ui.js";
+import { number } from "./words.js";
 
 /**
  * @typedef {object} Series
@@ -74,6 +75,14 @@ export function Chart({ label, xs, ys, series, height = 150, low, high, group, i
   }, [names, height, low, high, group, isTime, theme]);
   useEffect(() => plot.current?.setData(/** @type {any} */ ([xs, ...ys])), [xs, ys]);
   return html`<div class="chart" role="img" aria-label=${label} ref=${box}></div>`;
+}
+
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+/** A number at the upright axis, in the room there is: 0.25, 12K, 1e-4. @param {number | null} value */
+export function tick(value) {
+  if (value === null) return "";
+  return Math.abs(value) >= 1000 ? SHORT.format(value) : number(value);
 }
 
 /**

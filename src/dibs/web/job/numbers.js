@@ -3,7 +3,7 @@ import { useAnswer } from "../asking.js";
 import { Chart } from "../charts.js";
 import { Empty, Problem } from "../parts.js";
 import { html, useMemo } from "../vendor/ui.js";
-import { number, size } from "../words.js";
+import { number } from "../words.js";
 import { lowUse, samples } from "./words.js";
 
 /** @typedef {import("./words.js").Whole} Whole */
@@ -67,7 +67,7 @@ function Used({ job }) {
     return html`<section key=${id}><div class="heading"><h2>${name}</h2><div class="aside">${hint && html`<span class="warn-text">${name} ${hint}</span>`}</div></div>
       <div class="charts">
         <div><h3>Use</h3><${Chart} label=${`${name}: use in percent`} xs=${seen.xs} ys=${[seen.use]} series=${[{ label: "use", text: percent }]} low=${0} high=${100} group=${`job-${job.id}`} /></div>
-        <div><h3>Memory</h3><${Chart} label=${`${name}: memory in bytes`} xs=${seen.xs} ys=${[seen.memory]} series=${[{ label: "memory", colour: "wait", text: (/** @type {number | null} */ value) => (value === null ? "–" : size(value)) }]} low=${0} group=${`job-${job.id}`} /></div>
+        <div><h3>Memory in GB</h3><${Chart} label=${`${name}: memory in GB`} xs=${seen.xs} ys=${[seen.memory]} series=${[{ label: "memory", colour: "wait", text: number }]} low=${0} group=${`job-${job.id}`} /></div>
       </div>
     </section>`;
   });

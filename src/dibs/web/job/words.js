@@ -64,6 +64,9 @@ export function lowUse(xs, ys) {
   return `${isNow ? "has been" : "was"} under ${LOW} % for ${span(longest)}${isNow ? " now" : ""}`;
 }
 
+/** Bytes of a GB, as graphics cards are sold. */
+const GIB = 1024 ** 3;
+
 /** @typedef {[string, number | null, number | null, number | null, number | null]} Sample at, memory, utilization, power, temperature */
 
 /**
@@ -78,7 +81,7 @@ export function samples(history, from, to) {
   const inside = all.filter((one) => at(one) >= from - 60_000 && at(one) <= to);
   return {
     xs: inside.map((one) => at(one) / 1000),
-    memory: inside.map((one) => one[1]),
+    memory: inside.map((one) => (one[1] === null ? null : one[1] / GIB)),
     use: inside.map((one) => one[2]),
     power: inside.map((one) => one[3]),
   };

@@ -1,7 +1,7 @@
 // The log of an attempt over HTTP, as `Log` wants it: its end, ranges of bytes, and where lines begin.
 import * as api from "../api.js";
 
-/** @typedef {{attempt: string | null, stream: string | null}} Which attempt: null for the newest; stream: "stderr" or null */
+/** @typedef {{attempt: string, stream: string | null}} Which stream: "stderr", or null for the output */
 
 /**
  * @param {number} id of the job
@@ -54,7 +54,7 @@ const SMALL = 64 * 1024 * 1024;
  * @param {number} id @param {Which} which
  */
 export async function save(id, which) {
-  const name = `job-${id}${which.attempt ? `-${which.attempt}` : ""}.${which.stream ?? "log"}.txt`;
+  const name = `job-${id}-${which.attempt}.${which.stream ?? "log"}.txt`;
   const path = `/v1/jobs/${id}/log`;
   // The browser asks where to save before anything is loaded, so that the answer can go there directly.
   const picker = /** @type {any} */ (window).showSaveFilePicker;

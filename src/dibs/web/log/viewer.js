@@ -22,11 +22,12 @@ const NEAR = 4;
 /** @param {{job: import("../types.js").Job}} props */
 export function Viewer({ job }) {
   const query = router.query.value;
-  const which = { attempt: query.get("attempt"), stream: query.get("stream") };
+  // Always by its number: what "the newest" means may change while it is read.
+  const which = { attempt: query.get("attempt") ?? String(job.attempt), stream: query.get("stream") };
   const sought = { text: query.get("find") ?? "", isCase: query.has("case"), isRegex: query.has("regex") };
   const isOnly = query.has("only") && sought.text !== "";
   const isWrapped = query.has("wrap");
-  const isNewest = which.attempt === null || Number(which.attempt) === job.attempt;
+  const isNewest = Number(which.attempt) === job.attempt;
   const isOver = Boolean(job.finished_at) || !isNewest;
   const { log, version, numbered, error } = useLog(job.id, which, isOver);
   const [isFollowing, setFollowing] = useState(finds.linesOf(location.hash) === null);
@@ -142,7 +143,7 @@ export function Viewer({ job }) {
   );
 
   const fresh = (log?.count ?? 0) - pausedAt;
-  const style = isWrapped && isFollowing ? { bottom: "0px", top: "auto", transform: "none" } : { transform: `translateY(${view.top}px)` };
+  const style = isWrapped && isFollowing ? { bottom: "0px", top: "auto", transform: "none", minHeight: `${list.viewport}px` } : { transform: `translateY(${view.top}px)` };
   return html`<div class="log">
     <div class="log-bar">
       <${Find} sought=${sought} found=${found} step=${step} isOnly=${isOnly} again=${() => setTurn((n) => n + 1)} />
@@ -229,7 +230,7 @@ function Which({ job, which }) {
   const attempts = Array.from({ length: job.attempt }, (_, i) => String(i + 1));
   const streams = [{ value: "", text: "output" }, { value: "stderr", text: "stderr" }];
   return html`
-    ${job.attempt > 1 && html`<label>Attempt <select value=${which.attempt ?? String(job.attempt)} onChange=${(/** @type {Event} */ event) => {
+    ${job.attempt > 1 && html`<label>Attempt <select value=${which.attempt} onChange=${(/** @type {Event} */ event) => {
       const { value } = /** @type {HTMLSelectElement} */ (event.target);
       router.setQuery({ attempt: Number(value) === job.attempt ? null : value });
     }}>${attempts.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>`}

@@ -31,6 +31,8 @@ export default function Job({ id }) {
   useEffect(() => state.onEvents((events) => void ((!events.length || events.some((one) => one.job === Number(id))) && reload())), [id]);
   const tab = router.query.value.get("tab") ?? "log";
   const Shown = DRAWN[tab] ?? Viewer;
+  // Another attempt or stream is another log, which begins anew.
+  const part = [tab, router.query.value.get("attempt") ?? job?.attempt, router.query.value.get("stream")].join(" ");
   useKeys(TABS.map((one) => ({ keys: one.key, does: one.text, group: "Job", run: () => router.go(addressOf(id, one.name)) })), [id]);
   if (!job) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<p class="quiet" aria-busy="true">Loading job ${id}</p>`;
   return html`<${Head} job=${job} />
@@ -38,7 +40,7 @@ export default function Job({ id }) {
     <nav class="tabs" aria-label="Parts of the job">
       ${TABS.map((one) => html`<a key=${one.name} href=${addressOf(id, one.name)} aria-current=${one.name === tab ? "page" : null}>${one.text}${one.name === "attempts" && job.attempt > 1 ? ` (${job.attempt})` : ""}</a>`)}
     </nav>
-    <${Shown} job=${job} />`;
+    <${Shown} key=${part} job=${job} />`;
 }
 
 /** @param {string} id @param {string} tab */
