@@ -103,6 +103,7 @@ def _load(measure: str, subject: str = load.CROWD) -> Key:
 
 
 SGS = "simple_gpu_scheduler"
+PEASY = Key("peasy", "gpupeasy-server", "all")
 EXECUTOR, SUBMITIT = "dibs.Executor", "submitit, local"
 
 ALL = (
@@ -132,6 +133,7 @@ ALL = (
     _printing("first line in grid order / simple_hypersearch", "dibs-compat", "grid", "first line", 0.05),
     Target("five tasks of 1 s on one GPU through schedule, s", _schedule("all"), None, at_most=5.6),
     Target("tasks of schedule out of order", _schedule("out of order"), None, at_most=0),
+    Target("six jobs on two GPUs through gpupeasy-server, s", PEASY, None, at_most=1.8),
     Target(
         "100 tasks of GPUTaskScheduler / model of the original",
         _gpu_tasks("dibs-compat"),

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.parts import calls, depth, expansion, gap, gpu_tasks, load, pipe, restart, schedule, submit, throughput
+from benchmarks.parts import (
+    calls,
+    depth,
+    expansion,
+    gap,
+    gpu_tasks,
+    load,
+    peasy,
+    pipe,
+    restart,
+    schedule,
+    submit,
+    throughput,
+)
 from benchmarks.plans import Plan
 from benchmarks.series import Book
 
@@ -19,5 +32,5 @@ class Part:
     measure: Callable[[Plan, Book], None]
 
 
-PARTS = (throughput, gap, submit, depth, restart, pipe, expansion, schedule, calls, gpu_tasks, load)
+PARTS = (throughput, gap, submit, depth, restart, pipe, expansion, schedule, calls, gpu_tasks, load, peasy)
 ALL = tuple(Part(part.NAME, part.TITLE, part.measure) for part in PARTS)

@@ -200,9 +200,14 @@ class Desk:
                 self._deal()
                 self._follow()
             except (DibsError, OSError) as error:
-                if not self._is_ending:
-                    self._log.write("Error", f"dibs does not answer: {error}")
-                    self._heard([], AGAIN_S)
+                self._pause(f"dibs does not answer: {error}")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next jobs must still be dealt
+                self._pause(f"this is a bug: {type(error).__name__}: {error}")
+
+    def _pause(self, why: str) -> None:
+        if not self._is_ending:
+            self._log.write("Error", why)
+            self._heard([], AGAIN_S)
 
     def _heard(self, others: list[client.Pending], for_s: float) -> bool:
         """Wait; tell whether somebody woke us."""
@@ -255,12 +260,13 @@ class Desk:
     def _deal(self) -> None:
         """Give every free GPU of the list to the job whose turn it is."""
         with self._lock:
+            texts = list(self._texts)
             busy = [entry.gpu for entry in self._entries.values() if entry.is_busy and entry.gpu is not None]
-            self._free = places.freed(self._free, self._texts, busy)
+            self._free = places.freed(self._free, texts, busy)
             usable = [text for text in self._free if text not in self._broken]
             dealt = list(zip((entry for entry in self.waiting() if entry.is_next), usable, strict=False))
         if dealt:
-            means = places.read(self._texts, self._queue.get("/v1/gpus")["gpus"])
+            means = places.read(texts, self._queue.get("/v1/gpus")["gpus"])
             for entry, text in dealt:
                 self._start(entry, means[text])
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dibs.jobs import ACTIVE, WAITING, Outcome
+
 #: The project of all jobs of this door.
 PROJECT = "gpupeasy"
 #: Kept back by somebody, and not because no GPU is free.
@@ -21,9 +23,10 @@ ON = "gpupeasy-on:"
 #: What a command is wrapped in where dibs would not write the text of its GPUs.
 WRAP = (sys.executable, "-P", "-m", "dibs_compat.gpupeasy.wrapping")
 
-WAITING = ("held", "queued")
-ACTIVE = ("starting", "running", "paused", "stopping")
-SUCCEEDED = "done"
+#: Words of dibs for how a job stands.
+WAITING_WORDS = frozenset(state.value for state in WAITING)
+ACTIVE_WORDS = frozenset(state.value for state in ACTIVE)
+SUCCEEDED = Outcome.DONE.value
 #: What a wrapped command exits with that could not be started.
 NOT_RUN = (126, 127)
 
@@ -70,13 +73,13 @@ class Entry:
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it runs."""
-        return self.state in ACTIVE
+        """Tell whether it runs, or is about to."""
+        return self.state in ACTIVE_WORDS
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether it has not begun yet."""
-        return self.state in WAITING
+        """Tell whether nothing of it has begun, here or in dibs."""
+        return self.state in WAITING_WORDS
 
     @property
     def is_busy(self) -> bool:
