@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 
 import pytest
 from payloads import MARKUP, PATHS, Seen
-from peasy import Peasy, Server
 
 import forking
 from bench import PATIENCE_S, Bench, wait_for
+from peasy import Peasy, Server
 
 #: Runs until the file that is its last word is there.
 UNTIL = ["sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"; until [ -e "$0" ]; do sleep 0.02; done']

@@ -100,6 +100,16 @@ def test_how_a_job_stands_in_the_old_words(job: Entry, status: str, code: int | 
     assert (job.status, job.return_code) == (status, code)
 
 
+def test_the_page_tells_who_waits_from_who_is_held() -> None:
+    kept = entry("held", tags=(entries.KEPT,))
+    assert [entries.whole(job)["state"] for job in (entry("held"), kept, entry("queued"))] == [
+        "waiting",
+        "held",
+        "queued",
+    ]
+    assert kept.is_next is False
+
+
 def test_quotes_of_a_command_are_lost_and_a_text_is_shown_by_letters() -> None:
     assert entry().command == "echo 1 2"
     assert Entry(1, 1, "a", ("ls -l",), "/o", "done", (entries.LETTERS,)).command == "l s   - l"
@@ -221,7 +231,7 @@ def drawn(text: str) -> list[str]:
         "jobid": 1, "dibsID": 12, "jobName": text, "jobCommand": text, "outFile": text, "status": text, "state": text,
         "returnCode": text, "gpu": text, "pid": text, "priority": 0, "cause": text,
     }  # fmt: skip
-    jobs = {"total": 3, "jobs": [job, job | {"state": "held"}, job | {"state": "running"}]}
+    jobs = {"total": 3, "jobs": [job, job | {"state": "waiting"}, job | {"state": "running"}]}
     state = {"devices": [text, text], "paused": True, **dict.fromkeys([each[1] for each in pages.LISTS], jobs)}
     said = dict.fromkeys(pages.MESSAGES, text)
     tested = said | {"errorCount": text, "jobList": [{"jobName": text, "jobCommand": [text]}, text]}

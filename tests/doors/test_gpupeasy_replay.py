@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import unquote_plus, urlencode
 
 import pytest
-from peasy import FORM, Answer, Peasy
 
 from bench import Bench, wait_for
 from dibs_compat.gpupeasy import serving
+from peasy import FORM, Answer, Peasy
 
 CASES = {case["name"]: case for case in json.loads((Path(__file__).parents[1] / "data" / "gpupeasy.json").read_text())}
 #: What the lists of ended jobs tell of and no case of its own was kept for.

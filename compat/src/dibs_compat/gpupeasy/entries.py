@@ -166,7 +166,8 @@ def info(entry: Entry) -> dict[str, Any]:
 
 def whole(entry: Entry) -> dict[str, Any]:
     """Return all that the page shows of a job."""
-    more = {"dibsID": entry.id, "state": "kept" if entry.is_kept and entry.state == "held" else entry.state}
+    # Held by the desk, which is waiting, or by a person.
+    more = {"dibsID": entry.id, "state": "waiting" if entry.is_next else entry.state}
     return info(entry) | more | {"gpu": entry.gpu, "pid": entry.pid, "priority": entry.priority, "cause": entry.cause}
 
 

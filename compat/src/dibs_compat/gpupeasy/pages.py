@@ -13,8 +13,8 @@ Jobs = Sequence[Mapping[str, Any]]
 
 #: What can be done to a job that stands so: the verb, and what the button says.
 BUTTONS: dict[str, tuple[tuple[str, str], ...]] = {
-    "held": (("hold", "hold"), ("cancel", "cancel")),
-    "kept": (("unhold", "let go"), ("cancel", "cancel")),
+    "waiting": (("hold", "hold"), ("cancel", "cancel")),
+    "held": (("unhold", "let go"), ("cancel", "cancel")),
     "queued": (("cancel", "cancel"),),
     "starting": (("cancel", "kill"),),
     "running": (("pause", "pause"), ("cancel", "kill")),
@@ -120,7 +120,7 @@ def _row(job: Mapping[str, Any]) -> str:
 
 
 def _priority(job: Mapping[str, Any]) -> str:
-    if job["state"] not in ("held", "kept", "queued"):
+    if job["state"] not in ("waiting", "held", "queued"):
         return ""
     value = int(job["priority"])
     return (
