@@ -496,5 +496,9 @@ def test_an_address_of_others_is_refused_or_warned_about(served: Callable[..., P
         peasy.bench, "gpupeasy-server", "--host", "0.0.0.0", "--port", "0", "--insecure-bind", "--gpus", "0"
     )
     assert "a shell for everyone" in server.text()
+    for port in (peasy.core.port, 99999):
+        taken = forking.run("gpupeasy-server", ["--port", str(port)], peasy.bench.environ, peasy.out)
+        assert (taken.returncode, taken.stderr.count("\n")) == (2, 1)
+        assert "cannot listen on 127.0.0.1" in taken.stderr
     assert server.ask("GET", "/availabledevices", Host="gpu.example:1").json["value"] == ["0"]
     assert server.stop() == 0

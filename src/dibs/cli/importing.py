@@ -12,7 +12,7 @@ from dibs.errors import UserError
 from dibs.options import Args, Option
 
 SUMMARY = "Queue the jobs of a GPUPeasy file (.esy); print their ids."
-USAGE = ("[OPTIONS] FILE.esy", "[OPTIONS] -")
+USAGE = ("[OPTIONS] FILE", "[OPTIONS] -")
 OPTIONS: tuple[Option[object], ...] = (
     # Name and output are in the file.
     *(option for option in job_options.JOB_OPTIONS if option not in (job_options.NAME, job_options.OUTPUT)),

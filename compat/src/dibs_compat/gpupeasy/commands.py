@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Callable
 
-from dibs.errors import DibsError
 from dibs_compat import ids
 from dibs_compat.gpupeasy import serving
 
@@ -15,7 +11,7 @@ from dibs_compat.gpupeasy import serving
 USUAL = ("0", "1", "2", "3")
 
 
-def server() -> int:
+def server() -> None:
     """Be `gpupeasy-server`."""
     parser = argparse.ArgumentParser(
         prog="gpupeasy-server", description="GPUPeasy's server on the queue of dibs: one job at a time on each GPU."
@@ -31,18 +27,20 @@ def server() -> int:
     _add_address(parser, serving.CORE_PORT)
     parser.add_argument("--debug", action="store_true", help="show the log on stderr")
     args = parser.parse_args()
-    gpus = args.gpus if args.gpus is not None else [str(d.index) for d in ids.inventory().devices] or list(USUAL)
-    return _told(lambda: serving.run_core(gpus, _address(args), args.logdir, is_loud=args.debug))
+    with serving.told():
+        gpus = args.gpus if args.gpus is not None else [str(d.index) for d in ids.inventory().devices] or list(USUAL)
+        serving.run_core(gpus, _address(args), args.logdir, is_loud=args.debug)
 
 
-def page() -> int:
+def page() -> None:
     """Be `gpupeasy-gui`."""
     parser = argparse.ArgumentParser(prog="gpupeasy-gui", description="GPUPeasy's page.")
     parser.add_argument("--core-host", default="127.0.0.1", help="where the server is (default: %(default)s)")
     parser.add_argument("--core-port", type=int, default=serving.CORE_PORT, help="its port (default: %(default)s)")
     _add_address(parser, serving.PAGE_PORT)
     args = parser.parse_args()
-    return _told(lambda: serving.run_page(args.core_host, args.core_port, _address(args)))
+    with serving.told():
+        serving.run_page(args.core_host, args.core_port, _address(args))
 
 
 def _add_address(parser: argparse.ArgumentParser, port: int) -> None:
@@ -55,12 +53,3 @@ def _add_address(parser: argparse.ArgumentParser, port: int) -> None:
 
 def _address(args: argparse.Namespace) -> serving.Address:
     return serving.Address(args.host, args.port, is_open=args.insecure_bind)
-
-
-def _told(serve: Callable[[], None]) -> int:
-    try:
-        serve()
-    except DibsError as error:
-        print(f"gpupeasy: {error.line()}", file=sys.stderr)
-        return error.exit_code
-    return os.EX_OK

@@ -11,14 +11,15 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import ClientSession, ClientTimeout, web
 
 from dibs import client, places
-from dibs.errors import UserError
+from dibs.errors import DibsError, UserError
 from dibs_compat.gpupeasy import admitting, core, gui
 from dibs_compat.gpupeasy.desk import Desk
 from dibs_compat.gpupeasy.logbook import Logbook
@@ -109,7 +110,9 @@ async def _serve(
 ) -> None:
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # A start script may run us in a thread, where signals are not ours.
+    is_main = threading.current_thread() is threading.main_thread()
+    for number in (signal.SIGINT, signal.SIGTERM) if is_main else ():
         loop.add_signal_handler(number, ending.set)
     with _listening(where) as sock:
         port = sock.getsockname()[1]
@@ -129,8 +132,19 @@ def _listening(where: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
     try:
         return socket.create_server((where.host, where.port), family=family)
-    except OSError as error:
-        raise UserError(f"cannot listen on {where.host}:{where.port}: {error.strerror}.", "Say another port.") from None
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot listen on {where.host}:{where.port}: {why}.", "Say another port.") from None
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Turn an error into one line and an exit code, for a command and for a start script alike."""
+    try:
+        yield
+    except DibsError as error:
+        say(error.line())
+        raise SystemExit(error.exit_code) from None
 
 
 def say(text: str) -> None:

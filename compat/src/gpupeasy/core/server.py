@@ -32,4 +32,5 @@ class GPUPeasyServer:
     def run(self, host: str = "127.0.0.1", port: int = serving.CORE_PORT, *, insecure_bind: bool = False) -> None:
         """Serve until Ctrl-C. What runs goes on then, and what waits waits for the next time."""
         address = serving.Address(host, int(port), is_open=self._is_open or insecure_bind)
-        serving.run_core(self._gpus, address, self._logdir, is_loud=self._is_debug)
+        with serving.told():
+            serving.run_core(self._gpus, address, self._logdir, is_loud=self._is_debug)

@@ -23,4 +23,5 @@ class GPUPeasyWebGUI:
 
     def run(self, host: str = "127.0.0.1", port: int = serving.PAGE_PORT, *, insecure_bind: bool = False) -> None:
         """Serve until Ctrl-C."""
-        serving.run_page(*self._core, serving.Address(host, int(port), is_open=self._is_open or insecure_bind))
+        with serving.told():
+            serving.run_page(*self._core, serving.Address(host, int(port), is_open=self._is_open or insecure_bind))
