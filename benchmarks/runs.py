@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks import accounting, sandboxes, stamps
-from benchmarks.plans import SLOTS, Plan
+from benchmarks.plans import SLOTS, Plan, tell
+from benchmarks.sandboxes import Sandbox
+from benchmarks.series import Book
 from benchmarks.stamps import Sheet, Stamp
 from benchmarks.tools.tool import Tool
+from benchmarks.trouble import Failed
 
 #: Seconds after the last job's end in which a server may still write down what happened; counted as its CPU time.
 SETTLE_S = 0.2
@@ -36,6 +39,17 @@ class Run:
     def submit_s(self) -> float:
         """Return the time until the tool had taken all jobs."""
         return (self.submitted_ns - self.began_ns) / 1e9
+
+
+def alone(plan: Plan, book: Book, name: str, one: Callable[[Sandbox], None]) -> None:
+    """Measure what no other tool has, round by round, each in a sandbox of its own; a round that fails is noted."""
+    for number in range(plan.sizes.own_rounds):
+        tell(f"round {number + 1} of {plan.sizes.own_rounds}")
+        try:
+            with sandboxes.opened(plan.work) as box:
+                one(box)
+        except Failed as failure:
+            book.note(name, str(failure))
 
 
 def once(plan: Plan, tool: Tool, sleeps_us: Sequence[int]) -> Run:

@@ -11,8 +11,8 @@ import sys
 import time
 from typing import Any
 
-from benchmarks import sandboxes
-from benchmarks.plans import Plan, tell
+from benchmarks import runs, sandboxes
+from benchmarks.plans import Plan
 from benchmarks.sandboxes import PATIENCE_S, Sandbox
 from benchmarks.series import Book, Key
 from benchmarks.trouble import Failed
@@ -31,13 +31,7 @@ START = "import sys; from dibs_compat.gpupeasy import commands; sys.exit(command
 def measure(plan: Plan, book: Book) -> None:
     """Post the six jobs to a server of their own, round by round."""
     book.note(NAME, OLD)
-    for number in range(plan.sizes.own_rounds):
-        tell(f"round {number + 1} of {plan.sizes.own_rounds}")
-        try:
-            with sandboxes.opened(plan.work) as box:
-                _one(book, box)
-        except Failed as failure:
-            book.note(NAME, str(failure))
+    runs.alone(plan, book, NAME, lambda box: _one(book, box))
 
 
 def _one(book: Book, box: Sandbox) -> None:

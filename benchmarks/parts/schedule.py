@@ -6,8 +6,8 @@ import subprocess
 import sys
 import time
 
-from benchmarks import sandboxes, stamps
-from benchmarks.plans import Plan, tell
+from benchmarks import runs, sandboxes, stamps
+from benchmarks.plans import Plan
 from benchmarks.sandboxes import PATIENCE_S, Sandbox
 from benchmarks.series import Book, Key
 from benchmarks.stamps import Sheet
@@ -27,13 +27,7 @@ OLD = "the tool of 2016 took 9.6 s, in the order 0 2 1 4 3 (observed once, on an
 def measure(plan: Plan, book: Book) -> None:
     """Make the five calls, round by round."""
     book.note(NAME, OLD)
-    for number in range(plan.sizes.own_rounds):
-        tell(f"round {number + 1} of {plan.sizes.own_rounds}")
-        try:
-            with sandboxes.opened(plan.work) as box:
-                _one(book, box, stamps.sheet(plan.stamp, box.folder))
-        except Failed as failure:
-            book.note(NAME, str(failure))
+    runs.alone(plan, book, NAME, lambda box: _one(book, box, stamps.sheet(plan.stamp, box.folder)))
 
 
 def _one(book: Book, box: Sandbox, sheet: Sheet) -> None:
