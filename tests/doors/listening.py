@@ -6,7 +6,7 @@ import json
 import select
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench import PATIENCE_S, Bench
@@ -28,6 +28,40 @@ def parse(block: bytes) -> Heard | None:
         return None
     number = int(fields["id"]) if "id" in fields else None
     return Heard(fields["event"], json.loads(fields["data"]), number)
+
+
+@dataclass
+class Ear:
+    """Somebody who listens: takes all at once, or nothing."""
+
+    takes: bool = True
+    is_gone: bool = False
+    data: bytes = b""
+    held: bytes = b""
+    ends: list[bool] = field(default_factory=list)
+
+    def write(self, data: bytes) -> None:
+        if self.takes:
+            self.data += data
+        else:
+            self.held += data
+
+    def waiting(self) -> int:
+        return len(self.held)
+
+    def is_closing(self) -> bool:
+        return self.is_gone
+
+    def heard(self) -> list[Heard]:
+        found, rest = [], self.data
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            body, rest = rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+            found += [parse(block) for block in body.split(b"\n\n") if block]
+        return [each for each in found if each is not None]
+
+    def numbers(self) -> list[int | None]:
+        return [each.number for each in self.heard() if each.event == "job"]
 
 
 class Listener:

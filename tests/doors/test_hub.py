@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import listening
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from listening import Ear
 
 from dibs.http_api import hub
 from dibs.http_api.hub import Hub, Message, Stream
 
 COUNTS = hub.message("counts", {"counts": {"queued": 1}})
-
-
-@dataclass
-class Ear:
-    """Somebody who listens: takes all at once, or nothing."""
-
-    takes: bool = True
-    is_gone: bool = False
-    data: bytes = b""
-    held: bytes = b""
-    ends: list[bool] = field(default_factory=list)
-
-    def write(self, data: bytes) -> None:
-        if self.takes:
-            self.data += data
-        else:
-            self.held += data
-
-    def waiting(self) -> int:
-        return len(self.held)
-
-    def is_closing(self) -> bool:
-        return self.is_gone
-
-    def heard(self) -> list[listening.Heard]:
-        found, rest = [], self.data
-        while rest:
-            size, _, rest = rest.partition(b"\r\n")
-            body, rest = rest[: int(size, 16)], rest[int(size, 16) + 2 :]
-            found += [listening.parse(block) for block in body.split(b"\n\n") if block]
-        return [each for each in found if each is not None]
-
-    def numbers(self) -> list[int | None]:
-        return [each.number for each in self.heard() if each.event == "job"]
 
 
 def told(number: int, job: int = 1) -> Message:
