@@ -148,10 +148,12 @@ def find_all(inventory: Inventory, words: Iterable[str]) -> tuple[DeviceId, ...]
 def of_type(inventory: Inventory, pattern: str) -> tuple[DeviceId, ...]:
     """Return the devices of whose product name some part matches the glob `pattern`, in any case.
 
-    A part, because nobody types the "NVIDIA" in front or the "-SXM4-80GB" behind.
+    A part, because nobody types the "NVIDIA" in front or the "-SXM4-80GB" behind. A name that was copied is taken as it
+    is, whatever its brackets mean in a glob.
     """
-    wanted = f"*{pattern.lower()}*"
-    return tuple(d.id for d in inventory.devices if fnmatch.fnmatchcase(d.name.lower(), wanted))
+    wanted = pattern.lower()
+    literal = tuple(d.id for d in inventory.devices if wanted in d.name.lower())
+    return literal or tuple(d.id for d in inventory.devices if fnmatch.fnmatchcase(d.name.lower(), f"*{wanted}*"))
 
 
 def pretend(count: int, memory_bytes: int) -> tuple[Device, ...]:

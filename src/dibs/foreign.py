@@ -57,7 +57,8 @@ def foreign_processes(device: Device, users: Collection[str | None], limits: Lim
 
 def is_ignored(device: Device, limits: Limits) -> bool:
     """Tell whether the settings say that foreign use of a device does not matter."""
-    return any(word == str(device.index) or device.id.lower().startswith(word.lower()) for word in limits.ignored)
+    words = [word.lower() for word in limits.ignored if word]
+    return any(word == str(device.index) or device.id.lower().startswith(word) for word in words)
 
 
 def in_words(strangers: Sequence[Process], memory: int) -> str:

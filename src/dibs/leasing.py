@@ -15,6 +15,7 @@ from dibs import (
     knowing,
     leases,
     probe,
+    rooms,
     scheduling,
     settings,
     sharing,
@@ -86,7 +87,8 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
     able = scheduling.eligible(inventory, wanted.request)
     need = scheduling.count_gpus(count)
     if len(able) < count:
-        faults = "; ".join(f"GPU {device.index}: {device.obstacle}" for device in inventory.devices if device.obstacle)
+        told = {device.index: rooms.obstacle(device, wanted.request) for device in inventory.devices}
+        faults = "; ".join(f"GPU {index}: {why}" for index, why in told.items() if why)
         raise Busy(f"needs {need}; only {len(able)} can be used now ({inventory.problem or faults}).")
     vet = vetting.of(wanted.values, say, wanted.request)
     try:

@@ -59,6 +59,15 @@ def test_any_word_finds_a_gpu_or_is_refused_in_words(word):
     assert found in REAL.ids
 
 
+@pytest.mark.parametrize(
+    ("pattern", "indices"),
+    [("[PCIe]", (0,)), ("NVIDIA H100 [PCIe]", (0,)), ("h100 [", (0,)), ("[th]4", (1,)), ("(", ())],
+)
+def test_a_name_that_was_copied_is_taken_as_it_is(pattern, indices):
+    some = Inventory((Device(DeviceId("A"), 0, "NVIDIA H100 [PCIe]"), Device(DeviceId("B"), 1, "Tesla T4")))
+    assert devices.indices(some, devices.of_type(some, pattern)) == indices
+
+
 def test_a_gpu_named_twice_is_found_once_and_the_order_is_the_speakers():
     assert devices.find_all(REAL, ["4", "GPU-aa11", "0"]) == ("GPU-bb33", "GPU-aa11")
 

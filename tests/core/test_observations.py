@@ -73,7 +73,7 @@ def test_foreign_use_is_told_with_pid_user_and_memory():
 
 
 @pytest.mark.parametrize(
-    ("words", "ignored"), [(("0",), True), (("gpu-A",), True), (("1", "GPU-b"), False), ((), False)]
+    ("words", "ignored"), [(("0",), True), (("gpu-A",), True), (("1", "GPU-b"), False), ((), False), (("",), False)]
 )
 def test_a_list_of_gpus_says_where_foreign_use_does_not_matter(words, ignored):
     found = foreign.judged(card(used=3 * GIB, processes=[process()]), (), Limits(ignored=words))

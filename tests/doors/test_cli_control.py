@@ -305,6 +305,8 @@ def test_what_a_crash_left_of_forgotten_jobs_is_removed_later(bench: Bench) -> N
 def test_a_drained_gpu_gets_no_new_job_and_says_why(bench: Bench) -> None:
     job_id = bench.add(LONG, gpu_ids=["3"])
     bench.until(job_id, "started")
+    ambiguous = refused(bench, "gpus", "drain", "fake-", code=3)
+    assert ambiguous == 'dibs: "fake-" fits 4 GPUs (FAKE-0, FAKE-1, FAKE-2, FAKE-3). Say more of it.\n'
     drained = bench.cli("gpus", "drain", "3", "fake-2", "--reason", "fan is loud")
     assert drained.returncode == 0
     assert drained.stdout.splitlines()[0].startswith("GPU 3: drained by ")

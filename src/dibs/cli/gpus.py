@@ -113,6 +113,8 @@ def _find(gpus: list[Gpu], word: str) -> str:
     found = found or [gpu["id"] for gpu in gpus if gpu["id"].lower().startswith(word.lower())]
     if len(found) == 1:
         return found[0]
+    if found and word:
+        raise NotFound(f'"{options.shown(word)}" fits {len(found)} GPUs ({", ".join(found)}).', "Say more of it.")
     known = ", ".join(str(gpu["index"]) for gpu in gpus) or "none"
     raise NotFound(f'there is no GPU "{options.shown(word)}" (this machine has: {known}).', "See `dibs gpus`.")
 
