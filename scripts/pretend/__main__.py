@@ -118,6 +118,8 @@ def _run(folder: Path, story: day.Day, ids: dict[str, history.JobId], now: int) 
         queue.start({})
         wanted = {int(ids[work.name]) for work in story.running}
         _until(lambda: {job["id"] for job in machine.running(queue)} == wanted)
+        # What the next daemon sees first: its charts must not begin with cards that nobody uses.
+        driver.is_now(*machine.lines(machine.running(queue), pid, 0.0))
         queue.post("/v1/daemon/stop", {})
         _until(lambda: not _has_daemon(folder))
         history.back_date(folder / "home", story, ids, now)

@@ -244,6 +244,8 @@ def back_date(home: Path, story: Day, ids: dict[str, JobId], now: int) -> None:
     store = Store.open(places.database(home))
     try:
         with store.batch():
+            # What the first daemon saw: the cards before its jobs had begun.
+            store.connection.execute("DELETE FROM minutes WHERE minute >= ?", (now // MINUTE_MS,))
             for work in story.running:
                 began, job_id = now + round(work.began * MINUTE_MS), ids[work.name]
                 store.connection.execute("UPDATE jobs SET started_at = ? WHERE id = ?", (began, job_id))

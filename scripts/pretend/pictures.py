@@ -20,12 +20,12 @@ PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 WIDTH, HEIGHT = 1400, 1000
 #: Bytes of a picture, at most: they are in every clone.
 MOST_BYTES = 150_000
-#: 256 colours are enough for a page; without this a picture has 250 kB.
-SHRINK = ("pngquant", "--force", "--speed", "1", "--strip", "--quality", "40-95")
+#: 64 colours are enough for a page; without this a picture has 250 kB.
+SHRINK = ("pngquant", "--force", "--speed", "1", "--strip", "64")
 
 
 def paths(ids: dict[str, int], sweeps: dict[str, int]) -> dict[str, str]:
-    """Return the pages to be taken, by the name of their picture."""
+    """Return the pages to be taken, by the name of their picture. Settings show paths of the machine, so not those."""
     return {
         "overview": "/",
         "jobs": "/jobs",
@@ -33,7 +33,6 @@ def paths(ids: dict[str, int], sweeps: dict[str, int]) -> dict[str, str]:
         "sweeps": "/sweeps",
         "sweep": f"/sweep/{sweeps[day.RUN.name]}",
         "gpus": "/gpus",
-        "settings": "/settings",
     }
 
 
