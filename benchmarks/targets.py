@@ -62,6 +62,10 @@ def _gap(tool: str, measure: str) -> Key:
     return Key("gap", tool, measure)
 
 
+def _page(depth: str, measure: str) -> Key:
+    return Key("paging", depth, measure)
+
+
 def _depth(depth: str, measure: str) -> Key:
     return Key("depth", depth, measure)
 
@@ -154,6 +158,11 @@ ALL = (
     Target("calls/s of dibs.Executor / ProcessPoolExecutor", _calls(EXECUTOR), _calls("ProcessPoolExecutor")),
     Target("gap p50 while a crowd reads / alone", _load("gap p50"), _load("gap p50", load.ALONE)),
     Target("gap p99 while a crowd reads / alone", _load("gap p99"), _load("gap p99", load.ALONE)),
+    Target("page by id, 1,000,000 / 1,000", _page(DEEPEST, "by id"), _page(SHALLOW, "by id"), at_most=1.5),
+    Target("page halfway, 1,000,000 / 1,000", _page(DEEPEST, "halfway"), _page(SHALLOW, "halfway"), at_most=1.5),
+    Target(
+        "page of a state, 1,000,000 / 1,000", _page(DEEPEST, "of a state"), _page(SHALLOW, "of a state"), at_most=1.5
+    ),
     Target("API p99 while jobs run, ms", _load("API p99"), None),
     Target("failed requests of the crowd", _load("failed requests"), None, at_most=0),
     Target("event streams of the crowd that were cut", _load("streams cut"), None, at_most=0),

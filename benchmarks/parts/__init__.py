@@ -12,6 +12,7 @@ from benchmarks.parts import (
     gap,
     gpu_tasks,
     load,
+    paging,
     peasy,
     pipe,
     restart,
@@ -32,5 +33,5 @@ class Part:
     measure: Callable[[Plan, Book], None]
 
 
-PARTS = (throughput, gap, submit, depth, restart, pipe, expansion, schedule, calls, gpu_tasks, load, peasy)
+PARTS = (throughput, gap, submit, depth, restart, pipe, expansion, schedule, calls, gpu_tasks, load, paging, peasy)
 ALL = tuple(Part(part.NAME, part.TITLE, part.measure) for part in PARTS)

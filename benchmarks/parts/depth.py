@@ -54,21 +54,21 @@ def _one(plan: Plan, book: Book, queue: Queue, depth: int) -> None:
     queue.wait_started(queue.add(busy.command(sheet, 0)))
     starts = [sheet.command(number) for number in range(1, STARTS + 1)]
     lines = [*starts, after.command(sheet, 0), *["true"] * (depth - STARTS - 1)]
-    add("submit", "s", _submit(book, queue, lines))
+    add("submit", "s", submit(book, queue, lines))
     add("bare insert", "s", floors.insert(queue.database, box.folder / "floor.db"))
     time.sleep(SETTLE_S)
     daemon = queue.daemon()
     add("memory", "MiB", processes.memory_mib(daemon.pid))
     add("most memory", "MiB", processes.memory_mib(daemon.pid, "VmHWM"))
     add("idle CPU", "%", _idle_percent(daemon.pid, plan.sizes.idle_for_s))
-    add("status", "ms", _median_ms(lambda: box.run(["dibs", "status"])))
-    add("first page", "ms", _median_ms(lambda: queues.get(daemon, "/v1/jobs")))
+    add("status", "ms", median_ms(lambda: box.run(["dibs", "status"])))
+    add("first page", "ms", median_ms(lambda: queues.get(daemon, "/v1/jobs")))
     busy.open()
     found = sheet.wait(STARTS + 1, sandboxes.PATIENCE_S)
     add("next start", "ms", statistics.median(stamps.gaps_ns(found, 1)) / 1e6)
 
 
-def _submit(book: Book, queue: Queue, lines: Sequence[str]) -> float:
+def submit(book: Book, queue: Queue, lines: Sequence[str]) -> float:
     """Return the seconds that `dibs add -` took for all lines."""
     commands = queue.box.write("commands", lines)
     began = time.monotonic()
@@ -96,7 +96,7 @@ def _idle_percent(pid: int, seconds: float) -> float:
     return 100 * (processes.cpu_s(pid) - used_s) / (time.monotonic() - began)
 
 
-def _median_ms(look: Callable[[], object]) -> float:
+def median_ms(look: Callable[[], object]) -> float:
     def timed() -> float:
         began = time.perf_counter_ns()
         look()
