@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -22,6 +23,7 @@ from dibs.http_api.connections import HEADERS
 from dibs.http_api.routes import ROUTES
 from dibs.http_api.routing import Route
 from dibs.tokens import DELAY_S, PATIENT_UNTIL
+from forking import PATIENCE_S
 from matrix import (
     BODIES,
     FETCHES,
@@ -83,6 +85,26 @@ def test_a_new_token_shuts_all_browsers_out(queue: Bench) -> None:
     assert browser.ask("GET", "/v1/jobs").status == 200
     link(queue, "--rotate")
     assert browser.ask("GET", "/v1/jobs").status == 401
+
+
+@pytest.mark.parametrize("word", ["--rotate", "--stop"])
+def test_an_event_stream_ends_with_its_token_and_with_its_port(queue: Bench, word: str) -> None:
+    address, code = link(queue)
+    browser = Browser(address)
+    browser.sign_in(code)
+    key = browser.headers["Authorization"]
+    where = urlsplit(address)
+    with socket.create_connection((where.hostname, where.port), timeout=PATIENCE_S) as stream:
+        stream.sendall(f"GET /v1/events HTTP/1.1\r\nHost: {where.netloc}\r\nAuthorization: {key}\r\n\r\n".encode())
+        told = b""
+        while b"event: hello" not in told:
+            told += stream.recv(65536)
+        check_headers(told.partition(HEAD_END)[0], word)
+        assert queue.cli("web", word).returncode == 0
+        # It ends, one way or the other; a stream that goes on would let this wait in vain.
+        with contextlib.suppress(ConnectionResetError):
+            while stream.recv(65536):
+                pass
 
 
 def request(case: Case, port: int) -> bytes:
