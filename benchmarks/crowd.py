@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -20,8 +21,10 @@ PATHS: tuple[Callable[[int], str], ...] = (
     lambda job: f"/v1/jobs/{job}/log?tail=100",
     lambda job: "/v1/jobs?limit=100",
 )
-#: Jobs that are asked for, one after the other; they are there before the crowd.
-JOBS = 4
+#: In the messages of a stream: of which job they tell.
+JOB = re.compile(rb'"job":(\d+)')
+#: Bytes at the end of what was read in which a message is looked for.
+NEWEST_BYTES = 1_000
 
 
 class Crowd:
@@ -33,6 +36,8 @@ class Crowd:
         self.failures: list[str] = []
         self.cut = 0
         self.received = 0
+        #: The job to which something happened last: people look at that one. The first is there before the crowd.
+        self.job = 1
         self._writers: list[asyncio.StreamWriter] = []
         self._reading: list[asyncio.Task[None]] = []
 
@@ -47,6 +52,8 @@ class Crowd:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(1 << 16):
             self.received += len(data)
+            if found := JOB.findall(data[-NEWEST_BYTES:]):
+                self.job = int(found[-1])
         self.cut += 1
 
     async def ask(self, path: str, due: float) -> None:
@@ -83,7 +90,7 @@ async def main(socket: str, streams: int, rate: float) -> None:
         await asyncio.sleep(max(0.0, due - time.monotonic()))
         if over.done():
             break
-        path = PATHS[number % len(PATHS)](number % JOBS + 1)
+        path = PATHS[number % len(PATHS)](crowd.job)
         task = asyncio.create_task(crowd.ask(path, due))
         asked.add(task)
         task.add_done_callback(asked.discard)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import processes, queues, sandboxes, stamps
-from benchmarks.crowd import JOBS
 from benchmarks.parts import gap
 from benchmarks.plans import SLOTS, Plan, Sizes, tell
 from benchmarks.queues import Queue
@@ -26,6 +25,8 @@ NAME = "load"
 TITLE = f"Short jobs on {SLOTS} pretend GPUs, with and without a crowd of readers, dibs alone"
 
 ALONE, CROWD = "nobody reads", "a crowd reads"
+#: Jobs before all others: a daemon lives for days, and its first ones are not what is measured.
+WARMING = SLOTS
 #: How far the lengths of jobs differ from their mean, so that the slots do not fall into step.
 SPREAD = gap.LONGEST_US / (gap.SHORTEST_US + gap.LONGEST_US) * 2 - 1
 
@@ -50,20 +51,20 @@ def _one(plan: Plan, book: Book, queue: Queue, subject: str, chance: random.Rand
 
     sheet = stamps.sheet(plan.stamp, queue.box.folder)
     lengths = _lengths_us(plan.sizes, chance)
-    warm = queue.box.write("warming", [sheet.command(number) for number in range(JOBS)])
-    commands = queue.box.write("commands", [sheet.command(n, us) for n, us in enumerate(lengths, JOBS)])
+    warm = queue.box.write("warming", [sheet.command(number) for number in range(WARMING)])
+    commands = queue.box.write("commands", [sheet.command(n, us) for n, us in enumerate(lengths, WARMING)])
     queue.box.run(["dibs", "add", "-"], warm)
-    sheet.wait(JOBS, PATIENCE_S)
+    sheet.wait(WARMING, PATIENCE_S)
     pid = queue.daemon().pid
     before = _need(pid)
     with contextlib.ExitStack() as until_done:
         crowd = until_done.enter_context(_crowd(queue, plan.sizes)) if subject == CROWD else None
         queue.box.run(["dibs", "add", "-"], commands)
-        found = sheet.wait(JOBS + len(lengths), PATIENCE_S + 3 * plan.sizes.load_for_s)
+        found = sheet.wait(WARMING + len(lengths), PATIENCE_S + 3 * plan.sizes.load_for_s)
         during = _need(pid)
         told = _told(crowd) if crowd else None
-    stamps.check(found, range(JOBS + len(lengths)), SLOTS)
-    gaps_ms = [gap_ns / 1e6 for gap_ns in stamps.gaps_ns(found[JOBS:], SLOTS)]
+    stamps.check(found, range(WARMING + len(lengths)), SLOTS)
+    gaps_ms = [gap_ns / 1e6 for gap_ns in stamps.gaps_ns(found[WARMING:], SLOTS)]
     add("gap p50", "ms", quantile(gaps_ms, 0.5))
     add("gap p99", "ms", quantile(gaps_ms, 0.99))
     add("CPU of the daemon per job", "ms", (during.cpu_s - before.cpu_s) * 1000 / len(lengths))
