@@ -10,54 +10,54 @@ from hypothesis import strategies as st
 from payloads import MARKUP, PATHS, Seen
 
 from dibs.errors import UserError
-from dibs_compat.gpupeasy import admitting, core, entries, pages, places, serving
+from dibs_compat.gpupeasy import admitting, core, entries, gpu_lists, pages, serving
 from dibs_compat.gpupeasy.admitting import Asked
 from dibs_compat.gpupeasy.desk import Refused
 from dibs_compat.gpupeasy.entries import Entry
-from dibs_compat.gpupeasy.places import Place
+from dibs_compat.gpupeasy.gpu_lists import Gpu
 
 GIB = 2**30
 GPUS = [{"index": number, "id": f"GPU-{number}aa", "memory_total": 24 * GIB} for number in range(3)]
 
 
 @pytest.mark.parametrize(
-    ("texts", "text", "place"),
+    ("texts", "text", "gpu"),
     [
-        (["0", "1"], "1", Place("1", ("GPU-1aa",))),
-        (["0,1"], "0,1", Place("0,1", ("GPU-0aa", "GPU-1aa"))),
-        (["1,0"], "1,0", Place("1,0", ("GPU-0aa", "GPU-1aa"), is_written=True)),
-        ([""], "", Place("")),
-        (["GPU-1aa"], "GPU-1aa", Place("GPU-1aa", ("GPU-1aa",), visible="uuid")),
-        (["GPU-1"], "GPU-1", Place("GPU-1", ("GPU-1aa",), visible="uuid", is_written=True)),
-        (["GPU-"], "GPU-", Place("GPU-", visible="uuid", is_written=True, keys=("GPU-",))),
-        (["0", "0"], "0", Place("0", ("GPU-0aa",), vram=12 * GIB)),
-        (["0", "0,1", "0"], "0,1", Place("0,1", ("GPU-0aa", "GPU-1aa"), vram=8 * GIB)),
-        (["7"], "7", Place("7", is_written=True, keys=("7",))),
-        (["7", "7"], "7", Place("7", is_written=True)),
-        (["0,7"], "0,7", Place("0,7", ("GPU-0aa",), is_written=True, keys=("7",))),
+        (["0", "1"], "1", Gpu("1", ("GPU-1aa",))),
+        (["0,1"], "0,1", Gpu("0,1", ("GPU-0aa", "GPU-1aa"))),
+        (["1,0"], "1,0", Gpu("1,0", ("GPU-0aa", "GPU-1aa"), is_written=True)),
+        ([""], "", Gpu("")),
+        (["GPU-1aa"], "GPU-1aa", Gpu("GPU-1aa", ("GPU-1aa",), visible="uuid")),
+        (["GPU-1"], "GPU-1", Gpu("GPU-1", ("GPU-1aa",), visible="uuid", is_written=True)),
+        (["GPU-"], "GPU-", Gpu("GPU-", visible="uuid", is_written=True, keys=("GPU-",))),
+        (["0", "0"], "0", Gpu("0", ("GPU-0aa",), vram=12 * GIB)),
+        (["0", "0,1", "0"], "0,1", Gpu("0,1", ("GPU-0aa", "GPU-1aa"), vram=8 * GIB)),
+        (["7"], "7", Gpu("7", is_written=True, keys=("7",))),
+        (["7", "7"], "7", Gpu("7", is_written=True)),
+        (["0,7"], "0,7", Gpu("0,7", ("GPU-0aa",), is_written=True, keys=("7",))),
     ],
 )
-def test_a_text_of_the_list_means(texts: list[str], text: str, place: Place) -> None:
-    assert places.read(texts, GPUS)[text] == place
+def test_a_text_of_the_list_means(texts: list[str], text: str, gpu: Gpu) -> None:
+    assert gpu_lists.read(texts, GPUS)[text] == gpu
 
 
 def test_without_gpus_every_text_is_leased_by_itself() -> None:
-    found = places.read(["0", "1"], [])
-    assert found["0"] == Place("0", is_written=True, keys=("0",))
+    found = gpu_lists.read(["0", "1"], [])
+    assert found["0"] == Gpu("0", is_written=True, keys=("0",))
 
 
 def test_memory_that_nobody_knows_is_not_shared() -> None:
-    found = places.read(["0", "0"], [{"index": 0, "id": "GPU-0aa", "memory_total": None}])
+    found = gpu_lists.read(["0", "0"], [{"index": 0, "id": "GPU-0aa", "memory_total": None}])
     assert found["0"].vram == 0
 
 
 def test_a_freed_gpu_goes_to_the_end() -> None:
-    free = places.freed(["0", "1", "2"], ["0", "1", "2"], [])
-    free = places.freed(free[2:], ["0", "1", "2"], ["0", "1"])
+    free = gpu_lists.freed(["0", "1", "2"], ["0", "1", "2"], [])
+    free = gpu_lists.freed(free[2:], ["0", "1", "2"], ["0", "1"])
     assert free == ["2"]
-    free = places.freed(free, ["0", "1", "2"], ["0"])
+    free = gpu_lists.freed(free, ["0", "1", "2"], ["0"])
     assert free == ["2", "1"]
-    assert places.freed(free, ["0", "1", "2"], []) == ["2", "1", "0"]
+    assert gpu_lists.freed(free, ["0", "1", "2"], []) == ["2", "1", "0"]
 
 
 TEXTS = st.lists(st.sampled_from(["", "0", "1", "0,1"]), max_size=6)
@@ -65,7 +65,7 @@ TEXTS = st.lists(st.sampled_from(["", "0", "1", "0,1"]), max_size=6)
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_what_is_free_is_the_list_without_what_is_busy(free: list[str], texts: list[str], busy: list[str]) -> None:
-    found = places.freed(free, texts, busy)
+    found = gpu_lists.freed(free, texts, busy)
     for text in {*texts, *busy, *free}:
         assert found.count(text) == max(0, texts.count(text) - busy.count(text))
 

@@ -17,7 +17,7 @@ from typing import Any
 from dibs import client, commands, drafts, selection, templates
 from dibs.errors import Conflict, DibsError, NoDaemon, NotFound
 from dibs.options import Args
-from dibs_compat.gpupeasy import entries, places
+from dibs_compat.gpupeasy import entries, gpu_lists
 from dibs_compat.gpupeasy.entries import Entry
 from dibs_compat.gpupeasy.logbook import Logbook
 
@@ -262,28 +262,28 @@ class Desk:
         with self._lock:
             texts = list(self._texts)
             busy = [entry.gpu for entry in self._entries.values() if entry.is_busy and entry.gpu is not None]
-            self._free = places.freed(self._free, texts, busy)
+            self._free = gpu_lists.freed(self._free, texts, busy)
             usable = [text for text in self._free if text not in self._broken]
             dealt = list(zip((entry for entry in self.waiting() if entry.is_next), usable, strict=False))
         if dealt:
-            means = places.read(texts, self._queue.get("/v1/gpus")["gpus"])
+            means = gpu_lists.read(texts, self._queue.get("/v1/gpus")["gpus"])
             for entry, text in dealt:
                 self._start(entry, means[text])
 
-    def _start(self, entry: Entry, place: places.Place) -> None:
-        self._log.write("Info", f"Scheduling <{entry.number}, {entry.name}> on gpu  {place.text}")
+    def _start(self, entry: Entry, gpu: gpu_lists.Gpu) -> None:
+        self._log.write("Info", f"Scheduling <{entry.number}, {entry.name}> on gpu  {gpu.text}")
         _empty(entry.output)
         tags = [tag for tag in entry.tags if not tag.startswith(entries.ON)]
         argv = list(entry.argv)
-        if place.is_written:
-            argv = entries.wrapped(entry.argv, place.text, place.keys)
+        if gpu.is_written:
+            argv = entries.wrapped(entry.argv, gpu.text, gpu.keys)
         changes = {
             "argv": argv,
-            "gpus": len(place.gpu_ids),
-            "gpu_ids": list(place.gpu_ids) or None,
-            "vram": place.vram,
-            "visible": place.visible,
-            "tags": [*tags, entries.ON + place.text],
+            "gpus": len(gpu.gpu_ids),
+            "gpu_ids": list(gpu.gpu_ids) or None,
+            "vram": gpu.vram,
+            "visible": gpu.visible,
+            "tags": [*tags, entries.ON + gpu.text],
         }
         try:
             self._edit(entry, changes)
@@ -293,7 +293,7 @@ class Desk:
             self._log.write("Warning", f"Scheduling <{entry.number}, {entry.name}> is put off: {error}")
         except DibsError as error:
             self._log.write("Error", f"Scheduling failed for <{entry.number}, {entry.name}>: {error}")
-            self._broken.add(place.text)
+            self._broken.add(gpu.text)
         finally:
             self._read([entry.id])
 

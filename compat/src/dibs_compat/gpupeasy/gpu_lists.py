@@ -18,7 +18,7 @@ UUIDS = ("GPU-", "MIG-", "FAKE-")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Gpu:
     """One text of the list, and what a job on it asks dibs for."""
 
     text: str
@@ -33,11 +33,11 @@ class Place:
     keys: tuple[str, ...] = ()
 
 
-def read(texts: Sequence[str], gpus: Sequence[Mapping[str, Any]]) -> dict[str, Place]:
+def read(texts: Sequence[str], gpus: Sequence[Mapping[str, Any]]) -> dict[str, Gpu]:
     """Return what each text means on a machine with these GPUs, as `GET /v1/gpus` tells of them."""
     found = {text: [_device(part, gpus) for part in _parts(text)] for text in texts}
     uses = Counter(device for text in texts for device in {one["id"] for one in found[text] if one is not None})
-    return {text: _place(text, found[text], uses, texts.count(text)) for text in texts}
+    return {text: _gpu(text, found[text], uses, texts.count(text)) for text in texts}
 
 
 def _parts(text: str) -> list[str]:
@@ -52,7 +52,7 @@ def _device(part: str, gpus: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] |
     return near[0] if len(near) == 1 else None
 
 
-def _place(text: str, found: Sequence[Mapping[str, Any] | None], uses: Mapping[str, int], times: int) -> Place:
+def _gpu(text: str, found: Sequence[Mapping[str, Any] | None], uses: Mapping[str, int], times: int) -> Gpu:
     ours = {gpu["id"]: gpu for gpu in found if gpu is not None}
     is_number = all(part.isdigit() for part in _parts(text))
     # As dibs would write them.
@@ -64,7 +64,7 @@ def _place(text: str, found: Sequence[Mapping[str, Any] | None], uses: Mapping[s
     strangers = [part for part, gpu in zip(_parts(text), found, strict=True) if gpu is None]
     # One who is named twice shares with itself, which a lease by a text cannot say.
     keys = tuple(dict.fromkeys(slots.key_of(part) for part in strangers)) if times == 1 else ()
-    return Place(text, tuple(ids), vram, "index" if is_number else "uuid", written != text, keys)
+    return Gpu(text, tuple(ids), vram, "index" if is_number else "uuid", written != text, keys)
 
 
 def freed(free: Sequence[str], texts: Iterable[str], busy: Iterable[str]) -> list[str]:
