@@ -5,6 +5,7 @@ import * as windows from "../../src/dibs/web/lists/windows.js";
 import { Listed, Ranges, compact, newcomers } from "../../src/dibs/web/lists/ranges.js";
 import * as filters from "../../src/dibs/web/lists/filters.js";
 import { csv } from "../../src/dibs/web/lists/exports.js";
+import { Rows } from "../../src/dibs/web/lists/rows.js";
 import * as picks from "../../src/dibs/web/lists/picks.js";
 
 for (const count of [0, 1, 10, 1000, 400_000, 500_001, 3_000_000, 100_000_000]) {
@@ -103,6 +104,8 @@ for (const [text, filter] of TEXTS) {
 
 test("what no filter is called is said", () => {
   assert.match(filters.parse("colour:red").problem, /there is no filter colour:/);
+  assert.match(filters.parse("state:fai").problem, /there is no state fai;/);
+  assert.equal(filters.parse("state:bad,queued").problem, null);
   assert.match(filters.parse("state:").problem, /expected a value/);
   assert.deepEqual(filters.parse("state:").filter, {});
 });
@@ -145,4 +148,25 @@ test("a line of CSV quotes what would tear it", () => {
   assert.ok(line.startsWith('7,"a ""b"", c",,failed,,1,,,"[0,1]"'));
   assert.ok(line.includes('"{""loss"":0.5}"'));
   assert.ok(line.endsWith('"x\ny"\r\n'));
+});
+
+test("rows on the screen are asked for when they are missing, and again when something happened", () => {
+  const rows = new Rows(() => {});
+  rows.freshenedAt = -1e9;
+  rows.put([{ id: 1, state: "queued" }, { id: 2, state: "queued" }]);
+  rows.wanted = [1, 2, 3];
+  assert.deepEqual(rows.due(), { ids: [3], wait: 0 });
+  rows.mark([{ job: 2, state: "running" }, { job: 9, state: "done" }]);
+  assert.equal(rows.get(2).state, "running");
+  assert.equal(rows.get(9), undefined);
+  assert.deepEqual(rows.due(), { ids: [3, 2], wait: 0 });
+  // Not more often than once a second, however much happens.
+  rows.freshenedAt = performance.now() + 1e6;
+  assert.deepEqual(rows.due(), { ids: [3], wait: 0 });
+  rows.gone.add(3);
+  assert.deepEqual(rows.due().ids, []);
+  assert.ok(rows.due().wait > 0);
+  rows.mark([]);
+  rows.freshenedAt = -1e9;
+  assert.deepEqual(rows.due().ids, [1, 2]);
 });

@@ -84,6 +84,9 @@ export const patch = async (path, body, options) => (await request("PATCH", path
 /** Tell whether a request was given up by ourselves, which is nobody's failure. @param {unknown} error */
 export const isAborted = (error) => error instanceof DOMException && error.name === "AbortError";
 
+/** Tell whether the daemon did not answer at all, which the top of the page says already. @param {unknown} error */
+export const isGone = (error) => error instanceof ApiError && error.status === 0;
+
 /** One line about whatever went wrong. @param {unknown} error */
 export function told(error) {
   if (error instanceof ApiError) return error.hint ? `${error.message} ${error.hint}` : error.message;

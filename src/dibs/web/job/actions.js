@@ -9,7 +9,7 @@ import { draftOf } from "./words.js";
 
 /** @typedef {import("./words.js").Whole} Whole */
 
-const WAITING = new Set(["queued", "held", "blocked"]);
+const WAITING = new Set(["queued", "held"]);
 
 /** Return the verbs that make sense for a state. @param {Whole} job */
 export function verbsOf(job) {

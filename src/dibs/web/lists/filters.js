@@ -9,6 +9,12 @@ export const FIELDS = {
 };
 const WORDS = new Map(Object.entries(FIELDS).map(([word, parameter]) => [parameter, word]));
 
+/** What `state:` may be: the words of states, and groups of them. */
+export const STATES = new Set([
+  "held", "queued", "starting", "running", "paused", "stopping", "done", "failed", "cancelled", "timeout", "lost",
+  "unfinished", "finished", "active", "bad",
+]);
+
 /** @typedef {Record<string, string>} Filter a value for each parameter that is set */
 
 /** A word, with a quoted part or without. */
@@ -41,6 +47,8 @@ export function parse(text) {
     else if (key === "state" && filter.state) filter.state += `,${value}`;
     else filter[FIELDS[key]] = value;
   }
+  const unknown = filter.state?.split(",").find((word) => !STATES.has(word));
+  if (unknown !== undefined) problem ??= `there is no state ${unknown}; there are ${[...STATES].join(", ")}`;
   if (free.length > 0) filter.text = free.join(" ");
   return { filter, problem };
 }

@@ -13,6 +13,8 @@ const AT_ONCE = 200;
 const BETWEEN_MS = 60;
 /** Milliseconds between two requests for rows that are here and may have changed. */
 const FRESHEN_MS = 1000;
+/** Milliseconds after a request that failed. */
+const FAILED_MS = 3000;
 
 export class Rows {
   /** @param {() => void} changed called when there is something new to draw */
@@ -85,7 +87,7 @@ export class Rows {
     setTimeout(() => {
       this.isAsking = false;
       void this.ask();
-    }, Math.max(BETWEEN_MS, wait));
+    }, Math.max(this.error ? FAILED_MS : BETWEEN_MS, wait));
   }
 
   /** @param {number[]} ids */
@@ -99,8 +101,6 @@ export class Rows {
       this.error = null;
       this.put(jobs);
     } catch (error) {
-      // Not again until they are asked for again, by scrolling or an event.
-      this.wanted = [];
       this.error = error;
       this.changed();
     }

@@ -154,7 +154,7 @@ export function Viewer({ job }) {
         <button type="button" class="small" onClick=${download}>Download${log ? ` (${size(log.size)})` : ""}</button>
       </span>
     </div>
-    <${Problem} error=${wrong ?? error} />
+    <${Problem} error=${wrong ?? (log && api.isGone(error) ? null : error)} />
     <div class=${`log-box${isWrapped ? " is-wrapped" : ""}`} ref=${box} role="region" aria-label="Log" tabindex="0" onScroll=${onScroll} data-lines=${rows}>
       <div class="log-body" style=${{ height: `${windows.height(extended)}px` }}>
         <div class="log-lines" style=${style}>

@@ -1,4 +1,5 @@
 // Jobs: every job there is, filtered and sorted by the address.
+import * as api from "../api.js";
 import * as bulk from "../lists/bulk.js";
 import { Chooser } from "../lists/columns.js";
 import * as exports from "../lists/exports.js";
@@ -78,7 +79,7 @@ export default function Jobs() {
         <button type="button" onClick=${() => exports.download(params, "json")}>JSON</button>
       </span>
     </div>
-    <${Problem} error=${listing.error} retry=${listing.reload} />
+    <${Problem} error=${ids && api.isGone(listing.error) ? null : listing.error} retry=${listing.reload} />
     ${isEmpty && html`<${Nothing} isFiltered=${filters.chips(filter).length > 0} />`}
     ${ids && ids.length > 0 && html`<${Table} ids=${ids} rows=${listing.rows} version=${listing.version} sort=${sort} picked=${picked} setPicked=${setPicked} cursor=${row} setCursor=${setCursor} />`}
     <p class="hint quiet"><kbd>Space</kbd> selects, <kbd>Shift</kbd> extends, <kbd>Ctrl A</kbd> takes all that match, <kbd>Enter</kbd> opens, <kbd>l</kbd> shows the log.</p>

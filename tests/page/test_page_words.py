@@ -1,0 +1,26 @@
+"""Words that the page has of its own, because it must have them before it asks: the same as those of the daemon."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dibs import selection
+from dibs.cli import show
+
+WEB = Path(__file__).parents[2] / "src/dibs/web"
+
+
+def written(name: str, begin: str, end: str) -> str:
+    """Return a part of a file of the page."""
+    return (WEB / name).read_text().partition(begin)[2].partition(end)[0]
+
+
+def test_the_filter_knows_every_state_and_group() -> None:
+    words = re.findall(r'"(\w+)"', written("lists/filters.js", "STATES = new Set([", "]);"))
+    assert sorted(words) == sorted([*selection.STATE_WORDS, *selection.GROUP_WORDS])
+
+
+def test_events_have_the_words_of_the_command_line() -> None:
+    pairs = re.findall(r'^  (\w+): "([^"]+)",$', written("job/words.js", "const EVENTS = {\n", "};"), re.MULTILINE)
+    assert dict(pairs) == show.EVENT_WORDS
