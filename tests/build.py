@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dibs import devices, lifecycle
 from dibs.devices import Device, DeviceId, Inventory
 from dibs.jobs import Asked, Job, JobId, Request
-from dibs.scheduling import Waiting
+from dibs.views import Waiting
 
 T = TypeVar("T")
 

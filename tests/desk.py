@@ -6,10 +6,10 @@ import build
 from dibs import lifecycle, selection, turns, verbs
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
-from dibs.scheduling import Policy
 from dibs.settings import Settings
 from dibs.store import Store
 from dibs.verbs import Wish
+from dibs.views import Policy
 
 TABLES = ("jobs", "events", "attempts", "requests", "environs", "facts")
 

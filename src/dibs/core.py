@@ -16,19 +16,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from dibs import dispatch, records, scheduling, verbs
+from dibs import dispatch, records, scheduling, verbs, views
 from dibs.attempts import Shim, crash_point
 from dibs.devices import DeviceId, Inventory
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
 from dibs.jobs import Job, JobId
 from dibs.notices import Notices
-from dibs.scheduling import Active, Occupant, Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
 from dibs.tallies import Tally
 from dibs.turns import PAUSED, Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan
 from dibs.verbs import Rules, Submitted, Wish
+from dibs.views import Active, Occupant, Policy, View, Waiting
 from dibs.waits import Waits
 
 T = TypeVar("T")
@@ -271,7 +271,7 @@ class Core:
 
     def _place(self, turn: Turn) -> Placement:
         self._expect(turn.now)
-        heads = self.store.head(*scheduling.windows(turn.inventory, self.policy))
+        heads = self.store.head(*views.windows(turn.inventory, self.policy))
         if not heads and not self.standing.is_waiting:
             return NOTHING_PLACED
         active = self.store.active_devices()

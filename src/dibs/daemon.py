@@ -35,9 +35,9 @@ from dibs.jobs import ACTIVE, Job, JobId
 from dibs.looking import Looking
 from dibs.observations import Seen
 from dibs.observing import Observing
-from dibs.scheduling import Policy
 from dibs.standing import Standing
 from dibs.turns import Turn
+from dibs.views import Policy
 from dibs.waits import Waits
 
 T = TypeVar("T")

@@ -14,8 +14,9 @@ from dibs import attempts, lifecycle, needs, oom, scheduling, units
 from dibs.attempts import crash_point
 from dibs.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
-from dibs.scheduling import Plan, Policy, View
+from dibs.scheduling import Plan
 from dibs.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word
+from dibs.views import Policy, View
 
 log = logging.getLogger("dibs.dispatch")
 

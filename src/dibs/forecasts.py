@@ -14,11 +14,12 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import needs, scheduling
+from dibs import needs, scheduling, views
 from dibs.devices import DeviceId, Inventory
 from dibs.durations import Span
 from dibs.jobs import JobId, Outcome, Request
-from dibs.scheduling import Active, Plan, Policy, View, Waiting
+from dibs.scheduling import Plan
+from dibs.views import Active, Policy, View, Waiting
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
 #: Jobs that ask for the same and were submitted together stand in one line.
@@ -181,7 +182,7 @@ class _Days:
         for job in view.waiting:
             self._join(job)
         for line in self.lines.values():
-            line.jobs = scheduling.order(line.jobs)
+            line.jobs = views.order(line.jobs)
 
     def _takes_ms(self, job_id: JobId) -> float:
         span = self.prospect.spans.get(job_id, UNKNOWN_SPAN)
@@ -224,7 +225,7 @@ class _Days:
         for each in [each for each in self.coming if self._is_due(each) and isinstance(self._judge(each), needs.Met)]:
             self.coming.remove(each)
             line = self._join(each.job)
-            line.jobs = scheduling.order(line.jobs)
+            line.jobs = views.order(line.jobs)
 
     def _is_due(self, each: Coming) -> bool:
         return each.begin_at is None or each.begin_at <= self.now
@@ -301,7 +302,7 @@ class _Days:
 
     def _in_the_way(self, job: Waiting) -> tuple[str, str]:
         """Say what keeps a job that is in its line from starting for ever."""
-        wanted = scheduling.eligible(self.inventory, job.request)
+        wanted = views.eligible(self.inventory, job.request)
         endless = [each for each in self.active.values() if self.ends[each.id] == math.inf]
         endless.sort(key=lambda each: not set(wanted).intersection(each.devices))
         people = [other.user for device, other in self.held.items() if device in wanted]

@@ -15,13 +15,14 @@ from dibs import (
     knowing,
     leases,
     probe,
+    refusals,
     rooms,
-    scheduling,
     settings,
     sharing,
     units,
     users,
     vetting,
+    views,
     waiting,
 )
 from dibs.devices import DeviceId, Inventory
@@ -49,7 +50,7 @@ class Wanted:
 
     def ordered(self, ids: Sequence[str]) -> list[DeviceId]:
         """Return devices with the preferred ones first, as in a job."""
-        order = {device: place for place, device in enumerate(scheduling.eligible(self.inventory, self.request))}
+        order = {device: place for place, device in enumerate(views.eligible(self.inventory, self.request))}
         return sorted((DeviceId(device) for device in ids), key=lambda device: order[device])
 
 
@@ -67,16 +68,16 @@ def request(args: Args, inventory: Inventory) -> Request:
     job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
     if count and count.gpus == 0:
         raise UserError("lease expected at least one GPU, got --gpus 0.")
-    chosen = scheduling.resolve(gpu_ids or (), "--gpu-ids", inventory)
+    chosen = refusals.resolve(gpu_ids or (), "--gpu-ids", inventory)
     request = Request(
         len(chosen) or (count.gpus if count else 1),
         chosen,
-        scheduling.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
+        refusals.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
         args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
         vram=args.get(job_options.VRAM) or 0,
         ignore_foreign=args.has(job_options.IGNORE_FOREIGN),
     )
-    scheduling.check_possible(request, inventory, scheduling.Policy(), "the lease")
+    refusals.check_possible(request, inventory, views.Policy(), "the lease")
     return request
 
 
@@ -84,8 +85,8 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
     """Stand in the line until the GPUs are ours; `job` is what others read about it."""
     place = leases.folder()
     inventory, count = wanted.inventory, wanted.request.gpus
-    able = scheduling.eligible(inventory, wanted.request)
-    need = scheduling.count_gpus(count)
+    able = views.eligible(inventory, wanted.request)
+    need = units.count_gpus(count)
     if len(able) < count:
         told = {device.index: rooms.obstacle(device, wanted.request) for device in inventory.devices}
         faults = "; ".join(f"GPU {index}: {why}" for index, why in told.items() if why)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dibs import pools, rooms, scheduling, selection, sharing, units
+from dibs import pools, rooms, scheduling, selection, sharing, units, views
 from dibs.devices import DeviceId, Inventory
 from dibs.pools import Pool
-from dibs.scheduling import Active, Occupant, Plan, Policy, View, Waiting
+from dibs.scheduling import Plan
 from dibs.sharing import Room
+from dibs.views import Active, Occupant, Policy, View, Waiting
 
 #: Holders that are named.
 MOST_TOLD = 8
@@ -102,14 +103,14 @@ def _explain_etiquette(job: Waiting, view: View, policy: Policy) -> Reason:
     if policy.max_gpus is not None and mine + job.request.gpus > policy.max_gpus:
         text = f"your jobs use {mine} of the {policy.max_gpus} GPUs that max_gpus allows"
         return Reason(text, "It starts when enough of them have ended. The setting max_gpus allows more.")
-    text = f"the setting keep_free leaves {scheduling.count_gpus(policy.keep_free)} free for others"
+    text = f"the setting keep_free leaves {units.count_gpus(policy.keep_free)} free for others"
     return Reason(text, "It starts when more are free. A lower keep_free lets it start sooner.")
 
 
 def _explain_devices(
     job: Waiting, view: View, inventory: Inventory, policy: Policy, earlier: Sequence[Waiting]
 ) -> Reason:
-    wanted = scheduling.eligible(inventory, job.request)
+    wanted = views.eligible(inventory, job.request)
     if len(wanted) < job.request.gpus:
         return _explain_unusable(job, inventory, len(wanted))
     left = rooms.of(view, inventory, policy) if rooms.is_shared(view) else {}
@@ -117,18 +118,18 @@ def _explain_devices(
     if job.request.vram:
         all_free = {device for device, room in left.items() if room.fits(job.request.mib)}
     free = [d for d in wanted if d in all_free]
-    kind = scheduling.request_devices(inventory, job.request)
+    kind = views.request_devices(inventory, job.request)
     drained = {d.id: d.drained for d in inventory.devices if d.drained and d.id in kind}
     busy = {d: _occupied(d, left, view, job.request.mib) for d in wanted if d not in free} | drained
-    count, total = scheduling.count_gpus(job.request.gpus), len(wanted) + len(drained)
+    count, total = units.count_gpus(job.request.gpus), len(wanted) + len(drained)
     text = f"needs {count}; {len(free)} of {total} free"
     if job.request.vram:
         text = f"asks for {units.format_size(job.request.vram)} on {count}; {len(free)} of {total} have room"
     text = ", ".join([text, *_by_gpu(busy, inventory)[:MOST_TOLD]])
-    rivals = {other: set(scheduling.eligible(inventory, other.request)) for other in earlier if other.request.gpus}
+    rivals = {other: set(views.eligible(inventory, other.request)) for other in earlier if other.request.gpus}
     larger = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
     if larger is not None:
-        its = scheduling.count_gpus(larger.request.gpus)
+        its = units.count_gpus(larger.request.gpus)
         return Reason(f"{text}; what is free is kept for job {larger.id}, which is ahead and needs {its}", PASSING)
     people = dict.fromkeys(other.user for other in view.line[: view.ahead] if {*free}.intersection(other.devices))
     if people:
@@ -140,11 +141,11 @@ def _explain_devices(
 
 
 def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
-    named = scheduling.request_devices(inventory, job.request).intersection(inventory.ids)
+    named = views.request_devices(inventory, job.request).intersection(inventory.ids)
     told = {d.id: why for d in inventory.devices if d.id in named and (why := rooms.obstacle(d, job.request))}
     out = _by_gpu(told, inventory)
     why = f" ({', '.join(out[:MOST_TOLD])})" if out else f" ({inventory.problem})" if inventory.problem else ""
-    need, choice = scheduling.count_gpus(job.request.gpus), _choice(job)
+    need, choice = units.count_gpus(job.request.gpus), _choice(job)
     is_choosy = len(inventory.usable()) >= job.request.gpus
     hint = f"Without {choice} it could use the others." if is_choosy else "`dibs gpus` shows how the GPUs are."
     if len(named) < job.request.gpus and not inventory.problem:

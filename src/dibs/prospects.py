@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dibs import durations, needs, ranks, scheduling, selection
+from dibs import durations, needs, ranks, selection, views
 from dibs.durations import Span
 from dibs.forecasts import Coming, Line, Prospect
 from dibs.jobs import Job, JobId, State
-from dibs.scheduling import View, Waiting
 from dibs.store import Reader
+from dibs.views import View, Waiting
 
 #: Jobs of all lines together, but of each line what one plan needs, and at most four times as many for that.
 MOST_JOBS = 500
@@ -46,7 +46,7 @@ def _deeper(reader: Reader, view: View, window: int) -> tuple[list[Waiting], set
     """Return more jobs of each line than `view` has, and the lines that go on even then."""
     kinds = {(job.request, job.batch) for job in view.waiting}
     reach = max(window, MOST_JOBS // max(1, len(kinds)))
-    found = scheduling.order(reader.head(reach))
+    found = views.order(reader.head(reach))
     count = Counter((job.request, job.batch) for job in found)
     left_out = found[4 * MOST_JOBS :]
     cut = {line for line, many in count.items() if many >= reach} | {(job.request, job.batch) for job in left_out}
@@ -64,7 +64,7 @@ def _joined(job: Job, waiting: list[Waiting], cut_lines: set[Line], reader: Read
     """Return a job that is not submitted yet as it would wait; nothing if we cannot see as far, or know of it."""
     new = _waiting(job, reader)
     in_line = [other for other in waiting if (other.request, other.batch) == (new.request, new.batch)]
-    is_last = scheduling.order([*in_line, new])[-1] is new
+    is_last = views.order([*in_line, new])[-1] is new
     is_unseen = (new.request, new.batch) in cut_lines and is_last
     return [] if is_unseen or any(other.id == new.id for other in waiting) else [new]
 

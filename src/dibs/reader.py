@@ -19,7 +19,7 @@ from dibs.devices import DeviceId
 from dibs.errors import NotFound, UserError
 from dibs.jobs import ACTIVE, WAITING, Cause, Job, JobId, Outcome, When
 from dibs.runs import Run, Sweep
-from dibs.scheduling import Active, Waiting
+from dibs.views import Active, Waiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,27 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-from dibs import codec, declaring, forecasts, needs, obstacles, prospects, rooms, scheduling, standing, turns
+from dibs import (
+    codec,
+    declaring,
+    forecasts,
+    needs,
+    obstacles,
+    prospects,
+    rooms,
+    scheduling,
+    standing,
+    turns,
+    units,
+    views,
+)
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
 from dibs.forecasts import Forecast
 from dibs.jobs import Asked, Job, JobId, Request, State
 from dibs.obstacles import Reason
-from dibs.scheduling import Policy, View, Waiting
 from dibs.store import Reader
+from dibs.views import Policy, View, Waiting
 
 #: Jobs that are named of those that another waits for.
 MOST_NAMED = 8
@@ -56,7 +69,7 @@ class Sight:
             in_use = {device for job in active for device in job.devices}.union(sharers)
             held = dict(core.observing.hold_back(held, in_use))
         line, ahead = core.standing.collectors()
-        heads = reader.head(*scheduling.windows(inventory, policy))
+        heads = reader.head(*views.windows(inventory, policy))
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
         view = View(heads, active, held, line, ahead, is_paused, sharers)
         return cls(view, policy, inventory, reader, core.engine.settings.grace, is_closing=core.is_closing)
@@ -118,7 +131,7 @@ class Sight:
 
     def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
         # The larger one where anybody shares: a forecast looks at so many of every line.
-        window = scheduling.windows(self.inventory, self.policy)[rooms.is_shared(self.view)]
+        window = views.windows(self.inventory, self.policy)[rooms.is_shared(self.view)]
         return prospects.gather(self.reader, self.view, window, self.grace_s, now, job)
 
     def _not_ready(self, job: Job) -> Reason:
@@ -143,7 +156,7 @@ def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:
     if len(ids) > 1:
         return f"{len(ids)} jobs queued: {ids[0]}-{ids[-1]}"
     job = reader.job(ids[0])
-    what = scheduling.count_gpus(job.asked.request.gpus) if job.asked.request.gpus else "no GPU"
+    what = units.count_gpus(job.asked.request.gpus) if job.asked.request.gpus else "no GPU"
     if not job.is_waiting:
         return f"{job.id} queued: {what}, starts now"
     reason = Sight.of(core, reader).reason(job)

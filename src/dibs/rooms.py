@@ -15,7 +15,7 @@ from dibs.jobs import Request
 from dibs.sharing import Room
 
 if TYPE_CHECKING:
-    from dibs.scheduling import Active, Policy, View
+    from dibs.views import Active, Policy, View
 
 #: A device that nobody has, where nobody shares any.
 WHOLE = sharing.room(None, 1)

@@ -13,106 +13,12 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import devices, matching, pools, rooms, sharing, units
+from dibs import matching, pools, rooms, sharing, views
 from dibs.devices import DeviceId, Inventory
-from dibs.errors import Impossible, UserError
 from dibs.jobs import JobId, Request
 from dibs.pools import Demand, Pool
 from dibs.sharing import Room, Terms, Want
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A queued job as the plan sees it; among equal priorities the lower rank comes first, then the lower id."""
-
-    id: JobId
-    request: Request
-    priority: int = 0
-    batch: int = 0
-    #: How many more of its batch may be under way; None: any number.
-    room: int | None = None
-    rank: str = ""
-
-    @property
-    def place(self) -> tuple[int, str, JobId]:
-        """Return what sorts jobs in the order in which they are served."""
-        return -self.priority, self.rank, self.id
-
-
-@dataclass(frozen=True, slots=True)
-class Active:
-    """A job with an attempt under way, and what it uses until it ends."""
-
-    id: JobId
-    devices: tuple[DeviceId, ...] = ()
-    cpus: int = 0
-    mem: int = 0
-    limit_s: float | None = None
-    #: Wall-clock milliseconds; None: it is about to start.
-    started_at: int | None = None
-    batch: int = 0
-    #: MiB that it has of each device; 0: all of it.
-    mib: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Occupant:
-    """Somebody else who holds a device."""
-
-    user: str
-    pid: int | None = None
-    job: str | None = None
-    #: MiB of it; 0: all of it.
-    mib: int = 0
-    #: In words, where it is nobody: what has to happen before the device is free.
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Collector:
-    """Another door in the machine-wide line, when it is its turn to collect devices."""
-
-    user: str
-    count: int
-    devices: Collection[str]
-    #: MiB of each device; 0: all of it.
-    mib: int = 0
-    #: Whether devices that are shared now are kept from newcomers for it, the first ones first.
-    is_emptying: bool = True
-
-
-@dataclass(frozen=True)
-class View:
-    """All that the plan may know: the queue's head, what is under way, and the machine-wide line."""
-
-    waiting: Sequence[Waiting] = ()
-    active: Sequence[Active] = ()
-    #: Devices held by leases that are not of our active jobs.
-    held: Mapping[DeviceId, Occupant] = field(default_factory=dict)
-    #: Other doors' tickets in serving order, and how many of them stand before ours.
-    line: Sequence[Collector] = ()
-    ahead: int = 0
-    is_paused: bool = False
-    #: Those who share a device and are not of our active jobs.
-    sharers: Mapping[DeviceId, Sequence[Occupant]] = field(default_factory=dict)
-    #: When devices were last taken; told only where that may decide.
-    used_at: Mapping[DeviceId, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The settings that matter to deciding."""
-
-    cpu_slots: int = 1
-    #: Bytes of memory that `--mem` jobs share; None: not counted.
-    mem_total: int | None = None
-    #: Seconds that a job without a limit is expected to run.
-    assumed_s: float = 86400.0
-    #: Etiquette: the most devices our jobs use at once, and those they leave free for others.
-    max_gpus: int | None = None
-    keep_free: int = 0
-    #: How many jobs share a device at most.
-    most_sharers: int = sharing.MOST_SHARERS
+from dibs.views import Active, Policy, View, Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,37 +42,6 @@ class Plan:
     reserved: tuple[Reservation, ...] = ()
 
 
-def order(waiting: Sequence[Waiting]) -> list[Waiting]:
-    """Return jobs in the order in which they are served."""
-    return sorted(waiting, key=lambda job: job.place)
-
-
-def windows(inventory: Inventory, policy: Policy) -> tuple[int, int]:
-    """Return how many jobs of a line can start in one plan at most: of one for whole devices, of one that shares."""
-    count = len(inventory.devices)
-    return count + policy.cpu_slots, count * policy.most_sharers + policy.cpu_slots
-
-
-def request_devices(inventory: Inventory, request: Request) -> frozenset[DeviceId]:
-    """Return the devices of the right kind for `request`, well or not."""
-    if request.gpu_ids:
-        return frozenset(request.gpu_ids)
-    return frozenset(devices.of_type(inventory, request.gpu_type) if request.gpu_type else inventory.ids)
-
-
-def eligible(inventory: Inventory, request: Request) -> tuple[DeviceId, ...]:
-    """Return the devices that could serve `request`, the preferred ones first."""
-    if inventory.problem is not None:
-        return ()
-    usable = tuple(device.id for device in inventory.devices if rooms.obstacle(device, request) is None)
-    if request.gpu_ids:
-        return tuple(d for d in request.gpu_ids if d in usable)
-    right = request_devices(inventory, request)
-    usable = tuple(d for d in usable if d in right)
-    preferred = tuple(d for d in request.prefer if d in usable)
-    return preferred + tuple(d for d in usable if d not in preferred)
-
-
 def collected(plan: Plan, inventory: Inventory) -> tuple[DeviceId, ...]:
     """Return the devices for which the first that waits stands in the line, those that are kept for it first.
 
@@ -174,7 +49,7 @@ def collected(plan: Plan, inventory: Inventory) -> tuple[DeviceId, ...]:
     """
     if plan.first is None:
         return ()
-    wanted = eligible(inventory, plan.first.request)
+    wanted = views.eligible(inventory, plan.first.request)
     kept = {device for r in plan.reserved if r.id == plan.first.id and r.rooms for device in r.devices}
     return tuple(sorted(wanted, key=lambda device: device not in kept))
 
@@ -267,7 +142,7 @@ def outlasts(request: Request, reserved: Reservation, policy: Policy, now: int) 
 def plan(view: View, inventory: Inventory, policy: Policy, now: int) -> Plan:
     """Decide what starts now. Nothing starts while the queue is paused."""
     if view.is_paused:
-        return Plan((), tuple(order(view.waiting)), None)
+        return Plan((), tuple(views.order(view.waiting)), None)
     return _Planning(view, inventory, policy, now).run()
 
 
@@ -300,7 +175,7 @@ class _Planning:
         first: Waiting | None = None
         #: What is left only shrinks here: what did not fit once need not be tried again for the next who asks the same.
         refused: set[Request] = set()
-        for job in order(self.view.waiting):
+        for job in views.order(self.view.waiting):
             if self.room.get(job.batch, 1) <= 0 or job.request in refused:
                 waits.append(job)
                 continue
@@ -326,7 +201,7 @@ class _Planning:
 
     def _is_possible(self, job: Waiting) -> bool:
         """Tell whether a job could start if nothing else ran."""
-        able = eligible(self.inventory, job.request)
+        able = views.eligible(self.inventory, job.request)
         if job.request.vram:
             able = tuple(device for device in able if self._could_hold(device, job.request.mib))
         return len(able) >= job.request.gpus and self.whole.fits(pools.demand_of(job.request))
@@ -361,7 +236,7 @@ class _Planning:
 
     def _left(self, job: Waiting, in_the_way: Sequence[Reservation]) -> list[DeviceId]:
         """Return the devices that would do and are not kept for others; of a shared one there may be enough left."""
-        wanted = eligible(self.inventory, job.request)
+        wanted = views.eligible(self.inventory, job.request)
         if not in_the_way:
             return list(wanted)
         mib = job.request.mib
@@ -413,7 +288,7 @@ class _Planning:
         A device that somebody else holds may come back at any moment: it counts as coming back right after the free
         ones, which are then kept for this job, as its ticket does towards other people.
         """
-        demand, wanted = pools.demand_of(job.request), eligible(self.inventory, job.request)
+        demand, wanted = pools.demand_of(job.request), views.eligible(self.inventory, job.request)
         ends = sorted((expected_end(active, self.policy, self.now), active.id, active) for active in self.active)
         if job.request.vram:
             wanted = tuple(device for device in wanted if self._could_hold(device, job.request.mib))
@@ -472,89 +347,3 @@ def _by_then(count: int, back: Mapping[DeviceId, float], at: float, last: Collec
     """
     places = {device: place for place, device in enumerate(back)}
     return sorted(back, key=lambda device: (max(back[device], at), device in last, places[device]))[:count]
-
-
-def check_possible(request: Request, inventory: Inventory, policy: Policy, who: str = "the job") -> None:
-    """Raise Impossible if no amount of waiting would satisfy `request`, which `who` makes, on this machine."""
-    _check_counted(request, policy, who)
-    if request.gpus == 0 or not inventory.is_known:
-        return
-    total = len(inventory.devices)
-    if total == 0:
-        why = f" ({inventory.problem})" if inventory.problem else ""
-        raise Impossible(
-            f"{who} asks for {count_gpus(request.gpus)}; this machine has none{why}.",
-            "Ask for none with -g 0, or pretend with DIBS_DEVICES=fake:4.",
-        )
-    if request.gpu_type and not devices.of_type(inventory, request.gpu_type):
-        names = ", ".join(sorted({device.name for device in inventory.devices}))
-        raise Impossible(f'no GPU matches --gpu-type "{request.gpu_type}".', f"This machine has: {names}.")
-    of_kind = len(devices.of_type(inventory, request.gpu_type)) if request.gpu_type else total
-    if request.gpus > of_kind:
-        kind = f' of type "{request.gpu_type}"' if request.gpu_type else ""
-        raise Impossible(
-            f"{who} asks for {count_gpus(request.gpus)}; this machine has {of_kind}{kind}.",
-            f"Ask for -g {of_kind} or less.",
-        )
-    if request.vram:
-        _check_vram(request, inventory, who)
-    if request.gpus > total - policy.keep_free:
-        left = max(0, total - policy.keep_free)
-        raise Impossible(
-            f"{who} asks for {count_gpus(request.gpus)}; keep_free leaves {left} of {total}.",
-            "It is a setting of your own.",
-        )
-
-
-def _check_vram(request: Request, inventory: Inventory, who: str) -> None:
-    """Refuse more memory than enough of the devices have; what strangers use of them now may come back."""
-    right = [d for d in inventory.devices if d.id in request_devices(inventory, request)]
-    able = [d for d in right if d.compute_mode != devices.EXCLUSIVE]
-    if len(able) < min(request.gpus, len(right)):
-        raise Impossible(
-            f"{who} asks for --vram, and {len(right) - len(able)} of {count_gpus(len(right))} cannot be shared: their "
-            "compute mode is exclusive-process.",
-            "Without --vram it gets a GPU alone; nvidia-smi -c 0 as root allows sharing.",
-        )
-    sizes = sorted((d.memory_total or 0 for d in able), reverse=True)
-    if not any(sizes):
-        raise Impossible(
-            f"{who} asks for --vram {units.format_size(request.vram)}; the driver does not tell how much memory the "
-            "GPUs have.", "Without --vram it gets a GPU alone.",
-        )  # fmt: skip
-    most = sizes[min(request.gpus, len(sizes)) - 1]
-    if request.vram > most:
-        has = "the largest GPU has" if request.gpus == 1 else f"{count_gpus(request.gpus)} have"
-        raise Impossible(
-            f"{who} asks for --vram {units.format_size(request.vram)}; {has} {units.format_size(most)}.",
-            "Without --vram it gets a GPU alone.",
-        )
-
-
-def _check_counted(request: Request, policy: Policy, who: str) -> None:
-    if request.cpus > policy.cpu_slots:
-        raise Impossible(
-            f"{who} asks for {request.cpus} CPUs; {policy.cpu_slots} may be used here.",
-            "The setting cpu_slots allows more.",
-        )
-    if policy.mem_total is not None and request.mem > policy.mem_total:
-        asked, total = units.format_size(request.mem), units.format_size(policy.mem_total)
-        raise Impossible(f"{who} asks for {asked} of memory; this machine has {total}.")
-    if policy.max_gpus is not None and request.gpus > policy.max_gpus:
-        raise Impossible(
-            f"{who} asks for {count_gpus(request.gpus)}; max_gpus allows {policy.max_gpus}.",
-            "It is a setting of your own.",
-        )
-
-
-def resolve(request_words: Sequence[str], option: str, inventory: Inventory) -> tuple[DeviceId, ...]:
-    """Return the devices that the words of an option name, or say in one line which word does not."""
-    try:
-        return devices.find_all(inventory, request_words)
-    except devices.UnknownDevice as error:
-        raise UserError(f"{option} expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
-
-
-def count_gpus(count: int) -> str:
-    """Return "1 GPU", "2 GPUs"."""
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"

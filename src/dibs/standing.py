@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from dibs import holders, locks, tickets
 from dibs.devices import DeviceId, Inventory
 from dibs.jobs import Request
-from dibs.scheduling import Active, Collector, Occupant
+from dibs.views import Active, Collector, Occupant
 
 #: Seconds for which a device is left alone after a runner was refused it though nobody is seen to hold it.
 SHUN_FOR_S = 1.0

@@ -15,8 +15,8 @@ from dibs.engines.local import Local
 from dibs.errors import NotFound
 from dibs.jobs import Job, JobId
 from dibs.records import Running
-from dibs.scheduling import Policy
 from dibs.store import Store
+from dibs.views import Policy
 
 T = TypeVar("T")
 

@@ -148,3 +148,8 @@ def _is_number(text: str) -> bool:
 def mib_of(size: int) -> int:
     """Return bytes as whole MiB, rounded up: what is declared is never made less."""
     return -(-size // 2**20)
+
+
+def count_gpus(count: int) -> str:
+    """Return "1 GPU", "2 GPUs"."""
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"

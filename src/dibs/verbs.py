@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import commands, environs, lifecycle, processes, scheduling, selection, templates, turns, units
+from dibs import commands, environs, lifecycle, processes, refusals, selection, templates, turns, units
 from dibs.errors import MachineError, UserError
 from dibs.jobs import ACTIVE, After, Asked, Cause, Job, JobId, Member, Outcome, Request, State, When, default_name
 from dibs.turns import PAUSED, Acted, Changed, Left, Order, Turn, pick
@@ -220,8 +220,8 @@ def request_of(wish: Wish, turn: Turn, notes: list[str], who: str = "the job") -
     inventory = turn.inventory
     if (wish.gpu_ids or wish.prefer) and not inventory.is_known:
         raise MachineError(f"the GPUs are not known yet ({inventory.problem or 'the driver has not answered'}).")
-    gpu_ids = scheduling.resolve(wish.gpu_ids, "--gpu-ids", inventory)
-    prefer = scheduling.resolve(wish.prefer, "--prefer", inventory)
+    gpu_ids = refusals.resolve(wish.gpu_ids, "--gpu-ids", inventory)
+    prefer = refusals.resolve(wish.prefer, "--prefer", inventory)
     if gpu_ids and wish.gpus is not None and wish.gpus != len(gpu_ids):
         raise UserError(f"--gpus {wish.gpus} contradicts --gpu-ids, which names {len(gpu_ids)}.", "Leave --gpus out.")
     gpus = len(gpu_ids) if gpu_ids else wish.gpus
@@ -235,7 +235,7 @@ def request_of(wish: Wish, turn: Turn, notes: list[str], who: str = "the job") -
     kind = (tuple(sorted(gpu_ids)), prefer, wish.gpu_type) if gpus else ((), (), None)
     use = (wish.vram, wish.ignore_foreign) if gpus else (0, False)
     request = Request(gpus, *kind, wish.cpus, wish.mem, wish.time_limit_s, *use)
-    scheduling.check_possible(request, inventory, turn.policy, who)
+    refusals.check_possible(request, inventory, turn.policy, who)
     return request
 
 

@@ -9,8 +9,8 @@ import build
 from dibs import durations, forecasts, lifecycle, prospects
 from dibs.durations import Span
 from dibs.jobs import After, JobId, When
-from dibs.scheduling import Policy, View
 from dibs.store import Store
+from dibs.views import Policy, View
 
 NOW = build.NOW
 MINUTE = 60_000

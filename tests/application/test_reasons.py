@@ -14,9 +14,9 @@ from dibs.forecasts import Forecast
 from dibs.jobs import After, JobId, When
 from dibs.obstacles import Reason
 from dibs.reasons import Sight
-from dibs.scheduling import Policy, View
 from dibs.store import Store
 from dibs.uses import Use
+from dibs.views import Policy, View
 
 LATER = 4_000_000_000_000
 

@@ -16,7 +16,8 @@ import build
 from dibs import rooms, scheduling, sharing
 from dibs.devices import DeviceId, Inventory
 from dibs.jobs import JobId, Request
-from dibs.scheduling import Active, Collector, Occupant, Plan, Policy, View, Waiting
+from dibs.scheduling import Plan
+from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
 

@@ -18,7 +18,7 @@ from dibs import forecasts, scheduling
 from dibs.durations import Span
 from dibs.forecasts import Coming, Forecast, Prospect
 from dibs.jobs import JobId, Outcome, When
-from dibs.scheduling import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
 SEEDS = range(300 if PROVING else 10)

@@ -12,7 +12,7 @@ from dibs import devices, obstacles, scheduling
 from dibs.devices import DeviceId
 from dibs.jobs import JobId, Request
 from dibs.obstacles import Reason
-from dibs.scheduling import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 
 HOW_THEY_ARE = "`dibs gpus` shows how the GPUs are."
 PRIORITY = "A higher --priority would pass it."

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 import build
-from dibs import obstacles, rooms, scheduling
+from dibs import obstacles, refusals, rooms, scheduling
 from dibs.devices import EXCLUSIVE, Device, DeviceId
 from dibs.errors import Impossible
 from dibs.jobs import Request
-from dibs.scheduling import Policy, View
+from dibs.views import Policy, View
 
 GIB = 2**30
 CARD = Device(DeviceId("GPU-a"), 0, "A100", 24 * GIB)
@@ -69,9 +69,9 @@ def test_jobs_share_the_other_gpus_and_have_one_for_a_single_process_alone():
 
 def test_a_job_that_cannot_share_any_gpu_is_refused_or_told_so_in_words():
     request = Request(vram=6 * GIB)
-    scheduling.check_possible(request, machine(0), Policy())
+    refusals.check_possible(request, machine(0), Policy())
     with pytest.raises(Impossible, match="2 of 2 GPUs cannot be shared: their compute mode is exclusive-process"):
-        scheduling.check_possible(request, machine(0, 1), Policy())
+        refusals.check_possible(request, machine(0, 1), Policy())
     # It was set after the job was queued.
     waits = build.waiting(1, vram=6 * GIB)
     reason = obstacles.explain(waits, View([waits]), machine(0, 1), Policy(), build.NOW)

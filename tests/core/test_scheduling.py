@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import devices, scheduling
+from dibs import devices, refusals, scheduling, views
 from dibs.errors import Impossible, UserError
 from dibs.jobs import JobId, Request
-from dibs.scheduling import Active, Collector, Occupant, Plan, Policy, View, Waiting
+from dibs.scheduling import Plan
+from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 
 TYPES = ("NVIDIA A100", "Tesla T4")
 
@@ -52,7 +53,7 @@ class World:
 
     def without_later(self, job):
         """Return this world before anything that is served after `job` was submitted."""
-        served = scheduling.order(self.view.waiting)
+        served = views.order(self.view.waiting)
         return dataclasses.replace(self, view=dataclasses.replace(self.view, waiting=served[: served.index(job) + 1]))
 
 
@@ -132,7 +133,7 @@ def test_a_job_gets_as_many_devices_as_it_asked_for_and_only_of_those_it_asked_f
     for start in world.plan.starts:
         request = world.request(start.id)
         assert len(start.devices) == request.gpus
-        assert set(start.devices) <= set(scheduling.eligible(world.inventory, request))
+        assert set(start.devices) <= set(views.eligible(world.inventory, request))
 
 
 @given(WORLDS)
@@ -164,7 +165,7 @@ def test_later_jobs_take_nothing_from_the_first_that_waits(world):
     decided = world.plan
     left = world.free - {device for start in decided.starts for device in start.devices}
     for job in [decided.first] if decided.first else []:
-        usable = set(scheduling.eligible(world.inventory, job.request))
+        usable = set(views.eligible(world.inventory, job.request))
         alone = world.without_later(job)
         left_alone = world.free - {device for start in alone.plan.starts for device in start.devices}
         assert min(job.request.gpus, len(left & usable)) == min(job.request.gpus, len(left_alone & usable))
@@ -197,8 +198,8 @@ def test_as_many_jobs_without_devices_start_as_there_are_free_cpu_slots(world):
 def test_the_first_in_line_starts_when_enough_of_its_devices_are_free_on_the_best_of_them(world):
     world = dataclasses.replace(world, view=dataclasses.replace(world.view, ahead=0))
     given_out = {start.id: start.devices for start in world.plan.starts}
-    for job in [job for job in scheduling.order(world.view.waiting) if job.request.gpus][:1]:
-        best = [device for device in scheduling.eligible(world.inventory, job.request) if device in world.free]
+    for job in [job for job in views.order(world.view.waiting) if job.request.gpus][:1]:
+        best = [device for device in views.eligible(world.inventory, job.request) if device in world.free]
         enough = tuple(best[: job.request.gpus]) if len(best) >= job.request.gpus else None
         assert given_out.get(job.id) == enough
 
@@ -207,15 +208,13 @@ def test_the_first_in_line_starts_when_enough_of_its_devices_are_free_on_the_bes
 def test_our_ticket_is_for_the_first_job_that_waits_for_devices(world):
     """One that needs a device which is unwell may wait for ever, and nothing is kept for it."""
     decided = world.plan
-    waits = [
-        job for job in decided.waits if 0 < job.request.gpus <= len(scheduling.eligible(world.inventory, job.request))
-    ]
+    waits = [job for job in decided.waits if 0 < job.request.gpus <= len(views.eligible(world.inventory, job.request))]
     assert decided.first == next(iter(waits), None)
 
 
 @given(PAUSED_WORLDS)
 def test_while_the_queue_is_paused_everybody_waits_and_no_ticket_is_held(world):
-    assert world.plan == Plan((), tuple(scheduling.order(world.view.waiting)), None)
+    assert world.plan == Plan((), tuple(views.order(world.view.waiting)), None)
 
 
 # -- the order ----------------------------------------------------------------------------------------------------
@@ -228,7 +227,7 @@ def test_the_higher_priority_comes_first_and_then_the_older_job():
         build.waiting(2, priority=5),
         build.waiting(4, priority=-1),
     ]
-    assert [job.id for job in scheduling.order(queue)] == [2, 3, 1, 4]
+    assert [job.id for job in views.order(queue)] == [2, 3, 1, 4]
 
 
 def test_a_job_that_fits_starts_on_the_first_free_devices():
@@ -293,7 +292,7 @@ def test_our_second_job_stands_behind_the_ticket_that_our_first_one_passed():
 )
 def test_a_request_that_no_waiting_would_satisfy_is_refused(request_, inventory, message):
     with pytest.raises(Impossible) as caught:
-        scheduling.check_possible(request_, inventory, Policy())
+        refusals.check_possible(request_, inventory, Policy())
     assert caught.value.message == message
 
 
@@ -306,9 +305,9 @@ def test_a_request_that_no_waiting_would_satisfy_is_refused(request_, inventory,
     ],
 )
 def test_a_request_that_may_be_satisfied_one_day_is_let_in(request_, inventory):
-    scheduling.check_possible(request_, inventory, Policy())
+    refusals.check_possible(request_, inventory, Policy())
 
 
 def test_a_device_that_is_not_there_is_refused_by_the_name_of_the_option():
     with pytest.raises(UserError, match='--gpu-ids expected an index or UUID of a GPU: there is no GPU "7"'):
-        scheduling.resolve(["0", "7"], "--gpu-ids", build.inventory(2))
+        refusals.resolve(["0", "7"], "--gpu-ids", build.inventory(2))

@@ -13,11 +13,12 @@ import pytest
 import simulation
 
 import build
-from dibs import obstacles, scheduling
+from dibs import obstacles, refusals, scheduling, views
 from dibs.errors import Impossible
 from dibs.jobs import JobId, Request
 from dibs.obstacles import Reason
-from dibs.scheduling import Active, Collector, Occupant, Plan, Policy, View, Waiting
+from dibs.scheduling import Plan
+from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
 SEEDS = range(500 if PROVING else 12)
@@ -208,7 +209,7 @@ def outlived(before, step):
 
 def overtaken(job_id, before, step):
     known = {job.id for job in before.after().waiting if job.room is None or job.room > 0}
-    served = [job.id for job in scheduling.order(step.view.waiting)]
+    served = [job.id for job in views.order(step.view.waiting)]
     return not known.issuperset(served[: served.index(job_id)])
 
 
@@ -267,7 +268,7 @@ def test_a_plan_leaves_nothing_that_could_start_as_well(days):
 def test_the_first_in_line_never_waits_for_what_is_there(days):
     for step in days.steps:
         view = step.after()
-        first = [job for job in scheduling.order(view.waiting) if job.room is None or job.room > 0][:1]
+        first = [job for job in views.order(view.waiting) if job.room is None or job.room > 0][:1]
         assert not any(starts_alone(job, view, step) for job in first)
 
 
@@ -291,7 +292,7 @@ def strictly(view, inventory, policy, now):
     """Plan without backfill: nobody passes a job that has to wait for anything but its batch."""
     step = simulation.Step(now, dataclasses.replace(view, waiting=[]), inventory, policy, Plan((), (), None))
     starts = []
-    for job in scheduling.order(view.waiting):
+    for job in views.order(view.waiting):
         left = step.after()
         under_way = sum(other.batch == job.batch for other in view.waiting if other.id in {s.id for s in starts})
         if job.room is not None and job.room <= under_way:
@@ -323,7 +324,7 @@ def test_without_limits_jobs_start_strictly_in_order(seed):
     world = simulation.world(seed, has_limits=False, estimates_hold=False, is_plain=True)
     for step in simulation.run(world):
         started = {start.id for start in step.plan.starts}
-        served = [job.id in started for job in scheduling.order(step.view.waiting)]
+        served = [job.id in started for job in views.order(step.view.waiting)]
         assert served == sorted(served, reverse=True)
 
 
@@ -620,7 +621,7 @@ def test_what_is_let_in_starts_on_an_idle_machine_and_what_is_refused_does_not(s
 
 def is_let_in(request, inventory, policy):
     try:
-        scheduling.check_possible(request, inventory, policy)
+        refusals.check_possible(request, inventory, policy)
     except Impossible:
         return False
     return True

@@ -6,8 +6,8 @@ import pytest
 
 import build
 from dibs import leases, locks
-from dibs.scheduling import Active
 from dibs.standing import Standing
+from dibs.views import Active
 
 OURS, THEIRS = build.ids(0, 1)
 

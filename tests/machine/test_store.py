@@ -18,8 +18,8 @@ import build
 from dibs import database, lifecycle, ranks, rows, selection
 from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.jobs import BAD, Job, JobId, Outcome, Request, State
-from dibs.scheduling import Active, Waiting
 from dibs.store import BatchTally, Happening, PastAttempt, Reader, Store
+from dibs.views import Active, Waiting
 
 REQUESTS = (
     Request(0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dibs import granted, job_options, knowing, leases, options, scheduling, settings, users, vetting
+from dibs import granted, job_options, knowing, leases, options, refusals, settings, units, users, vetting, views
 from dibs.devices import DeviceId, Inventory
 from dibs.errors import UserError
 from dibs.jobs import Request
@@ -81,7 +81,7 @@ def slots(
         from dibs import leasing
 
         if not wanted:
-            say(f"waiting: the setting keep_free leaves {scheduling.count_gpus(values.keep_free)} free for others")
+            say(f"waiting: the setting keep_free leaves {units.count_gpus(values.keep_free)} free for others")
             return
         say(f"waiting for a GPU: {leasing.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
 
@@ -126,13 +126,13 @@ def slots(
         _check_ours(args, chosen, ours, inventory)
         return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
     known = knowing.Known(place, inventory, values, request)
-    policy = scheduling.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
-    scheduling.check_possible(request, inventory, policy, "each command")
+    policy = views.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
+    refusals.check_possible(request, inventory, policy, "each command")
     if is_grouped:
         return fixed(found)
-    eligible = [d for d in scheduling.eligible(inventory, request) if not chosen or d in chosen]
+    eligible = [d for d in views.eligible(inventory, request) if not chosen or d in chosen]
     if len(eligible) < request.gpus:
-        can = scheduling.count_gpus(len(eligible))
+        can = units.count_gpus(len(eligible))
         why = f" ({inventory.problem})" if inventory.problem else ""
         raise UserError(f"-g {request.gpus}: only {can} can be used{why}.", "See `dibs gpus`.")
     if request.vram:
@@ -158,12 +158,12 @@ def _check_ours(args: Args, chosen: Sequence[DeviceId], ours: Sequence[DeviceId]
 def _dealt(ours: Sequence[DeviceId], count: int) -> list[Sequence[DeviceId]]:
     """Return GPUs of ours in groups of so many."""
     if count > len(ours):
-        raise UserError(f"-g {count}: in here {scheduling.count_gpus(len(ours))} can be used.")
+        raise UserError(f"-g {count}: in here {units.count_gpus(len(ours))} can be used.")
     return [ours[at : at + count] for at in range(0, len(ours) - count + 1, count)]
 
 
 def _resolved(group: Sequence[str], inventory: Inventory) -> tuple[DeviceId, ...]:
-    found = scheduling.resolve(group, "--gpu-ids", inventory)
+    found = refusals.resolve(group, "--gpu-ids", inventory)
     if len(found) < len(group):
         raise UserError("--gpu-ids names a GPU twice.", "Several commands on each GPU: --per-gpu 2.")
     return found

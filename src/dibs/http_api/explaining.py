@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import codec, reasons, scheduling
+from dibs import codec, reasons, views
 from dibs.forecasts import Forecast
 from dibs.http_api import exchanges
 from dibs.jobs import Job, State
@@ -75,7 +75,7 @@ async def get_line(request: web.Request) -> web.Response:
 
     def answer(reader: Reader) -> list[dict[str, Any]]:
         sight = Sight.of(daemon.core, reader)
-        ready = [reader.job(waiting.id) for waiting in scheduling.order(sight.view.waiting)[:most]]
+        ready = [reader.job(waiting.id) for waiting in views.order(sight.view.waiting)[:most]]
         others = [job for job in reader.overview(2 * MOST_STARTS, 0) if job.is_waiting and not _is_ready(job)]
         jobs = [*ready, *others][:most]
         forecasts = sight.expected_of([job.id for job in ready])

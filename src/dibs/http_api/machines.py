@@ -14,8 +14,8 @@ from dibs.devices import Device, DeviceId, Inventory
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
 from dibs.jobs import Job
-from dibs.scheduling import Active, Occupant, View
 from dibs.store import Reader
+from dibs.views import Active, Occupant, View
 
 
 async def get_gpus(request: web.Request) -> web.Response:

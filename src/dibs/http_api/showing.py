@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import codec, paging, scheduling, selection, turns
+from dibs import codec, paging, selection, turns, views
 from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import indices
@@ -80,7 +80,7 @@ def _overview(reader: Reader, sight: Sight) -> list[Job]:
     """Return what one looks at; behind very many unfinished jobs also what runs and what comes next."""
     jobs = {job.id: job for job in reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)}
     jobs |= {job.id: job for job in reader.active()}
-    for waiting in scheduling.order(sight.view.waiting)[:FINISHED_SHOWN]:
+    for waiting in views.order(sight.view.waiting)[:FINISHED_SHOWN]:
         if waiting.id not in jobs:
             jobs[waiting.id] = reader.job(waiting.id)
     return sorted(jobs.values(), key=lambda job: job.id)

@@ -1,0 +1,93 @@
+"""Refusals: what no amount of waiting would satisfy on this machine, and what to ask for instead. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dibs import devices, units, views
+from dibs.devices import DeviceId, Inventory
+from dibs.errors import Impossible, UserError
+from dibs.jobs import Request
+from dibs.units import count_gpus
+from dibs.views import Policy
+
+
+def check_possible(request: Request, inventory: Inventory, policy: Policy, who: str = "the job") -> None:
+    """Raise Impossible if no amount of waiting would satisfy `request`, which `who` makes, on this machine."""
+    _check_counted(request, policy, who)
+    if request.gpus == 0 or not inventory.is_known:
+        return
+    total = len(inventory.devices)
+    if total == 0:
+        why = f" ({inventory.problem})" if inventory.problem else ""
+        raise Impossible(
+            f"{who} asks for {count_gpus(request.gpus)}; this machine has none{why}.",
+            "Ask for none with -g 0, or pretend with DIBS_DEVICES=fake:4.",
+        )
+    if request.gpu_type and not devices.of_type(inventory, request.gpu_type):
+        names = ", ".join(sorted({device.name for device in inventory.devices}))
+        raise Impossible(f'no GPU matches --gpu-type "{request.gpu_type}".', f"This machine has: {names}.")
+    of_kind = len(devices.of_type(inventory, request.gpu_type)) if request.gpu_type else total
+    if request.gpus > of_kind:
+        kind = f' of type "{request.gpu_type}"' if request.gpu_type else ""
+        raise Impossible(
+            f"{who} asks for {count_gpus(request.gpus)}; this machine has {of_kind}{kind}.",
+            f"Ask for -g {of_kind} or less.",
+        )
+    if request.vram:
+        _check_vram(request, inventory, who)
+    if request.gpus > total - policy.keep_free:
+        left = max(0, total - policy.keep_free)
+        raise Impossible(
+            f"{who} asks for {count_gpus(request.gpus)}; keep_free leaves {left} of {total}.",
+            "It is a setting of your own.",
+        )
+
+
+def _check_vram(request: Request, inventory: Inventory, who: str) -> None:
+    """Refuse more memory than enough of the devices have; what strangers use of them now may come back."""
+    right = [d for d in inventory.devices if d.id in views.request_devices(inventory, request)]
+    able = [d for d in right if d.compute_mode != devices.EXCLUSIVE]
+    if len(able) < min(request.gpus, len(right)):
+        raise Impossible(
+            f"{who} asks for --vram, and {len(right) - len(able)} of {count_gpus(len(right))} cannot be shared: their "
+            "compute mode is exclusive-process.",
+            "Without --vram it gets a GPU alone; nvidia-smi -c 0 as root allows sharing.",
+        )
+    sizes = sorted((d.memory_total or 0 for d in able), reverse=True)
+    if not any(sizes):
+        raise Impossible(
+            f"{who} asks for --vram {units.format_size(request.vram)}; the driver does not tell how much memory the "
+            "GPUs have.", "Without --vram it gets a GPU alone.",
+        )  # fmt: skip
+    most = sizes[min(request.gpus, len(sizes)) - 1]
+    if request.vram > most:
+        has = "the largest GPU has" if request.gpus == 1 else f"{count_gpus(request.gpus)} have"
+        raise Impossible(
+            f"{who} asks for --vram {units.format_size(request.vram)}; {has} {units.format_size(most)}.",
+            "Without --vram it gets a GPU alone.",
+        )
+
+
+def _check_counted(request: Request, policy: Policy, who: str) -> None:
+    if request.cpus > policy.cpu_slots:
+        raise Impossible(
+            f"{who} asks for {request.cpus} CPUs; {policy.cpu_slots} may be used here.",
+            "The setting cpu_slots allows more.",
+        )
+    if policy.mem_total is not None and request.mem > policy.mem_total:
+        asked, total = units.format_size(request.mem), units.format_size(policy.mem_total)
+        raise Impossible(f"{who} asks for {asked} of memory; this machine has {total}.")
+    if policy.max_gpus is not None and request.gpus > policy.max_gpus:
+        raise Impossible(
+            f"{who} asks for {count_gpus(request.gpus)}; max_gpus allows {policy.max_gpus}.",
+            "It is a setting of your own.",
+        )
+
+
+def resolve(request_words: Sequence[str], option: str, inventory: Inventory) -> tuple[DeviceId, ...]:
+    """Return the devices that the words of an option name, or say in one line which word does not."""
+    try:
+        return devices.find_all(inventory, request_words)
+    except devices.UnknownDevice as error:
+        raise UserError(f"{option} expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
