@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from playwright.sync_api import expect
 
+import ssh_server
 from bench import Bench
 from visiting import Visits, link_to
 
@@ -51,6 +54,8 @@ def test_a_daemon_that_comes_back_is_followed_again(queue: Bench, visits: Visits
     page = visits.enter(link_to(queue), "/jobs?name=patient")
     live = page.get_by_role("status").get_by_text("live", exact=True)
     expect(live).to_be_visible()
+    # Live is the stream alone: the list comes by a question of its own, which must not meet a daemon that is gone.
+    expect(page.get_by_role("link", name="patient")).to_be_visible()
     visits.may_be_away = True
     queue.stop()
     expect(page.get_by_role("alert").get_by_text("What you see is what was last known.")).to_be_visible()
@@ -66,3 +71,14 @@ def test_without_a_link_the_page_says_what_to_type(queue: Bench, visits: Visits)
     page = visits.context().new_page()
     page.goto(link_to(queue).split("#")[0])
     expect(page.get_by_text("dibs web").first).to_be_visible()
+
+
+@ssh_server.is_needed
+def test_through_ssh_the_printed_line_and_link_let_a_browser_in(queue: Bench, visits: Visits, tmp_path: Path) -> None:
+    with ssh_server.tunnel(queue, tmp_path / "ssh") as told:
+        page = visits.enter(told["link"], "/jobs?name=through-ssh")
+        expect(page.get_by_role("status").get_by_text("live", exact=True)).to_be_visible()
+        queue.add(["true"], name="through-ssh", hold=True)
+        expect(page.get_by_role("link", name="through-ssh").or_(page.get_by_text("1 new"))).to_be_visible()
+        # The tunnel ends with the test: what the page then misses is no fault of it.
+        visits.close()

@@ -69,8 +69,8 @@ class Visits:
 
     def close(self) -> None:
         """Close all pages."""
-        for context in self._contexts:
-            context.close()
+        while self._contexts:
+            self._contexts.pop().close()
 
 
 def link_to(bench: Bench) -> str:
