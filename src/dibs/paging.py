@@ -68,7 +68,9 @@ def read_cursor(order: Sort, text: str) -> Place:
     try:
         told = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
         by, is_descending, value, job_id, now = told
-    except (ValueError, TypeError):
+        # Half a character is none that a name can have.
+        str(value).encode()
+    except (ValueError, TypeError, RecursionError):
         raise _unread(text) from None
     kind = str if order.by == "name" else int
     if (by, is_descending) != (order.by, order.is_descending):

@@ -99,6 +99,30 @@ def test_what_is_asked_wrongly_is_said_in_one_line(queue: Bench, query: dict[str
     assert "\n" not in error.value.line()
 
 
+@pytest.mark.parametrize("name", ["since", "seen", "most", "minutes"])
+def test_a_number_larger_than_any_is_refused_by_every_route(queue: Bench, name: str) -> None:
+    paths = {
+        "since": "/v1/jobs/changes",
+        "seen": "/v1/jobs/wait",
+        "most": "/v1/queue/starts",
+        "minutes": "/v1/gpus/history",
+    }
+    with pytest.raises(UserError, match=f"{name} expected a whole number"):
+        ask(queue, paths[name], **{name: 10**30})
+
+
+def test_json_without_a_bottom_is_refused(queue: Bench) -> None:
+    text = b"[" * 100_000
+    head = (
+        f"POST /v1/jobs HTTP/1.1\r\nHost: dibs\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+    )
+    sock = queue.client.connect()
+    assert sock is not None
+    with sock:
+        sock.sendall(head.encode() + text)
+        assert sock.recv(12) == b"HTTP/1.1 400"
+
+
 def test_a_gpu_that_is_none_is_not_found(queue: Bench) -> None:
     with pytest.raises(NotFound, match="gpu expected an index or UUID"):
         ask(queue, gpu="9")

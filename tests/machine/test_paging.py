@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,8 +181,13 @@ def test_a_page_goes_on_where_it_was_though_jobs_come_and_go(tmp_path: Path) -> 
         assert [job.id for job in (*first, *second)] == list(range(30, 10, -1))
 
 
+HALF = base64.urlsafe_b64encode(b'["id", true, "\\ud800", 1, 1]').decode().rstrip("=")
+DEEP = base64.urlsafe_b64encode(b"[" * 30_000).decode()
+
+
 @pytest.mark.parametrize(
-    "text", ["x", "!!", "é", "W10", "e30", "WyJpZCIsIHRydWUsIDEsIDEsIDFd" * 9, "WyJpZCIsIHRydWUsICJ4IiwgMSwgMV0"]
+    "text",
+    [HALF, DEEP, "x", "!!", "é", "W10", "e30", "WyJpZCIsIHRydWUsIDEsIDEsIDFd" * 9, "WyJpZCIsIHRydWUsICJ4IiwgMSwgMV0"],
 )
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="cursor expected what `next` said"):

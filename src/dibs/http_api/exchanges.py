@@ -36,7 +36,7 @@ async def body(request: web.Request) -> Any:
         raise UserError(f'expected Content-Type application/json, got "{request.content_type}".')
     try:
         return msgspec.json.decode(await request.read())
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UserError(f"expected JSON: {error}.") from None
 
 
@@ -71,6 +71,9 @@ def whole_number(request: web.Request, name: str, default: int) -> int:
     """Return a whole number of a query."""
     text = request.query.get(name, str(default))
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise UserError(f'{name} expected a whole number, got "{text}".') from None
+        raise UserError(f'{name} expected a whole number, got "{text[:80]}".') from None
+    if abs(number) >= 2**62:
+        raise UserError(f'{name} expected a whole number, got "{text[:80]}", which is larger than any.')
+    return number
