@@ -168,6 +168,7 @@ def test_no_text_becomes_a_path(queue: Bench, browser: Browser) -> None:
             for path in (f"/static/{said}", f"/v1/jobs/{said}", f"/v1/jobs/{said}/log", f"/v1/sweeps/{said}/results",
                          f"/v1/jobs/{job}/log?stream={said}", f"/job/{said}", f"/{said}"):  # fmt: skip
                 answer = browser.ask("GET", path)
+                assert answer.status < 500, path
                 assert b"root:" not in answer.body, path
                 assert secret.encode() not in answer.body, path
                 is_html = answer.headers["Content-Type"].startswith("text/html")
