@@ -241,6 +241,7 @@ def drawn(text: str) -> list[str]:
         pages.batch(tested, text),
         pages.job(said, text, job, text),
         pages.job(said, text, None, text),
+        pages.job_now(job, text),
         pages.problem([text]),
     ]
 

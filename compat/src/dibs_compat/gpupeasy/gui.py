@@ -40,6 +40,7 @@ def routes() -> list[web.RouteDef]:
         web.post("/testCommandParser", post_test),
         *lists,
         web.get("/jobinfo/{number}", get_job),
+        web.get("/jobinfo/{number}/now", get_job_now),
         web.post("/loadlogfile", post_log),
         web.get("/message", get_message),
         web.post("/queue", post_queue),
@@ -179,15 +180,32 @@ async def post_test(request: web.Request) -> web.Response:
 
 async def get_job(request: web.Request) -> web.Response:
     """Return the page of one job."""
-    number = request.match_info["number"]
     try:
-        found = (await _ask(request, f"/jobinfo/{number}"))["value"] if number.isdecimal() else {}
-        log = ""
-        if found:
-            log = (await _ask(request, "/dibs/log", fileName=found["outFile"], lastN=str(LAST_LINES)))["value"]
+        found, log = await _job(request)
     except Unreached as why:
         return _html(pages.problem([f"{UNREACHED}: {why}"]))
-    return _html(pages.job(_messages(request), number, found or None, log))
+    return _html(pages.job(_messages(request), request.match_info["number"], found, log))
+
+
+async def get_job_now(request: web.Request) -> web.Response:
+    """Return what changes on the page of one job, for one that is open already."""
+    try:
+        found, log = await _job(request)
+    except Unreached as why:
+        return _html(pages.messages({"errorMessage": f"{UNREACHED}: {why}"}))
+    if found is None:
+        raise web.HTTPNotFound
+    return _html(pages.job_now(found, log))
+
+
+async def _job(request: web.Request) -> tuple[dict[str, Any] | None, str]:
+    """Return a job and the end of its output; None if there is no such job."""
+    number = request.match_info["number"]
+    is_number = number.isascii() and number.isdigit()
+    found = (await _ask(request, f"/jobinfo/{number}"))["value"] if is_number else {}
+    if not found:
+        return None, ""
+    return found, (await _ask(request, "/dibs/log", fileName=found["outFile"], lastN=str(LAST_LINES)))["value"]
 
 
 async def post_log(request: web.Request) -> web.Response:

@@ -62,7 +62,8 @@ def messages(said: Mapping[str, Any]) -> str:
 def index(said: Mapping[str, Any], state: Mapping[str, Any]) -> str:
     """Return the first page: a form for one job, and all lists."""
     lists = "".join(
-        f'<section id="{address}" class="live">{listed(state, address)}</section>' for address, _, _, _ in LISTS
+        f'<section id="{address}" class="live" data-from="/{address}">{listed(state, address)}</section>'
+        for address, _, _, _ in LISTS
     )
     return document("GPUPeasy", messages(said), FORM, controls(state), lists)
 
@@ -170,6 +171,19 @@ def job(said: Mapping[str, Any], number: str, found: Mapping[str, Any] | None, l
     """Return the page of one job, with the end of its output."""
     if found is None:
         return document("GPUPeasy", messages(said), f"<p>Job {escape(number)} not found</p>")
+    return document(
+        f"GPUPeasy: job {number}",
+        messages(said),
+        f"<h2>Job {escape(number)}</h2>",
+        f'<section class="live" data-from="/jobinfo/{escape(number)}/now">{job_now(found, log)}</section>',
+        f'<form method="post" action="/loadlogfile"><input type="hidden" name="fileName" '
+        f'value="{escape(found["outFile"])}"><label>Last lines <input name="lastN" type="number" value="100"></label>'
+        f"<button>as JSON</button></form>",
+    )
+
+
+def job_now(found: Mapping[str, Any], log: str) -> str:
+    """Return what changes on the page of one job."""
     facts = "".join(
         f"<dt>{name}</dt><dd>{escape(str(value))}</dd>"
         for name, value in (
@@ -177,17 +191,10 @@ def job(said: Mapping[str, Any], number: str, found: Mapping[str, Any] | None, l
             ("command", found["jobCommand"]),
             ("output file", found["outFile"]),
             ("status", found["status"]),
-            ("return code", found["returnCode"]),
+            ("return code", "" if found["returnCode"] is None else found["returnCode"]),
         )
     )
-    return document(
-        f"GPUPeasy: job {number}",
-        messages(said),
-        f"<h2>Job {escape(number)}</h2><dl>{facts}</dl>",
-        f'<form method="post" action="/loadlogfile"><input type="hidden" name="fileName" '
-        f'value="{escape(found["outFile"])}"><label>Last lines <input name="lastN" type="number" value="100"></label>'
-        f"<button>as JSON</button></form><pre>{escape(log)}</pre>",
-    )
+    return f"<dl>{facts}</dl><pre>{escape(log)}</pre>"
 
 
 def problem(texts: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-// Keeps the lists of an open page fresh. What comes is HTML of our own server, with everything in it escaped.
+// Keeps the lists, and the output of a job, fresh on an open page. What comes is HTML of our own server, with everything in it escaped.
 "use strict";
 
 const EVERY_MS = 2000;
@@ -6,7 +6,7 @@ const EVERY_MS = 2000;
 async function renew(section) {
   // Somebody is typing a priority into it.
   if (section.contains(document.activeElement)) return;
-  const answer = await fetch(`/${section.id}`);
+  const answer = await fetch(section.dataset.from);
   const text = await answer.text();
   if (answer.ok && text !== section.dataset.seen && !section.contains(document.activeElement)) {
     section.dataset.seen = text;
