@@ -281,6 +281,30 @@ test("blocks are fetched once and forgotten when too many", async () => {
   assert.ok(log.blocks.size <= 16);
 });
 
+test("lines that cannot be read are said, and not asked for again at once", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout", "Date"] });
+  const source = file(lines(0, 5000));
+  const told = [];
+  const log = new Log(source, () => told.push("changed"), (error) => told.push(error.message));
+  await log.open();
+  await log.number();
+  const { read } = source;
+  source.read = async () => {
+    source.reads += 1;
+    throw new Error("gone");
+  };
+  told.length = source.reads = 0;
+  assert.equal(log.line(5), undefined);
+  await log.block(0).catch(() => {});
+  await Promise.resolve();
+  assert.equal(log.line(5), undefined);
+  assert.deepEqual([told, source.reads], [["gone"], 1]);
+  source.read = read;
+  context.mock.timers.tick(3000);
+  assert.deepEqual(told, ["gone", "changed"]);
+  assert.equal(await textOf(log, 5), "line 5");
+});
+
 test("the first traceback is known, also when it comes while following", async () => {
   const source = file(`${lines(0, 1500)}Traceback (most recent call last):\n${lines(0, 1500)}`);
   const log = new Log(source);

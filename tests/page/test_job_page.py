@@ -115,7 +115,7 @@ def test_a_cancel_can_be_undone_and_is_sent_when_the_page_goes(queue: Bench, pag
     assert queue.job(job_id)["state"] == "running"
     page.keyboard.press("c")
     expect(page.get_by_text(f"Cancelling job {job_id}.")).to_be_visible()
-    page.close(run_before_unload=False)
+    page.goto("about:blank")
     wait_for(lambda: queue.job(job_id)["state"], lambda state: state == "cancelled")
 
 

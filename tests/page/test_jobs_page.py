@@ -75,10 +75,13 @@ def test_jobs_are_selected_held_and_let_go_by_undo(queue: Bench, page_at: PageAt
     expect(page.get_by_text("2 jobs selected")).to_be_visible()
     page.get_by_role("button", name="Hold", exact=True).click()
     page.get_by_role("button", name="Hold 2 jobs").click()
+    undo = page.get_by_role("button", name="Undo")
+    # With the focus on it the message stays, however long the rest takes.
+    undo.focus()
     expect(page.get_by_text("Held 2 jobs.")).to_be_visible()
     for job_id in held[2:]:
         expect(page.locator(f"#row-{job_id}")).to_contain_text("held")
-    page.get_by_role("button", name="Undo").click()
+    undo.press("Enter")
     wait_for(lambda: {queue.job(job_id)["state"] for job_id in held}, lambda states: states == {"queued"})
     queue.cancel(blocker, *held, grace_s=0)
 

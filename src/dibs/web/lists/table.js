@@ -1,7 +1,7 @@
 // The table of jobs: draws the rows on the screen of a list of any length, and moves over it by keyboard.
 import * as acting from "../acting.js";
 import * as router from "../router.js";
-import { html, useEffect, useRef, useState } from "../vendor/ui.js";
+import { html, useEffect, useState } from "../vendor/ui.js";
 import { COLUMNS, chosen } from "./columns.js";
 import * as picks from "./picks.js";
 import { useScrolling } from "./scrolling.js";
@@ -37,13 +37,6 @@ export function Table({ ids, rows, sort, picked, setPicked, cursor, setCursor })
   const columns = COLUMNS.filter((one) => chosen.value.includes(one.name));
   const seen = Array.from({ length: window.end - window.first }, (_, i) => ids.at(window.first + i));
   useEffect(() => rows.want(seen));
-  // Another list begins at its top.
-  const before = useRef(ids);
-  useEffect(() => {
-    if (before.current !== ids) scrolling.scrollTo(Math.min(scrolling.top, windows.farthest(list)));
-    before.current = ids;
-  }, [ids]);
-
   /** @param {number} row @param {boolean} isExtending */
   const moveTo = (row, isExtending) => {
     const target = Math.max(0, Math.min(ids.length - 1, row));

@@ -20,14 +20,15 @@ export function useLog(id, which, isOver) {
   useEffect(() => {
     const leaving = new AbortController();
     let frame = 0;
-    const log = new Log(source(id, which, leaving.signal), () => {
+    const complain = (/** @type {unknown} */ wrong) => void (api.isAborted(wrong) || setError(wrong));
+    const changed = () => {
       // Many lines may come between two pictures.
       frame ||= requestAnimationFrame(() => {
         frame = 0;
         setVersion((n) => n + 1);
       });
-    });
-    const complain = (/** @type {unknown} */ wrong) => void (api.isAborted(wrong) || setError(wrong));
+    };
+    const log = new Log(source(id, which, leaving.signal), changed, complain);
     setError(null);
     const numbered = log.open().then(() => {
       setOpened({ log, numbered });

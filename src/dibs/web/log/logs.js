@@ -29,15 +29,21 @@ const MOST_BLOCKS = 16;
 const FAR_BEHIND = 8 * 1024 * 1024;
 /** Bytes of one read while following. */
 const STEP = 1024 * 1024;
+/** Milliseconds after a block that could not be read. */
+const RETRY_MS = 3000;
 
 export class Log {
   /**
    * @param {Source} source
    * @param {() => void} changed
+   * @param {(error: unknown) => void} failed told of lines that could not be read; they are tried again later
    */
-  constructor(source, changed = () => {}) {
+  constructor(source, changed = () => {}, failed = () => {}) {
     this.source = source;
     this.changed = changed;
+    this.failed = failed;
+    /** Before that moment nothing is read that somebody only looks at. */
+    this.retryAt = 0;
     /** The end of the file, line by line. @type {Line[]} */
     this.end = [];
     /** The number of the first of them, once it is known. @type {number | null} */
@@ -179,13 +185,20 @@ export class Log {
     const number = Math.floor(row / this.every);
     const block = this.blocks.get(number);
     if (block === undefined) {
-      // Who waits for it is told; a failed read is tried again when the line is asked for again.
-      this.block(number).then(this.changed, () => {});
+      if (!this.loading.has(number) && Date.now() >= this.retryAt) this.block(number).then(this.changed, (error) => this.complain(error));
       return undefined;
     }
     this.blocks.delete(number);
     this.blocks.set(number, block);
     return block[row - number * this.every];
+  }
+
+  /** @param {unknown} error */
+  complain(error) {
+    if (this.isClosed) return;
+    this.retryAt = Date.now() + RETRY_MS;
+    setTimeout(this.changed, RETRY_MS);
+    this.failed(error);
   }
 
   /**
