@@ -22,7 +22,7 @@ const url = "http://here"; /* kept */
 """
     served = pages.COMMENTS.sub(pages._only_lines, source)
     assert served.decode().splitlines() == [
-        "", "", "", "", 'import x from "./x.js"; // kept', "", "const a = /** @type {any} */ (1);",
+        "", "", "", "", 'import x from "./x.js"; // kept', "", "const a = (1);",
         'const url = "http://here"; /* kept */',
     ]  # fmt: skip
 

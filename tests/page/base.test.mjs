@@ -1,7 +1,7 @@
 // The base of the page: the stream's parser and patience, addresses, paths, shortcuts.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { backOff, parser } from "../../src/dibs/web/sse.js";
+import { backOff, parser } from "../../src/dibs/web/following.js";
 import { find, written } from "../../src/dibs/web/keys.js";
 import { changed, match } from "../../src/dibs/web/router.js";
 import { address, told, ApiError } from "../../src/dibs/web/api.js";

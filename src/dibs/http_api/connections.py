@@ -35,6 +35,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
+    # Instead of the versions of Python and aiohttp.
+    "Server": "dibs",
 }
 #: What may not be kept by a browser: all but the files of the page, which say so themselves.
 NOT_KEPT = ("Cache-Control", "no-store")

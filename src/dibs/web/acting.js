@@ -1,10 +1,9 @@
 // Verbs on jobs, as buttons mean them: what was done is said, and can be undone where the daemon can undo it.
 // A cancel cannot be, so it is sent when the time for Undo is over, or when the page goes.
 import * as api from "./api.js";
-import { compact } from "./lists/ranges.js";
 import * as toasts from "./toasts.js";
 import { signal } from "./vendor/ui.js";
-import { plural } from "./words.js";
+import { compact, plural } from "./words.js";
 
 /** Jobs whose cancel is not sent yet; rows show them struck through. @type {import("./vendor/ui.js").Signal<ReadonlySet<number>>} */
 export const cancelling = signal(/** @type {ReadonlySet<number>} */ (new Set()));

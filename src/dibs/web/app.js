@@ -1,15 +1,13 @@
 // The page: begins everything that lasts, and draws the header and the page of the path.
 import * as dialogs from "./dialogs.js";
-import { Header, Help } from "./header.js";
+import { Header } from "./header.js";
 import * as keys from "./keys.js";
-import { Login } from "./login.js";
-import * as palette from "./palette.js";
-import { Problem } from "./parts.js";
+import * as later from "./later.js";
+import { Command, Problem } from "./parts.js";
 import * as router from "./router.js";
 import { ROUTES, find } from "./routes.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
-import * as submitting from "./submitting.js";
 import * as toasts from "./toasts.js";
 import { effect, html, render, useEffect, useState } from "./vendor/ui.js";
 
@@ -25,6 +23,16 @@ function App() {
     <${toasts.Toasts} />`;
 }
 
+/** What is shown to one without a token: one sentence and the command that helps. */
+function Login() {
+  return html`<main class="login">
+    <h1>dibs</h1>
+    ${session.trouble.value && html`<p role="alert">${session.trouble.value}</p>`}
+    <p>This page opens with a link that is good for one time. Make one on the machine with the GPUs:</p>
+    <${Command} text="dibs web" />
+  </main>`;
+}
+
 function Page() {
   const { path } = router.place.value;
   const found = find(path);
@@ -33,8 +41,14 @@ function Page() {
   const route = found?.route;
   useEffect(() => {
     setError(null);
-    route?.load().then(({ default: Component }) => setLoaded({ path: route.path, Component }), setError);
+    if (!route) return;
+    Promise.all([route.load(), later.styles(route.styles ?? [])]).then(([{ default: Component }]) => setLoaded({ path: route.path, Component }), setError);
   }, [route]);
+  const isLive = state.connection.value.state === "live";
+  useEffect(() => {
+    // The daemon went before the page's module was here; now it is back.
+    if (error && isLive) location.reload();
+  }, [isLive]);
   if (!found) return html`<main><h1>There is nothing at ${path}</h1><p><a href="/">Overview</a></p></main>`;
   if (error) return html`<main><${Problem} error=${error} retry=${() => location.reload()} /></main>`;
   if (!loaded || loaded.path !== route?.path) return html`<main aria-busy="true"></main>`;
@@ -44,28 +58,28 @@ function Page() {
 
 /** The tab says where it is, and how many jobs failed while nobody looked. */
 function keepTitle() {
+  const icon = /** @type {HTMLLinkElement} */ (document.getElementById("icon"));
+  const plain = icon.href;
   effect(() => {
     const failures = state.unseenFailures.value;
     const title = find(router.place.value.path)?.title ?? "dibs";
     document.title = `${failures ? `(${failures} failed) ` : ""}${title} · ${state.hello.value?.host ?? "dibs"}`;
-    const icon = /** @type {HTMLLinkElement} */ (document.getElementById("icon"));
-    icon.href = failures ? "/static/icon-failed.svg" : "/static/icon.svg";
+    icon.href = failures ? "/static/icon-failed.svg" : plain;
   });
 }
 
 const SHORTCUTS = [
-  { keys: "Ctrl+k", does: "Find a job or do something", run: palette.open },
-  { keys: "/", does: "Find a job or do something", run: palette.open },
-  { keys: "n", does: "Submit a job", run: () => void submitting.open() },
+  { keys: "Ctrl+k", does: "Find a job or do something", run: () => void later.palette() },
+  { keys: "/", does: "Find a job or do something", run: () => void later.palette() },
+  { keys: "n", does: "Submit a job", run: () => void later.submit() },
   { keys: "u", does: "Undo the last thing that can be", run: toasts.undoNewest },
   ...ROUTES.filter((one) => one.key).map((one) => ({ keys: one.key ?? "", does: `Go to ${one.nav}`, run: () => router.go(one.path) })),
-  { keys: "?", does: "Show the shortcuts", run: () => dialogs.open(() => html`<${Help} shortcuts=${keys.shortcuts.value} />`) },
+  { keys: "?", does: "Show the shortcuts", run: () => void later.help() },
 ];
 
 keys.add(SHORTCUTS);
 keys.begin();
 router.begin();
 keepTitle();
-palette.offer(() => [{ text: "Submit a job", run: () => void submitting.open() }]);
 state.begin();
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("page")));

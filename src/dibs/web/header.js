@@ -1,7 +1,6 @@
 // The top of every page: host, pages, whether what is shown is live, pausing the queue, the user.
 import * as acting from "./acting.js";
-import * as dialogs from "./dialogs.js";
-import * as palette from "./palette.js";
+import * as later from "./later.js";
 import { place } from "./router.js";
 import { ROUTES, find } from "./routes.js";
 import * as state from "./state.js";
@@ -23,7 +22,7 @@ export function Header() {
     <div class="tools">
       <${Live} />
       <button type="button" onClick=${() => acting.pauseQueue(!isPaused)}>${isPaused ? "Resume queue" : "Pause queue"}</button>
-      <button type="button" class="link quiet" onClick=${palette.open} aria-label="Find or do something (Ctrl K)" title="Find or do something (Ctrl K)">⌕</button>
+      <button type="button" class="link quiet" onClick=${later.palette} aria-label="Find or do something (Ctrl K)" title="Find or do something (Ctrl K)">⌕</button>
       <button type="button" class="link quiet" onClick=${themes.next} aria-label=${`Colours: ${themes.chosen.value ?? "as the system"}`} title=${`Colours: ${themes.chosen.value ?? "as the system"}`}>◐</button>
       ${hello && html`<span class="user">${hello.user}</span>`}
     </div>
@@ -48,18 +47,4 @@ function Gone() {
     The daemon does not answer since ${clock(since, state.now.value)} (${span((state.now.value - state.connection.value.since) / 1000)}).
     What you see is what was last known. Running jobs go on without it.
   </div>`;
-}
-
-/** Every shortcut that holds now. @param {{shortcuts: import("./keys.js").Shortcut[]}} props */
-export function Help({ shortcuts }) {
-  const groups = [...new Set(shortcuts.map((one) => one.group ?? "Everywhere"))];
-  return html`<${dialogs.Dialog} title="Shortcuts">
-    ${groups.map(
-      (group) => html`<h3 key=${group}>${group}</h3><dl class="shortcuts">
-        ${shortcuts
-          .filter((one) => (one.group ?? "Everywhere") === group)
-          .map((one) => html`<div key=${one.keys}><dt>${one.keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${one.does}</dd></div>`)}
-      </dl>`,
-    )}
-  </${dialogs.Dialog}>`;
 }

@@ -2,6 +2,7 @@
 import * as acting from "./acting.js";
 import * as api from "./api.js";
 import * as dialogs from "./dialogs.js";
+import * as later from "./later.js";
 import { Pill } from "./parts.js";
 import { go } from "./router.js";
 import { ROUTES } from "./routes.js";
@@ -30,6 +31,7 @@ function fixed() {
   const isPaused = state.queue.value.paused;
   return [
     ...[...offers].flatMap((entries) => entries()),
+    { text: "Submit a job", run: () => void later.submit() },
     ...ROUTES.filter((one) => one.nav).map((one) => ({ text: `Go to ${one.nav}`, run: () => go(one.path) })),
     { text: isPaused ? "Resume the queue" : "Pause the queue", run: () => void acting.pauseQueue(!isPaused) },
     { text: "Change colours (light, dark, system)", run: themes.next },

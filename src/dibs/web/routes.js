@@ -7,6 +7,7 @@ import { match } from "./router.js";
  * @property {string} path
  * @property {string} title of the tab, with the {names} of the path
  * @property {() => Promise<{default: (props: any) => any}>} load
+ * @property {string[]} [styles] its own style sheets
  * @property {string} [nav] its word in the header
  * @property {string} [key] the shortcut that goes there
  * @property {string} [under] the path in the header that is lit while this one is shown
@@ -15,12 +16,12 @@ import { match } from "./router.js";
 /** @type {Route[]} */
 export const ROUTES = [
   { path: "/", title: "Overview", nav: "Overview", key: "g o", load: () => import("./pages/overview.js") },
-  { path: "/jobs", title: "Jobs", nav: "Jobs", key: "g j", load: () => import("./pages/jobs.js") },
-  { path: "/job/{id}", title: "Job {id}", under: "/jobs", load: () => import("./pages/job.js") },
-  { path: "/sweeps", title: "Sweeps", nav: "Sweeps", key: "g s", load: () => import("./pages/sweeps.js") },
-  { path: "/sweep/{id}", title: "Sweep {id}", under: "/sweeps", load: () => import("./pages/sweep.js") },
-  { path: "/gpus", title: "GPUs", nav: "GPUs", key: "g g", load: () => import("./pages/gpus.js") },
-  { path: "/gpu/{id}", title: "GPU {id}", under: "/gpus", load: () => import("./pages/gpu.js") },
+  { path: "/jobs", title: "Jobs", nav: "Jobs", key: "g j", styles: ["pages/jobs.css"], load: () => import("./pages/jobs.js") },
+  { path: "/job/{id}", title: "Job {id}", under: "/jobs", styles: ["pages/jobs.css", "pages/job.css", "pages/gpus.css", "vendor/uplot.css"], load: () => import("./pages/job.js") },
+  { path: "/sweeps", title: "Sweeps", nav: "Sweeps", key: "g s", styles: ["pages/sweep.css"], load: () => import("./pages/sweeps.js") },
+  { path: "/sweep/{id}", title: "Sweep {id}", under: "/sweeps", styles: ["pages/sweep.css", "pages/jobs.css"], load: () => import("./pages/sweep.js") },
+  { path: "/gpus", title: "GPUs", nav: "GPUs", key: "g g", styles: ["pages/gpus.css", "vendor/uplot.css"], load: () => import("./pages/gpus.js") },
+  { path: "/gpu/{id}", title: "GPU {id}", under: "/gpus", styles: ["pages/gpus.css", "vendor/uplot.css"], load: () => import("./pages/gpu.js") },
   { path: "/settings", title: "Settings", nav: "Settings", key: "g t", load: () => import("./pages/settings.js") },
 ];
 

@@ -1,5 +1,4 @@
 // The tab's end of the event stream: through the shared worker, or by itself while it is visible where there is none.
-import { following } from "./following.js";
 
 /**
  * @typedef {import("./following.js").News} News
@@ -40,7 +39,13 @@ function shared(tell) {
 
 /** @param {(news: News) => void} tell @returns {Stream} */
 function alone(tell) {
-  const stream = following(tell);
+  /** @type {Pick<ReturnType<import("./following.js").following>, "use" | "retry" | "stop">} */
+  let stream = { use: () => {}, retry: () => {}, stop: () => {} };
+  // Where there are shared workers the tab itself never needs it.
+  void import("./following.js").then(({ following }) => {
+    stream = following(tell);
+    stream.use(mine);
+  });
   /** @type {string | null} */
   let mine = null;
   document.addEventListener("visibilitychange", () => {

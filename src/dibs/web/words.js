@@ -138,6 +138,23 @@ export function number(value) {
   return String(Number(value.toPrecision(4)));
 }
 
+/** Return the word that selects exactly these ids: `1-5000,7`. @param {Iterable<number>} ids */
+export function compact(ids) {
+  /** @type {[number, number][]} */
+  const runs = [];
+  for (const id of [...new Set(ids)].sort((a, b) => a - b)) {
+    const last = runs.at(-1);
+    if (last !== undefined && last[1] === id - 1) last[1] = id;
+    else runs.push([id, id]);
+  }
+  return runs.map(word).join(",");
+}
+
+/** @param {[number, number]} run */
+export function word([low, high]) {
+  return low === high ? `${low}` : `${low}-${high}`;
+}
+
 /**
  * GPUs by index: "GPU 2", "GPUs 0, 1".
  * @param {number[]} indices

@@ -3,7 +3,7 @@ import * as acting from "../acting.js";
 import { useKeys } from "../keys.js";
 import { askPriority } from "../lists/bulk.js";
 import { Copy } from "../parts.js";
-import * as submitting from "../submitting.js";
+import * as later from "../later.js";
 import { html } from "../vendor/ui.js";
 import { draftOf } from "./words.js";
 
@@ -35,7 +35,7 @@ export function Actions({ job }) {
   const cancel = () => may.cancel && !isLeaving && acting.cancel([job.id]);
   // A job that succeeded is queued again only when somebody says so, as here.
   const retry = () => may.retry && void acting.act("retry", [job.id], job.state === "done" ? { done: true } : {});
-  const change = () => void submitting.open(draftOf(job));
+  const change = () => void later.submit(draftOf(job));
   const hold = () => (may.hold ? void acting.act("hold", [job.id]) : may.unhold && void acting.act("unhold", [job.id]));
   const pause = () => (may.pause ? void acting.act("pause", [job.id]) : may.resume && void acting.act("resume", [job.id]));
   const priority = () => may.priority && askPriority([job.id], job.priority);

@@ -1,4 +1,7 @@
 // Lists of job ids as long as the queue: as ranges that are never written out, or as the numbers themselves.
+import { compact, word } from "../words.js";
+
+export { compact };
 
 /** The least that a table needs of its rows. @typedef {{length: number, at(n: number): number, indexOf(id: number): number}} Ids */
 
@@ -99,23 +102,6 @@ export class Listed {
     const out = new Set(ids);
     return compact(this.ids.filter((id) => !out.has(id)));
   }
-}
-
-/** Return the word that selects exactly these ids: `1-5000,7`. @param {Iterable<number>} ids */
-export function compact(ids) {
-  /** @type {[number, number][]} */
-  const runs = [];
-  for (const id of [...new Set(ids)].sort((a, b) => a - b)) {
-    const last = runs.at(-1);
-    if (last !== undefined && last[1] === id - 1) last[1] = id;
-    else runs.push([id, id]);
-  }
-  return runs.map(word).join(",");
-}
-
-/** @param {[number, number]} run */
-function word([low, high]) {
-  return low === high ? `${low}` : `${low}-${high}`;
 }
 
 /** @param {Ranges} ranges */

@@ -4,11 +4,10 @@ import { Empty, Problem } from "../parts.js";
 import * as state from "../state.js";
 import { html } from "../vendor/ui.js";
 import { count } from "../words.js";
+import { Failures, Waiting } from "./rows.js";
 import { failedLately, nextFree, nextStart, FAILED_FOR_H } from "./facts.js";
-import { Failures } from "./failures.js";
 import { GpuCards } from "./gpucards.js";
 import { Timeline } from "./timeline.js";
-import { Waiting } from "./waiting.js";
 
 /**
  * @typedef {import("../types.js").Job} Job

@@ -1,0 +1,39 @@
+// Parts that are loaded when they are first wanted: the first load has to stay small.
+import * as dialogs from "./dialogs.js";
+import { html } from "./vendor/ui.js";
+
+/** Open the submit dialog. @param {Record<string, unknown>} [draft] fields of a submission to begin with: a retry with changes */
+export async function submit(draft = {}) {
+  const { default: Submit } = await import("./pages/submit.js");
+  dialogs.open(() => html`<${Submit} draft=${draft} />`);
+}
+
+/** Open the palette. */
+export async function palette() {
+  (await import("./palette.js")).open();
+}
+
+/** Show the shortcuts that hold now. */
+export async function help() {
+  const { Help } = await import("./help.js");
+  dialogs.open(() => html`<${Help} />`);
+}
+
+/** Resolve when style sheets of the page are there. @param {readonly string[]} names such as "pages/jobs.css" */
+export async function styles(names) {
+  await Promise.all(names.map(style));
+}
+
+/** @param {string} name @returns {Promise<unknown>} */
+function style(name) {
+  const href = `/static/${name}`;
+  if (document.querySelector(`link[href="${href}"]`)) return Promise.resolve();
+  const link = document.createElement("link");
+  link.rel = "stylesheet";
+  link.href = href;
+  document.head.append(link);
+  return new Promise((resolve, reject) => {
+    link.onload = resolve;
+    link.onerror = () => reject(new Error("The looks of this page did not load."));
+  });
+}
