@@ -2,6 +2,7 @@
 import * as api from "./api.js";
 import * as dialogs from "./dialogs.js";
 import * as gpusOf from "./gpus.js";
+import { ownJob } from "./pages/facts.js";
 import { Field, JobLink } from "./parts.js";
 import * as state from "./state.js";
 import * as toasts from "./toasts.js";
@@ -15,7 +16,7 @@ export function HolderList({ gpu }) {
   const text = gpusOf.standing(gpu, state.now.value);
   const kind = gpu.fault ? "bad-text" : gpu.state === "foreign" || gpu.state === "drained" ? "warn-text" : "quiet";
   return html`<div class="holders">
-    ${gpu.holders.map((one) => html`<div key=${one.pid}>${one.job ? html`<${JobLink} id=${one.job} /> ` : ""}${one.user ?? (one.uid === null ? "somebody" : `uid ${one.uid}`)}${one.vram ? html` <span class="quiet">${size(one.vram)}</span>` : ""}</div>`)}
+    ${gpu.holders.map((one) => html`<div key=${one.pid}>${ownJob(one, state.hello.value?.user) !== null ? html`<${JobLink} id=${one.job} /> ` : ""}${one.user ?? (one.uid === null ? "somebody" : `uid ${one.uid}`)}${one.vram ? html` <span class="quiet">${size(one.vram)}</span>` : ""}</div>`)}
     ${text && html`<div class=${kind}>${text}</div>`}
     ${gpu.state !== "foreign" && gpu.foreign ? html`<div class="warn-text">${gpu.foreign}</div>` : null}
   </div>`;

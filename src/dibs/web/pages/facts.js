@@ -48,7 +48,15 @@ export function nextStart(line, now) {
 }
 
 /**
- * Return who has a GPU in words, and how worrying that is. Jobs of others are counted in their own queues, not in ours.
+ * Return the job of our queue for which somebody has a GPU, or null. Jobs of others are counted in their own queues.
+ * @param {{user: string | null, job: string | null} | undefined} held @param {string | undefined} me
+ */
+export function ownJob(held, me) {
+  return held && held.user === me && /^\d+$/.test(String(held.job)) ? Number(held.job) : null;
+}
+
+/**
+ * Return who has a GPU in words, and how worrying that is.
  * @param {Gpu} gpu @param {string | undefined} me
  * @returns {{text: string, job: number | null, kind: "" | "warn" | "bad" | "quiet"}}
  */
@@ -56,7 +64,8 @@ export function holder(gpu, me) {
   const [first, ...others] = gpu.holders;
   if (gpu.fault) return { text: gpu.fault, job: null, kind: "bad" };
   const more = others.length ? `and ${others.length} more` : "";
-  if (first && first.user === me && /^\d+$/.test(String(first.job))) return { text: more, job: Number(first.job), kind: "" };
+  const job = ownJob(first, me);
+  if (job !== null) return { text: more, job, kind: "" };
   if (first) return { text: `leased by ${first.user ?? first.uid}${more && ` ${more}`}`, job: null, kind: "quiet" };
   if (gpu.foreign) return { text: `in use outside the queue: ${gpu.foreign.replace(/^used without a lease by /, "")}`, job: null, kind: "warn" };
   if (gpu.drained) return { text: gpu.drained, job: null, kind: "warn" };
