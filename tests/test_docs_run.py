@@ -27,10 +27,16 @@ NOT_RUN = {
     "docs/admin.md": {"as root": 3},
     "docs/environments.md": {"needs conda": 1, "needs modules": 1, "needs docker": 1},
     "docs/first-hour.md": {"installs": 1},
+    "docs/gpupeasy.md": {"they serve until Ctrl-C": 1, "needs the server above": 1},
     "docs/nfs.md": {"needs two machines": 1},
     "docs/performance.md": {"takes a quarter of an hour": 1},
     "docs/pipe.md": {"never ends": 1},
     "docs/sharing.md": {"needs two users": 1},
+    "docs/web.md": {
+        "the link is another one each time": 1,
+        "needs an ssh server": 1,
+        "needs jq, and a page that was opened before": 1,
+    },
 }
 
 INLINE = re.compile(r"(?<!`)`([^`\n]*\bdibs [^`\n]*)`(?!`)")

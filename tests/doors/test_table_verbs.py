@@ -31,6 +31,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A queue with a job of each kind, and names that are too long for any column."""
     bench = Bench(tmp_path_factory.mktemp("verbs"))
     (bench.folder / "jobs.txt").write_text("true\ntrue\n")
+    (bench.folder / "jobs.esy").write_text("first;;out.txt;;true;;;second;;other.txt;;true;;;")
     bench.until(bench.add("exit 3", gpus=0))
     bench.until(bench.add(LONG, gpus=0, name="long " * 40), "started")
     bench.add("true " + "x" * 300, name="漢字" * 30, gpus=4, hold=True)
@@ -87,6 +88,9 @@ FORMS = [
     Form("daemon start", r"running already \(pid \d+\)", has_json=False),
     Form("config", r"(NAME|[a-z_]+)  .*"),
     Form("config grace", "30s"),
+    Form("web", r"http://127\.0\.0\.1:\d+/#code=\S+", is_whole=True),
+    Form("web --stop", r"closed; .*"),
+    Form("import --dry-run jobs.esy", FACT, is_whole=True),
     Form("completion bash", None, has_json=False, is_whole=True),
     Form("version", r"dibs \S+"),
     Form("help", None, has_json=False),

@@ -77,7 +77,7 @@ def test_the_driver_tells_what_the_cards_are_and_do(driver):
         "gpu 1 uuid=GPU-bbbb name=NVIDIA_A100",
     )
     found = probe_of(driver).read()
-    more = {"power": 30.0, "power_limit": 300.0, "ecc_errors": 0, "numa": 0}
+    more = {"power": 30.0, "power_limit": 300.0, "ecc_errors": 0, "numa": 0, "compute_mode": "default"}
     assert found.devices == (
         devices.Device(
             devices.DeviceId("GPU-aaaa"), 0, "NVIDIA A100", 85899345920, GIB, 97, 61, **more, pci="00000000:01:00.0"
@@ -130,6 +130,7 @@ def test_what_a_card_does_not_tell_is_none_and_no_fault(driver):
         "fail nvmlDeviceGetTotalEccErrors 0 code=3",
         "fail nvmlDeviceGetPciInfo_v3 0 code=3",
         "fail nvmlDeviceGetNumaNodeId 0 code=3",
+        "fail nvmlDeviceGetComputeMode 0 code=3",
     )
     card = probe_of(driver).read().devices[0]
     assert card == devices.Device(card.id, 0, "Fake GPU")
