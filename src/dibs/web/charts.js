@@ -48,7 +48,7 @@ export function Chart({ label, xs, ys, series, height = 150, low, high, group, i
         legend: { live: true },
         cursor: { sync: group ? { key: groupOf(group).key } : undefined, drag: { x: true, y: false } },
         scales: { x: { time: isTime }, y: { range: (_, least, most) => bounds(least, most, low, high) } },
-        axes: [isTime ? { ...axis, size: 28, values: (_, moments) => moments.map(hour) } : axis, { ...axis, size: 46 }],
+        axes: [isTime ? { ...axis, size: 28, values: (_, moments) => moments.map(hour) } : axis, { ...axis, size: 56 }],
         series: [
           isTime ? { label: "time", value: (/** @type {uPlot} */ _, /** @type {number | null} */ at) => (at === null ? "–" : hour(at)) } : { label: "step" },
           ...series.map((one, i) => ({

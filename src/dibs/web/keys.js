@@ -1,5 +1,5 @@
 // Shortcuts: one table, shown by `?`. A page adds its own with `useKeys` for as long as it is shown.
-import { signal, useEffect } from "./vendor/ui.js";
+import { signal, useLayoutEffect } from "./vendor/ui.js";
 
 /**
  * @typedef {object} Shortcut
@@ -23,7 +23,8 @@ export function add(more) {
 
 /** Have shortcuts while a component is shown. @param {Shortcut[]} mine @param {unknown[]} deps when they change */
 export function useKeys(mine, deps) {
-  useEffect(() => add(mine), deps);
+  // Together with what is drawn: a key must never mean what was selected a moment before.
+  useLayoutEffect(() => add(mine), deps);
 }
 
 /**
