@@ -138,6 +138,7 @@ def test_the_end_of_the_daemon_ends_the_streams_properly(bench: Bench) -> None:
     """By a last chunk, which is not sent when the daemon had to wait for them in vain."""
     bench.start()
     all_of_them = [Listener(bench) for _ in range(5)]
+    assert all(each.next().event == "hello" for each in all_of_them)
     bench.stop()
     for each in all_of_them:
         with pytest.raises(EOFError, match="ended well"):
