@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import * as axes from "../../src/dibs/web/sweeps/axes.js";
 import { viridis } from "../../src/dibs/web/sweeps/colours.js";
-import { csv } from "../../src/dibs/web/sweeps/csv.js";
+import { csv } from "../../src/dibs/web/csv.js";
 import * as runs from "../../src/dibs/web/sweeps/runs.js";
 
 const AT = "2026-01-01T00:00:00Z";

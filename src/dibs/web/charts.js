@@ -11,16 +11,6 @@ import { number } from "./words.js";
  * @property {(value: number | null) => string} [text] how a value is said
  */
 
-/** @type {Map<string, uPlot.SyncPubSub>} */
-const GROUPS = new Map();
-
-/** @param {string} name */
-function groupOf(name) {
-  const known = GROUPS.get(name) ?? uPlot.sync(name);
-  GROUPS.set(name, known);
-  return known;
-}
-
 /** Seconds as the clock of whoever looks. @param {number} at */
 const hour = (at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 
@@ -46,7 +36,7 @@ export function Chart({ label, xs, ys, series, height = 150, low, high, group, i
         width: element.clientWidth || 300,
         height,
         legend: { live: true },
-        cursor: { sync: group ? { key: groupOf(group).key } : undefined, drag: { x: true, y: false } },
+        cursor: { sync: group ? { key: group } : undefined, drag: { x: true, y: false } },
         scales: { x: { time: isTime }, y: { range: (_, least, most) => bounds(least, most, low, high) } },
         axes: [isTime ? { ...axis, size: 28, values: (_, moments) => moments.map(hour) } : axis, { ...axis, size: 56 }],
         series: [

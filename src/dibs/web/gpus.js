@@ -1,4 +1,5 @@
 // What the pages say about one GPU: who has it, what is wrong with it, and its day as series for charts.
+import { joined } from "./pages/facts.js";
 import { plural, size, span } from "./words.js";
 
 /**
@@ -20,9 +21,7 @@ export function dayOf(history, total) {
   /** @type {Day} */
   const day = { at: [], memory: [], use: [], power: [], temperature: [] };
   if (!history) return day;
-  const first = history.recent.length ? Date.parse(history.recent[0][0]) : Infinity;
-  const rows = [...history.minutes.filter(([at]) => Date.parse(at) < first), ...history.recent];
-  for (const [moment, memory, use, power, temperature] of rows) {
+  for (const [moment, memory, use, power, temperature] of joined(history.minutes, history.recent)) {
     const at = Date.parse(moment) / 1000;
     const before = day.at.at(-1);
     if (before !== undefined && at <= before) continue;

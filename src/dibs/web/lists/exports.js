@@ -1,6 +1,6 @@
 // The jobs of a filter as a file: all of them, page by page, in CSV or JSON.
 import * as api from "../api.js";
-import { csv as lines, download as save } from "../sweeps/csv.js";
+import { csv as lines, download as save } from "../csv.js";
 import * as toasts from "../toasts.js";
 import { plural } from "../words.js";
 
@@ -12,15 +12,9 @@ const FIELDS = [
   "started_at", "finished_at", "sweep", "index", "params", "tags", "report", "cwd", "command",
 ];
 
-/** @param {unknown} value */
-function cell(value) {
-  if (value === null || value === undefined || typeof value === "number") return value ?? null;
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
 /** Return jobs as lines of CSV. @param {Job[]} jobs */
 export function csv(jobs) {
-  return jobs.length ? lines(jobs.map((job) => FIELDS.map((name) => cell(job[name])))) : "";
+  return jobs.length ? lines(jobs.map((job) => FIELDS.map((name) => job[name]))) : "";
 }
 
 /**

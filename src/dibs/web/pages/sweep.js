@@ -2,6 +2,7 @@
 import * as acting from "../acting.js";
 import * as api from "../api.js";
 import { useAnswer } from "../asking.js";
+import { csv, download } from "../csv.js";
 import * as dialogs from "../dialogs.js";
 import { useKeys } from "../keys.js";
 import { Choice, Empty, JobLink, Pill, Problem, Section, Table } from "../parts.js";
@@ -9,7 +10,6 @@ import * as router from "../router.js";
 import * as state from "../state.js";
 import * as axes from "../sweeps/axes.js";
 import { viridis } from "../sweeps/colours.js";
-import { csv, download } from "../sweeps/csv.js";
 import { Parallel } from "../sweeps/parallel.js";
 import * as runsOf from "../sweeps/runs.js";
 import { Scatter } from "../sweeps/scatter.js";

@@ -134,22 +134,20 @@ export function remaining(runs, now) {
 }
 
 /**
- * The table as rows of text for CSV: one row a run, with its job, state, parameters and numbers.
+ * The table as rows for CSV: one row a run, with its job, state, parameters and numbers.
  * @param {readonly Run[]} runs
- * @returns {(string | number | null)[][]}
+ * @returns {unknown[][]}
  */
 export function sheet(runs) {
   const params = parameters(runs);
   const numbers = metrics(runs);
-  const cell = (/** @type {unknown} */ value) =>
-    typeof value === "number" || typeof value === "string" ? value : value === null || value === undefined ? null : JSON.stringify(value);
   return [
     ["job", "index", "state", ...params, ...numbers],
     ...runs.map((run) => [
       run.job,
       run.index,
       run.state,
-      ...params.map((name) => cell(run.params[name])),
+      ...params.map((name) => run.params[name]),
       ...numbers.map((name) => measured(run, name)),
     ]),
   ];

@@ -1,18 +1,20 @@
 // Tables as CSV that a spreadsheet opens without running anything.
 
 /**
- * One row a line, cells quoted where they must be. Text that a spreadsheet would take for a formula gets a quote before it.
- * @param {readonly (readonly (string | number | null)[])[]} rows
+ * One row a line, cells quoted where they must be. Text that a spreadsheet would take for a formula gets a quote before it;
+ * nothing is an empty cell, and what is neither number nor text is JSON.
+ * @param {readonly (readonly unknown[])[]} rows
  */
 export function csv(rows) {
   return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
 }
 
-/** @param {string | number | null} value */
+/** @param {unknown} value */
 function cell(value) {
-  if (value === null) return "";
+  if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
-  const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
+  const said = typeof value === "string" ? value : JSON.stringify(value);
+  const text = /^[=+\-@\t\r]/.test(said) && Number.isNaN(Number(said)) ? `'${said}` : said;
   return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
