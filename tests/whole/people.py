@@ -36,12 +36,21 @@ def reachable_python() -> str:
     raise RuntimeError("no Python >= 3.11 here can be run by other users")
 
 
+def digest_of_sources() -> str:
+    """Return what tells these sources from others: the name and the bytes of every file that an installation is made of."""
+    digest = hashlib.sha256()
+    found = [ROOT / "pyproject.toml", *(ROOT / "src").rglob("*"), *(ROOT / "compat").rglob("*")]
+    made = ("__pycache__", "build")
+    for path in sorted(path for path in found if path.is_file()):
+        name = path.relative_to(ROOT)
+        if not any(part in made or part.endswith(".egg-info") for part in name.parts):
+            digest.update(f"{name}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def shared_environment() -> Path:
     """Return an installation of dibs that every user can run, made anew when the sources changed."""
-    found = [*(ROOT / "src").rglob("*"), *(ROOT / "compat").rglob("*")]
-    sources = sorted(path for path in found if path.suffix in (".py", ".sql", ".toml"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    place = Path(tempfile.gettempdir()) / f"dibs-test-people-{os.getuid()}-{digest}"
+    place = Path(tempfile.gettempdir()) / f"dibs-test-people-{os.getuid()}-{digest_of_sources()}"
     with open(f"{place}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "ready").exists():
