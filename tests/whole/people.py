@@ -37,7 +37,7 @@ def reachable_python() -> str:
 
 
 def digest_of_sources() -> str:
-    """Return what tells these sources from others: the name and the bytes of every file that an installation is made of."""
+    """Return what tells these sources from others: names and bytes of all files that an installation is made of."""
     digest = hashlib.sha256()
     found = [ROOT / "pyproject.toml", *(ROOT / "src").rglob("*"), *(ROOT / "compat").rglob("*")]
     made = ("__pycache__", "build")
