@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from benchmarks import machine, parts, plans, reports, results, sandboxes, stamps, targets, tools
+from benchmarks import disks, machine, parts, plans, reports, results, sandboxes, stamps, targets, tools
 from benchmarks.parts import Part
 from benchmarks.plans import Plan, Sizes
 from benchmarks.results import Findings
 from benchmarks.series import Book
 from benchmarks.tools.tool import Tool
 
-#: On many machines /tmp is memory, where a flush costs nothing.
-WORK = Path("/var/tmp")
 #: Processes that want to run, per core, from which on the numbers should not be believed.
 BUSY = 0.3
 
@@ -32,18 +27,17 @@ def main(words: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     here, left_out = _find_tools(asked.tools)
     chosen = [part for part in parts.ALL if asked.part in (None, part.name)]
-    work = Path(tempfile.mkdtemp(prefix="dibs-bench-", dir=WORK))
-    try:
-        plan = Plan(_sizes(asked), tuple(here), work, stamps.build(work))
-        found = Findings(machine.describe(work), plan.sizes, chosen, here, left_out, {}, Book())
-        print(results.introduction(found), flush=True)
-        for number, part in enumerate(chosen, 1):
-            _measure(part, plan, found, f"{number} of {len(chosen)}")
-            # Whoever is interrupted has at least this much.
-            results.write(found, "partial")
-    finally:
-        sandboxes.end_all(work)
-        shutil.rmtree(work, ignore_errors=True)
+    with disks.opened() as (work, words_on_disk):
+        try:
+            plan = Plan(_sizes(asked), tuple(here), work, stamps.build(work))
+            found = Findings(machine.describe(work, words_on_disk), plan.sizes, chosen, here, left_out, {}, Book())
+            print(results.introduction(found), flush=True)
+            for number, part in enumerate(chosen, 1):
+                _measure(part, plan, found, f"{number} of {len(chosen)}")
+                # Whoever is interrupted has at least this much.
+                results.write(found, "partial")
+        finally:
+            sandboxes.end_all(work)
     print(f"\n{reports.verdicts(targets.judge(found.book.series()))}")
     is_whole = not (asked.quick or asked.part or asked.tools or asked.seconds or asked.streams)
     name = "latest" if is_whole else "partial"

@@ -22,12 +22,14 @@ class Machine:
     sqlite: str
     #: Kind of file system under the sandboxes.
     file_system: str
+    #: Whether others have deleted files there, in words.
+    disk: str
     #: Milliseconds of one flush to it, the median of some: what durability costs here.
     flush_ms: float
 
 
-def describe(work: Path) -> Machine:
-    """Return this machine, with `work` as the folder of the sandboxes."""
+def describe(work: Path, disk: str) -> Machine:
+    """Return this machine, with `work` as the folder of the sandboxes, and what is said of the disk below it."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return Machine(
         processor=_processor(),
@@ -37,6 +39,7 @@ def describe(work: Path) -> Machine:
         python=platform.python_version(),
         sqlite=sqlite3.sqlite_version,
         file_system=_file_system(work),
+        disk=disk,
         flush_ms=round(_flush_ms(work), 3),
     )
 

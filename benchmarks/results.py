@@ -38,7 +38,7 @@ def introduction(found: Findings) -> str:
     here = found.machine
     lines = [
         f"{here.processor}, {here.cores} cores, {here.memory_gib:g} GiB, Linux {here.kernel}, Python {here.python}, "
-        f"SQLite {here.sqlite}, {here.file_system} with {here.flush_ms:g} ms a flush.",
+        f"SQLite {here.sqlite}, {here.file_system} {here.disk} with {here.flush_ms:g} ms a flush.",
         f"Medians of {found.sizes.rounds} rounds ({found.sizes.own_rounds} where dibs is measured alone), "
         "least and greatest in brackets.",
         "",
