@@ -13,17 +13,20 @@ from dibs.http_api import (
     exposing,
     listing,
     logs,
+    machine_shapes,
     machines,
     measured,
     openapi,
     pages,
     polling,
+    queries,
     queues,
     sessions,
     shapes,
     showing,
     streaming,
     submitting,
+    sweep_shapes,
     sweeping,
     timelines,
 )
@@ -31,7 +34,7 @@ from dibs.http_api.routing import Content, Route
 
 HTML = {200: Content("text/html")}
 TEXT = Content("text/plain")
-SUBMISSION = (submissions.JobIn, list[submissions.JobIn], shapes.Batch)
+SUBMISSION = (submissions.JobIn, list[submissions.JobIn], queries.Batch)
 
 #: In order: the first one that fits is taken.
 ROUTES = (
@@ -45,11 +48,11 @@ ROUTES = (
         submitting.post_jobs,
         body=SUBMISSION,
         errors=(404, 422),
-        query=shapes.DryRunQuery,
+        query=queries.DryRunQuery,
         answers={200: shapes.Rehearsed, 201: shapes.Submitted},
     ),
-    Route("GET", "/v1/jobs/wait", polling.get_wait, query=shapes.WaitQuery, answers={200: shapes.Waited}),
-    Route("GET", "/v1/jobs/changes", polling.get_changes, query=shapes.ChangesQuery, answers={200: shapes.Changes}),
+    Route("GET", "/v1/jobs/wait", polling.get_wait, query=queries.WaitQuery, answers={200: shapes.Waited}),
+    Route("GET", "/v1/jobs/changes", polling.get_changes, query=queries.ChangesQuery, answers={200: shapes.Changes}),
     Route(
         "POST",
         "/v1/jobs/actions",
@@ -59,7 +62,7 @@ ROUTES = (
         answers={200: shapes.Acted},
     ),
     Route(
-        "GET", "/v1/jobs/{id}", showing.get_job, errors=(404,), query=shapes.JobQuery, answers={200: shapes.WholeJob}
+        "GET", "/v1/jobs/{id}", showing.get_job, errors=(404,), query=queries.JobQuery, answers={200: shapes.WholeJob}
     ),
     Route(
         "PATCH", "/v1/jobs/{id}", acting.patch_job, body=dict[str, Any], errors=(404, 422), answers={200: shapes.Acted}
@@ -109,18 +112,23 @@ ROUTES = (
     ),
     Route("GET", "/v1/queue", queues.get_queue, answers={200: shapes.Queue}),
     Route("POST", "/v1/queue", queues.post_queue, body=actions.QueueIn, answers={200: shapes.Queue}),
-    Route("GET", "/v1/queue/starts", explaining.get_starts, query=shapes.MostQuery, answers={200: shapes.Starts}),
-    Route("GET", "/v1/queue/line", explaining.get_line, query=shapes.MostQuery, answers={200: shapes.Line}),
+    Route("GET", "/v1/queue/starts", explaining.get_starts, query=queries.MostQuery, answers={200: shapes.Starts}),
+    Route("GET", "/v1/queue/line", explaining.get_line, query=queries.MostQuery, answers={200: shapes.Line}),
     Route(
-        "GET", "/v1/sweeps", sweeping.get_sweeps, errors=(404,), query=shapes.SweepsQuery, answers={200: shapes.Sweeps}
+        "GET",
+        "/v1/sweeps",
+        sweeping.get_sweeps,
+        errors=(404,),
+        query=queries.SweepsQuery,
+        answers={200: sweep_shapes.Sweeps},
     ),
     Route(
         "POST",
         "/v1/sweeps",
         sweeping.post_sweeps,
         body=sweeping.SweepIn,
-        query=shapes.DryRunQuery,
-        answers={200: shapes.SweepChecked, 201: shapes.SweepMade},
+        query=queries.DryRunQuery,
+        answers={200: sweep_shapes.SweepChecked, 201: sweep_shapes.SweepMade},
     ),
     Route(
         "POST",
@@ -128,18 +136,24 @@ ROUTES = (
         sweeping.post_points,
         body=sweeping.PointsIn,
         errors=(404, 422),
-        answers={201: shapes.Points},
+        answers={201: sweep_shapes.Points},
     ),
     Route(
         "GET",
         "/v1/sweeps/{id}/results",
         sweeping.get_results,
         errors=(404,),
-        query=shapes.ResultsQuery,
-        answers={200: shapes.Results},
+        query=queries.ResultsQuery,
+        answers={200: sweep_shapes.Results},
     ),
-    Route("GET", "/v1/gpus", machines.get_gpus, answers={200: shapes.Gpus}),
-    Route("GET", "/v1/gpus/history", machines.get_history, query=shapes.HistoryQuery, answers={200: shapes.History}),
+    Route("GET", "/v1/gpus", machines.get_gpus, answers={200: machine_shapes.Gpus}),
+    Route(
+        "GET",
+        "/v1/gpus/history",
+        machines.get_history,
+        query=queries.HistoryQuery,
+        answers={200: machine_shapes.History},
+    ),
     Route(
         "POST",
         "/v1/gpus/{gpu}/drain",
@@ -147,9 +161,11 @@ ROUTES = (
         body=actions.DrainIn,
         needs_body=False,
         errors=(404,),
-        answers={200: shapes.Drained},
+        answers={200: machine_shapes.Drained},
     ),
-    Route("POST", "/v1/gpus/{gpu}/undrain", machines.post_undrain, errors=(404,), answers={200: shapes.Drained}),
+    Route(
+        "POST", "/v1/gpus/{gpu}/undrain", machines.post_undrain, errors=(404,), answers={200: machine_shapes.Drained}
+    ),
     Route(
         "GET",
         "/v1/events",
@@ -158,20 +174,26 @@ ROUTES = (
         answers={200: Content("text/event-stream")},
         errors=(404, 409),
     ),
-    Route("GET", "/v1/timeline", timelines.get_timeline, query=timelines.TimelineQuery, answers={200: shapes.Timeline}),
-    Route("GET", "/v1/settings", caring.get_settings, answers={200: shapes.Settings}),
-    Route("GET", "/v1/doctor", caring.get_doctor, answers={200: shapes.Doctor}),
+    Route(
+        "GET",
+        "/v1/timeline",
+        timelines.get_timeline,
+        query=timelines.TimelineQuery,
+        answers={200: machine_shapes.Timeline},
+    ),
+    Route("GET", "/v1/settings", caring.get_settings, answers={200: machine_shapes.Settings}),
+    Route("GET", "/v1/doctor", caring.get_doctor, answers={200: machine_shapes.Doctor}),
     Route("GET", "/metrics", exposing.get_metrics, answers={200: TEXT}),
     Route("GET", "/v1/openapi.json", openapi.get_document, answers={200: dict[str, Any]}),
     Route("GET", "/v1/words", showing.get_words, answers={200: shapes.Words}),
-    Route("GET", "/v1/daemon", daemons.get_daemon, answers={200: shapes.Daemon}),
+    Route("GET", "/v1/daemon", daemons.get_daemon, answers={200: machine_shapes.Daemon}),
     Route(
         "POST",
         "/v1/daemon/stop",
         daemons.post_stop,
         body=actions.StopIn,
         needs_body=False,
-        answers={200: shapes.Stopping},
+        answers={200: machine_shapes.Stopping},
     ),
     Route("POST", "/v1/session", sessions.post_session, body=sessions.CodeIn, answers={200: sessions.TokenOut}),
     Route("POST", "/v1/session/codes", sessions.post_codes, answers={201: sessions.CodeOut}),

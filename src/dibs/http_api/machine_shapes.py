@@ -1,0 +1,147 @@
+"""What goes over the wire about the GPUs, the daemon and how it is set, as types; see `shapes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from dibs.http_api.shapes import Moment
+
+
+class Holder(Struct):
+    """Who has a GPU."""
+
+    user: str | None
+    uid: int | None
+    pid: int | None
+    job: str | int | None
+    since: Moment | None
+    vram: int | None
+
+
+class Gpu(Struct):
+    """A GPU."""
+
+    index: int
+    id: str
+    name: str
+    memory_total: int | None
+    memory_used: int | None
+    utilization: int | None
+    temperature: int | None
+    state: str
+    holders: list[Holder]
+    waiters: int
+    idle_since: Moment | None
+    fault: str | None
+    drained: str | None
+    foreign: str | None
+
+
+class Gpus(Struct):
+    """Every GPU of this machine, and who waits for some."""
+
+    gpus: list[Gpu]
+    waiters: list[dict[str, Any]]
+    problem: str | None
+    restriction: str | None
+
+
+class History(Struct):
+    """How busy GPUs were: rows of `columns`."""
+
+    columns: list[str]
+    gpus: list[dict[str, Any]]
+
+
+class Drained(Struct):
+    """Why nothing starts on a GPU; null: it does."""
+
+    id: str
+    index: int
+    drained: str | None
+
+
+class Lane(Struct):
+    """A GPU of the picture; one that is gone has no index."""
+
+    gpu_id: str
+    index: int | None
+    name: str
+
+
+class Bar(Struct, rename={"begin": "from", "end": "to"}):
+    """A job on its GPUs for some time; without `to` it goes on."""
+
+    job: int
+    name: str
+    attempt: int
+    gpu_ids: list[str]
+    begin: Moment
+    end: Moment | None
+    state: str
+    is_plan: bool
+
+
+class Timeline(Struct):
+    """What ran, runs and would run where; `more`: the past has more than is told."""
+
+    lanes: list[Lane]
+    bars: list[Bar]
+    more: bool
+    now: Moment
+
+
+class Setting(Struct):
+    """A setting."""
+
+    name: str
+    value: str
+    default: str
+    source: str
+    variable: str
+    help: str
+
+
+class Settings(Struct):
+    """How the daemon is set."""
+
+    settings: list[Setting]
+    version: str
+    python: str
+    home: str
+
+
+class Check(Struct):
+    """Something the doctor looked at: ok, warn or bad."""
+
+    name: str
+    state: str
+    text: str
+    hint: str
+
+
+class Doctor(Struct):
+    """What the doctor found."""
+
+    checks: list[Check]
+
+
+class Daemon(Struct):
+    """Who serves here."""
+
+    running: bool
+    pid: int
+    socket: str
+    version: str
+    started_at: Moment
+    home: str
+    user: str
+    devices: str
+
+
+class Stopping(Struct):
+    """Which process ends."""
+
+    pid: int

@@ -1,0 +1,81 @@
+"""What goes over the wire to the older routes, as types for the OpenAPI document: their queries, and many jobs at once.
+
+Newer routes have theirs beside the function that answers. A test asks a running daemon and compares.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+Seconds = Annotated[float, Meta(description="Seconds, at most 60, for which an answer may be waited for.")]
+
+
+class WaitQuery(Struct, kw_only=True):
+    """Whose end is waited for."""
+
+    select: Annotated[list[str], Meta(description="Selectors; without any, all that are unfinished now.")] = []
+    seen: Annotated[int, Meta(description="Answer when another number than this has finished.")] = -1
+    mark: Annotated[str, Meta(description="What the answer before said: the same jobs again.")] = ""
+    wait_s: Seconds = 0.0
+
+
+class ChangesQuery(Struct, kw_only=True):
+    """Of what there may be news."""
+
+    select: Annotated[list[str], Meta(description="These jobs, at once.")] = []
+    since: Annotated[int, Meta(description="What happened after this event: what `cursor` said.")] = 0
+    wait_s: Seconds = 0.0
+
+
+class JobQuery(Struct, kw_only=True):
+    """When one job is told."""
+
+    until: Annotated[str, Meta(description="When it has started or finished.", pattern="^(started|finished)?$")] = ""
+    wait_s: Seconds = 0.0
+
+
+class MostQuery(Struct, kw_only=True):
+    """How many are told."""
+
+    most: Annotated[int, Meta(description="At most so many.")] = 5
+
+
+class DryRunQuery(Struct, kw_only=True):
+    """Whether it is meant."""
+
+    dry_run: Annotated[str, Meta(description="Anything: check and tell everything, and change nothing.")] = ""
+
+
+class SweepsQuery(Struct, kw_only=True):
+    """Which sweeps."""
+
+    name: Annotated[str | None, Meta(description="Those that this name or glob means; without counts.")] = None
+
+
+class ResultsQuery(Struct, kw_only=True):
+    """Which runs."""
+
+    most: Annotated[int, Meta(description="At most so many; 0: all.")] = 0
+    after: Annotated[str, Meta(description="What `next` said.")] = ""
+
+
+class HistoryQuery(Struct, kw_only=True):
+    """How far back."""
+
+    minutes: Annotated[int, Meta(description="For how many minutes one mean a minute is told.")] = 60
+
+
+class Batch(Struct, forbid_unknown_fields=True):
+    """Many jobs, all of them or none: `jobs` or `commands`, what is common to them, and rules for the whole."""
+
+    jobs: list[dict[str, Any]] = []
+    commands: list[str] = []
+    defaults: dict[str, Any] = {}
+    at_once: int | None = None
+    halt_after: int | None = None
+    array: str | None = None
+    repeat: int | None = None
+    batch: int | None = None
+    key: str | None = None

@@ -1,0 +1,71 @@
+"""What goes over the wire about sweeps and their runs, as types; see `shapes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from dibs.http_api.shapes import Counts, Moment, Numbers
+
+
+class Sweep(Struct):
+    """A sweep."""
+
+    id: int
+    project: str
+    name: str
+    command: str
+    argv: list[str] | None
+    dir: str | None
+    metric: str | None
+    goal: str | None
+    batch: int
+    created_at: Moment
+
+
+class Sweeps(Struct):
+    """All sweeps; `states` says how many runs show which word."""
+
+    sweeps: list[dict[str, Any]]
+
+
+class SweepMade(Sweep):
+    """A sweep that was made or found."""
+
+    notes: list[str]
+
+
+class SweepChecked(Struct):
+    """Whether a sweep would be new."""
+
+    is_new: bool
+    notes: list[str]
+
+
+class Points(Struct):
+    """What became of points: how many are new, retried, done, and so on."""
+
+    counts: Counts
+    notes: list[str]
+
+
+class Run(Struct):
+    """A run of a sweep; `job` is null where that was forgotten."""
+
+    job: int | None
+    attempt: int
+    index: int
+    params: dict[str, Any]
+    state: str
+    numbers: Numbers
+    started_at: Moment | None
+    finished_at: Moment | None
+
+
+class Results(Struct):
+    """The runs of a sweep, and what `after` says to get more; null: there are none."""
+
+    sweep: Sweep
+    runs: list[Run]
+    next: str | None
