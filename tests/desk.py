@@ -8,8 +8,8 @@ from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.settings import Settings
 from dibs.store import Store
-from dibs.verbs import Wish
 from dibs.views import Policy
+from dibs.wishing import Wish
 
 TABLES = ("jobs", "events", "attempts", "requests", "environs", "facts")
 

@@ -144,6 +144,7 @@ LAYERS = {
     "turns": APPLICATION,
     "edits": APPLICATION,
     "forgetting": APPLICATION,
+    "wishing": APPLICATION,
     "verbs": APPLICATION,
     "sweeps": APPLICATION,
     "gathering": APPLICATION,

@@ -27,9 +27,10 @@ from dibs.standing import Outlook, Standing
 from dibs.store import Store
 from dibs.tallies import Tally
 from dibs.turns import PAUSED, Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan
-from dibs.verbs import Rules, Submitted, Wish
+from dibs.verbs import Submitted
 from dibs.views import Active, Occupant, Policy, View, Waiting
 from dibs.waits import Waits
+from dibs.wishing import Rules, Wish
 
 T = TypeVar("T")
 log = logging.getLogger("dibs.core")

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from dibs import arrays, codec, edits, metrics, scripts, templates, verbs
+from dibs import arrays, codec, edits, metrics, scripts, templates, wishing
 from dibs.errors import UserError
 from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
 
@@ -131,7 +131,7 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     notify: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
 
 
-def rules(body: Any) -> verbs.Rules:
+def rules(body: Any) -> wishing.Rules:
     """Return the rules for the whole submission."""
     told = body if _is_many(body) else {}
     values = {name: _rule(name, told.get(name)) for name in RULES}
@@ -140,7 +140,7 @@ def rules(body: Any) -> verbs.Rules:
     at_once, batch = values["at_once"] or (array.at_once if array else None), _rule("batch", told.get("batch"))
     if batch is not None and (at_once or values["halt_after"]):
         raise UserError("expected `batch` without rules of its own: those of that batch hold.")
-    return verbs.Rules(at_once, values["halt_after"], batch, _key(told.get("key")))
+    return wishing.Rules(at_once, values["halt_after"], batch, _key(told.get("key")))
 
 
 def _key(text: Any) -> str | None:
@@ -188,7 +188,7 @@ def change(body: Any) -> edits.Change:
     return edits.Change(keys, _wish(convert(given, JobIn)), keys - given.keys(), rules)
 
 
-def wishes(body: Any) -> list[verbs.Wish]:
+def wishes(body: Any) -> list[wishing.Wish]:
     """Return what is wished for: one job, a list of jobs, or jobs with defaults for all of them."""
     return _numbered(_wishes(body), body)
 
@@ -197,7 +197,7 @@ def _is_many(body: Any) -> bool:
     return isinstance(body, dict) and ("jobs" in body or "commands" in body)
 
 
-def _wishes(body: Any) -> list[verbs.Wish]:
+def _wishes(body: Any) -> list[wishing.Wish]:
     if not _is_many(body):
         return [_wish(convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
     if set(body) - BODY_KEYS or {"jobs", "commands"} <= set(body):
@@ -210,7 +210,7 @@ def _wishes(body: Any) -> list[verbs.Wish]:
     return [_wish(convert({**defaults, **job}, JobIn)) for job in jobs]
 
 
-def _numbered(many: list[verbs.Wish], body: Any) -> list[verbs.Wish]:
+def _numbered(many: list[wishing.Wish], body: Any) -> list[wishing.Wish]:
     """Return the jobs of an array, or each job so many times; else the jobs as they are."""
     told = body if _is_many(body) else {}
     array, times = _array(told.get("array")), told.get("repeat")
@@ -223,15 +223,15 @@ def _numbered(many: list[verbs.Wish], body: Any) -> list[verbs.Wish]:
         env = array.variables | dict(many[0].asked.env)
         asked = replace(many[0].asked, is_slurm=True, env=tuple(env.items()))
         return [_times(replace(many[0], asked=asked), array.indices)]
-    if type(times) is not int or times < 1 or times * count > verbs.MOST_AT_ONCE:
+    if type(times) is not int or times < 1 or times * count > wishing.MOST_AT_ONCE:
         raise UserError(
-            f"--repeat expected a whole number from 1 up, for at most {verbs.MOST_AT_ONCE:,} jobs, "
+            f"--repeat expected a whole number from 1 up, for at most {wishing.MOST_AT_ONCE:,} jobs, "
             f"got {json.dumps(times)}."
         )
     return [_times(wish, range(times)) for wish in many]
 
 
-def _times(wish: verbs.Wish, indices: Sequence[int]) -> verbs.Wish:
+def _times(wish: wishing.Wish, indices: Sequence[int]) -> wishing.Wish:
     """Return each job of a wish once for each index."""
     asked = wish.asked
     each = wish.members or [Member(asked.command, asked.name or default_name(asked.command, asked.argv))]
@@ -239,10 +239,10 @@ def _times(wish: verbs.Wish, indices: Sequence[int]) -> verbs.Wish:
     return replace(wish, members=members)
 
 
-def _alike(model: verbs.Wish, commands: list[str]) -> verbs.Wish:
+def _alike(model: wishing.Wish, commands: list[str]) -> wishing.Wish:
     """Return jobs that differ in nothing but their command: what is common to a hundred thousand is read once."""
     for command in commands:
-        verbs.check_line(command)
+        wishing.check_line(command)
     name = model.asked.name
     return replace(model, members=[Member(command, name or default_name(command)) for command in commands])
 
@@ -272,7 +272,7 @@ def _in_our_words(text: str, value: Any) -> str:
     return f"{OPTION_OF.get(name, name)}: {first[:1].lower()}{first[1:]} {rest}{got}."
 
 
-def common(defaults: Any, names: Sequence[str]) -> verbs.Wish:
+def common(defaults: Any, names: Sequence[str]) -> wishing.Wish:
     """Return what all runs of a sweep share; the parameters that have these names may stand in its paths."""
     if not isinstance(defaults, dict):
         raise UserError("expected the defaults to be an object.")
@@ -280,7 +280,7 @@ def common(defaults: Any, names: Sequence[str]) -> verbs.Wish:
     return _wish(convert({**defaults, "command": "-", "argv": None}, JobIn), (*templates.NAMES, *names))
 
 
-def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> verbs.Wish:
+def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> wishing.Wish:
     if (job.command is None) == (job.argv is None):
         raise UserError("expected either `command` or `argv`.")
     if job.visible not in (None, "uuid", "index"):
@@ -310,7 +310,7 @@ def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> verbs.Wish:
         vram_enforce=job.vram_enforce,
         notify=job.notify,
     )
-    wish = verbs.Wish(
+    wish = wishing.Wish(
         asked,
         job.gpus,
         tuple(job.gpu_ids or ()),
@@ -326,7 +326,7 @@ def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> verbs.Wish:
         script=_script(job),
         is_held=job.hold,
     )
-    verbs.check_wish(wish, names)
+    wishing.check_wish(wish, names)
     return wish
 
 

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import lifecycle, selection, verbs
+from dibs import lifecycle, selection, verbs, wishing
 from dibs.errors import Bug, UserError
 from dibs.jobs import Asked, JobId, Member, Outcome, State
 from dibs.runs import Sweep, SweepWish
 from dibs.turns import Turn
-from dibs.verbs import Rules, Wish
+from dibs.wishing import Rules, Wish
 
 #: The rest of a sweep is held if so many, the first to end, all ended badly: then it is the command.
 HALT_FIRST = 3
@@ -74,7 +74,7 @@ class Checked:
 
 def check(turn: Turn, wanted: SweepWish, wish: Wish) -> Checked:
     """Refuse a sweep whose runs could never start here, and a name that belongs to another command."""
-    notes = verbs.check(turn, [wish]).notes
+    notes = wishing.check(turn, [wish]).notes
     found = turn.store.find_sweep(wanted.project, wanted.name)
     if found is not None and (found.command, found.argv) != (wanted.command, wanted.argv):
         raise UserError(
@@ -111,7 +111,7 @@ def add(
     Nobody is told that a sweep has ended before its last points have come.
     """
     sweep = turn.store.sweep(sweep_id)
-    checked = verbs.check(turn, [replace(wish, members=members)])
+    checked = wishing.check(turn, [replace(wish, members=members)])
     environ_id = None if wish.environ is None else turn.store.keep_environ(wish.environ)
     common = replace(
         checked.asked(wish, environ_id, batch=sweep.batch), sweep_id=sweep.id, sweep=sweep.name, project=sweep.project

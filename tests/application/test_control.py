@@ -7,10 +7,10 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import attempts, dispatch, edits, forgetting, lifecycle, selection, submissions, turns, verbs
+from dibs import attempts, dispatch, edits, forgetting, lifecycle, selection, submissions, turns, verbs, wishing
 from dibs.errors import Conflict, Impossible, NotFound, UserError
 from dibs.jobs import JobId, Outcome, State, When
-from dibs.verbs import Wish
+from dibs.wishing import Wish
 
 PAUSED = (*RUNNING, lifecycle.Paused(3))
 ORPHANED = (*RUNNING, lifecycle.Orphaned(3))
@@ -384,7 +384,7 @@ def test_the_time_limit_of_a_job_under_way_is_an_order(desk, events, limit_s, li
 def test_the_rule_of_a_batch_is_changed_through_any_of_its_jobs(desk):
     desk.turn = desk.new_turn()
     with desk.store.batch():
-        verbs.submit(desk.turn, [Wish(build.asked())] * 3, verbs.Rules(at_once=3))
+        verbs.submit(desk.turn, [Wish(build.asked())] * 3, wishing.Rules(at_once=3))
     edit(desk, "2", at_once=1)
     assert {waiting.room for waiting in desk.store.head(5)} == {1}
 
@@ -408,7 +408,7 @@ def test_jobs_of_several_batches_have_no_common_rule(desk):
 def test_a_batch_in_which_too_many_have_failed_already_is_held(desk):
     desk.turn = desk.new_turn()
     with desk.store.batch():
-        verbs.submit(desk.turn, [Wish(build.asked())] * 3, verbs.Rules(at_once=3))
+        verbs.submit(desk.turn, [Wish(build.asked())] * 3, wishing.Rules(at_once=3))
         for event in FAILED:
             desk.store.record(desk.store.job(JobId(1)), event)
         desk.store.count_bad(1)

@@ -5,7 +5,7 @@ import pytest
 import build
 from dibs import submissions, verbs
 from dibs.errors import UserError
-from dibs.verbs import Rules, Wish
+from dibs.wishing import Rules, Wish
 
 
 def submit(desk, count=1, **rules):

@@ -13,7 +13,7 @@ from dibs.jobs import JobId, Member, State
 from dibs.reader import RunsSince
 from dibs.runs import SweepWish
 from dibs.sweeps import Fate
-from dibs.verbs import NO_RULES, Rules, Wish
+from dibs.wishing import NO_RULES, Rules, Wish
 
 
 def wish(**more):

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 import build
 from bench import Bench
-from dibs import drafts, job_options, options, retyping, submissions, verbs
+from dibs import drafts, job_options, options, retyping, submissions, wishing
 from dibs.jobs import After, Asked, JobId, Request, Trouble, Warn, When
 from dibs.options import Option
 
@@ -92,7 +92,7 @@ def jobs(draw: some.DrawFn) -> Asked:
     )
 
 
-def typed(line: str) -> verbs.Wish:
+def typed(line: str) -> wishing.Wish:
     """Type a line as a shell and `dibs add` would read it, up to what the verbs are given."""
     dibs, add, *words = shlex.split(line)
     assert (dibs, add) == ("dibs", "add")
@@ -101,7 +101,7 @@ def typed(line: str) -> verbs.Wish:
     return wish
 
 
-def asked_for(wish: verbs.Wish) -> dict[str, object]:
+def asked_for(wish: wishing.Wish) -> dict[str, object]:
     """Return all that a wish asks for and that an option can say."""
     own = wish.asked
     needs = {(int(part), when) for word, when in wish.after for part in word.split(",")}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from dibs import codec, commands, reasons, scripts, submissions, turns, verbs
+from dibs import codec, commands, reasons, scripts, submissions, turns, verbs, wishing
 from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.forecasts import Forecast
@@ -47,13 +47,13 @@ def _told(daemon: Daemon, reader: Reader, ids: list[JobId]) -> tuple[str, list[s
     return reasons.receipt(daemon.core, reader, ids), reasons.declared_amiss(daemon.core, reader, ids)
 
 
-def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[verbs.Wish], rules: verbs.Rules) -> verbs.Submitted:
+def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[wishing.Wish], rules: wishing.Rules) -> verbs.Submitted:
     if not any(wish.asked.no_wait for wish in wishes):
         return verbs.submit(turn, wishes, rules)
     return daemon.core.submit_now(turn, wishes, rules, lambda job: Sight.of(daemon.core, turn.store).reason(job).text)
 
 
-async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules) -> web.Response:
+async def _rehearse(daemon: Daemon, wishes: list[wishing.Wish], rules: wishing.Rules) -> web.Response:
     """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
     # It brings the options of the command line, which a submission does not need.
     from dibs import retyping
@@ -82,7 +82,7 @@ async def _rehearse(daemon: Daemon, wishes: list[verbs.Wish], rules: verbs.Rules
     )
 
 
-def _runs(wish: verbs.Wish, asked: Asked, shell: str) -> list[str]:
+def _runs(wish: wishing.Wish, asked: Asked, shell: str) -> list[str]:
     """Return the words that are really run."""
     if wish.script is not None:
         return [*scripts.interpreter(wish.script, shell), *(asked.argv or ())]

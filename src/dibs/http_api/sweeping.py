@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs import codec, commands, reports, submissions, sweeps, values, verbs
+from dibs import codec, commands, reports, submissions, sweeps, values, wishing
 from dibs.daemon import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchanges, measured
@@ -122,7 +122,7 @@ def _member(sweep: Sweep, point: PointIn, cwd: str) -> Member:
     if (point.command is None) == (point.argv is None):
         raise UserError(f"point {point.index}: expected either `command` or `argv`.")
     if point.command is not None:
-        verbs.check_line(point.command)
+        wishing.check_line(point.command)
     elif not point.argv:
         raise UserError(f"point {point.index}: expected a command, got none.")
     for text in (*(point.argv or ()), point.dir or ""):

@@ -1,0 +1,59 @@
+"""What is wished for and could run on no machine: refused before anything is kept."""
+
+import pytest
+
+import build
+from dibs import wishing
+from dibs.errors import UserError
+from dibs.wishing import Wish
+
+
+def wish(**wanted):
+    return Wish(build.asked(), **wanted)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"command": ""}, "expected a command, got an empty one"),
+        ({"command": " \n"}, "expected a command, got an empty one"),
+        ({"argv": ()}, "expected a command, got none"),
+        ({"cwd": "data"}, 'cwd expected an absolute folder, got "data"'),
+        ({"cwd": ""}, "cwd expected an absolute folder"),
+        ({"env": (("CUDA_VISIBLE_DEVICES", "0"),)}, "dibs sets it to the GPUs the job gets"),
+        ({"env": (("DIBS_JOB_ID", "0"),)}, "names that begin with DIBS_ are set by dibs itself"),
+        ({"env": (("", "0"),)}, "-e expected NAME=VALUE"),
+        ({"command": "a\0b"}, "cannot contain a NUL byte"),
+        ({"argv": ("a", "b\0")}, "cannot contain a NUL byte"),
+        ({"env": (("A", "\0"),)}, "cannot contain a NUL byte"),
+        ({"output": "\0"}, "cannot contain a NUL byte"),
+        ({"tags": ("\0",)}, "cannot contain a NUL byte"),
+        ({"command": "a\udcffb"}, "expected UTF-8 text"),
+        ({"name": "\ud800"}, "expected UTF-8 text"),
+        ({"cwd": "/\udc80"}, "expected UTF-8 text"),
+        ({"command": "x" * 128 * 1024}, "one text may have 131,071 bytes, this one has 131,072"),
+        ({"argv": ("echo", "ä" * 65536)}, "one text may have 131,071 bytes, this one has 131,072"),
+    ],
+)
+def test_what_no_machine_could_run_is_refused(asked, message):
+    with pytest.raises(UserError, match=message):
+        wishing.check_wish(Wish(build.asked(**asked)))
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_time_limit_that_is_none_is_refused(seconds):
+    with pytest.raises(UserError, match="--time expected a time above 0"):
+        wishing.check_wish(wish(time_limit_s=seconds))
+
+
+def test_less_than_no_gpu_is_refused():
+    with pytest.raises(UserError, match="--gpus expected a whole number from 0 up, got -1"):
+        wishing.check_wish(wish(gpus=-1))
+
+
+def test_no_gpu_may_be_asked_for():
+    wishing.check_wish(wish(gpus=0))
+
+
+def test_the_longest_text_that_the_kernel_takes_is_let_in():
+    wishing.check_wish(Wish(build.asked("x" * (128 * 1024 - 1), env=(("LR", "ä"),))))
