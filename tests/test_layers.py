@@ -133,6 +133,7 @@ LAYERS = {
     "tails": MACHINE_ROOM,
     "attempts": MACHINE_ROOM,
     "supervision": MACHINE_ROOM,
+    "starting": MACHINE_ROOM,
     "runner": MACHINE_ROOM,
     "launcher": MACHINE_ROOM,
     "noticing": MACHINE_ROOM,
@@ -196,9 +197,9 @@ PURE = frozenset(
 
 #: What runs in every runner and every foreground door, under `python -I -S`, and what a simple `dibs add` loads.
 LEAN = frozenset(
-    {"runner", "launcher", "attempts", "records", "spares", "oom", "tails", "supervision", "processes", "noticing"}
+    {"runner", "launcher", "attempts", "records", "spares", "oom", "tails", "starting", "supervision", "processes"}
     | {"leases", "holders", "drains", "holding", "locks", "users", "tickets", "errors"}
-    | {"linking", "matching", "sharing"}
+    | {"linking", "matching", "noticing", "sharing"}
     | {"fast", "captured", "commands", "calls"}
 )  # fmt: skip
 

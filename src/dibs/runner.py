@@ -1,9 +1,9 @@
 """The parent of one command: claims the start, takes the leases, starts the command, waits, records how it ended.
 
 `run` is the start protocol, and the order of its steps is its meaning: each may be the last one before a crash.
-What a parent does while the command lives is `supervision`. The daemon is never needed; it only leaves orders.
-When all is over and the daemon still there, it may give the same process the next start: that spares a fork.
-Runs under `python -I -S`, so only modules that cost nothing are imported.
+How the command is started is `starting`, what a parent does while it lives `supervision`. The daemon is never needed;
+it only leaves orders. When all is over and the daemon still there, it may give the same process the next start: that
+spares a fork. Runs under `python -I -S`, so only modules that cost nothing are imported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from dibs import attempts, oom, processes, records, spares, supervision
+from dibs import attempts, oom, processes, records, spares, starting, supervision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ else:
 #: Blocked from the first moment: what supervision waits for, and the signals of a terminal that a job does not have.
 BLOCKED = supervision.WAKE | {signal.SIGINT, signal.SIGHUP}
 
-#: Ignored by Python, by our own launcher, or by what people start daemons with (nohup): a command gets the defaults.
-OFTEN_IGNORED = tuple(
-    getattr(signal, f"SIG{name}")
-    for name in ("HUP", "INT", "QUIT", "PIPE", "TERM", "USR1", "USR2", "CHLD", "TSTP", "TTIN", "TTOU", "XFSZ")
-)
-
 #: What a runner tells the daemon when a start is over and everything of it closed.
 OVER = b"over"
 #: Seconds between tries to tell something to a socket whose queue is full.
@@ -42,14 +36,6 @@ LOOK_S = 1.0
 LEFTOVERS_PAUSE_S = (0.01, 1.0)
 #: Looks in a row that must find nothing.
 EMPTY_LOOKS = 5
-
-
-class CannotStart(Exception):
-    """The command could not be started, with the exit code a shell would give: 126 or 127."""
-
-    def __init__(self, code: int, what: bytes, error: OSError) -> None:
-        super().__init__(f"{what.decode('utf-8', 'replace')}: {error.strerror or error}")
-        self.code = code
 
 
 def main() -> None:
@@ -158,7 +144,7 @@ def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
         open_fds.append(spare.log)
         started = attempts.decide(spare.claim, spec.folder, spec.start)
     else:
-        _make_folder(spec.folder)
+        starting.make_folder(spec.folder)
         started = attempts.claim(spec.folder, spec.start, shim)
     if started is not None:
         open_fds.insert(0, started)
@@ -175,17 +161,6 @@ def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
 def _forget_signals() -> None:
     """Drop what was meant for the start before; orders for this one cannot have come, and are read anyway."""
     while signal.sigtimedwait(supervision.WAKE, 0) is not None:
-        pass
-
-
-def _make_folder(path: str) -> None:
-    """Make a folder that is almost surely new, and what is missing above it."""
-    try:
-        os.mkdir(path, 0o700)
-    except FileNotFoundError:
-        _make_folder(os.path.dirname(path))
-        os.mkdir(path, 0o700)
-    except FileExistsError:
         pass
 
 
@@ -221,8 +196,8 @@ def _start_command(spec: records.Spec, spare: spares.Spare | None, open_fds: lis
             return held
         open_fds += held
         attempts.crash_point("runner:leased")
-        return _spawn(spec, spare, [*held, tree])
-    except CannotStart as error:
+        return starting.spawn(spec, spare, [*held, tree])
+    except starting.CannotStart as error:
         return _failed(error.code, str(error))
     except Exception as error:  # noqa: BLE001 - no command runs yet, so the record is the right place for it
         sys.excepthook(*sys.exc_info())
@@ -266,120 +241,6 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
             "nolease", device=refused.device, why=refused.why, holder=holder or 0, ended_at_ns=ended_at_ns
         )
     return [fd for lease in taken for fd in lease.fds()]
-
-
-# -- starting the command ---------------------------------------------------------------------------------------
-
-
-def _spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) -> int:
-    """Start the command in its own session with the given descriptors on numbers from 100 up."""
-    mask = os.umask(spec.umask)
-    opened: list[int] = []
-    try:
-        try:
-            os.chdir(spec.cwd)
-        except OSError as error:
-            raise CannotStart(126, spec.cwd, error) from error
-        _furnish(spec, spare)
-        if spare is None:
-            opened.append(_open_output(spec.output, spec.output_mode))
-        if spec.stderr is not None:
-            opened.append(_open_output(spec.stderr, spec.output_mode))
-        outputs = [*([spare.log] if spare is not None else []), *opened]
-        attempts.crash_point("runner:opened")
-        first = max(processes.FIRST_FD, *(fd + 1 for fd in inherited))
-        copies = [(outputs[0], 1), (outputs[-1], 2), *((fd, first + place) for place, fd in enumerate(inherited))]
-        actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
-        return _execute(spec, [(os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0), *actions])
-    finally:
-        _let_go(opened, mask)
-
-
-def _let_go(fds: list[int], mask: int) -> None:
-    """Keep nothing of the user's, whose files and folders may go away; no failure may hide that the command runs."""
-    os.umask(mask)
-    os.chdir("/")
-    for fd in fds:
-        try:
-            os.close(fd)
-        except OSError:
-            # A network file system may report a late error; it is the command's affair, which has the file open.
-            sys.excepthook(*sys.exc_info())
-
-
-def _furnish(spec: records.Spec, spare: spares.Spare | None) -> None:
-    """Make the folders the job expects, and the link to its newest output. Here, for they may be on a slow network."""
-    try:
-        for folder in spec.folders if spare is None else ():
-            _make_folder(os.fsdecode(folder))
-        if spec.run_folder is not None:
-            os.makedirs(spec.run_folder, exist_ok=True)
-        if spec.latest is not None and spare is None:
-            _point(spec.latest, os.path.relpath(spec.output, os.path.dirname(spec.latest)))
-    except OSError as error:
-        raise CannotStart(126, error.filename or spec.output, error) from error
-
-
-def _point(link: bytes, target: bytes) -> None:
-    """Make a link, or make it point elsewhere without a moment in which there is none."""
-    try:
-        os.symlink(target, link)
-    except FileExistsError:
-        fresh = link + b".new"
-        if os.path.lexists(fresh):
-            os.unlink(fresh)
-        os.symlink(target, fresh)
-        os.rename(fresh, link)
-
-
-def _open_output(path: bytes, mode: int | None) -> int:
-    """Open a log to append to, making its folders; our own (no mode) is private and never reached by a link."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
-    if mode is None:
-        flags |= os.O_NOFOLLOW
-    file_mode, folder_mode = (0o600, 0o700) if mode is None else (mode, 0o777)
-    try:
-        try:
-            fd = os.open(path, flags, file_mode)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), folder_mode, exist_ok=True)
-            fd = os.open(path, flags, file_mode)
-    except OSError as error:
-        raise CannotStart(126, path, error) from error
-    return spares.above_standard(fd)
-
-
-def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:
-    """Start the program as execvp would: by the job's own PATH, and by sh if it has no `#!`."""
-    env = dict(entry.split(b"=", 1) for entry in spec.env if b"=" in entry)
-    program = _find(spec.argv[0], env.get(b"PATH", os.fsencode(os.defpath)))
-
-    def start(path: bytes, argv: tuple[bytes, ...]) -> int:
-        return os.posix_spawn(
-            path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=OFTEN_IGNORED
-        )
-
-    try:
-        try:
-            return start(program, spec.argv)
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-            return start(b"/bin/sh", (b"sh", program, *spec.argv[1:]))
-    except OSError as error:
-        raise CannotStart(126, spec.argv[0], error) from error
-
-
-def _find(name: bytes, path: bytes) -> bytes:
-    """Return the program a shell would run; not found is 127, found but not executable 126."""
-    candidates = [name] if b"/" in name else [os.path.join(part or b".", name) for part in path.split(b":")]
-    found = [candidate for candidate in candidates if name and os.path.isfile(candidate)]
-    for candidate in found:
-        if os.access(candidate, os.X_OK):
-            return candidate
-    if found or (b"/" in name and os.path.exists(name)):
-        raise CannotStart(126, name, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-    raise CannotStart(127, name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
 
 def _tell(spec: records.Spec, what: str, *more: str) -> None:

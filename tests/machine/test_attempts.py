@@ -17,7 +17,9 @@ from attempt_bench import EXAMINER, Bench, crash_points, until
 from dibs import attempts, records
 
 #: Where a runner can die, and where somebody who decides about it can.
-RUNNER_POINTS = [p for p in crash_points("runner", "supervision", "attempts") if not p.startswith("examine:")]
+RUNNER_POINTS = [
+    point for point in crash_points("runner", "starting", "supervision", "attempts") if not point.startswith("examine:")
+]
 EXAMINE_POINTS = crash_points("attempts")
 #: A runner that is slow somewhere before its claim, at it, or after it.
 DELAYS = ["", "runner:begin:30", "started:written:30", "started:linked:30", "runner:spawned:30"]

@@ -1,0 +1,156 @@
+"""The start of a command: its folders and outputs, and the program as a shell would find it.
+
+`runner` decides when; this only does it, and says with a shell's exit code what could not be done. Runs under
+`python -I -S`, so only modules that cost nothing are imported.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from dibs import attempts, processes, records, spares
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    # `signal` imports enum; the C module below it has all we need and costs nothing.
+    import _signal as signal
+
+#: Ignored by Python, by our own launcher, or by what people start daemons with (nohup): a command gets the defaults.
+OFTEN_IGNORED = tuple(
+    getattr(signal, f"SIG{name}")
+    for name in ("HUP", "INT", "QUIT", "PIPE", "TERM", "USR1", "USR2", "CHLD", "TSTP", "TTIN", "TTOU", "XFSZ")
+)
+
+
+class CannotStart(Exception):
+    """The command could not be started, with the exit code a shell would give: 126 or 127."""
+
+    def __init__(self, code: int, what: bytes, error: OSError) -> None:
+        super().__init__(f"{what.decode('utf-8', 'replace')}: {error.strerror or error}")
+        self.code = code
+
+
+def spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) -> int:
+    """Start the command in its own session with the given descriptors on numbers from 100 up."""
+    mask = os.umask(spec.umask)
+    opened: list[int] = []
+    try:
+        try:
+            os.chdir(spec.cwd)
+        except OSError as error:
+            raise CannotStart(126, spec.cwd, error) from error
+        _furnish(spec, spare)
+        if spare is None:
+            opened.append(_open_output(spec.output, spec.output_mode))
+        if spec.stderr is not None:
+            opened.append(_open_output(spec.stderr, spec.output_mode))
+        outputs = [*([spare.log] if spare is not None else []), *opened]
+        attempts.crash_point("runner:opened")
+        first = max(processes.FIRST_FD, *(fd + 1 for fd in inherited))
+        copies = [(outputs[0], 1), (outputs[-1], 2), *((fd, first + place) for place, fd in enumerate(inherited))]
+        actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
+        return _execute(spec, [(os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0), *actions])
+    finally:
+        _let_go(opened, mask)
+
+
+def _let_go(fds: list[int], mask: int) -> None:
+    """Keep nothing of the user's, whose files and folders may go away; no failure may hide that the command runs."""
+    os.umask(mask)
+    os.chdir("/")
+    for fd in fds:
+        try:
+            os.close(fd)
+        except OSError:
+            # A network file system may report a late error; it is the command's affair, which has the file open.
+            sys.excepthook(*sys.exc_info())
+
+
+def _furnish(spec: records.Spec, spare: spares.Spare | None) -> None:
+    """Make the folders the job expects, and the link to its newest output. Here, for they may be on a slow network."""
+    try:
+        for folder in spec.folders if spare is None else ():
+            make_folder(os.fsdecode(folder))
+        if spec.run_folder is not None:
+            os.makedirs(spec.run_folder, exist_ok=True)
+        if spec.latest is not None and spare is None:
+            _point(spec.latest, os.path.relpath(spec.output, os.path.dirname(spec.latest)))
+    except OSError as error:
+        raise CannotStart(126, error.filename or spec.output, error) from error
+
+
+def _point(link: bytes, target: bytes) -> None:
+    """Make a link, or make it point elsewhere without a moment in which there is none."""
+    try:
+        os.symlink(target, link)
+    except FileExistsError:
+        fresh = link + b".new"
+        if os.path.lexists(fresh):
+            os.unlink(fresh)
+        os.symlink(target, fresh)
+        os.rename(fresh, link)
+
+
+def _open_output(path: bytes, mode: int | None) -> int:
+    """Open a log to append to, making its folders; our own (no mode) is private and never reached by a link."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
+    if mode is None:
+        flags |= os.O_NOFOLLOW
+    file_mode, folder_mode = (0o600, 0o700) if mode is None else (mode, 0o777)
+    try:
+        try:
+            fd = os.open(path, flags, file_mode)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), folder_mode, exist_ok=True)
+            fd = os.open(path, flags, file_mode)
+    except OSError as error:
+        raise CannotStart(126, path, error) from error
+    return spares.above_standard(fd)
+
+
+def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:
+    """Start the program as execvp would: by the job's own PATH, and by sh if it has no `#!`."""
+    env = dict(entry.split(b"=", 1) for entry in spec.env if b"=" in entry)
+    program = _find(spec.argv[0], env.get(b"PATH", os.fsencode(os.defpath)))
+
+    def start(path: bytes, argv: tuple[bytes, ...]) -> int:
+        return os.posix_spawn(
+            path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=OFTEN_IGNORED
+        )
+
+    try:
+        try:
+            return start(program, spec.argv)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            return start(b"/bin/sh", (b"sh", program, *spec.argv[1:]))
+    except OSError as error:
+        raise CannotStart(126, spec.argv[0], error) from error
+
+
+def _find(name: bytes, path: bytes) -> bytes:
+    """Return the program a shell would run; not found is 127, found but not executable 126."""
+    candidates = [name] if b"/" in name else [os.path.join(part or b".", name) for part in path.split(b":")]
+    found = [candidate for candidate in candidates if name and os.path.isfile(candidate)]
+    for candidate in found:
+        if os.access(candidate, os.X_OK):
+            return candidate
+    if found or (b"/" in name and os.path.exists(name)):
+        raise CannotStart(126, name, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    raise CannotStart(127, name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
+
+def make_folder(path: str) -> None:
+    """Make a folder that is almost surely new, and what is missing above it."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileNotFoundError:
+        make_folder(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
