@@ -78,6 +78,7 @@ LAYERS = {
     "documents": CORE,
     "wandb_files": CORE,
     # one outside thing each
+    "setting_kinds": MACHINE_ROOM,
     "settings": MACHINE_ROOM,
     "calls": MACHINE_ROOM,
     "pickles": MACHINE_ROOM,

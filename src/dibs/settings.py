@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dibs import errors, places, spelling, units
+from dibs.setting_kinds import (
+    ANY_TEXT,
+    COUNT,
+    DURATION,
+    GPU_NAMES,
+    HOSTS,
+    NAMES,
+    PATH,
+    PORT,
+    SIZE,
+    SPARE,
+    TEXT,
+    VISIBLE,
+    Bytes,
+    Kind,
+)
 
 SITE_CONFIG = Path("/etc/dibs/config.toml")
-
-
-class Bytes(int):
-    """A number of bytes, which people write with a unit."""
 
 
 @dataclass(frozen=True)
@@ -75,100 +87,6 @@ class Setting:
     #: False for what must not be kept in a file.
     is_in_files: bool = True
 
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of value: what to call it, how to read it from a variable, how to check it from either source."""
-
-    #: What the error says was expected.
-    expected: str
-    #: Turn a variable's text into what TOML would have given.
-    from_text: Callable[[str], object]
-    #: Return the final value; ValueError if it is not of this kind.
-    check: Callable[[object, Mapping[str, str]], object]
-
-
-def _any_text(value: object, environ: Mapping[str, str]) -> str:
-    if not isinstance(value, str) or "\0" in value:
-        raise ValueError
-    return value
-
-
-def _text(value: object, environ: Mapping[str, str]) -> str:
-    if not value:
-        raise ValueError
-    return _any_text(value, environ)
-
-
-def _path(value: object, environ: Mapping[str, str]) -> Path | None:
-    text = _any_text(value, environ)
-    return places.absolute(text, environ) if text else None
-
-
-def _count(value: object, environ: Mapping[str, str]) -> int:
-    # bool is an int to Python, but `cpu_slots = true` is a mistake.
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError
-    return value
-
-
-def _spare(value: object, environ: Mapping[str, str]) -> int:
-    return 0 if value == 0 and value is not False else _count(value, environ)
-
-
-def _duration(value: object, environ: Mapping[str, str]) -> float:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError
-    # A bare number in the file gets the parser's own answer: write 30m or 30s.
-    return units.parse_duration(str(value))
-
-
-def _visible(value: object, environ: Mapping[str, str]) -> str:
-    if value not in ("uuid", "index"):
-        raise ValueError
-    return str(value)
-
-
-def _names(value: object, environ: Mapping[str, str]) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ValueError
-    return tuple(_text(name, environ) for name in value)
-
-
-def _split(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _whole(text: str) -> object:
-    # Nine digits are plenty for a count, and int() refuses very long ones in its own way.
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else text
-
-
-def _size(value: object, environ: Mapping[str, str]) -> Bytes:
-    if not isinstance(value, str):
-        raise ValueError
-    return Bytes(units.parse_size(value))
-
-
-def _port(value: object, environ: Mapping[str, str]) -> int:
-    number = _spare(value, environ)
-    if number > 65535:
-        raise ValueError
-    return number
-
-
-ANY_TEXT = Kind("a text", str, _any_text)
-TEXT = Kind("a text that is not empty", str, _text)
-PATH = Kind("an absolute path", str, _path)
-COUNT = Kind("a whole number from 1 up", _whole, _count)
-SPARE = Kind("a whole number from 0 up", _whole, _spare)
-DURATION = Kind(units.TIME_EXAMPLE, str, _duration)
-VISIBLE = Kind('"uuid" or "index"', str, _visible)
-SIZE = Kind("a size such as 500M or 2G", str, _size)
-GPU_NAMES = Kind('a list of GPUs such as ["0", "GPU-8f4a"]', _split, _names)
-NAMES = Kind('a list of names such as ["WANDB_*", "AWS_*"]', _split, _names)
-HOSTS = Kind('a list of names such as ["gpu1.example.org"]', _split, _names)
-PORT = Kind("a whole number from 0 to 65535", _whole, _port)
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dibs import errors, settings
-from dibs.settings import SETTINGS, Bytes, Settings
+from dibs.setting_kinds import Bytes
+from dibs.settings import SETTINGS, Settings
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 
