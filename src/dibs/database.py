@@ -19,7 +19,7 @@ APPLICATION_ID = 0x64696273
 MIGRATIONS = (
     "001_schema.sql", "002_forecast.sql", "003_submit.sql", "004_terminals.sql", "005_control.sql", "006_sweeps.sql",
     "007_gpus.sql", "008_measured.sql", "009_calls.sql", "010_observed.sql", "011_sharing.sql", "012_pages.sql",
-    "013_timeline.sql",
+    "013_timeline.sql", "014_summaries.sql",
 )  # fmt: skip
 #: Bytes up to which a file is always checked before it is used: that takes a third of a second.
 SMALL_BYTES = 32 * 2**20

@@ -12,12 +12,12 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dibs import numbers, reports
+from dibs import numbers, reports, tails
 from dibs.core import Core
 from dibs.database import DatabaseError
 from dibs.errors import DibsError, NotFound
-from dibs.jobs import JobId
-from dibs.reports import Numbers
+from dibs.jobs import Job, JobId
+from dibs.numbers import Printed
 from dibs.store import Reader
 from dibs.turns import Turn
 
@@ -29,7 +29,7 @@ MOST_AT_ONCE = 200
 AGAIN_S = 5.0
 
 #: By job and attempt.
-Found = dict[tuple[JobId, int], Numbers]
+Found = dict[tuple[JobId, int], Printed]
 
 
 class Gathering:
@@ -91,26 +91,34 @@ class Gathering:
         found: Found = {}
         to_search: dict[tuple[tuple[str, str], ...], list[tuple[JobId, int, str]]] = {}
         for job_id, attempt in unread:
-            found[job_id, attempt] = {}
+            found[job_id, attempt] = {}, {}
             try:
                 job = reader.job(job_id)
             except NotFound:
                 # Forgotten: its files are gone too.
                 continue
-            found[job_id, attempt] = reports.last(engine.report(job, attempt)) or {}
+            found[job_id, attempt] = _reported(job, engine.report(job, attempt))
             if job.asked.metrics:
                 to_search.setdefault(job.asked.metrics, []).append((job_id, attempt, engine.log(job, attempt)))
         for metrics, runs in to_search.items():
             told = numbers.search([path for _, _, path in runs], dict(metrics))
             for (job_id, attempt, _), printed in zip(runs, told, strict=True):
-                found[job_id, attempt] = printed | found[job_id, attempt]
+                reported = found[job_id, attempt]
+                found[job_id, attempt] = printed[0] | reported[0], printed[1] | reported[1]
         return found
+
+
+def _reported(job: Job, path: str) -> Printed:
+    """Return the last numbers in a report, and of runs, which are compared, what all of them come to."""
+    tail = tails.read(path, reports.TAIL_BYTES if job.asked.sweep_id is None else reports.COURSE_BYTES)
+    last = reports.latest(tail[-reports.TAIL_BYTES :]) or {}
+    return last, {name: one for name, one in reports.summaries(tail).items() if name in last}
 
 
 def _keep(found: Found) -> Callable[[Turn], None]:
     def keep(turn: Turn) -> None:
-        for (job_id, attempt), told in found.items():
-            turn.store.keep_numbers(job_id, attempt, json.dumps(told))
+        for (job_id, attempt), (last, summaries) in found.items():
+            turn.store.keep_numbers(job_id, attempt, json.dumps(last), json.dumps(summaries))
             turn.changed.add(job_id)
 
     return keep

@@ -2,7 +2,7 @@
 
 Files may be on a slow network and as long as they like: who calls this does so in a thread that may wait, and of a log
 only the end is read. An expression may take for ever, and no other thread gets a turn while it does: so expressions
-are tried in a child process with a deadline.
+are tried in a child process with a deadline: the last numbers come first, what all of them come to if there is time.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dibs import reports, tails
-from dibs.reports import Numbers
+from dibs.reports import Numbers, Summary
 
 #: Bytes at the end of a log in which numbers are looked for.
 LOG_BYTES = 4 * 1024 * 1024
@@ -23,29 +25,48 @@ LOG_BYTES = 4 * 1024 * 1024
 LONGEST_LINE = 4096
 
 
-#: Seconds that the logs of some runs may take.
+#: Seconds that the last numbers of some logs may take, and after them all the others.
 DEADLINE_S = 60.0
+SUMMARIES_FOR_S = 10.0
+
+#: What expressions find in a log: the last numbers, and what all of them come to.
+Printed = tuple[Numbers, dict[str, Summary]]
 
 log = logging.getLogger("dibs.numbers")
 
 
-def search(logs: Sequence[str], metrics: Mapping[str, str], deadline_s: float = DEADLINE_S) -> list[Numbers]:
-    """Return what expressions find in each of some logs; nothing, and a line in our log, if they take too long."""
+def search(
+    logs: Sequence[str],
+    metrics: Mapping[str, str],
+    deadline_s: float = DEADLINE_S,
+    summaries_for_s: float = SUMMARIES_FOR_S,
+) -> list[Printed]:
+    """Return what expressions find in each of some logs; less, and a line in our log, if they take too long."""
     asked = json.dumps({"logs": list(logs), "metrics": dict(metrics)}).encode()
-    words = [sys.executable, "-P", "-m", "dibs.numbers"]
+    words = [sys.executable, "-P", "-m", "dibs.numbers", str(summaries_for_s)]
+    timeout_s = deadline_s + summaries_for_s
     try:
-        told = subprocess.run(words, input=asked, stdout=subprocess.PIPE, timeout=deadline_s, check=True).stdout
+        told = subprocess.run(words, input=asked, stdout=subprocess.PIPE, timeout=timeout_s, check=True).stdout
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
         log.error("%s log(s) were given up: %s", len(logs), error)
-        return [{} for _ in logs]
-    found: list[Numbers] = json.loads(told)
-    return found
+        told = error.stdout or b""
+    lines = [json.loads(line) for line in told.splitlines(keepends=True) if line.endswith(b"\n")]
+    nothing: list[dict[str, Any]] = [{} for _ in logs]
+    last, all_told, *_ = [*lines, nothing, nothing]
+    return [
+        (numbers, {name: tuple(one) for name, one in summaries.items()})
+        for numbers, summaries in zip(last, all_told, strict=True)
+    ]
 
 
 def main() -> None:
-    """Be the child: JSON with `logs` and `metrics` on stdin, a list of numbers on stdout."""
+    """Be the child: JSON with `logs` and `metrics` on stdin; on stdout a line of the last numbers, one of summaries."""
     asked = json.load(sys.stdin)
-    json.dump([printed(tail(path), asked["metrics"]) for path in asked["logs"]], sys.stdout)
+    logs, metrics = asked["logs"], asked["metrics"]
+    print(json.dumps([printed(tail(path), metrics) for path in logs]), flush=True)
+    # It ends us, and what is said already stays said.
+    signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
+    print(json.dumps([summaries(tail(path), metrics) for path in logs]), flush=True)
 
 
 def printed(text: str, metrics: Mapping[str, str]) -> Numbers:
@@ -61,6 +82,18 @@ def printed(text: str, metrics: Mapping[str, str]) -> Numbers:
                 del waiting[name]
         if not waiting:
             break
+    return found
+
+
+def summaries(text: str, metrics: Mapping[str, str]) -> dict[str, Summary]:
+    """Return what the numbers that each expression finds come to, of each line the last."""
+    patterns = {name: re.compile(pattern) for name, pattern in metrics.items()}
+    found: dict[str, Summary] = {}
+    for line in text.splitlines():
+        for name, pattern in patterns.items():
+            number = _last(pattern, line[:LONGEST_LINE])
+            if number is not None and abs(number) <= reports.MOST:
+                found[name] = reports.summed(found.get(name), number)
     return found
 
 

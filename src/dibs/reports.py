@@ -39,6 +39,8 @@ MOST = 1.7976931348623157e308
 Numbers = dict[str, float | None]
 #: When it was written, None where the line does not say; and a value.
 Point = tuple[str | None, float | None]
+#: The least, the greatest and the mean of the values of a name, and how many they were.
+Summary = tuple[float, float, float, int]
 
 
 def check_name(name: str) -> None:
@@ -82,6 +84,24 @@ def latest(tail: bytes) -> Numbers | None:
             found[name] = value
     kept = list(found.items())[-MOST_NAMES:]
     return dict(kept) or None
+
+
+def summaries(tail: bytes) -> dict[str, Summary]:
+    """Return what all values of each name in some lines come to; those that are no finite number do not count."""
+    found: dict[str, Summary] = {}
+    for line in tail.split(b"\n"):
+        for name, value in _numbers(_told(line)).items():
+            if value is not None:
+                found[name] = summed(found.get(name), value)
+    return found
+
+
+def summed(summary: Summary | None, value: float) -> Summary:
+    """Return a summary with one value more; None: it is the first."""
+    least, greatest, mean, count = summary or (value, value, 0.0, 0)
+    count += 1
+    # Divided before they are added: the sum of two large numbers may be none.
+    return min(least, value), max(greatest, value), mean + (value / count - mean / count), count
 
 
 def courses(tail: bytes, most: int = MOST_POINTS) -> dict[str, list[Point]]:

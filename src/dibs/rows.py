@@ -202,9 +202,11 @@ def sweep_of(row: Sequence[Any]) -> Sweep:
 
 def run_of(row: Sequence[Any]) -> Run:
     """Return the run in a row."""
-    job_id, attempt, index, params, word, numbers, *times = row
+    job_id, attempt, index, params, word, numbers, summaries, *times = row
     told = None if numbers is None else json.loads(numbers)
-    return Run(None if job_id is None else JobId(job_id), attempt, index, json.loads(params), word, told, *times)
+    summed = {name: tuple(one) for name, one in json.loads(summaries or "{}").items()}
+    run_id = None if job_id is None else JobId(job_id)
+    return Run(run_id, attempt, index, json.loads(params), word, told, summed, *times)
 
 
 @lru_cache(maxsize=1024)

@@ -58,5 +58,7 @@ class Run:
     word: str
     #: None: nothing was read yet.
     numbers: Numbers | None
+    #: What all values of a name come to: least, greatest, mean, and how many. Missing while the run is under way.
+    summaries: dict[str, tuple[float, float, float, int]]
     started_at: int | None
     finished_at: int | None

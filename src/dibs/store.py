@@ -231,10 +231,11 @@ class Store(Reader):
         """Let a batch be of so many more jobs."""
         self._ask("grow_batch", {"id": batch, "more": more})
 
-    def keep_numbers(self, job_id: JobId, attempt: int, numbers: str) -> None:
-        """Keep the numbers of an attempt, as JSON; once."""
-        for query in ("keep_numbers", "keep_numbers_of_run"):
-            self._ask(query, {"job": job_id, "attempt": attempt, "numbers": numbers})
+    def keep_numbers(self, job_id: JobId, attempt: int, numbers: str, summaries: str) -> None:
+        """Keep the numbers of an attempt, and of a run what all of them come to, as JSON; once."""
+        told = {"job": job_id, "attempt": attempt, "numbers": numbers}
+        self._ask("keep_numbers", told)
+        self._ask("keep_numbers_of_run", told | {"summaries": summaries})
 
     # -- many at once: there may be a hundred thousand, and a turn must stay short
 

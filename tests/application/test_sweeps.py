@@ -69,7 +69,7 @@ class Sweeping:
 
     def read(self, job_id, attempt=1, **numbers):
         with self.desk.store.batch():
-            self.desk.store.keep_numbers(JobId(job_id), attempt, json.dumps(numbers))
+            self.desk.store.keep_numbers(JobId(job_id), attempt, json.dumps(numbers), "{}")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from datetime import datetime
 from pathlib import Path
@@ -52,6 +53,24 @@ hello
         "step": [(first, 1)],
     }
     assert reports.courses(b"") == {}
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(FINITE, min_size=1))
+def test_a_summary_is_the_least_the_greatest_and_the_mean(values: list[float]) -> None:
+    told = "".join(f'{{"loss": {json.dumps(value)}}}\n{{"loss": null, "flag": true}}\n' for value in values)
+    # The largest float counts as none: no table has it.
+    kept = [value for value in values if abs(value) < reports.MOST]
+    found = reports.summaries(told.encode())
+    if not kept:
+        assert found == {}
+        return
+    least, greatest, mean, count = found["loss"]
+    assert (least, greatest, count) == (min(kept), max(kept), len(kept))
+    expected = math.fsum(value / len(kept) for value in kept)
+    assert math.isclose(mean, expected, rel_tol=1e-6, abs_tol=1e-9 * max(map(abs, kept)))
 
 
 def test_a_long_course_is_thinned_for_each_number_alone() -> None:

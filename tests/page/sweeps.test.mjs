@@ -8,9 +8,10 @@ import { csv } from "../../src/dibs/web/csv.js";
 import * as runs from "../../src/dibs/web/sweeps/runs.js";
 
 const AT = "2026-01-01T00:00:00Z";
+const ACC = { metric: "acc", goal: "maximize", by: "last" };
 /** A run with these parameters and numbers. */
 const run = (index, params, numbers = {}, more = {}) => ({
-  job: index + 100, index, params, numbers, state: "done", started_at: AT, finished_at: "2026-01-01T00:01:00Z", ...more,
+  job: index + 100, index, params, numbers, summaries: {}, state: "done", started_at: AT, finished_at: "2026-01-01T00:01:00Z", ...more,
 });
 
 for (const [what, values, kind] of [
@@ -109,8 +110,39 @@ test("metrics: counters come after what was measured, and the time is always the
 });
 
 test("ranks: best first, without a number last, whatever the goal", () => {
-  assert.deepEqual(runs.ranked(SOME, "acc", "maximize").map((one) => one.index), [2, 1, 0, 3]);
-  assert.deepEqual(runs.ranked(SOME, "acc", "minimize").map((one) => one.index), [0, 1, 2, 3]);
+  assert.deepEqual(runs.ranked(SOME, ACC).map((one) => one.index), [2, 1, 0, 3]);
+  assert.deepEqual(runs.ranked(SOME, { ...ACC, goal: "minimize" }).map((one) => one.index), [0, 1, 2, 3]);
+});
+
+const COURSE = [
+  run(0, {}, { acc: 0.5 }, { summaries: { acc: { min: 0.1, max: 0.9, mean: 0.6, count: 3 } } }),
+  run(1, {}, { acc: 0.7 }, { summaries: { acc: { min: 0.6, max: 0.7, mean: 0.65, count: 2 } } }),
+  run(2, {}, { acc: 0.8 }),
+];
+for (const [goal, by, scores, order] of [
+  ["maximize", "last", [0.5, 0.7, 0.8], [2, 1, 0]],
+  ["maximize", "best", [0.9, 0.7, 0.8], [0, 2, 1]],
+  ["maximize", "mean", [0.6, 0.65, 0.8], [2, 1, 0]],
+  ["minimize", "best", [0.1, 0.6, 0.8], [0, 1, 2]],
+]) {
+  test(`runs are compared by the ${by} to ${goal}, by the last where no more is known`, () => {
+    const measure = { metric: "acc", goal, by };
+    assert.deepEqual(COURSE.map((one) => runs.scored(one, measure)), scores);
+    assert.deepEqual(runs.ranked(COURSE, measure).map((one) => one.index), order);
+    assert.equal(runs.lastOnly(COURSE, measure), by === "last" ? 0 : 1);
+  });
+}
+
+test("of the time a run took there is one value, and nothing is missing", () => {
+  assert.equal(runs.lastOnly(COURSE, { metric: "seconds", goal: "minimize", by: "best" }), 0);
+  assert.equal(runs.scored(COURSE[0], { metric: "seconds", goal: "minimize", by: "best" }), 60);
+});
+
+test("the sheet has what all values come to, where it is known", () => {
+  const [head, first, , last] = runs.sheet(COURSE);
+  assert.deepEqual(head.slice(3), ["acc", "seconds", "acc min", "acc max", "acc mean"]);
+  assert.deepEqual(first.slice(3), [0.5, 60, 0.1, 0.9, 0.6]);
+  assert.deepEqual(last.slice(5), [undefined, undefined, undefined]);
 });
 
 test("the goal is what the sweep says for its metric, else by the name", () => {
@@ -121,7 +153,7 @@ test("the goal is what the sweep says for its metric, else by the name", () => {
 });
 
 test("seeds are gathered with mean and standard deviation", () => {
-  const [first, second] = runs.grouped(SOME, "acc", "maximize");
+  const [first, second] = runs.grouped(SOME, ACC);
   assert.deepEqual(first.params, { lr: 0.2, bs: 16 });
   assert.deepEqual([first.mean, first.sd, first.runs.length], [0.9, null, 2]);
   assert.ok(Math.abs(second.mean - 0.6) < 1e-9);

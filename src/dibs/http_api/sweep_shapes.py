@@ -50,6 +50,15 @@ class Points(Struct):
     notes: list[str]
 
 
+class Summary(Struct):
+    """What all values of a name come to."""
+
+    min: float
+    max: float
+    mean: float
+    count: int
+
+
 class Run(Struct):
     """A run of a sweep; `job` is null where that was forgotten."""
 
@@ -59,6 +68,7 @@ class Run(Struct):
     params: dict[str, Any]
     state: str
     numbers: Numbers
+    summaries: dict[str, Summary]
     started_at: Moment | None
     finished_at: Moment | None
 

@@ -25,6 +25,8 @@ from dibs.submissions import Name, Word
 MOST_POINTS = 10_000
 #: Seconds for which results wait for numbers that are just being read.
 READING_FOR_S = 10.0
+#: What is told of all values of a name.
+SUMMARY = ("min", "max", "mean", "count")
 Goal = Annotated[str, msgspec.Meta(pattern="^(minimize|maximize)$")]
 
 
@@ -153,7 +155,7 @@ async def get_sweeps(request: web.Request) -> web.Response:
 
 
 async def get_results(request: web.Request) -> web.Response:
-    """Return the runs of a sweep: parameters, how they stand, and the last numbers they reported.
+    """Return the runs of a sweep: parameters, how they stand, the last numbers they reported, and what all come to.
 
     With `most` so many of them, in no order that matters, and in `next` what `after` says to get more; null: no more.
     """
@@ -206,6 +208,7 @@ def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[dict[str,
                 "params": run.params,
                 "state": run.word,
                 "numbers": numbers or {},
+                "summaries": {name: dict(zip(SUMMARY, one, strict=True)) for name, one in run.summaries.items()},
                 "started_at": codec.moment(run.started_at),
                 "finished_at": codec.moment(run.finished_at),
             }

@@ -631,14 +631,14 @@ WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = 
 -- name: runs_of_sweep
 -- Runs as they stand, from one job on. The plus: by the ids, which go on where the last part ended.
 SELECT jobs.id, jobs.attempt, coalesce(jobs.number, 0), jobs.params, coalesce(jobs.outcome, jobs.state), results.numbers,
-    jobs.started_at, jobs.finished_at
+    results.summaries, jobs.started_at, jobs.finished_at
 FROM jobs LEFT JOIN results ON results.sweep = jobs.sweep AND results.point = jobs.point
     AND results.job = jobs.id AND results.attempt = jobs.attempt
 WHERE +jobs.sweep = :sweep AND jobs.id > :after ORDER BY jobs.id LIMIT :most
 
 -- name: forgotten_runs_of_sweep
 -- What is left of runs whose job was forgotten.
-SELECT NULL, attempt, number, params, outcome, numbers, started_at, finished_at FROM results
+SELECT NULL, attempt, number, params, outcome, numbers, summaries, started_at, finished_at FROM results
 WHERE sweep = :sweep AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = results.point)
 ORDER BY point LIMIT :most OFFSET :after
 
@@ -662,7 +662,7 @@ SELECT EXISTS (SELECT 1 FROM numbers WHERE job = :job AND numbers IS NULL)
 SELECT count(*) FROM results WHERE +sweep = :sweep AND numbers IS NULL
 
 -- name: keep_numbers_of_run
-UPDATE results SET numbers = :numbers WHERE job = :job AND attempt = :attempt AND numbers IS NULL
+UPDATE results SET numbers = :numbers, summaries = :summaries WHERE job = :job AND attempt = :attempt AND numbers IS NULL
 
 -- name: keep_numbers
 UPDATE numbers SET numbers = :numbers WHERE job = :job AND attempt = :attempt AND numbers IS NULL

@@ -29,6 +29,7 @@ const MANY = 2000;
 /** Axes beside the metric, and rows of the table before somebody asks for more. */
 const MOST_AXES = 12;
 const ROWS = 100;
+const BY = /** @type {const} */ (["last", "best", "mean"]);
 const UNFINISHED = ["held", "queued", "starting", "running", "paused"];
 
 /** @param {{id: string}} props */
@@ -48,7 +49,10 @@ function Whole({ sweep, runs }) {
   const names = runsOf.metrics(runs);
   const metric = names.find((name) => name === query.get("metric")) ?? names.find((name) => name === sweep.metric) ?? names[0];
   const goal = runsOf.goalOf(sweep, metric);
-  const view = useMemo(() => viewOf(runs, metric, goal, query.get("order") ?? ""), [runs, metric, goal, query.get("order")]);
+  const by = BY.find((one) => one === query.get("by")) ?? "last";
+  const measure = useMemo(() => ({ metric, goal, by }), [metric, goal, by]);
+  const view = useMemo(() => viewOf(runs, measure, query.get("order") ?? ""), [runs, measure, query.get("order")]);
+  const lastOnly = runsOf.lastOnly(runs, measure);
   const word = query.get("brush") ?? "";
   const brushes = useMemo(() => axes.read(word), [word]);
   const chosen = useMemo(() => within(view, runs, brushes), [view, runs, brushes]);
@@ -69,12 +73,15 @@ function Whole({ sweep, runs }) {
   const kept = view.ranked.filter((run) => chosen.has(run.index));
   const isScatter = query.get("tab") === "scatter";
   return html`
-    <${Facts} sweep=${sweep} runs=${runs} view=${view} metric=${metric} />
+    <${Facts} sweep=${sweep} runs=${runs} view=${view} measure=${measure} />
     <${Section} title=${`Sweep ${sweep.id} · ${sweep.name}`} aside=${html`<${Actions} sweep=${sweep} runs=${runs} best=${view.best} />`}>
       <div class="bar">
         <label>metric <select value=${metric} onChange=${(/** @type {any} */ event) => router.setQuery({ metric: event.currentTarget.value })}>
           ${names.map((name) => html`<option key=${name} value=${name}>${name} (${runsOf.goalOf(sweep, name) === "minimize" ? "less is better" : "more is better"})</option>`)}
         </select></label>
+        ${runsOf.hasSummaries(runs, metric) && html`<${Choice} label="Of each run" value=${by} choose=${(/** @type {string} */ one) => router.setQuery({ by: one === "last" ? null : one })}
+          options=${BY.map((one) => ({ value: one, text: one }))} />`}
+        ${lastOnly > 0 && html`<span class="quiet">${plural(lastOnly, "run")} ${lastOnly === 1 ? "shows its" : "show their"} last: ${by} not known (yet)</span>`}
         <${Choice} label="Picture" value=${isScatter ? "scatter" : "lines"} choose=${(/** @type {string} */ tab) => router.setQuery({ tab: tab === "scatter" ? tab : null })}
           options=${[{ value: "lines", text: "lines" }, { value: "scatter", text: "each parameter" }]} />
         ${brushes.size > 0 && html`<span>${plural(kept.length, "run")} of ${count(runs.length)} within the brushes</span>
@@ -86,24 +93,25 @@ function Whole({ sweep, runs }) {
         : html`<${Parallel} shown=${view.shown} lines=${view.lines} brushes=${brushes} brush=${brush} chosen=${chosen} pointed=${pointed} best=${best} point=${point} open=${open}
             order=${(/** @type {string[]} */ order) => router.setQuery({ order: order.map(encodeURIComponent).join(",") })} />`}
     <//>
-    <${Runs} runs=${kept} all=${runs} metric=${metric} goal=${goal} best=${best} pointed=${pointed} point=${point} />`;
+    <${Runs} runs=${kept} all=${runs} measure=${measure} best=${best} pointed=${pointed} point=${point} />`;
 }
 
 /**
  * Everything the picture and the table are made of.
- * @param {Run[]} runs @param {string} metric @param {import("../sweeps/runs.js").Goal} goal @param {string} order
+ * @param {Run[]} runs @param {import("../sweeps/runs.js").Measure} measure @param {string} order
  */
-function viewOf(runs, metric, goal, order) {
+function viewOf(runs, measure, order) {
+  const { metric, goal } = measure;
   const varying = runsOf.varying(runs);
   const names = axes.ordered([...(varying.length ? varying : runsOf.parameters(runs)).slice(0, MOST_AXES), metric], order.split(",").filter(Boolean).map(decodeURIComponent));
-  const valueOf = (/** @type {Run} */ run, /** @type {string} */ name) => (name === metric ? runsOf.measured(run, metric) : run.params[name]);
+  const valueOf = (/** @type {Run} */ run, /** @type {string} */ name) => (name === metric ? runsOf.scored(run, measure) : run.params[name]);
   const shown = names.map((name) => axes.axisOf(name, runs.map((run) => valueOf(run, name)), { isMeasured: name === metric }));
   const scale = shown[names.indexOf(metric)];
-  const ranked = runsOf.ranked(runs, metric, goal);
-  const best = ranked.length && runsOf.measured(ranked[0], metric) !== null ? ranked[0] : null;
+  const ranked = runsOf.ranked(runs, measure);
+  const best = ranked.length && runsOf.scored(ranked[0], measure) !== null ? ranked[0] : null;
   // The better, the lighter: drawn last, so that good runs lie on top.
   const lines = ranked.toReversed().map((run) => {
-    const place = axes.placeOf(scale, runsOf.measured(run, metric));
+    const place = axes.placeOf(scale, runsOf.scored(run, measure));
     return {
       key: run.index,
       values: names.map((name) => valueOf(run, name)),
@@ -127,8 +135,8 @@ function within(view, runs, brushes) {
   return new Set(view.lines.filter((line) => held.every(({ axis, i, brush }) => axes.isWithin(axis, line.values[i], brush))).map((line) => line.key));
 }
 
-/** @param {{sweep: Sweep, runs: Run[], view: ReturnType<typeof viewOf>, metric: string}} props */
-function Facts({ runs, view, metric }) {
+/** @param {{sweep: Sweep, runs: Run[], view: ReturnType<typeof viewOf>, measure: import("../sweeps/runs.js").Measure}} props */
+function Facts({ runs, view, measure }) {
   const states = runsOf.tally(runs);
   const left = runsOf.remaining(runs, state.now.value);
   const bad = (states.failed ?? 0) + (states.timeout ?? 0) + (states.lost ?? 0);
@@ -137,7 +145,7 @@ function Facts({ runs, view, metric }) {
     ${states.running ? html`<span><b>${count(states.running)}</b> running</span>` : null}
     ${states.queued ? html`<span><b>${count(states.queued)}</b> queued</span>` : null}
     ${bad ? html`<span class="bad-text"><b>${count(bad)}</b> failed</span>` : null}
-    ${view.best && html`<span class="done-text"><b>${number(runsOf.measured(view.best, metric))}</b> best ${metric}${view.best.job ? html` (<${JobLink} id=${view.best.job} />)` : null}</span>`}
+    ${view.best && html`<span class="done-text"><b>${number(runsOf.scored(view.best, measure))}</b> best ${measure.metric}${view.best.job ? html` (<${JobLink} id=${view.best.job} />)` : null}</span>`}
     ${left !== null && html`<span class="quiet">~${span(left)} left</span>`}
     <${Strip} states=${states} />
   </div>`;
@@ -167,8 +175,9 @@ function Actions({ sweep, runs, best }) {
     <button type="button" class="small" onClick=${() => download(`${sweep.name}.csv`, csv(runsOf.sheet(runs)))}>download CSV</button>`;
 }
 
-/** @param {{runs: Run[], all: Run[], metric: string, goal: import("../sweeps/runs.js").Goal, best: number | null, pointed: number | null, point: (index: number | null) => void}} props */
-function Runs({ runs, all, metric, goal, best, pointed, point }) {
+/** @param {{runs: Run[], all: Run[], measure: import("../sweeps/runs.js").Measure, best: number | null, pointed: number | null, point: (index: number | null) => void}} props */
+function Runs({ runs, all, measure, best, pointed, point }) {
+  const { metric, goal, by } = measure;
   const [rows, setRows] = useState(ROWS);
   const query = router.query.value;
   const hasAll = query.get("columns") === "all";
@@ -179,10 +188,10 @@ function Runs({ runs, all, metric, goal, best, pointed, point }) {
   const aside = html`best first
     <button type="button" class="small" aria-pressed=${hasAll} onClick=${() => router.setQuery({ columns: hasAll ? null : "all" })}>all columns</button>
     ${canGroup && html`<button type="button" class="small" aria-pressed=${isGrouped} onClick=${() => router.setQuery({ seeds: isGrouped ? null : "1" })}>seeds together</button>`}`;
-  const arrow = goal === "minimize" ? "min" : "max";
+  const arrow = `${goal === "minimize" ? "min" : "max"}${by === "last" ? "" : `, ${by} of each run`}`;
   if (isGrouped) {
     const names = params.filter((name) => !runsOf.seeds(all).includes(name));
-    return html`<${Section} title="Runs" aside=${aside}><${Table} label="Runs, seeds together" rows=${runsOf.grouped(runs, metric, goal).slice(0, rows)}
+    return html`<${Section} title="Runs" aside=${aside}><${Table} label="Runs, seeds together" rows=${runsOf.grouped(runs, measure).slice(0, rows)}
       keyOf=${(/** @type {import("../sweeps/runs.js").Group} */ one) => one.runs[0].index}
       columns=${[
         { title: "runs", class: "number", cell: (/** @type {any} */ one) => plural(one.runs.length, "run") },
@@ -201,7 +210,7 @@ function Runs({ runs, all, metric, goal, best, pointed, point }) {
         { title: "run", cell: (/** @type {Run} */ run) => html`${run.index === best ? html`<span role="img" aria-label="best">★</span> ` : ""}${run.job === null ? `${run.index} (forgotten)` : html`<${JobLink} id=${run.job} />`}` },
         { title: "state", cell: (/** @type {Run} */ run) => html`<${Pill} word=${run.state} />` },
         ...params.map((name) => ({ title: name, class: "number", cell: (/** @type {Run} */ run) => axes.text(run.params[name]) })),
-        { title: metric === runsOf.TIME ? "took" : `${metric} (${arrow})`, class: "number", cell: (/** @type {Run} */ run) => (metric === runsOf.TIME ? took(run.started_at, run.finished_at, state.now.value) : number(runsOf.measured(run, metric))) },
+        { title: metric === runsOf.TIME ? "took" : `${metric} (${arrow})`, class: "number", cell: (/** @type {Run} */ run) => (metric === runsOf.TIME ? took(run.started_at, run.finished_at, state.now.value) : number(runsOf.scored(run, measure))) },
         ...others.map((name) => ({ title: name, class: "number", cell: (/** @type {Run} */ run) => number(runsOf.measured(run, name)) })),
       ]} />
     ${runs.length > rows && html`<button type="button" onClick=${() => setRows(rows + 5 * ROWS)}>show more (${count(runs.length - rows)} left)</button>`}

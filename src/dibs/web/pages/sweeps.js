@@ -1,7 +1,7 @@
 // All sweeps: how far each is, and the best number it has found.
 import { useAnswer } from "../asking.js";
 import { Empty, Problem, Section, Table, Time } from "../parts.js";
-import { goalOf, measured, ranked } from "../sweeps/runs.js";
+import { goalOf, ranked, scored } from "../sweeps/runs.js";
 import { Strip } from "../sweeps/strip.js";
 import { html } from "../vendor/ui.js";
 import { count, number } from "../words.js";
@@ -44,7 +44,8 @@ function Best({ sweep }) {
   const isLookedAt = sweep.metric && total(sweep) <= MOST_RUNS_LOOKED_AT;
   const { data } = useAnswer(isLookedAt ? `/v1/sweeps/${sweep.id}/results` : null, { everyMs: 30_000 });
   if (!data || !sweep.metric) return null;
-  const [best] = ranked(data.runs, sweep.metric, goalOf(sweep, sweep.metric));
-  const value = best ? measured(best, sweep.metric) : null;
+  const measure = { metric: sweep.metric, goal: goalOf(sweep, sweep.metric), by: /** @type {const} */ ("last") };
+  const [best] = ranked(data.runs, measure);
+  const value = best ? scored(best, measure) : null;
   return value === null ? null : html`${sweep.metric} ${number(value)}`;
 }

@@ -6,11 +6,14 @@
  * @property {number} index
  * @property {Record<string, import("./axes.js").Value>} params
  * @property {import("../types.js").Word} state
- * @property {Record<string, number | null>} numbers
+ * @property {Record<string, number | null>} numbers the last of each name
+ * @property {Record<string, {min: number, max: number, mean: number, count: number}>} summaries of all of them; missing while it runs, and of old runs
  * @property {string | null} started_at
  * @property {string | null} finished_at
  *
  * @typedef {"minimize" | "maximize"} Goal
+ * @typedef {"last" | "best" | "mean"} By which of the values of a run counts
+ * @typedef {{metric: string, goal: Goal, by: By}} Measure what runs are compared by
  * @typedef {{params: Run["params"], runs: Run[], mean: number | null, sd: number | null}} Group
  */
 
@@ -25,10 +28,29 @@ export function seconds(run) {
   return Math.max(0, (Date.parse(run.finished_at) - Date.parse(run.started_at)) / 1000);
 }
 
-/** The number of that name. @param {Run} run @param {string} metric @returns {number | null} */
+/** The last number of that name. @param {Run} run @param {string} metric @returns {number | null} */
 export function measured(run, metric) {
   const value = metric in run.numbers ? run.numbers[metric] : metric === TIME ? seconds(run) : null;
   return typeof value === "number" && Number.isFinite(value) ? value : null;
+}
+
+/** The number by which a run is compared; the last where nothing is known of the others. @param {Run} run @param {Measure} measure */
+export function scored(run, { metric, goal, by }) {
+  const summary = by === "last" ? undefined : run.summaries[metric];
+  if (!summary) return measured(run, metric);
+  if (by === "mean") return summary.mean;
+  return goal === "minimize" ? summary.min : summary.max;
+}
+
+/** How many runs show the last number because nothing is known of the others. @param {readonly Run[]} runs @param {Measure} measure */
+export function lastOnly(runs, { metric, by }) {
+  if (by === "last" || metric === TIME) return 0;
+  return runs.filter((run) => !run.summaries[metric] && measured(run, metric) !== null).length;
+}
+
+/** Tell whether more than the last number is known of some run. @param {readonly Run[]} runs @param {string} metric */
+export function hasSummaries(runs, metric) {
+  return runs.some((run) => run.summaries[metric]);
 }
 
 /** All parameters in the order in which they first come. @param {readonly Run[]} runs */
@@ -72,9 +94,9 @@ export function compare(a, b, goal) {
   return goal === "minimize" ? a - b : b - a;
 }
 
-/** Runs, the best first. @param {readonly Run[]} runs @param {string} metric @param {Goal} goal */
-export function ranked(runs, metric, goal) {
-  return [...runs].sort((a, b) => compare(measured(a, metric), measured(b, metric), goal) || a.index - b.index);
+/** Runs, the best first. @param {readonly Run[]} runs @param {Measure} measure */
+export function ranked(runs, measure) {
+  return [...runs].sort((a, b) => compare(scored(a, measure), scored(b, measure), measure.goal) || a.index - b.index);
 }
 
 /** The parameters that only repeat a run. @param {readonly Run[]} runs */
@@ -84,9 +106,9 @@ export function seeds(runs) {
 
 /**
  * Runs that differ in nothing but their seed, each group with mean and standard deviation, the best first.
- * @param {readonly Run[]} runs @param {string} metric @param {Goal} goal @returns {Group[]}
+ * @param {readonly Run[]} runs @param {Measure} measure @returns {Group[]}
  */
-export function grouped(runs, metric, goal) {
+export function grouped(runs, measure) {
   const repeats = seeds(runs);
   /** @type {Map<string, Group>} */
   const groups = new Map();
@@ -98,10 +120,10 @@ export function grouped(runs, metric, goal) {
     groups.set(key, group);
   }
   for (const group of groups.values()) {
-    const values = /** @type {number[]} */ (group.runs.map((run) => measured(run, metric)).filter((one) => one !== null));
+    const values = /** @type {number[]} */ (group.runs.map((run) => scored(run, measure)).filter((one) => one !== null));
     Object.assign(group, spread(values));
   }
-  return [...groups.values()].sort((a, b) => compare(a.mean, b.mean, goal) || a.runs[0].index - b.runs[0].index);
+  return [...groups.values()].sort((a, b) => compare(a.mean, b.mean, measure.goal) || a.runs[0].index - b.runs[0].index);
 }
 
 /** Mean and standard deviation of a sample; of fewer than two values there is no deviation. @param {readonly number[]} values */
@@ -134,21 +156,24 @@ export function remaining(runs, now) {
 }
 
 /**
- * The table as rows for CSV: one row a run, with its job, state, parameters and numbers.
+ * The table as rows for CSV: one row a run, with its job, state, parameters, last numbers, and what all of them come to.
  * @param {readonly Run[]} runs
  * @returns {unknown[][]}
  */
 export function sheet(runs) {
   const params = parameters(runs);
   const numbers = metrics(runs);
+  const known = numbers.filter((name) => hasSummaries(runs, name));
+  const parts = /** @type {const} */ (["min", "max", "mean"]);
   return [
-    ["job", "index", "state", ...params, ...numbers],
+    ["job", "index", "state", ...params, ...numbers, ...known.flatMap((name) => parts.map((part) => `${name} ${part}`))],
     ...runs.map((run) => [
       run.job,
       run.index,
       run.state,
       ...params.map((name) => run.params[name]),
       ...numbers.map((name) => measured(run, name)),
+      ...known.flatMap((name) => parts.map((part) => run.summaries[name]?.[part])),
     ]),
   ];
 }
