@@ -177,6 +177,7 @@ class Core:
                     began = time.perf_counter()
                     self._turn(batch[first : first + MOST_IN_A_TURN])
                     self.tally.turns.add(time.perf_counter() - began)
+                self._settle()
             self.standing.leave()
         except BaseException:
             log.critical("the core cannot go on", exc_info=True)
@@ -205,10 +206,11 @@ class Core:
             self.observing.given(placement.given)
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
-        if turn.changed:
-            self.publish(turn.changed)
         for effect in turn.effects:
             self._act(turn, effect)
+        # After the starts: whoever listens makes work for this processor.
+        if turn.changed:
+            self.publish(turn.changed)
         self._stand(turn, placement)
         self.tally.count(
             [effect.job for effect in turn.effects if isinstance(effect, StartRunner)], turn.ended, turn.now
@@ -217,6 +219,13 @@ class Core:
             self.notices.tell(turn)
         if turn.has_unread:
             self.gather()
+
+    def _settle(self) -> None:
+        try:
+            self.store.settle()
+        except sqlite3.Error as error:
+            # Nothing is lost: the log only grows, until there is room.
+            log.error("the log of the database cannot be copied into it: %s", error)
 
     def _quiet_turn(self, turn: Turn, batch: list[Work]) -> None:
         """Take note of what entails nothing: no plan, and no sync, which would keep a free device waiting."""

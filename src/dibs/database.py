@@ -23,6 +23,9 @@ MIGRATIONS = (
 )  # fmt: skip
 #: Bytes up to which a file is always checked before it is used: that takes a third of a second.
 SMALL_BYTES = 32 * 2**20
+#: Bytes that the log is given before it is used. A flush of a file that grows costs several times one of a file that
+#: has its length and its blocks already, and every start of a job waits for a flush.
+LOG_BYTES = 4 * 2**20
 #: Automatic copies kept beside the database.
 BACKUPS_KEPT = 3
 
@@ -36,6 +39,7 @@ PRAGMA foreign_keys = ON;
 PRAGMA trusted_schema = OFF;
 PRAGMA cell_size_check = ON;
 PRAGMA temp_store = MEMORY;
+PRAGMA wal_autocheckpoint = 8000;
 """
 
 
@@ -78,6 +82,7 @@ def open_writer(path: Path, boot: str | None = None, small_bytes: int = SMALL_BY
             _check_all(connection, path)
         connection.executescript(PRAGMAS)
         _migrate(connection, path)
+        _prepare_log(path)
     except BaseException as error:
         if connection is not None:
             connection.close()
@@ -85,6 +90,11 @@ def open_writer(path: Path, boot: str | None = None, small_bytes: int = SMALL_BY
             raise _unopened(path, error) from error
         raise
     return connection, is_checked
+
+
+def settle(connection: sqlite3.Connection) -> None:
+    """Copy what the log holds into the file, so that the log begins anew; waits for nobody who reads."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
 class Check:
@@ -160,9 +170,36 @@ def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
     # SQLite reads the missing end of the last page as zeros and calls the file sound. While there is a log, a crash
     # in the middle of a checkpoint may have left it so, and the log makes it whole.
     page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
-    log = path.with_name(f"{path.name}-wal")
-    if path.stat().st_size % page_bytes and not (log.exists() and log.stat().st_size):
+    if path.stat().st_size % page_bytes and not _has_entries(_log_of(path)):
         raise _damaged(path, "it ends in the middle of a page")
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _has_entries(log: Path) -> bool:
+    """Tell whether something was ever written into a log; one that was only prepared holds zeros."""
+    try:
+        with open(log, "rb") as file:
+            return any(file.read(4))
+    except FileNotFoundError:
+        return False
+
+
+def _prepare_log(path: Path) -> None:
+    """Give the log its length. What follows the last entry means nothing to SQLite, and zeros are no entry."""
+    fd = os.open(_log_of(path), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        try:
+            while (end := os.fstat(fd).st_size) < LOG_BYTES:
+                os.pwrite(fd, bytes(LOG_BYTES - end), end)
+        except OSError:
+            # The disk is full: it is only slower so, and nobody else is to lack the room.
+            os.ftruncate(fd, size)
+    finally:
+        os.close(fd)
 
 
 def _suspicion(path: Path) -> Path:

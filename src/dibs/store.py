@@ -26,6 +26,9 @@ from dibs.reader import digest
 from dibs.runs import SweepWish
 from dibs.uses import Key, Minute, Sample, Use
 
+#: Commits after which the log is copied into the file: as many as fit into the log that was prepared.
+SETTLE_AFTER = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Retried:
@@ -58,6 +61,7 @@ class Store(Reader):
         self.is_checked = is_checked
         #: The active jobs, and those of this batch that ended, as they were last recorded. Never more than is certain.
         self._known: dict[JobId, Job] = {}
+        self._commits = 0
 
     @classmethod
     def open(cls, path: Path, boot: str | None = None) -> Store:
@@ -76,6 +80,7 @@ class Store(Reader):
         try:
             yield
             self.connection.execute("COMMIT")
+            self._commits += 1
             self._known = {job_id: job for job_id, job in self._known.items() if job.is_active}
         except BaseException:
             self._known.clear()
@@ -85,6 +90,12 @@ class Store(Reader):
         finally:
             if not is_synced:
                 self.connection.execute("PRAGMA synchronous = FULL")
+
+    def settle(self) -> None:
+        """Tidy up behind many commits; for a moment when no job waits for the disk."""
+        if self._commits >= SETTLE_AFTER:
+            self._commits = 0
+            database.settle(self.connection)
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:

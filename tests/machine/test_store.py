@@ -5,6 +5,8 @@ import os
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -18,7 +20,7 @@ import build
 from dibs import database, lifecycle, ranks, rows, selection
 from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.jobs import BAD, Job, JobId, Outcome, Request, State
-from dibs.store import BatchTally, Happening, PastAttempt, Reader, Store
+from dibs.store import SETTLE_AFTER, BatchTally, Happening, PastAttempt, Reader, Store
 from dibs.views import Active, Waiting
 
 REQUESTS = (
@@ -645,6 +647,67 @@ def test_what_need_not_be_synced_is_kept_and_the_next_commit_is_synced_again(sto
     with contextlib.suppress(Oops), store.batch(is_synced=False):
         raise Oops
     assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def log_of(path):
+    return path.with_name("dibs.db-wal")
+
+
+def test_the_log_has_its_length_before_the_first_commit_and_keeps_it(store, path):
+    assert log_of(path).stat().st_size == database.LOG_BYTES
+    for _ in range(8 * SETTLE_AFTER):
+        submit(store)
+        store.settle()
+    assert log_of(path).stat().st_size == database.LOG_BYTES
+    submit(store)
+    with contextlib.closing(Reader.open(path)) as reader:
+        assert reader.counts()["queued"] == 8 * SETTLE_AFTER + 1
+
+
+def test_a_log_is_not_settled_after_few_commits(store, path):
+    before = path.read_bytes()
+    submit(store)
+    store.settle()
+    assert path.read_bytes() == before
+
+
+def test_what_a_killed_writer_left_in_a_prepared_log_is_there_again(store, path, tmp_path):
+    submit(store, build.asked("kept"))
+    (tmp_path / "copy").mkdir()
+    for name in ("dibs.db", "dibs.db-wal"):
+        (tmp_path / "copy" / name).write_bytes((path.parent / name).read_bytes())
+    with contextlib.closing(Store.open(tmp_path / "copy" / "dibs.db")) as again:
+        assert again.job(JobId(1)).asked.command == "kept"
+        assert submit(again) == [2]
+
+
+@pytest.mark.parametrize("zeros", [32, 4096, database.LOG_BYTES])
+def test_a_log_that_was_only_prepared_is_no_log(path, sound, zeros):
+    path.write_bytes(sound)
+    log_of(path).write_bytes(bytes(zeros))
+    with contextlib.closing(Store.open(path)) as store:
+        assert store.counts()["queued"] == 300
+
+
+def test_a_file_that_was_cut_off_is_not_called_whole_for_a_log_that_was_only_prepared(path, sound):
+    path.write_bytes(sound[:-100])
+    log_of(path).write_bytes(bytes(database.LOG_BYTES))
+    with pytest.raises(MachineError, match="ends in the middle of a page"):
+        Store.open(path)
+    assert path.read_bytes() == sound[:-100]
+
+
+def test_without_room_for_the_log_it_is_as_long_as_what_is_in_it(path):
+    script = f"""
+import pathlib, resource, signal
+from dibs import database
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2 ** 20, resource.RLIM_INFINITY))
+connection, _ = database.open_writer(pathlib.Path({str(path)!r}))
+assert pathlib.Path({str(log_of(path))!r}).stat().st_size < 2 ** 20
+assert connection.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_an_active_job_that_is_edited_is_not_taken_from_memory(store):

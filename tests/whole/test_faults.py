@@ -47,8 +47,8 @@ def test_a_full_disk_refuses_jobs_and_loses_no_result(bench: Bench, small_disk: 
     ballast = small_disk / "ballast"
     fill(ballast)
     with pytest.raises(MachineError) as refused:
-        # Larger than what is left in pages that the database has already.
-        bench.add_many([{"command": "true " + "x" * 50_000}] * 20)
+        # Larger than what is left in pages that the database, and in blocks that its log has already.
+        bench.add_many([{"command": "true " + "x" * 50_000}] * 100)
     assert "nothing was changed" in refused.value.line()
     assert len(bench.jobs()) == 1
     gate.touch()
