@@ -200,7 +200,7 @@ PURE = frozenset(
 LEAN = frozenset(
     {"runner", "launcher", "attempts", "records", "spares", "oom", "tails", "starting", "supervision", "processes"}
     | {"leases", "holders", "drains", "holding", "locks", "users", "tickets", "errors"}
-    | {"linking", "matching", "noticing", "sharing"}
+    | {"linking", "matching", "noticing", "sharing", "units"}
     | {"fast", "captured", "commands", "calls"}
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from dibs import options, selection
+from dibs import options, selection, units
 from dibs.errors import NotFound, UserError
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ def find_one(queue: Client, verb: str, words: Sequence[str]) -> WholeJob:
 
 def is_id(word: str) -> bool:
     """Tell whether a selector is the id of a job."""
-    return word.isascii() and word.isdigit() and len(word) <= 18
+    return units.is_whole(word)
 
 
 def starts(queue: Client, most: int) -> Starts:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Start of the name of the file that says when a user was last given a device.
 SERVED = ".dibs-served-"
 
+#: Digits of the boot-time ns in it, which are always as many.
+BOOT_NS_DIGITS = 20
+
 #: Seconds to wait for a gate. It is held for microseconds, so only a stopped process holds it longer.
 GATE_S = 1.0
 
@@ -194,7 +197,7 @@ def mark_served(place: Folder) -> None:
     path = place.file(f"{SERVED}{uid}")
     try:
         # Always the same length and written in place, so that no reader ever sees half of it beside half of the last.
-        line = f"{processes.boot_id()} {locks.boot_ns():020d}\n".encode("ascii")
+        line = f"{processes.boot_id()} {locks.boot_ns():0{BOOT_NS_DIGITS}d}\n".encode("ascii")
         try:
             fd = os.open(path, os.O_WRONLY | locks.OPEN_FLAGS)
         except FileNotFoundError:
@@ -219,6 +222,6 @@ def served_of(place: Folder, uids: Iterable[int]) -> dict[int, int]:
     for uid in uids:
         record = locks.read_small(place.file(f"{SERVED}{uid}"))
         words = record[1].partition("\n")[0].split() if record and record[0].st_uid == uid else []
-        if len(words) == 2 and words[0] == boot_id and words[1].isdecimal():
+        if len(words) == 2 and words[0] == boot_id and words[1].isdecimal() and len(words[1]) == BOOT_NS_DIGITS:
             found[uid] = int(words[1])
     return found

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from dibs import health, holders, lifecycle, observations, processes, uses
+from dibs import health, holders, lifecycle, observations, processes, units, uses
 from dibs.core import Core, now_ms
 from dibs.devices import DeviceId, Inventory
 from dibs.foreign import Limits
@@ -137,7 +137,7 @@ class Observing:
         known = {job.id for job in jobs}
         roots = {job.pid: job.id for job in jobs if job.pid is not None}
         for holder in (holder for found in held.values() for holder in found):
-            job_id = JobId(int(holder.job)) if holder.job and holder.job.isdigit() else None
+            job_id = JobId(int(holder.job)) if holder.job and units.is_whole(holder.job) else None
             if holder.user == self.user and holder.pid is not None and job_id in known:
                 roots[holder.pid] = job_id
         pids = {process.pid for device in raw.devices for process in device.processes if process.user == self.user}

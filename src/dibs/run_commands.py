@@ -30,7 +30,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dibs import grid, quoting, templates
+from dibs import grid, quoting, templates, units
 from dibs.errors import UserError
 from dibs.grid import Point, Points
 from dibs.quoting import Place
@@ -196,7 +196,7 @@ def _unknown(field: Field, names: Sequence[str]) -> UserError:
 def check_numbered(sources: int, command: Template) -> None:
     """Refuse the number of a source of arguments that is not there."""
     for field in command.fields():
-        if field.name.isdigit() and not 1 <= int(field.name) <= sources:
+        if field.name.isdigit() and not (units.is_whole(field.name) and 1 <= int(field.name) <= sources):
             plural = "are" if sources > 1 else "is"
             raise UserError(f"nothing is known for {field.text}: there {plural} {sources} of :::.", "Count from 1.")
 

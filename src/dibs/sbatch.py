@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dibs import templates
+from dibs import templates, units
 from dibs.errors import UserError
 
 SHORT = {
@@ -32,7 +32,7 @@ REQUEUES = 3
 SIGNAL_S = 60
 
 CLOCKS = {"midnight": "00:00", "noon": "12:00", "teatime": "16:00"}
-TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+TIME = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def path(text: str, place: Place) -> str:
 
 def _nodes(value: str) -> tuple[str, ...] | None:
     least = value.partition("-")[0]
-    if not least.isdigit():
+    if not units.is_whole(least):
         return None
     if int(least) > 1:
         raise UserError(
@@ -141,8 +141,8 @@ def _gpus(value: str) -> tuple[str, ...] | None:
     """Read `2`, `a100` or `a100:2`; several kinds at once are more than one request can say."""
     kind, colon, count = value.rpartition(":")
     if not colon:
-        kind, count = ("", value) if value.isdigit() else (value, "1")
-    if not count.isdigit() or "," in value or ":" in kind:
+        kind, count = ("", value) if units.is_whole(value) else (value, "1")
+    if not units.is_whole(count) or "," in value or ":" in kind:
         return None
     return (f"--gpus={int(count)}{':' if kind else ''}{kind}",)
 
@@ -164,14 +164,14 @@ def _time(value: str) -> tuple[str, ...] | None:
         return None
     days, *parts = (None if part is None else int(part) for part in match.groups())
     numbers = [part for part in parts if part is not None]
-    units = (3600, 60, 1) if days is not None or len(numbers) == 3 else (60, 1)
-    seconds = (days or 0) * 86400 + sum(number * unit for number, unit in zip(numbers, units, strict=False))
+    scale = (3600, 60, 1) if days is not None or len(numbers) == 3 else (60, 1)
+    seconds = (days or 0) * 86400 + sum(number * unit for number, unit in zip(numbers, scale, strict=False))
     return (f"--time={seconds}s",) if seconds else ()
 
 
 def _mem(value: str) -> tuple[str, ...] | None:
     """Read a size whose bare number is MiB; 0 means all there is, which is no number of ours."""
-    match = re.fullmatch(r"(\d+)([KMGT]?)B?", value, re.IGNORECASE)
+    match = re.fullmatch(r"(\d{1,18})([KMGT]?)B?", value, re.IGNORECASE)
     if match is None or int(match[1]) == 0:
         return None
     return (f"--mem={match[1]}{match[2] or 'M'}",)
@@ -193,14 +193,14 @@ def _export(value: str) -> tuple[str, ...] | None:
 def _signal(value: str) -> tuple[str, ...] | None:
     """Read `B:USR1@120`: seconds. Whom it reaches is ours to say."""
     word, at, seconds = value.rpartition(":")[2].partition("@")
-    if at and not seconds.isdigit():
+    if at and not units.is_whole(seconds):
         return None
     return (f"--signal={word}@{int(seconds) if at else SIGNAL_S}s",)
 
 
 def _nice(value: str) -> tuple[str, ...] | None:
     number = value or "100"
-    if not re.fullmatch(r"-?\d+", number):
+    if not re.fullmatch(r"-?\d{1,9}", number):
         return None
     return (f"--priority={-int(number)}",)
 

@@ -161,7 +161,7 @@ def _atom(word: str) -> Atom:
         return Everything()
     if word == "@" or word.startswith("@~"):
         back = word[2:] or "0"
-        if _is_number(back):
+        if units.is_whole(back):
             return Last(int(back))
     if word in STATE_WORDS:
         return InState((word,))
@@ -183,17 +183,12 @@ def _range(part: str, word: str) -> tuple[int, int]:
     low, dash, high = part.partition("-")
     if not low or (dash and not high) or "-" in high:
         raise UserError(f'expected job ids such as 1,4,9-12, got "{word}".')
-    if not _is_number(low) or (dash and not _is_number(high)):
+    if not units.is_whole(low) or (dash and not units.is_whole(high)):
         raise UserError(f'expected a job id, got "{part}", which is larger than any.')
     first, last = int(low), int(high) if dash else int(low)
     if first > last:
         raise UserError(f'expected the lower id first, got "{part}": write {last}-{first}.')
     return first, last
-
-
-def _is_number(text: str) -> bool:
-    # Eighteen digits are more than any queue needs, and fit the store's whole numbers.
-    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _nearest(word: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs import holders, leases, locks, processes, sharing
+from dibs import holders, leases, locks, processes, sharing, units
 from dibs.sharing import Want
 
 TYPE_CHECKING = False
@@ -232,7 +232,7 @@ def _parse(name: str, owner: int, text: str) -> Ticket | None:
     """Return what a file says if it can be true; its owner is whose ticket it is."""
     first, _, second = text.partition("\n")
     words, numbers, amount = first.split(None, 3), name.split("-"), second.split()
-    if len(words) < 3 or len(numbers) != 3 or not all(word.isdecimal() for word in (*words[:2], *numbers, *amount[:1])):
+    if len(words) < 3 or len(numbers) != 3 or not all(map(units.is_whole, (*words[:2], *numbers, *amount[:1]))):
         return None
     uid, pid, since_ns, count = int(numbers[0]), int(numbers[1]), int(words[0]), int(words[1])
     user, mib = words[3].strip() if len(words) > 3 else "", int(amount[0]) if amount else 0

@@ -46,7 +46,7 @@ def _clock(word: str) -> float | None:
     """Read HH:MM:SS with optional days in front, as Slurm prints it; two parts are ambiguous, so refused."""
     days, dash, rest = word.rpartition("-")
     parts = rest.split(":")
-    if len(parts) != 3 or not all(_is_whole(part) for part in parts) or (dash and not _is_whole(days)):
+    if len(parts) != 3 or not all(is_whole(part) for part in parts) or (dash and not is_whole(days)):
         return None
     hours, minutes, seconds = (int(part) for part in parts)
     if minutes > 59 or seconds > 59:
@@ -78,7 +78,7 @@ def parse_size(text: str) -> int:
         raise errors.UserError(f'expected {SIZE_EXAMPLE}, got "{text}"')
     # Whole numbers stay exact; float() would round above 2**53.
     unit = 1 << (10 * power)
-    size = int(number) * unit if _is_whole(number) else round(float(number) * unit)
+    size = int(number) * unit if is_whole(number) else round(float(number) * unit)
     if size > LARGEST_BYTES:
         raise errors.UserError(f'expected {SIZE_EXAMPLE}, got "{text}": larger than any machine')
     return size
@@ -135,14 +135,16 @@ def _take(text: str, alphabet: str) -> tuple[str, str]:
     return text[: len(text) - len(rest)], rest
 
 
-def _is_whole(text: str) -> bool:
-    # Eighteen digits are more than any time or size here needs, and never overflow a float.
+def is_whole(text: str) -> bool:
+    """Tell whether a text, of whomever it is, is a whole number that `int` reads and the store can keep."""
+    # Eighteen digits are more than any time, size or queue needs, and never overflow a float. Python reads no more than
+    # 4300 of them, and no "²", which is a digit too.
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _is_number(text: str) -> bool:
     whole, dot, decimals = text.partition(".")
-    return _is_whole(whole) and (not dot or _is_whole(decimals))
+    return is_whole(whole) and (not dot or is_whole(decimals))
 
 
 def mib_of(size: int) -> int:

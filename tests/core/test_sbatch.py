@@ -7,6 +7,9 @@ import pytest
 from dibs import errors, sbatch
 
 PLACE = sbatch.Place("ada", "box")
+#: Digits that Python does not read as a number: too many, and one that stands above the line.
+NO_NUMBERS = ("9" * 5000, "²")
+NUMBERED = ("--nodes=", "--time=", "--time=1-", "--mem=", "--nice=", "--gres=gpu:a:", "--signal=USR1@")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +82,7 @@ def test_a_line_means_our_options(line, ours):
         ("--time=soon", ["--time=soon"]),
         ("--made-up", ["--made-up"]),
         ("--open-mode=truncate", ["--open-mode=truncate"]),
+        *((option + number, [option + number]) for option in NUMBERED for number in NO_NUMBERS),
     ],
 )
 def test_what_cannot_be_honoured_comes_back_as_it_was_typed(line, left):

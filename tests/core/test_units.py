@@ -168,5 +168,13 @@ def test_any_text_is_read_or_refused_in_words(parse, text):
     assert answer >= 0
 
 
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("0", True), ("9" * 18, True), ("9" * 19, False), ("²", False), ("٣", False), ("", False), ("-1", False)],
+)
+def test_a_whole_number_is_one_that_can_be_read_and_kept(text, is_one):
+    assert units.is_whole(text) == is_one
+
+
 def test_sizes_are_rounded_up_to_whole_mebibytes():
     assert [units.mib_of(size) for size in (0, 1, 2**20, 2**20 + 1, 18 * 2**30)] == [0, 1, 1, 2, 18432]

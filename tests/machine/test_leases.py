@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import lease_lab
-from dibs import errors, holders, leases, locks, tickets
+from dibs import errors, holders, leases, locks, processes, tickets
 from lease_lab import close, hangs_up, needs_root, race
 
 # pytest finds fixtures by their names in this module.
@@ -463,7 +463,9 @@ def test_a_refused_take_is_not_remembered(place, puppet):
 def test_only_the_users_own_record_of_this_boot_counts(place):
     uid = os.geteuid()
     record = Path(place.file(f".dibs-served-{uid}"))
-    for text in ("", "garbage", "00000000-0000-0000-0000-000000000000 5\n", f"{locks.boot_ns()}\n", "\0" * 60):
+    # Python reads no more than 4300 digits; one user must not be able to stop everybody's line.
+    long = f"{processes.boot_id()} {'9' * 5000}\n"
+    for text in ("", "garbage", "00000000-0000-0000-0000-000000000000 5\n", f"{locks.boot_ns()}\n", "\0" * 60, long):
         record.write_text(text)
         assert lease_lab.served(place) == {}
     leases.mark_served(place)

@@ -137,7 +137,20 @@ def test_tickets_are_readable_for_all_and_safe_from_cleaners(place):
     own.close()
 
 
-@pytest.mark.parametrize("text", ["", "x y z", "5 1", "5 -1 A", "5 1 A\n" * 2000, "\0" * 100])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x y z",
+        "5 1",
+        "5 -1 A",
+        "5 1 A\n" * 2000,
+        "\0" * 100,
+        "9" * 5000 + " 1 A",
+        "5 " + "9" * 5000 + " A",
+        "5 ² A",
+    ],
+)
 def test_what_is_not_a_ticket_is_left_out(place, text):
     """Even if somebody holds its lock. (The last line of a ticket is its user, so many lines are one odd name.)"""
     path = Path(place.file(f"{tickets.TICKET}{os.geteuid()}-1-1"))
