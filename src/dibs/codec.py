@@ -13,6 +13,8 @@ from dibs.jobs import Asked, Job, Request, Warn
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
 MASK = "***"
+#: Wall-clock milliseconds of the year 9999: from then on a moment is no date in one time zone or another.
+LATEST = 253_370_764_800_000
 
 
 def unpack_environ(blob: bytes) -> dict[bytes, bytes]:
@@ -36,13 +38,18 @@ def moment(at: int | None) -> str | None:
     """Return wall-clock milliseconds as ISO 8601 in UTC."""
     if at is None:
         return None
+    # One that an older version let in must not keep all the other jobs from being told.
+    at = min(max(at, 0), LATEST)
     stamp = datetime.fromtimestamp(at / 1000, UTC)
     return f"{stamp:%Y-%m-%dT%H:%M:%S}.{at % 1000:03d}Z"
 
 
 def parse_moment(text: str) -> int:
-    """Return an ISO 8601 moment as wall-clock milliseconds."""
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
+    """Return an ISO 8601 moment as wall-clock milliseconds; raise ValueError for what could not be written again."""
+    at = round(datetime.fromisoformat(text).timestamp() * 1000)
+    if not 0 <= at < LATEST:
+        raise ValueError(f"expected a moment from 1970 to 9998, got {text!r}")
+    return at
 
 
 def range_to_json(ends: tuple[int, int] | None) -> dict[str, str | None] | None:

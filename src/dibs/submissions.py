@@ -386,5 +386,6 @@ def _decoded(text: str | None, name: str) -> bytes | None:
         return None
     try:
         return binascii.a2b_base64(text, strict_mode=True)
-    except binascii.Error as error:
+    # Letters that are not even ASCII are a plain ValueError, of which the other one is a kind.
+    except ValueError as error:
         raise UserError(f"{name} expected base64: {error}.") from None

@@ -93,6 +93,19 @@ def test_a_moment_with_another_time_zone_is_the_same_moment():
     assert codec.parse_moment("2026-11-15T13:00:00+01:00") == build.NOW
 
 
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-10:00", "9999-01-01T00:00:00Z", "0001-01-01T00:00:00+10:00"])
+def test_a_moment_that_is_no_date_in_every_time_zone_is_refused(text):
+    with pytest.raises(ValueError):
+        codec.parse_moment(text)
+
+
+@pytest.mark.parametrize(
+    ("at", "text"), [(10**15, "9999-01-01T00:00:00.000Z"), (-(10**15), "1970-01-01T00:00:00.000Z")]
+)
+def test_a_moment_that_is_no_date_is_told_as_the_next_that_is_one(at, text):
+    assert codec.moment(at) == text
+
+
 # -- a job --------------------------------------------------------------------------------------------------------
 
 

@@ -266,6 +266,9 @@ def test_the_wire_refuses_it_too(bench: Bench, more: dict[str, Any], says: str) 
         ({"argv": ["x"], "script": "dHJ1ZQ=="}, "expected `argv` to begin with the absolute path"),
         ({"argv": ["/x/.."], "script": "dHJ1ZQ=="}, "expected `argv` to begin with the absolute path"),
         ({"argv": ["/x"], "script": "?"}, "script expected base64"),
+        ({"argv": ["/x"], "script": "é"}, "script expected base64"),
+        ({"command": "x", "environ": "é"}, "environ expected base64"),
+        ({"command": "x", "begin_at": "9999-12-31T23:59:59-10:00"}, "begin_at expected a moment such as"),
         ({"argv": ["/x"], "script": "AA=="}, "x is not a script"),
         ({"command": "x", "output": "{foo}"}, "--output expected placeholders among"),
         ({"command": "x", "time_limit_s": 9, "warn": {"signal": "FOO"}}, "--signal expected a signal such as USR1"),
@@ -278,6 +281,13 @@ def test_the_wire_refuses_a_job_that_makes_no_sense(bench: Bench, job: dict[str,
     with pytest.raises(UserError, match=re.escape(says)):
         bench.client.post("/v1/jobs", {"cwd": "/", **job})
     assert bench.client.get("/v1/jobs")["jobs"] == []
+
+
+def test_an_error_repeats_no_more_of_a_value_than_people_read(bench: Bench) -> None:
+    with pytest.raises(UserError) as caught:
+        bench.client.post("/v1/jobs", {"command": "x", "visible": "x" * 1_000_000})
+    assert caught.value.message.startswith("--visible expected uuid or index")
+    assert len(caught.value.message) < 5000
 
 
 # -- single options --

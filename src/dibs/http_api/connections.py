@@ -23,6 +23,9 @@ log = logging.getLogger("dibs.http")
 #: Bytes of one request line: the ids that a `wait` without selector waits for may lie scattered.
 LONGEST_LINE = 4 * 1024 * 1024
 
+#: Characters of what is said of an error: it may repeat a value that came, of whatever size.
+LONGEST_MESSAGE = 4000
+
 #: On every answer. Nothing that we send is ever more than data to a page of another site, and our own page runs only
 #: scripts that are files of ours. There is no header for CORS, and there are no cookies.
 HEADERS = {
@@ -50,6 +53,8 @@ def protect(answer: web.StreamResponse) -> None:
 
 def error(status: int, kind: str, message: str, hint: str = "") -> web.Response:
     """Return an error in the one shape of errors."""
+    if len(message) > LONGEST_MESSAGE:
+        message = message[:LONGEST_MESSAGE] + "…"
     body = {"error": {"kind": kind, "message": message, "hint": hint}}
     return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
 
