@@ -103,15 +103,18 @@ class Job(TypedDict):
     report: NotRequired[dict[str, float | None] | None]
 
 
-class Range(TypedDict):
-    """When something is expected."""
+class ExpectedStart(TypedDict):
+    """When a job is expected to start, and on which devices."""
 
     earliest: str
     latest: str
+    # A daemon that is older than this does not say these.
+    gpu_ids: NotRequired[list[str]]
+    gpu_indices: NotRequired[list[int]]
 
 
-#: When each of the jobs that start next is expected to.
-Starts = dict[int, Range]
+#: When and where each of the jobs that start next is expected to.
+Starts = dict[int, ExpectedStart]
 
 
 class Use(TypedDict):
@@ -129,7 +132,7 @@ class WholeJob(Job):
     attempts: list[Attempt]
     env: dict[str, str]
     #: None: unknown, or it does not wait.
-    expected_start: Range | None
+    expected_start: ExpectedStart | None
     use: list[Use]
 
 
@@ -147,7 +150,7 @@ class Why(TypedDict):
     state: str
     reason: str
     hint: str
-    expected_start: Range | None
+    expected_start: ExpectedStart | None
     unknown: Unknown | None
 
 
@@ -304,7 +307,7 @@ class Rehearsal(TypedDict):
     halt_after: int | None
     notes: list[str]
     #: Of the first of them.
-    expected_start: Range | None
+    expected_start: ExpectedStart | None
     unknown: Unknown | None
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dibs.devices import Device, Inventory, indices
 from dibs.jobs import Asked, Job, Request, Warn
+
+if TYPE_CHECKING:
+    from dibs.forecasts import Forecast
 
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
@@ -52,9 +55,17 @@ def parse_moment(text: str) -> int:
     return at
 
 
-def range_to_json(ends: tuple[int, int] | None) -> dict[str, str | None] | None:
+def start_to_json(forecast: Forecast, inventory: Inventory) -> dict[str, Any] | None:
     """Return an expected start as every door shows it; null where it is unknown."""
-    return None if ends is None else {"earliest": moment(ends[0]), "latest": moment(ends[1])}
+    if forecast.range is None:
+        return None
+    earliest, latest = forecast.range
+    return {
+        "earliest": moment(earliest),
+        "latest": moment(latest),
+        "gpu_ids": list(forecast.devices),
+        "gpu_indices": list(indices(inventory, forecast.devices)),
+    }
 
 
 def job_to_json(

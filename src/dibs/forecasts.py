@@ -1,4 +1,4 @@
-"""When will it start? The scheduler's own plan, made again and again at the moments to come.
+"""When will it start, and where? The scheduler's own plan, made again and again at the moments to come.
 
 Pure. Two simulations: one in which every job takes the least it may and other people are gone, one in which every job
 takes the most and other people stay. What lies between is the range; what the second never reaches is unknown. Every
@@ -67,6 +67,8 @@ class Forecast:
 
     if_short: int | None = None
     if_long: int | None = None
+    #: Where, if all take the most: on that day nobody is taken to give back what they hold.
+    devices: tuple[DeviceId, ...] = ()
     #: Why there is no range, and what would help.
     unknown: str = ""
     hint: str = ""
@@ -109,7 +111,7 @@ def foresee(
     looked_for = known.intersection(wanted)
     short, long = (_Days(prospect, inventory, policy, now, is_long=is_long) for is_long in (False, True))
     for days in (short, long) if looked_for else ():
-        days.live(decide, lambda days=days: looked_for <= days.started.keys())  # type: ignore[misc]
+        days.live(decide, lambda days=days: looked_for <= days.planned.keys())  # type: ignore[misc]
     return {job_id: _forecast(job_id, short, long) if job_id in known else TOO_FAR for job_id in wanted}
 
 
@@ -125,8 +127,8 @@ def next_starts(
     if prospect.view.is_paused:
         return {}
     short = _Days(prospect, inventory, policy, now, is_long=False)
-    short.live(decide, lambda: len(short.started) >= most)
-    return foresee(list(short.started)[:most], prospect, inventory, policy, now, decide)
+    short.live(decide, lambda: len(short.planned) >= most)
+    return foresee(list(short.planned)[:most], prospect, inventory, policy, now, decide)
 
 
 def plan_ahead(
@@ -136,17 +138,16 @@ def plan_ahead(
     if prospect.view.is_paused:
         return []
     days = _Days(prospect, inventory, policy, now, is_long=True)
-    days.live(decide, lambda: len(days.started) >= most)
+    days.live(decide, lambda: len(days.planned) >= most)
     return list(days.planned.values())[:most]
 
 
 def _forecast(job_id: JobId, short: _Days, long: _Days) -> Forecast:
-    if_short, if_long = short.started.get(job_id), long.started.get(job_id)
-    if if_short is None:
-        return Forecast(None, if_long, *short.obstacle(job_id))
-    if if_long is None:
-        return Forecast(if_short, None, *long.obstacle(job_id))
-    return Forecast(if_short, if_long)
+    if_short, if_long = short.planned.get(job_id), long.planned.get(job_id)
+    if if_short is None or if_long is None:
+        why, hint = (short if if_short is None else long).obstacle(job_id)
+        return Forecast(if_short.at if if_short else None, if_long.at if if_long else None, (), why, hint)
+    return Forecast(if_short.at, if_long.at, if_long.devices)
 
 
 @dataclass
@@ -164,18 +165,19 @@ class _Days:
         self.prospect, self.inventory, self.policy, self.now = prospect, inventory, policy, now
         self.is_long = is_long
         view = prospect.view
-        self.held = view.held if is_long else {}
+        # What nobody has is looked at, or comes back by itself, in a moment.
+        self.held = {device: who for device, who in view.held.items() if is_long and who.note is None}
         self.sharers = view.sharers if is_long else {}
         self.others = tuple(view.line) if is_long else ()
         self.ahead = min(view.ahead, len(self.others))
+        self.used_at = dict(view.used_at)
         self.lines: dict[Line, _Line] = {line: _Line(is_cut=True) for line in prospect.cut_lines}
         self.room: dict[int, int] = {}
         self.active = {job.id: job for job in view.active}
         self.ends: dict[JobId, float] = {job.id: now + self._takes_ms(job.id) for job in view.active}
         self.coming = list(prospect.coming)
         self.done: set[JobId] = set()
-        #: When each job started, in that order.
-        self.started: dict[JobId, int] = {}
+        #: In the order in which they start.
         self.planned: dict[JobId, Planned] = {}
         #: Why nothing more can be said, where the bounds and not the world are the reason.
         self.is_beyond = False
@@ -244,7 +246,8 @@ class _Days:
         return job if job.room == room else replace(job, room=room)
 
     def _view(self, heads: Sequence[Waiting]) -> View:
-        return View(heads, list(self.active.values()), self.held, self.others, self.ahead, sharers=self.sharers)
+        active = list(self.active.values())
+        return View(heads, active, self.held, self.others, self.ahead, sharers=self.sharers, used_at=self.used_at)
 
     def _place(self, plan: Plan, heads: Iterable[Waiting]) -> None:
         starts = {start.id: start.devices for start in plan.starts}
@@ -256,7 +259,8 @@ class _Days:
             self.ends[job.id] = self.now + self._takes_ms(job.id)
             if job.batch in self.room:
                 self.room[job.batch] -= 1
-            self.started[job.id] = self.now
+            if self.used_at:
+                self.used_at |= dict.fromkeys(starts[job.id], self.now / 1000)
             end = self.ends[job.id]
             self.planned[job.id] = Planned(job.id, starts[job.id], self.now, None if end == math.inf else int(end))
         for line in self.lines.values():
@@ -287,7 +291,7 @@ class _Days:
     def obstacle(self, job_id: JobId) -> tuple[str, str]:
         """Say why a job did not start on these days, and what would help."""
         if self.is_beyond:
-            count = len(self.started)
+            count = len(self.planned)
             return (f"more than {count} jobs start before it" if count else TOO_FAR.unknown), ""
         for each in sorted(self.coming, key=lambda each: -each.job.id):
             # A job waits only for older ones, so that one look at each is enough to find the end of the chain.

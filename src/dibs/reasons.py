@@ -71,7 +71,7 @@ class Sight:
         line, ahead = core.standing.collectors()
         heads = reader.head(*views.windows(inventory, policy))
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
-        view = View(heads, active, held, line, ahead, is_paused, sharers)
+        view = View(heads, active, held, line, ahead, is_paused, sharers, core.standing.used_at(inventory))
         return cls(view, policy, inventory, reader, core.engine.settings.grace, is_closing=core.is_closing)
 
     def reason(self, job: Job) -> Reason:
@@ -101,16 +101,17 @@ class Sight:
         return obstacles.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
 
     def if_submitted(self, asked: Asked) -> Forecast:
-        """Say when a job would be expected to start if it were submitted now."""
+        """Say when and where a job would be expected to start if it were submitted now."""
         return self.expected(Job(JobId(self.reader.last_id() + 1), asked, now_ms()))
 
     def expected(self, job: Job) -> Forecast:
-        """Say when a waiting job is expected to start, or why nobody knows."""
+        """Say when and where a waiting job is expected to start, or why nobody knows."""
         now = now_ms()
         if job.state is State.HELD:
             return Forecast(unknown="it is held")
-        if any(active.id == job.id for active in self.view.active):
-            return Forecast(now, now)
+        begun = next((active for active in self.view.active if active.id == job.id), None)
+        if begun is not None:
+            return Forecast(now, now, begun.devices)
         prospect = self._prospect(now, job)
         return forecasts.foresee([job.id], prospect, self.inventory, self.policy, now)[job.id]
 

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dibs import errors
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 #: Seconds in each unit, largest first. The first name is the one we print.
 TIME_UNITS = (
     (("w", "week", "weeks"), 604800),
@@ -155,3 +159,8 @@ def mib_of(size: int) -> int:
 def count_gpus(count: int) -> str:
     """Return "1 GPU", "2 GPUs"."""
     return f"{count} GPU" if count == 1 else f"{count} GPUs"
+
+
+def name_gpus(indices: Sequence[int]) -> str:
+    """Return "GPU 2", "GPUs 0, 1"; nothing for none."""
+    return f"{'GPU' if len(indices) == 1 else 'GPUs'} {', '.join(map(str, indices))}" if indices else ""

@@ -60,12 +60,17 @@ class Moment:
         return forecasts.foresee(wanted, prospect, step.inventory, step.policy, step.now, **more)
 
     def lived(self, choose):
-        """Return when each job starts on the days on which each takes what `choose` makes of its span."""
+        """Return when and where each job starts on the days on which each takes what `choose` makes of its span."""
         ran_s = {job.id: (self.step.now - job.started_at) // 1000 for job in self.step.view.active}
         takes = {job_id: ran_s.get(job_id, 0) + choose(span) for job_id, span in self.spans.items()}
         jobs = [dataclasses.replace(job, takes_s=takes.get(job.id, job.takes_s)) for job in self.world.jobs]
         steps = simulation.run(dataclasses.replace(self.world, jobs=tuple(jobs)))
-        return {start.id: step.now for step in steps for start in step.plan.starts if step.now >= self.step.now}
+        return {
+            start.id: (step.now, start.devices)
+            for step in steps
+            for start in step.plan.starts
+            if step.now >= self.step.now
+        }
 
 
 def moment(kind, seed):
@@ -97,13 +102,13 @@ def now(request):
 
 
 def test_if_every_job_takes_its_least_each_starts_when_the_forecast_says(now):
-    lived = now.lived(lambda span: span.least_s)
+    lived = {job_id: at for job_id, (at, _) in now.lived(lambda span: span.least_s).items()}
     assert {job_id: forecast.if_short for job_id, forecast in now.foresee().items()} == lived
 
 
-def test_if_every_job_takes_its_most_each_starts_when_the_forecast_says(now):
+def test_if_every_job_takes_its_most_each_starts_when_and_where_the_forecast_says(now):
     lived = now.lived(lambda span: span.most_s)
-    assert {job_id: forecast.if_long for job_id, forecast in now.foresee().items()} == lived
+    assert {job_id: (forecast.if_long, forecast.devices) for job_id, forecast in now.foresee().items()} == lived
 
 
 @pytest.mark.parametrize("seed", range(3 * len(SEEDS)))
@@ -116,7 +121,8 @@ def test_where_jobs_start_in_order_each_starts_within_its_range(seed):
     lived = then.lived(lambda span: dice.randint(span.least_s, span.most_s))
     for job_id, forecast in then.foresee().items():
         earliest, latest = forecast.range
-        assert earliest <= lived[job_id] <= latest
+        at, _ = lived[job_id]
+        assert earliest <= at <= latest
 
 
 # -- bounds -------------------------------------------------------------------------------------------------------
@@ -141,6 +147,7 @@ def test_every_job_of_every_world_has_a_range_or_says_why_not(world, spans):
     wanted = [job.id for job in world.view.waiting]
     for forecast in forecasts.foresee(wanted, prospect, world.inventory, world.policy, build.NOW).values():
         assert (forecast.range is None) is bool(forecast.unknown)
+        assert forecast.range or not forecast.devices
 
 
 @pytest.mark.parametrize("job_id", [50_000, 100_000])
@@ -174,13 +181,22 @@ def test_a_job_of_which_nothing_is_known_costs_nothing():
 MINUTE = 60_000
 
 
+#: The lower the index, the later it was used.
+LONG_AGO = dict(zip(build.ids(0, 1, 2, 3), (9, 8, 7, 6), strict=True))
+
+
 def running(number, *indices, batch=0):
     return Active(JobId(number), build.ids(*indices), started_at=build.NOW, batch=batch)
 
 
+def foreseen(prospect, job_id):
+    (forecast,) = forecasts.foresee([JobId(job_id)], prospect, build.inventory(2), Policy(4), build.NOW).values()
+    return forecast
+
+
 def expected(prospect, job_id):
     """Return the range in minutes from now, or why there is none."""
-    (forecast,) = forecasts.foresee([JobId(job_id)], prospect, build.inventory(2), Policy(4), build.NOW).values()
+    forecast = foreseen(prospect, job_id)
     if forecast.range is None:
         return forecast.unknown
     return tuple((at - build.NOW) / MINUTE for at in forecast.range)
@@ -225,6 +241,40 @@ def test_what_would_help_to_know_is_said():
 def test_other_people_may_go_at_once_or_never():
     view = View([build.waiting(3)], [running(1, 0)], {build.ids(1)[0]: Occupant("bob")})
     assert expected(prospect(view, {1: (5, 10)}), 3) == (0, 10)
+
+
+def test_a_job_is_expected_where_nobody_else_has_to_go():
+    """The earliest start may be where somebody is now; the devices are those it gets even if they stay."""
+    view = View([build.waiting(3)], held={build.ids(0)[0]: Occupant("bob")})
+    assert foreseen(prospect(view, {}), 3) == Forecast(build.NOW, build.NOW, build.ids(1))
+    view = View([build.waiting(3)], [running(1, 1)], {build.ids(0)[0]: Occupant("bob")})
+    assert foreseen(prospect(view, {1: (5, 10)}), 3) == Forecast(build.NOW, build.NOW + 10 * MINUTE, build.ids(1))
+
+
+def test_of_a_job_that_nobody_can_foresee_no_devices_are_told():
+    view = View([build.waiting(3)], held=dict.fromkeys(build.ids(0, 1), Occupant("bob")))
+    found = foreseen(prospect(view, {}), 3)
+    assert (found.if_short, found.if_long, found.devices) == (build.NOW, None, ())
+
+
+def test_what_nobody_has_is_free_in_a_moment():
+    """A real device is looked at before it is given out: that is no reason not to expect it."""
+    view = View([build.waiting(3)], held=dict.fromkeys(build.ids(0, 1), Occupant("nobody", note="is looked at first")))
+    assert foreseen(prospect(view, {}), 3) == Forecast(build.NOW, build.NOW, build.ids(0))
+
+
+def test_among_equals_those_used_longest_ago_are_expected():
+    view = View([build.waiting(n, gpus=2) for n in (1, 2)], used_at=LONG_AGO)
+    ahead = prospect(view, {1: (5, 5), 2: (5, 5)})
+    found = forecasts.foresee([JobId(1), JobId(2)], ahead, build.inventory(4), Policy(4), build.NOW)
+    assert [found[n].devices for n in (1, 2)] == [build.ids(2, 3), build.ids(0, 1)]
+
+
+def test_what_started_on_these_days_was_used_last():
+    view = View([build.waiting(n, gpus=2) for n in (1, 2, 3)], [running(4, 2, 3)], used_at=LONG_AGO)
+    ahead = prospect(view, {1: (5, 5), 2: (9, 9), 4: (2, 2)})
+    found = forecasts.foresee([JobId(3)], ahead, build.inventory(4), Policy(4), build.NOW)
+    assert found[3] == Forecast(build.NOW + 5 * MINUTE, build.NOW + 5 * MINUTE, build.ids(0, 1))
 
 
 def test_nobody_knows_how_long_other_people_stay():

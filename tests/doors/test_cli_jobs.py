@@ -208,7 +208,7 @@ def test_why_answers_for_every_state(bench: Bench) -> None:
     assert bench.cli("why", "1", "2").stdout.count("\n") == 2
 
 
-def test_why_and_show_tell_when_a_job_is_expected_to_start(bench: Bench) -> None:
+def test_why_and_show_tell_when_and_where_a_job_is_expected_to_start(bench: Bench) -> None:
     running = bench.until(bench.add(LONG, gpus=4, time_limit_s=3600), "started")
     bench.add("true", time_limit_s=60)
     must_have_ended = datetime.fromisoformat(running["started_at"]) + timedelta(hours=1)
@@ -218,8 +218,10 @@ def test_why_and_show_tell_when_a_job_is_expected_to_start(bench: Bench) -> None
     assert read_json(bench, "show", "1")["expected_start"] is None
     told = bench.cli("why", "2").stdout
     assert "Expected to start between " in told
-    assert f" and {expected['latest']}." in told
-    assert f" and {expected['latest']}" in bench.cli("show", "2").stdout
+    assert f" and {expected['latest']}, on GPU 0." in told
+    assert f" and {expected['latest']}, on GPU 0\n" in bench.cli("show", "2").stdout
+    assert (expected["gpu_ids"], expected["gpu_indices"]) == (["FAKE-0"], [0])
+    assert read_json(bench, "why", "2")["expected_start"]["gpu_ids"] == ["FAKE-0"]
     starts = bench.client.get("/v1/queue/starts")["starts"]
     assert [(start["id"], start["expected_start"]["latest"]) for start in starts] == [(2, expected["latest"])]
 

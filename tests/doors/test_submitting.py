@@ -366,19 +366,29 @@ def test_a_rehearsal_shows_what_would_be_queued_and_changes_nothing(bench: Bench
         ["GPUs", "2"],
         ["sets", "A=1 API_KEY='***'"],
         ["time", "limit  1h00m"],
-        ["starts", "now"],
+        ["starts", "now, on GPUs 0, 1"],
     ]
     assert bench.client.get("/v1/jobs")["jobs"] == []
     assert bench.cli("run", "--dry-run", "true").returncode == 0
     assert add(bench, "true") == [1]
 
 
+def test_a_rehearsal_tells_where_it_would_start(bench: Bench) -> None:
+    bench.until(bench.add("sleep 600", gpus=2), "started")
+    told = [bench.client.post("/v1/jobs?dry_run=1", {"command": "true", "gpus": gpus}) for gpus in (2, 0, 3)]
+    assert told[0]["expected_start"]["gpu_ids"] == ["FAKE-2", "FAKE-3"]
+    assert told[0]["expected_start"]["gpu_indices"] == [2, 3]
+    assert told[1]["expected_start"]["gpu_ids"] == []
+    assert told[2]["expected_start"] is None
+    assert "starts   now\n" in bench.cli("add", "--dry-run", "-g", "0", "true").stdout
+
+
 def test_a_rehearsal_tells_one_moment_when_there_is_but_one(bench: Bench) -> None:
     done = bench.cli("add", "--dry-run", "--begin", "2099-01-01T00:00:00Z", "true")
-    assert "starts   at 2099-01-01T00:00:00.000Z\n" in done.stdout
+    assert "starts   at 2099-01-01T00:00:00.000Z, on GPU 0\n" in done.stdout
     with Terminal(bench, "add", "--dry-run", "true") as person:
         shown = person.end()[1]
-    assert re.search(r"starts \S*  now\r\n", shown)
+    assert re.search(r"starts \S*  now, on GPU 0\r\n", shown)
 
 
 def test_a_rehearsal_refuses_what_a_submission_would(bench: Bench) -> None:

@@ -99,7 +99,7 @@ CASES = {
     "begin time": Case(
         [add("--begin", "now+2h")],
         rf"it begins at ({MOMENT}) \(--begin\)\. `dibs edit 1 --unset begin` lets it start sooner\. "
-        r"Expected to start at \1\.",
+        r"Expected to start at \1, on GPU 0\.",
         running=(),
     ),
     "a paused queue": Case(
@@ -123,7 +123,7 @@ CASES = {
             "what is free is kept for job 2, which is ahead and needs 4 GPUs. "
             "A higher --priority would pass it; so would a --time that ends before it can start. "
         )
-        + rf"Expected to start between {MOMENT} and {MOMENT}\.",
+        + rf"Expected to start between {MOMENT} and {MOMENT}, on GPU 0\.",
     ),
     "behind another": Case(
         [add("-g4"), add("-g2"), add()],

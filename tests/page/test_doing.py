@@ -21,6 +21,7 @@ def test_a_job_is_submitted_by_keyboard_alone(queue: Bench, page_at: PageAt) -> 
     dialog = page.get_by_role("dialog", name="Submit a job")
     expect(dialog.get_by_label("Command")).to_be_focused()
     page.keyboard.type("echo from the page")
+    expect(dialog.get_by_text(re.compile(r"It would start now, on GPU \d"))).to_be_visible()
     dialog.get_by_label("GPUs").fill("0")
     dialog.get_by_label("Name").fill("typed")
     expect(dialog.get_by_text("It would start now")).to_be_visible()

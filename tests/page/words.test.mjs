@@ -25,6 +25,15 @@ test("an expected start has a middle and a range in one unit where it can", () =
   assert.equal(words.expected(null, NOW), null);
 });
 
+test("an expected start is told with its GPUs, where they are known", () => {
+  const start = (low, high, gpus) => ({ earliest: at(low), latest: at(high), gpu_indices: gpus });
+  assert.equal(words.starts(start(-1, 0, [0]), NOW), "now, on GPU 0");
+  assert.equal(words.starts(start(18 * 60, 40 * 60, [3]), NOW), "in ~29 min (18–40 min), on GPU 3");
+  assert.equal(words.starts(start(720, 720, [0, 1]), NOW), "in ~12 min, on GPUs 0, 1");
+  assert.equal(words.starts(start(720, 720, []), NOW), "in ~12 min");
+  assert.equal(words.starts(null, NOW), "");
+});
+
 test("sizes", () => {
   assert.equal(words.size(0), "0 B");
   assert.equal(words.size(1536 * 1024 ** 2), "1.5 GB");

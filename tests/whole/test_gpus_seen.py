@@ -58,6 +58,14 @@ def test_a_card_that_somebody_uses_without_a_lease_is_left_alone_until_they_go(b
     assert bench.until(waits)["gpu_ids"] == [A]
 
 
+def test_where_a_job_would_start_is_told_after_a_look(bench, nvml, stranger):
+    """Nobody looks while nothing runs, and somebody may have come meanwhile."""
+    nvml.is_now(*CARDS, f"proc 0 pid={stranger} mem={3 * GIB}")
+    assert "starts   now, on GPU 1\n" in bench.cli("add", "--dry-run", "true").stdout
+    nvml.is_now(*CARDS, f"proc 1 pid={stranger} mem={3 * GIB}")
+    assert "starts   now, on GPU 0\n" in bench.cli("add", "--dry-run", "true").stdout
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a process of another user needs root")
 def test_somebody_who_comes_to_a_leased_card_is_an_event_of_the_job(bench, nvml):
     job_id = bench.long_job(gpu_ids=["0"])

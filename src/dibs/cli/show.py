@@ -7,7 +7,7 @@ import sys
 from datetime import datetime
 
 from dibs import answers, assigning, client, moments, options, reports, units
-from dibs.answers import Attempt, Event, Range, Use, WholeJob
+from dibs.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.cli import acting, logs, overview, screen
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.screen import Column, Screen
@@ -185,13 +185,19 @@ def _starts(view: Screen, job: WholeJob, now: datetime) -> str:
     return f"unknown; see dibs why {job['id']}" if job["state"] in answers.WAITING else ""
 
 
-def expected(view: Screen, ends: Range, now: datetime) -> str:
+def expected(view: Screen, start: ExpectedStart, now: datetime) -> str:
+    """Say when a job is expected to start and on which GPUs, as far as that is told: `now, on GPU 0`."""
+    where = units.name_gpus(start.get("gpu_indices") or ())
+    return _expected_at(view, start, now) + (f", on {where}" if where else "")
+
+
+def _expected_at(view: Screen, start: ExpectedStart, now: datetime) -> str:
     """Return the moments as they are, or for people by their clock and how far from now; `now` is a word for both."""
-    earliest, latest = (datetime.fromisoformat(ends[end]) for end in ("earliest", "latest"))
+    earliest, latest = (datetime.fromisoformat(moment) for moment in (start["earliest"], start["latest"]))
     told = moments.between(earliest, latest, now)
     if view.is_terminal or told == moments.NOW:
         return told
-    return f"at {ends['latest']}" if earliest == latest else f"between {ends['earliest']} and {ends['latest']}"
+    return f"at {start['latest']}" if earliest == latest else f"between {start['earliest']} and {start['latest']}"
 
 
 def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from dibs import codec, reasons, views
+from dibs.devices import Inventory
 from dibs.forecasts import Forecast
 from dibs.http_api import exchanges
 from dibs.jobs import Job, State
@@ -26,40 +27,41 @@ async def get_why(request: web.Request) -> web.Response:
     def answer(reader: Reader) -> dict[str, Any]:
         job = reader.job(job_id)
         if not job.is_waiting:
-            return _why(job, Reason(reasons.describe(job)), Forecast())
+            return _why(job, Reason(reasons.describe(job)), Forecast(), daemon.inventory)
         sight = Sight.of(daemon.core, reader)
-        return _why(job, sight.reason(job), sight.expected(job))
+        return _why(job, sight.reason(job), sight.expected(job), sight.inventory)
 
     return exchanges.json(await daemon.ask(answer))
 
 
-def _why(job: Job, reason: Reason, forecast: Forecast) -> dict[str, Any]:
+def _why(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
     return {
         "id": job.id,
         "state": job.word,
         "reason": reason.text,
         "hint": reason.hint,
-        **expected(forecast),
+        **expected(forecast, inventory),
     }
 
 
-def expected(forecast: Forecast) -> dict[str, Any]:
-    """Return when a job is expected to start, or why nobody knows."""
+def expected(forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
+    """Return when and where a job is expected to start, or why nobody knows."""
     return {
-        "expected_start": codec.range_to_json(forecast.range),
+        "expected_start": codec.start_to_json(forecast, inventory),
         "unknown": {"why": forecast.unknown, "hint": forecast.hint} if forecast.unknown else None,
     }
 
 
 async def get_starts(request: web.Request) -> web.Response:
-    """Return the jobs that start next, at most `most`, and when each is expected to."""
+    """Return the jobs that start next, at most `most`, and when and where each is expected to."""
     daemon = request.app[exchanges.DAEMON]
     most = min(max(0, exchanges.whole_number(request, "most", 5)), MOST_STARTS)
 
     def answer(reader: Reader) -> list[dict[str, Any]]:
-        found = Sight.of(daemon.core, reader).next_starts(most)
+        sight = Sight.of(daemon.core, reader)
+        found = sight.next_starts(most).items()
         return [
-            {"id": job_id, "expected_start": codec.range_to_json(forecast.range)} for job_id, forecast in found.items()
+            {"id": job, "expected_start": codec.start_to_json(forecast, sight.inventory)} for job, forecast in found
         ]
 
     return exchanges.json({"starts": await daemon.ask(answer)})
@@ -79,7 +81,7 @@ async def get_line(request: web.Request) -> web.Response:
         others = [job for job in reader.overview(2 * MOST_STARTS, 0) if job.is_waiting and not _is_ready(job)]
         jobs = [*ready, *others][:most]
         forecasts = sight.expected_of([job.id for job in ready])
-        return [_in_line(job, sight.reason(job), forecasts.get(job.id, Forecast())) for job in jobs]
+        return [_in_line(job, sight.reason(job), forecasts.get(job.id, Forecast()), sight.inventory) for job in jobs]
 
     return exchanges.json({"line": await daemon.ask(answer)})
 
@@ -88,7 +90,7 @@ def _is_ready(job: Job) -> bool:
     return job.is_ready and job.state is not State.HELD
 
 
-def _in_line(job: Job, reason: Reason, forecast: Forecast) -> dict[str, Any]:
+def _in_line(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
     asked = job.asked
     return {
         "id": job.id,
@@ -99,5 +101,5 @@ def _in_line(job: Job, reason: Reason, forecast: Forecast) -> dict[str, Any]:
         "priority": asked.priority,
         "reason": reason.text,
         "hint": reason.hint,
-        **expected(forecast),
+        **expected(forecast, inventory),
     }

@@ -31,11 +31,13 @@ class Error(Struct):
     error: Trouble
 
 
-class Range(Struct):
-    """When a start is expected."""
+class ExpectedStart(Struct):
+    """When a start is expected, and on which GPUs: those of the plan in which all take the most."""
 
     earliest: Moment
     latest: Moment
+    gpu_ids: list[str]
+    gpu_indices: list[int]
 
 
 class Unknown(Struct):
@@ -137,7 +139,7 @@ class WholeJob(Job, kw_only=True):
     cli: str
     attempts: list[Attempt]
     env: dict[str, str]
-    expected_start: Range | None
+    expected_start: ExpectedStart | None
     use: list[Use]
 
 
@@ -184,13 +186,13 @@ class Submitted(Struct):
 
 
 class Rehearsed(Struct):
-    """What would be queued, and when the first of it would start."""
+    """What would be queued, and when and where the first of it would start."""
 
     jobs: list[dict[str, Any]]
     at_once: int | None
     halt_after: int | None
     notes: list[str]
-    expected_start: Range | None
+    expected_start: ExpectedStart | None
     unknown: Unknown | None
 
 
@@ -266,13 +268,13 @@ class Lines(Struct):
 
 
 class Why(Struct):
-    """Why a job waits, or how it stands, and when it is expected to start."""
+    """Why a job waits, or how it stands, and when and where it is expected to start."""
 
     id: int
     state: str
     reason: str
     hint: str
-    expected_start: Range | None
+    expected_start: ExpectedStart | None
     unknown: Unknown | None
 
 
@@ -284,7 +286,7 @@ class Courses(Struct):
 
 
 class Starts(Struct):
-    """Which jobs start next, and when."""
+    """Which jobs start next, when, and on which GPUs."""
 
     starts: list[dict[str, Any]]
 

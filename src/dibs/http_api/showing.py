@@ -144,7 +144,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
         for past in reader.attempts(job.id)
     ]
     sight = Sight.of(daemon.core, reader)
-    expected = codec.range_to_json(sight.expected(job).range) if job.is_waiting else None
+    expected = codec.start_to_json(sight.expected(job), sight.inventory) if job.is_waiting else None
     more: dict[str, Any] = {
         "cli": retyping.line(job.asked, now_ms()),
         "attempts": attempts,

@@ -24,11 +24,12 @@ async def post_jobs(request: web.Request) -> web.Response:
     body = await exchanges.body(request)
     rules = submissions.rules(body)
     wishes = submissions.wishes(body)
-    if request.query.get("dry_run"):
-        return await _rehearse(daemon, wishes, rules)
-    if daemon.looking is not None and any(wish.asked.no_wait for wish in wishes):
-        # It is now or never, so the devices are looked at before.
+    is_rehearsal = bool(request.query.get("dry_run"))
+    if daemon.looking is not None and (is_rehearsal or any(wish.asked.no_wait for wish in wishes)):
+        # It is now or never, or is to be told what is free: nobody may have looked for hours.
         await daemon.probe_now()
+    if is_rehearsal:
+        return await _rehearse(daemon, wishes, rules)
     submitted = await daemon.do(lambda turn: _submit(daemon, turn, wishes, rules))
     if full := machines.full(daemon):
         submitted = replace(submitted, notes=[*submitted.notes, full])
@@ -77,7 +78,7 @@ async def _rehearse(daemon: Daemon, wishes: list[wishing.Wish], rules: wishing.R
             "halt_after": rules.halt_after,
             "notes": rehearsed.notes,
             # Of the first of them.
-            **explaining.expected(forecast),
+            **explaining.expected(forecast, daemon.inventory),
         }
     )
 

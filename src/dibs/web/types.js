@@ -2,7 +2,7 @@
 
 /**
  * @typedef {"held"|"queued"|"starting"|"running"|"stopping"|"paused"|"done"|"failed"|"cancelled"|"timeout"|"lost"} Word
- * @typedef {{earliest: string, latest: string}} Range
+ * @typedef {{earliest: string, latest: string, gpu_ids: string[], gpu_indices: number[]}} ExpectedStart
  *
  * @typedef {object} Job a row of GET /v1/jobs
  * @property {number} id
@@ -45,7 +45,7 @@
  * @typedef {object} JobWhole GET /v1/jobs/{id}: a row and more
  * @property {Attempt[]} attempts
  * @property {Record<string, string>} env
- * @property {Range | null} expected_start
+ * @property {ExpectedStart | null} expected_start
  * @property {{id: string, peak_memory: number, mean_utilization: number, looks: number}[]} use
  * @property {string} [cli]
  *

@@ -76,6 +76,18 @@ export function expected(range, now) {
   return { about, range: span(low) === span(high) ? "" : between(low, high) };
 }
 
+/**
+ * When and where a job is expected to start: "now, on GPU 0", "in ~29 min (18–40 min), on GPU 3"; "" when nobody knows.
+ * @param {{earliest: string, latest: string, gpu_indices: number[]} | null | undefined} start @param {number} now
+ */
+export function starts(start, now) {
+  const found = expected(start, now);
+  if (!start || !found) return "";
+  const when = found.about === "now" ? "now" : `in ${found.about}`;
+  const where = gpuNames(start.gpu_indices);
+  return `${when}${found.range && ` (${found.range})`}${where && `, on ${where}`}`;
+}
+
 /** @param {number} low @param {number} high in seconds: "18–40 min" where both have one unit, else both in full */
 function between(low, high) {
   const [a, b] = [span(low), span(high)];

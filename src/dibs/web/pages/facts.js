@@ -4,7 +4,7 @@ import { expected, gpuNames, ms, span } from "../words.js";
 /**
  * @typedef {import("../types.js").Gpu} Gpu
  * @typedef {import("../types.js").Job} Job
- * @typedef {{id: number, name: string, state: import("../types.js").Word, command: string, gpus: number, priority: number, reason: string, hint: string | null, expected_start: import("../types.js").Range | null, unknown: {why: string, hint: string | null} | null}} InLine
+ * @typedef {{id: number, name: string, state: import("../types.js").Word, command: string, gpus: number, priority: number, reason: string, hint: string | null, expected_start: import("../types.js").ExpectedStart | null, unknown: {why: string, hint: string | null} | null}} InLine
  */
 
 /** Hours of which failures are counted. */

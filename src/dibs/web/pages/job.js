@@ -8,7 +8,7 @@ import { Pill, Problem, Time } from "../parts.js";
 import * as router from "../router.js";
 import * as state from "../state.js";
 import { html, useEffect, useState } from "../vendor/ui.js";
-import { ending, expected, gpuNames, took } from "../words.js";
+import { ending, gpuNames, starts, took } from "../words.js";
 
 /** @typedef {import("../job/words.js").Whole} Whole */
 /** @typedef {(props: {job: Whole}) => any} Tab */
@@ -48,7 +48,7 @@ const addressOf = (id, tab) => `/job/${id}${tab === "log" ? "" : `?tab=${tab}`}`
 
 /** @param {{job: Whole}} props */
 function Head({ job }) {
-  const soon = expected(job.expected_start, state.now.value);
+  const soon = starts(job.expected_start, state.now.value);
   const numbers = Object.entries(job.report ?? {}).slice(0, 4);
   return html`<div class="job-head">
       <h2><span class="number">#${job.id}</span> ${job.name}</h2>
@@ -60,7 +60,7 @@ function Head({ job }) {
       <span><span class="quiet">submitted</span> <${Time} at=${job.submitted_at} /></span>
       ${job.started_at && html`<span><span class="quiet">started</span> <${Time} at=${job.started_at} isClock /></span>`}
       ${job.started_at && html`<span><span class="quiet">${job.finished_at ? "took" : "running for"}</span> ${took(job.started_at, job.finished_at, state.now.value)}</span>`}
-      ${soon && html`<span><span class="quiet">starts</span> ${soon.about === "now" ? "now" : `in ${soon.about}`}${soon.range ? ` (${soon.range})` : ""}</span>`}
+      ${soon && html`<span><span class="quiet">starts</span> ${soon}</span>`}
       ${job.sweep !== null && html`<a href=${`/sweep/${job.sweep}`}>sweep ${job.sweep}</a>`}
       ${job.attempt > 1 && html`<span><span class="quiet">attempt</span> ${job.attempt}</span>`}
       ${numbers.map(([name, value]) => html`<span key=${name}><span class="quiet">${name}</span> ${value === null ? "nan" : Number(value.toPrecision(4))}</span>`)}

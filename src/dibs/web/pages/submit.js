@@ -6,14 +6,14 @@ import { go } from "../router.js";
 import * as state from "../state.js";
 import * as toasts from "../toasts.js";
 import { html, useEffect, useState } from "../vendor/ui.js";
-import { expected, plural } from "../words.js";
+import { plural, starts } from "../words.js";
 import * as drafts from "./drafts.js";
 
 /** Milliseconds without a key after which it is asked when the job would start. */
 const PAUSE_MS = 350;
 const PRIORITIES = [["100", "urgent"], ["10", "high"], ["0", "normal"], ["-10", "low"]];
 
-/** @typedef {{expected_start: import("../types.js").Range | null, unknown: {why: string, hint: string | null} | null, notes: string[], jobs: {cwd: string}[]}} Rehearsal */
+/** @typedef {{expected_start: import("../types.js").ExpectedStart | null, unknown: {why: string, hint: string | null} | null, notes: string[], jobs: {cwd: string}[]}} Rehearsal */
 
 /** @param {{draft: Partial<drafts.Told>}} props what to begin with: a job that is to be run with changes */
 export default function Submit({ draft }) {
@@ -83,9 +83,9 @@ export default function Submit({ draft }) {
 function Outlook({ rehearsal, problem }) {
   if (problem) return html`<p class="warn-text">${api.told(problem)}</p>`;
   if (!rehearsal) return html`<p class="quiet">Type a command to see when it would start.</p>`;
-  const found = expected(rehearsal.expected_start, state.now.value);
-  const when = found ? `It would start ${found.about === "now" ? "now" : `in ${found.about}${found.range ? ` (${found.range})` : ""}`}` : `When it would start is unknown${rehearsal.unknown ? `: ${rehearsal.unknown.why}.` : ""}`;
-  return html`<p><strong>${when}</strong>${found ? `, in ${rehearsal.jobs[0].cwd}.` : ""} ${!found && rehearsal.unknown?.hint}</p>
+  const found = starts(rehearsal.expected_start, state.now.value);
+  const told = found ? `It would start ${found}` : `When it would start is unknown${rehearsal.unknown ? `: ${rehearsal.unknown.why}.` : ""}`;
+  return html`<p><strong>${told}</strong>${found ? `, in ${rehearsal.jobs[0].cwd}.` : ""} ${!found && rehearsal.unknown?.hint}</p>
     ${rehearsal.notes.map((note) => html`<p key=${note} class="warn-text">${note}</p>`)}`;
 }
 
