@@ -197,7 +197,10 @@ def serve(ahead: Sequence[Want], rooms: Rooms) -> tuple[list[int], set[str]]:
     closed: set[str] = set()
     served = []
     for want in ahead:
-        got = sum(seats.add(want, closed) for _ in range(want.count))
+        got = 0
+        # Who finds no seat finds none at the next try either.
+        while got < want.count and seats.add(want, closed):
+            got += 1
         served.append(got)
         if want.is_emptying and got < want.count:
             hopeful = [d for d in want.devices if d in rooms and d not in closed and _is_emptied(rooms[d], want.mib)]

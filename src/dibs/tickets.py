@@ -235,8 +235,13 @@ def _parse(name: str, owner: int, text: str) -> Ticket | None:
     if len(words) < 3 or len(numbers) != 3 or not all(map(units.is_whole, (*words[:2], *numbers, *amount[:1]))):
         return None
     uid, pid, since_ns, count = int(numbers[0]), int(numbers[1]), int(words[0]), int(words[1])
+    try:
+        # As it was written: nobody stands for more devices than he names, through which every reader would count.
+        devices = checked(count, words[2].split(","))
+    except ValueError:
+        return None
     user, mib = words[3].strip() if len(words) > 3 else "", int(amount[0]) if amount else 0
-    return Ticket(name, uid, user, pid, since_ns, count, tuple(words[2].split(",")), mib) if uid == owner else None
+    return Ticket(name, uid, user, pid, since_ns, count, devices, mib) if uid == owner else None
 
 
 def _bury(path: str) -> None:

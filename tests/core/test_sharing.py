@@ -109,6 +109,12 @@ def test_where_nobody_shares_those_ahead_are_served_as_by_an_exact_matching(case
     assert list(itertools.accumulate(served)) == build.most_held([(w.count, w.devices) for w in alone], free)
 
 
+def test_one_who_asks_for_far_more_than_there_is_costs_nothing():
+    """A ticket is written by anybody: its count must not be counted through."""
+    rooms = {device: room() for device in "abc"}
+    assert sharing.serve([Want(10**18, "abc", 4)], rooms)[0] == [3]
+
+
 @given(CASES)
 def test_who_waits_ahead_and_is_not_served_keeps_newcomers_away_only_where_it_helps(case):
     _, _, _, rooms, ahead = case

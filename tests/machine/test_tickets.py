@@ -149,6 +149,11 @@ def test_tickets_are_readable_for_all_and_safe_from_cleaners(place):
         "9" * 5000 + " 1 A",
         "5 " + "9" * 5000 + " A",
         "5 ² A",
+        "5 1 A x\n" + "9" * 400 + " MiB",
+        "5 0 A",
+        "5 2 A",
+        "5 2 A,A",
+        "5 1 a/b",
     ],
 )
 def test_what_is_not_a_ticket_is_left_out(place, text):
@@ -157,7 +162,7 @@ def test_what_is_not_a_ticket_is_left_out(place, text):
     path.write_text(text)
     with path.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert len(tickets.line(place)) == (1 if text.startswith("5 1 A") else 0)
+        assert len(tickets.line(place)) == (1 if text.startswith("5 1 A\n") else 0)
 
 
 @pytest.mark.parametrize("plant", ["symlink", "fifo", "directory", "name"])
