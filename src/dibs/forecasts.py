@@ -92,6 +92,16 @@ class Planned:
     until: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The day on which all take the most, as far as it is known."""
+
+    #: Which jobs start next, in that order.
+    planned: list[Planned]
+    #: When those under way end, in wall-clock milliseconds.
+    ends: dict[JobId, int]
+
+
 #: The answer for a job of which the prospect does not tell.
 TOO_FAR = Forecast(unknown="more jobs are ahead of it than are looked at")
 
@@ -133,13 +143,13 @@ def next_starts(
 
 def plan_ahead(
     most: int, prospect: Prospect, inventory: Inventory, policy: Policy, now: int, decide: Planner = scheduling.plan
-) -> list[Planned]:
-    """Return which jobs start next on which devices, at most so many, if all take the most; as far as that is known."""
-    if prospect.view.is_paused:
-        return []
+) -> Ahead:
+    """Return when those under way end, and which jobs start next on which devices, at most so many."""
     days = _Days(prospect, inventory, policy, now, is_long=True)
-    days.live(decide, lambda: len(days.planned) >= most)
-    return list(days.planned.values())[:most]
+    ends = {job_id: int(end) for job_id, end in days.ends.items() if end != math.inf}
+    if not prospect.view.is_paused:
+        days.live(decide, lambda: len(days.planned) >= most)
+    return Ahead(list(days.planned.values())[:most], ends)
 
 
 def _forecast(job_id: JobId, short: _Days, long: _Days) -> Forecast:

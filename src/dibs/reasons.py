@@ -125,8 +125,8 @@ class Sight:
         now = now_ms()
         return forecasts.next_starts(most, self._prospect(now), self.inventory, self.policy, now)
 
-    def plan_ahead(self, most: int) -> list[forecasts.Planned]:
-        """Return which jobs start next on which devices, as far as that is known."""
+    def plan_ahead(self, most: int) -> forecasts.Ahead:
+        """Return when jobs under way end, and which start next on which devices, as far as that is known."""
         now = now_ms()
         return forecasts.plan_ahead(most, self._prospect(now), self.inventory, self.policy, now)
 

@@ -369,6 +369,24 @@ def test_the_next_starts_come_in_order():
     assert ranges == {2: (5, 10), 3: (5, 10), 4: (10, 20)}
 
 
+def test_what_runs_ends_when_the_next_starts_in_its_place():
+    view = View([build.waiting(3), build.waiting(4)], [running(1, 0), running(2, 1)])
+    ahead = forecasts.plan_ahead(
+        5, prospect(view, {1: (5, 10), 2: (5, None), 3: (1, 2)}), build.inventory(2), Policy(4), build.NOW
+    )
+    assert ahead.ends == {1: build.NOW + 10 * MINUTE}
+    assert [(each.id, each.at, each.devices) for each in ahead.planned] == [
+        (3, build.NOW + 10 * MINUTE, build.ids(0)),
+        (4, build.NOW + 12 * MINUTE, build.ids(0)),
+    ]
+
+
+def test_what_runs_ends_while_the_queue_is_paused():
+    view = View([build.waiting(3)], [running(1, 0)], is_paused=True)
+    ahead = forecasts.plan_ahead(5, prospect(view, {1: (5, 10)}), build.inventory(2), Policy(4), build.NOW)
+    assert (ahead.planned, ahead.ends) == ([], {1: build.NOW + 10 * MINUTE})
+
+
 def test_a_paused_queue_has_no_next_start():
     view = View([build.waiting(1)], is_paused=True)
     assert forecasts.next_starts(3, prospect(view, {}), build.inventory(2), Policy(4), build.NOW) == {}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench import Bench
-from dibs import settings
+from dibs import codec, settings
 from dibs.errors import UserError
 
 
@@ -27,14 +27,23 @@ def test_a_timeline_has_what_ran_what_runs_and_what_comes(queue: Bench) -> None:
     assert told[done]["state"] == "done"
     assert told[done]["from"] <= told[done]["to"]
     assert {told[n]["to"] for n in running} == {None}
+    ends = [codec.parse_moment(told[n]["from"]) + 3_600_000 for n in running]
+    assert [codec.parse_moment(told[n]["expected_end"]) for n in running] == ends
+    assert codec.parse_moment(told[first]["from"]) == max(ends)
+    assert {told[n]["expected_end"] for n in (done, first, second)} == {None}
     assert sorted(told[n]["gpu_ids"][0] for n in running) == [f"FAKE-{n}" for n in range(4)]
     assert sorted(told[first]["gpu_ids"]) == [f"FAKE-{n}" for n in range(4)]
-    assert told[first]["from"] > told[running[0]]["from"]
     assert told[second]["from"] == told[first]["to"]
     lanes = queue.client.get("/v1/timeline")["lanes"]
     assert lanes[0] == {"gpu_id": "FAKE-0", "index": 0, "name": "Pretend GPU"}
     assert done not in bars(queue, since="2099-01-01")
     assert done not in bars(queue, since="9d", until="8d")
+
+
+def test_nobody_knows_when_a_job_without_a_limit_ends(queue: Bench) -> None:
+    queue.cancel("all", grace_s=0)
+    running = queue.long_job()
+    assert bars(queue)[running]["expected_end"] is None
 
 
 def test_every_attempt_is_a_bar(queue: Bench) -> None:

@@ -8,13 +8,29 @@ const NOW = Date.parse("2026-01-02T12:00:00Z");
 const at = (seconds) => new Date(NOW + seconds * 1000).toISOString();
 const range = (low, high) => ({ earliest: at(low), latest: at(high) });
 const gpu = (more) => ({ state: "leased", holders: [], fault: null, drained: null, foreign: null, ...more });
-const bar = (job, gpus, from, to, more = {}) => ({ job, name: `j${job}`, attempt: 1, gpu_ids: gpus, from: at(from), to: to === null ? null : at(to), state: "done", is_plan: false, ...more });
+const bar = (job, gpus, from, to, more = {}) => ({ job, name: `j${job}`, attempt: 1, gpu_ids: gpus, from: at(from), to: to === null ? null : at(to), state: "done", is_plan: false, expected_end: null, ...more });
 const TIMELINE = { now: at(0), lanes: [{ gpu_id: "A", index: 0, name: "" }, { gpu_id: "B", index: 1, name: "" }], bars: [bar(1, ["A"], -3000, -1000), bar(2, ["A", "B"], -900, null), bar(3, ["B", "gone"], 900, 1800)] };
 
 test("a bar lies in each of its lanes, and what goes on ends now", () => {
   const all = lanes.pieces(TIMELINE, NOW);
   assert.deepEqual(all.map((one) => [one.bar.job, one.lane]), [[1, 0], [2, 0], [2, 1], [3, 1]]);
   assert.equal(all[1].to, NOW);
+});
+
+test("what goes on is drawn until its expected end, from now on as what is expected", () => {
+  const [one] = lanes.pieces({ ...TIMELINE, bars: [bar(2, ["A"], -900, null, { state: "running", expected_end: at(600) })] }, NOW);
+  assert.deepEqual([one.from, one.to, one.until], [NOW - 900_000, NOW, NOW + 600_000]);
+  assert.deepEqual(lanes.parts(one).map((part) => [part.from, part.to, part.fill, part.edge]), [[one.from, NOW, "run", ""], [NOW, one.until, "run-soft", "run"]]);
+  const view = { from: NOW - 1000_000, to: NOW + 1000_000 };
+  const x = (seconds) => lanes.scale(view, 862)(NOW + seconds * 1000);
+  assert.equal(lanes.under([one], view, 862, x(500), lanes.TOP + 10)?.bar.job, 2);
+  assert.equal(lanes.under([one], view, 862, x(700), lanes.TOP + 10), null);
+});
+
+test("what ended, what goes on for an unknown time and what overran has no expected part; a plan is nothing else", () => {
+  const bars = [bar(1, ["A"], -900, -300), bar(2, ["A"], -300, null, { state: "running" }), bar(3, ["A"], -300, null, { state: "running", expected_end: at(-5) }), bar(4, ["A"], 900, 1800, { state: "queued", is_plan: true })];
+  const drawn = lanes.pieces({ ...TIMELINE, bars }, NOW).map((one) => lanes.parts(one).map((part) => part.fill));
+  assert.deepEqual(drawn, [["done-soft"], ["run"], ["run"], ["wait-soft"]]);
 });
 
 test("the pointer finds what is drawn there, and nothing beside it", () => {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import Page, expect
 
 from bench import Bench, wait_for
@@ -35,7 +37,7 @@ def test_what_runs_what_waits_and_what_broke(bench: Bench, visits: Visits) -> No
     bench.start()
     bad = bench.add(FAILS, gpus=0, name="broken")
     bench.until(bad)
-    running = bench.long_job(gpus=4)
+    running = bench.long_job(gpus=4, time_limit_s=3600)
     first, second, third = (bench.add("true", name=f"waits-{n}") for n in range(3))
     page = visits.enter(link_to(bench))
 
@@ -44,6 +46,7 @@ def test_what_runs_what_waits_and_what_broke(bench: Bench, visits: Visits) -> No
     expect(page.get_by_role("list", name="In short")).to_contain_text("1 failed in 6 h")
     expect(page.locator(".gpus").get_by_role("link", name=f"#{running}").first).to_be_visible()
     expect(page.get_by_role("table", name="Timeline")).to_contain_text(f"#{running}")
+    expect(page.get_by_role("table", name="Timeline")).to_contain_text(re.compile(r"by .*\d\d:\d\d"))
     failures = page.get_by_role("table", name="Recent failures")
     expect(failures).to_contain_text("ValueError: no such data")
     expect(failures).to_contain_text("exit 3")

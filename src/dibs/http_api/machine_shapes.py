@@ -72,7 +72,7 @@ class Lane(Struct):
 
 
 class Bar(Struct, rename={"begin": "from", "end": "to"}):
-    """A job on its GPUs for some time; without `to` it goes on."""
+    """A job on its GPUs for some time; without `to` it goes on, until `expected_end` at most, where anybody knows."""
 
     job: int
     name: str
@@ -82,6 +82,7 @@ class Bar(Struct, rename={"begin": "from", "end": "to"}):
     end: Moment | None
     state: str
     is_plan: bool
+    expected_end: Moment | None
 
 
 class Timeline(Struct):

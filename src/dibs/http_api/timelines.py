@@ -13,6 +13,7 @@ from dibs import codec
 from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import DeviceId
+from dibs.forecasts import Planned
 from dibs.http_api import exchanges, listing
 from dibs.jobs import Job
 from dibs.reasons import Sight
@@ -42,24 +43,21 @@ def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> dict[st
     now = now_ms()
     past = reader.attempts_between(since, until, MOST_PAST)
     bars = [_bar(s.job, s.name, s.attempt, s.devices, s.started_at, s.finished_at, s.word) for s in reversed(past)]
+    ahead = Sight.of(daemon.core, reader).plan_ahead(MOST_PLANNED)
     # What is just starting has no moment yet.
-    bars += [_running(job, job.started_at or now) for job in reader.active() if job.allocation]
-    bars += _planned(reader, Sight.of(daemon.core, reader))
+    bars += [_running(job, job.started_at or now, ahead.ends.get(job.id)) for job in reader.active() if job.allocation]
+    bars += [_planned(reader.job(plan.id), plan) for plan in ahead.planned if plan.devices]
     return {"lanes": _lanes(daemon, bars), "bars": bars, "more": len(past) == MOST_PAST, "now": codec.moment(now)}
 
 
-def _running(job: Job, began: int) -> dict[str, Any]:
-    return _bar(job.id, job.asked.name, job.attempt, job.allocation, began, None, job.word)
+def _running(job: Job, began: int, end: int | None) -> dict[str, Any]:
+    bar = _bar(job.id, job.asked.name, job.attempt, job.allocation, began, None, job.word)
+    return bar | {"expected_end": codec.moment(end)}
 
 
-def _planned(reader: Reader, sight: Sight) -> list[dict[str, Any]]:
-    found = []
-    for plan in sight.plan_ahead(MOST_PLANNED):
-        if plan.devices:
-            job = reader.job(plan.id)
-            bar = _bar(job.id, job.asked.name, job.attempt, plan.devices, plan.at, plan.until, job.word)
-            found.append(bar | {"is_plan": True})
-    return found
+def _planned(job: Job, plan: Planned) -> dict[str, Any]:
+    bar = _bar(job.id, job.asked.name, job.attempt, plan.devices, plan.at, plan.until, job.word)
+    return bar | {"is_plan": True}
 
 
 def _bar(
@@ -74,6 +72,8 @@ def _bar(
         "to": codec.moment(ended),
         "state": word,
         "is_plan": False,
+        # Of what goes on.
+        "expected_end": None,
     }
 
 

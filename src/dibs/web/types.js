@@ -100,6 +100,7 @@
  * @property {string | null} to
  * @property {Word} state
  * @property {boolean} is_plan
+ * @property {string | null} expected_end
  *
  * @typedef {{gpu_id: string, index: number, name: string}} Lane
  * @typedef {{lanes: Lane[], bars: Bar[], now: string}} Timeline

@@ -5,7 +5,8 @@ import { ms } from "../words.js";
  * @typedef {import("../types.js").Timeline} Timeline
  * @typedef {import("../types.js").Bar} Bar
  * @typedef {{from: number, to: number}} View milliseconds
- * @typedef {{bar: Bar, lane: number, from: number, to: number}} Piece one bar in one lane
+ * @typedef {{bar: Bar, lane: number, from: number, to: number, until: number}} Piece one bar in one lane; what goes on is known up to `to`
+ * @typedef {{from: number, to: number, fill: string, ink: string, edge: string}} Part with its colours; an expected one has an edge
  */
 
 const HOUR = 3600_000;
@@ -43,7 +44,7 @@ export const scale = (view, width) => (at) => LEFT + ((at - view.from) / (view.t
 export const momentAt = (view, width, x) => view.from + ((x - LEFT) / (width - LEFT)) * (view.to - view.from);
 
 /**
- * Return every bar in each of its lanes; what goes on ends now.
+ * Return every bar in each of its lanes; what goes on is known up to now, and drawn until its expected end.
  * @param {Timeline} timeline @param {number} now @returns {Piece[]}
  */
 export function pieces(timeline, now) {
@@ -51,9 +52,22 @@ export function pieces(timeline, now) {
   return timeline.bars.flatMap((bar) =>
     bar.gpu_ids.flatMap((gpu) => {
       const lane = lanes.get(gpu);
-      return lane === undefined ? [] : [{ bar, lane, from: ms(bar.from), to: bar.to ? ms(bar.to) : Math.max(now, ms(bar.from)) }];
+      const from = ms(bar.from);
+      const to = bar.to ? ms(bar.to) : Math.max(now, from);
+      return lane === undefined ? [] : [{ bar, lane, from, to, until: bar.expected_end ? Math.max(to, ms(bar.expected_end)) : to }];
     }),
   );
+}
+
+/** Colours of a bar by its state: what fills it, and what is written on it. @type {Record<string, [string, string]>} */
+const PAINT = { done: ["done-soft", "on-done"], failed: ["bad-soft", "on-colour"], timeout: ["bad-soft", "on-colour"], lost: ["bad-soft", "on-colour"], cancelled: ["line", "text"] };
+
+/** Return what is drawn of a piece, from left to right. @param {Piece} piece @returns {Part[]} */
+export function parts({ bar, from, to, until }) {
+  if (bar.is_plan) return [{ from, to, fill: "wait-soft", ink: "on-wait", edge: "wait" }];
+  const [fill, ink] = PAINT[bar.state] ?? ["run", "on-colour"];
+  const known = { from, to, fill, ink, edge: "" };
+  return until > to ? [known, { from: to, to: until, fill: "run-soft", ink: "text", edge: "run" }] : [known];
 }
 
 /** Return what is under a point, the topmost first. @param {Piece[]} all @param {View} view @param {number} width @param {number} x @param {number} y */
@@ -62,7 +76,7 @@ export function under(all, view, width, x, y) {
   const lane = Math.floor((y - TOP) / LANE);
   const at = scale(view, width);
   // A bar is drawn at least 2 pixels wide, and a finger is not that exact.
-  return all.findLast((one) => one.lane === lane && at(one.from) - 2 <= x && x <= Math.max(at(one.to), at(one.from) + 2) + 2) ?? null;
+  return all.findLast((one) => one.lane === lane && at(one.from) - 2 <= x && x <= Math.max(at(one.until), at(one.from) + 2) + 2) ?? null;
 }
 
 const STEPS = [60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400].map((seconds) => seconds * 1000);

@@ -142,6 +142,7 @@ function Card({ x, y, piece, width }) {
     <div><strong>#${bar.job} ${bar.name}</strong> <${Pill} word=${bar.is_plan ? "planned" : bar.state} /></div>
     <div>${when} · ${span((to - from) / 1000)}${bar.attempt > 1 ? ` · attempt ${bar.attempt}` : ""}${bar.gpu_ids.length > 1 ? ` · ${bar.gpu_ids.length} GPUs` : ""}</div>
     ${bar.is_plan && html`<div class="quiet">an estimate: it may be sooner or later</div>`}
+    ${bar.expected_end && html`<div class="quiet">expected to end by ${clock(bar.expected_end, now)}</div>`}
   </div>`;
 }
 
@@ -151,7 +152,7 @@ function Told({ timeline, view }) {
   const names = new Map(timeline.lanes.map((lane) => [lane.gpu_id, lane.index]));
   const rows = lanes
     .pieces(timeline, now)
-    .filter((one, i, all) => one.to >= view.from && one.from <= view.to && all.findIndex((other) => other.bar === one.bar) === i)
+    .filter((one, i, all) => one.until >= view.from && one.from <= view.to && all.findIndex((other) => other.bar === one.bar) === i)
     .sort((a, b) => b.from - a.from)
     .slice(0, MOST_TOLD);
   /** @typedef {{cell: (row: lanes.Piece) => any, title: string, class?: string}} Column */
@@ -161,13 +162,10 @@ function Told({ timeline, view }) {
     { title: "job", cell: (row) => html`<${JobLink} id=${row.bar.job} name=${row.bar.name} />` },
     { title: "state", cell: (row) => html`<${Pill} word=${row.bar.is_plan ? "planned" : row.bar.state} />` },
     { title: "from", cell: (row) => clock(row.bar.from, now) },
-    { title: "to", cell: (row) => (row.bar.to ? clock(row.bar.to, now) : "goes on") },
+    { title: "to", cell: (row) => (row.bar.to ? clock(row.bar.to, now) : row.bar.expected_end ? `by ${clock(row.bar.expected_end, now)}` : "goes on") },
   ];
   return html`<${Table} label="Timeline" columns=${columns} rows=${rows} keyOf=${(/** @type {lanes.Piece} */ row) => `${row.bar.job}.${row.bar.attempt}.${row.bar.is_plan}`} />`;
 }
-
-/** Colours of a bar by its state: what fills it, and what is written on it. @type {Record<string, [string, string]>} */
-const PAINT = { done: ["done-soft", "on-done"], failed: ["bad-soft", "on-colour"], timeout: ["bad-soft", "on-colour"], lost: ["bad-soft", "on-colour"], cancelled: ["line", "text"], plan: ["wait-soft", "on-wait"] };
 
 /**
  * Draw everything anew: a few hundred rectangles take less than a frame.
@@ -194,28 +192,32 @@ function draw(canvas, timeline, all, view, width, height, now, lit) {
     g.fillText(text, Math.min(at(tick) + 2, width - g.measureText(text).width), bottom + lanes.BELOW / 2);
   }
   for (const piece of all) {
-    const [left, right] = [Math.max(lanes.LEFT, at(piece.from)), Math.min(width, at(piece.to))];
-    if (right < lanes.LEFT || left > width) continue;
+    const [first, last] = [Math.max(lanes.LEFT, at(piece.from)), Math.min(width, at(piece.until))];
+    if (last < lanes.LEFT || first > width) continue;
     const top = lanes.TOP + piece.lane * lanes.LANE + 2;
-    const [fill, ink] = PAINT[piece.bar.is_plan ? "plan" : piece.bar.state] ?? ["run", "on-colour"];
-    const box = /** @type {const} */ ([left, top, Math.max(2, right - left - 1), lanes.LANE - 4]);
     g.globalAlpha = lit !== null && lit !== piece.bar.job ? 0.55 : 1;
-    g.fillStyle = colour(fill);
-    g.fillRect(...box);
-    if (piece.bar.is_plan) {
-      g.setLineDash([4, 3]);
-      g.strokeStyle = colour("wait");
-      g.strokeRect(box[0] + 0.5, box[1] + 0.5, box[2] - 1, box[3] - 1);
-      g.setLineDash([]);
-    }
-    if (box[2] > 26) {
-      g.save();
-      g.beginPath();
-      g.rect(...box);
-      g.clip();
-      g.fillStyle = colour(ink);
-      g.fillText(piece.bar.name || `#${piece.bar.job}`, left + 5, top + box[3] / 2 + 0.5);
-      g.restore();
+    for (const part of lanes.parts(piece)) {
+      const [left, right] = [Math.max(lanes.LEFT, at(part.from)), Math.min(width, at(part.to))];
+      if (right < lanes.LEFT || left > width) continue;
+      const box = /** @type {const} */ ([left, top, Math.max(2, right - left - 1), lanes.LANE - 4]);
+      g.fillStyle = colour(part.fill);
+      g.fillRect(...box);
+      if (part.edge) {
+        g.setLineDash([4, 3]);
+        g.strokeStyle = colour(part.edge);
+        g.strokeRect(box[0] + 0.5, box[1] + 0.5, box[2] - 1, box[3] - 1);
+        g.setLineDash([]);
+      }
+      if (last - first > 27) {
+        // The name runs on over all parts, in the ink of each.
+        g.save();
+        g.beginPath();
+        g.rect(...box);
+        g.clip();
+        g.fillStyle = colour(part.ink);
+        g.fillText(piece.bar.name || `#${piece.bar.job}`, first + 5, top + box[3] / 2 + 0.5);
+        g.restore();
+      }
     }
     g.globalAlpha = 1;
   }
