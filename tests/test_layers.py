@@ -71,6 +71,7 @@ LAYERS = {
     "grid": CORE,
     "quoting": CORE,
     "run_commands": CORE,
+    "extending": CORE,
     "parameters": CORE,
     "arguments": CORE,
     "spaces": CORE,

@@ -331,6 +331,10 @@ class Reader:
             raise UserError(f'there are {len(exact)} sweeps "{word}".', f"Write {places}.")
         return [row[0] for row in exact or found]
 
+    def next_index(self, sweep_id: int) -> int:
+        """Return the index of the next run of a sweep."""
+        return int(self._ask("next_index", {"sweep": sweep_id}).fetchone()[0])
+
     def runs_of_points(self, sweep_id: int, points: Iterable[str]) -> dict[str, tuple[JobId | None, str]]:
         """Return the newest run of each of these points, None if it was forgotten, and its word."""
         found = self._ask("runs_of_points", {"sweep": sweep_id, "points": json.dumps(list(points))})

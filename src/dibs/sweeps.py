@@ -7,15 +7,20 @@ was kept is found again by its point.
 from __future__ import annotations
 
 import enum
+import json
+import os
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from dibs import lifecycle, selection, verbs, wishing
+from dibs import commands, extending, lifecycle, selection, values, verbs, wishing
 from dibs.errors import Bug, UserError
 from dibs.jobs import Asked, JobId, Member, Outcome, State
 from dibs.runs import Sweep, SweepWish
 from dibs.turns import Turn
+from dibs.values import Data
 from dibs.wishing import Rules, Wish
 
 #: The rest of a sweep is held if so many, the first to end, all ended badly: then it is the command.
@@ -138,6 +143,54 @@ def add(
     if is_last:
         _close(turn, sweep.batch)
     return added
+
+
+def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str, Data]]) -> Counter[str]:
+    """Queue runs that ask for what one of the sweep asks for, environment and folder too, but for some parameters.
+
+    Returns how many are new; a point that had a run already is left alone, however that ended.
+    """
+    sweep, model = turn.store.sweep(sweep_id), turn.store.job(like).asked
+    if model.sweep_id != sweep.id:
+        raise UserError(f'expected a run of the sweep "{sweep.name}", got job {like}.')
+    first = turn.store.next_index(sweep.id)
+    written = extending.further(sweep, model, changes, first)
+    told = [member(sweep, model.cwd, one.point.index, one.point.data(), one.command, one.folder) for one in written]
+    known = turn.store.runs_of_points(sweep.id, [_key(one) for one in told])
+    new: dict[str, Member] = {}
+    for one in told:
+        if _key(one) not in known:
+            new.setdefault(_key(one), one)
+    if new:
+        # What the model had to wait for is over.
+        common = replace(model, after=(), begin_at=None, no_wait=False)
+        turn.store.open_batch(sweep.batch, turn.now)
+        _submit(turn, common, list(new.values()), is_held=False)
+        _close(turn, sweep.batch)
+    return Counter({"new": len(new), "known": len(told) - len(new)})
+
+
+def member(
+    sweep: Sweep, cwd: str, index: int, params: dict[str, Any], command: str | Sequence[str], folder: str | None
+) -> Member:
+    """Return a run of a sweep, or refuse one that nothing could run."""
+    argv = None if isinstance(command, str) else tuple(command)
+    if isinstance(command, str):
+        wishing.check_line(command)
+    elif not argv:
+        raise UserError(f"point {index}: expected a command, got none.")
+    for text in (*(argv or ()), folder or ""):
+        commands.check_text(text)
+    return Member(
+        command if isinstance(command, str) else shlex.join(command),
+        f"{sweep.name}-{index}",
+        index,
+        None,
+        argv,
+        values.identity(params),
+        json.dumps(params, ensure_ascii=False),
+        None if folder is None else os.path.normpath(os.path.join(cwd, folder)),
+    )
 
 
 def _close(turn: Turn, batch: int) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import dispatch, forgetting, lifecycle, selection, sweeps, turns
+from dibs import dispatch, forgetting, lifecycle, selection, sweeps, turns, values
 from dibs.errors import NotFound, UserError
-from dibs.jobs import JobId, Member, State
+from dibs.jobs import JobId, Member, State, When
 from dibs.reader import RunsSince
 from dibs.runs import SweepWish
 from dibs.sweeps import Fate
@@ -21,7 +21,7 @@ def wish(**more):
 
 
 def member(x):
-    return Member(f"train {x}", f"lr-{x}", x, None, None, json.dumps({"x": x}), json.dumps({"x": x}), None)
+    return Member(f"train {x}", f"lr-{x}", x, None, None, values.identity({"x": x}), json.dumps({"x": x}), None)
 
 
 def runs(desk, sweeping, most=100):
@@ -372,3 +372,43 @@ def test_the_runs_of_a_sweep_come_in_parts_however_small_each_once(desk, most):
         assert desk.store.forget([JobId(1), JobId(2)], with_checkpoints=False) == [1, 2]
     found = runs(desk, sweeping, most)
     assert [(run.index, run.job) for run in found] == [(0, None), (1, None), (2, 3), (3, 5), (4, 6)]
+
+
+def like(lr, job_id, *changes):
+    """Queue runs like one of the sweep, in a turn of their own."""
+    return lr._do(sweeps.extend, lr.id, JobId(job_id), changes)
+
+
+def test_more_runs_like_one_ask_for_what_it_asks_for(lr, desk):
+    lr.add(0, 1)
+    lr.happen(1, *DONE)
+    assert like(lr, 1, {"x": 1}, {"x": 7}, {"x": 7}) == {"new": 1, "known": 2}
+    model, more = (desk.store.job(JobId(n)).asked for n in (1, 3))
+    assert (more.command, more.params, more.index, more.name) == ("train 7", '{"x": 7}', 3, "lr-3")
+    assert (more.environ_id, more.request, more.batch) == (model.environ_id, model.request, model.batch)
+    assert [run.params["x"] for run in runs(desk, lr)] == [0, 1, 7]
+
+
+def test_what_a_run_waited_for_is_not_waited_for_again(lr, desk):
+    first = desk.job()
+    lr.add(0, after=((str(first), When.DONE),))
+    assert desk.store.job(JobId(first + 1)).asked.after
+    like(lr, first + 1, {"x": 1})
+    assert desk.store.job(JobId(first + 2)).asked.after == ()
+
+
+def test_only_a_run_of_the_sweep_is_a_model(lr, desk):
+    other = desk.job()
+    with pytest.raises(UserError, match=f'expected a run of the sweep "lr", got job {other}'):
+        like(lr, other, {"x": 1})
+    with pytest.raises(NotFound):
+        like(lr, 99, {"x": 1})
+
+
+def test_a_point_that_is_left_only_as_a_result_is_known_and_its_index_is_not_given_again(lr, desk):
+    lr.add(0, 5)
+    lr.happen(2, *DONE)
+    lr.read(2)
+    forget(desk, 2)
+    assert like(lr, 1, {"x": 5}, {"x": 6}) == {"new": 1, "known": 1}
+    assert [run.index for run in runs(desk, lr)] == [0, 5, 7]

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import * as axes from "../../src/dibs/web/sweeps/axes.js";
 import { viridis } from "../../src/dibs/web/sweeps/colours.js";
 import { csv } from "../../src/dibs/web/csv.js";
+import * as extension from "../../src/dibs/web/sweeps/extension.js";
 import * as runs from "../../src/dibs/web/sweeps/runs.js";
 
 const AT = "2026-01-01T00:00:00Z";
@@ -179,6 +180,38 @@ test("the sheet has a column for every parameter and number", () => {
   assert.deepEqual(first, [100, 0, "done", 0.1, 0, 16, 0.5, 9, 60]);
   assert.deepEqual(last.slice(6), [null, null, 60]);
 });
+
+for (const [what, params, found] of [
+  ["a seed that varies", [{ lr: 1, seed: 3 }, { lr: 1, seed: 9 }], "seed"],
+  ["a seed that is always the same", [{ random_state: 7 }, { random_state: 7 }], "random_state"],
+  ["none where there is none", [{ lr: 1 }], null],
+  ["none where it is no whole number", [{ seed: "a" }, { seed: 1 }], null],
+  ["no fold, of which there are only so many", [{ fold: 1 }, { fold: 2 }], null],
+]) {
+  test(`new seeds are for ${what}`, () => assert.equal(runs.freeSeed(params.map((one, i) => run(i, one))), found));
+}
+
+test("new seeds have not been used by any run", () => {
+  assert.deepEqual(runs.freshSeeds([run(0, { seed: 3 }), run(1, { seed: 41 })], "seed", 3), [42, 43, 44]);
+});
+
+const GRID = [run(0, { lr: 0.1, opt: "sgd", net: { deep: 1 } }), run(1, { lr: 1e-7, opt: "adam", net: { deep: 1 } })];
+
+test("a grid is extended where its values can be typed; the rest stays and is named", () => {
+  const values = extension.typedValues(GRID);
+  assert.deepEqual(values, { lr: "0.1, 1e-7", opt: "sgd, adam" });
+  assert.equal(extension.fixed(GRID[0], values), 'net = {"deep":1}');
+  const { all, changes } = extension.missing(GRID, GRID[0], { ...values, lr: "0.1, 1e-7, 3" });
+  assert.equal(all, 6);
+  assert.deepEqual(changes, [{ lr: 0.1, opt: "adam" }, { lr: 1e-7, opt: "sgd" }, { lr: 3, opt: "sgd" }, { lr: 3, opt: "adam" }]);
+  assert.throws(() => extension.missing(GRID, GRID[0], { lr: Array.from({ length: 2001 }, (_, i) => i).join(",") }), /more than 2000/);
+});
+
+for (const value of ["", " x", "a,b", "1", "true", null, undefined, [1]]) {
+  test(`what looks like another value when typed is left as it is: ${JSON.stringify(value)}`, () => {
+    assert.deepEqual(extension.typedValues([run(0, { x: value })]), {});
+  });
+}
 
 test("viridis begins dark and ends light", () => {
   assert.equal(viridis(0), "rgb(68 1 84)");

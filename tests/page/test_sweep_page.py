@@ -121,6 +121,53 @@ def test_the_table_as_csv(swept: Bench, page_at: PageAt) -> None:
     assert {row["acc"] for row in found if row["a"] == "3"} == {"10.1", "10.2"}
 
 
+def test_the_best_run_is_repeated_with_seeds_that_are_new(queue: Bench, page_at: PageAt) -> None:
+    sweep = (
+        "sweep",
+        "echo acc {lr}; echo {seed} $GREETING",
+        "--name",
+        "again",
+        "--metric",
+        r"acc=acc (\S+)",
+        "-g",
+        "0",
+    )
+    done = queue.cli(*sweep, "--goal", "max", "-e", "GREETING=hello", "-p", "lr", "0.5", "1.0", "-p", "seed=0,1")
+    assert done.returncode == 0, done.stderr
+    (own, *_) = [one["id"] for one in queue.client.get("/v1/sweeps", [("name", "again")])["sweeps"]]
+    queue.wait_all()
+    page = page_at(f"/sweep/{own}")
+    expect(page.locator("tbody tr")).to_have_count(4)
+    page.get_by_role("button", name="rerun best × 5 seeds").click()
+    expect(page.get_by_text(re.compile("Queued 5 runs like job .*, with seed 2 to 6"))).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(9)
+    ended = [job for job in queue.wait_all() if job["sweep"] == "again"][4:]
+    # As it was spelled, and in the environment of the run.
+    assert [job["command"] for job in ended] == [f"echo acc 1.0; echo {seed} $GREETING" for seed in range(2, 7)]
+    assert queue.cli("log", str(ended[0]["id"])).stdout.endswith("2 hello\n")
+
+
+def test_a_grid_is_extended(queue: Bench, page_at: PageAt) -> None:
+    done = queue.cli("sweep", "echo {lr} {opt}", "--name", "wider", "-g", "0", "-p", "lr", "0.5", "-p", "opt=sgd,adam")
+    assert done.returncode == 0, done.stderr
+    (own,) = [one["id"] for one in queue.client.get("/v1/sweeps", [("name", "wider")])["sweeps"]]
+    queue.wait_all()
+    page = page_at(f"/sweep/{own}")
+    expect(page.get_by_role("button", name="rerun best × 5 seeds (it has no seed parameter)")).to_be_disabled()
+    page.get_by_role("button", name="extend the grid").click()
+    dialog = page.get_by_role("dialog", name="Extend wider")
+    expect(dialog.get_by_label("Values of opt")).to_have_value("sgd, adam")
+    expect(dialog.get_by_role("button", name="Queue 0 runs")).to_be_disabled()
+    assert complaints(page) == []
+    dialog.get_by_label("Values of lr").fill("0.5, 0.25")
+    expect(dialog.get_by_text("2 new runs of 4")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text(f"Queued 2 runs of sweep {own}.")).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(4)
+    commands = [job["command"] for job in queue.wait_all() if job["sweep"] == "wider"]
+    assert commands == ["echo 0.5 sgd", "echo 0.5 adam", "echo 0.25 sgd", "echo 0.25 adam"]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["/sweeps", "/sweep/1", "/sweep/1?tab=scatter"])
 def test_everybody_can_use_it(swept: Bench, page_at: PageAt, path: str, scheme: str) -> None:

@@ -139,6 +139,14 @@ ROUTES = (
         answers={201: sweep_shapes.Points},
     ),
     Route(
+        "POST",
+        "/v1/sweeps/{id}/runs",
+        sweeping.post_runs,
+        body=sweeping.RunsIn,
+        errors=(404,),
+        answers={201: sweep_shapes.Points},
+    ),
+    Route(
         "GET",
         "/v1/sweeps/{id}/results",
         sweeping.get_results,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -11,11 +10,11 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs import codec, commands, reports, submissions, sweeps, values, wishing
+from dibs import codec, commands, reports, submissions, sweeps
 from dibs.daemon import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchanges, measured
-from dibs.jobs import Member
+from dibs.jobs import JobId, Member
 from dibs.reader import RunsSince
 from dibs.runs import Run, Sweep, SweepWish
 from dibs.store import Reader
@@ -72,6 +71,13 @@ class PointsIn(msgspec.Struct, forbid_unknown_fields=True):
     more: bool = False
 
 
+class RunsIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Runs that are like one of the sweep but for the parameters of each change."""
+
+    like: Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
+    changes: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=MOST_POINTS)]
+
+
 async def post_sweeps(request: web.Request) -> web.Response:
     """Make a sweep, or find the one of that name; with `dry_run` only say whether that could be."""
     daemon = request.app[exchanges.DAEMON]
@@ -120,25 +126,19 @@ async def post_points(request: web.Request) -> web.Response:
     return exchanges.json({"counts": counts, "notes": added.notes}, 201)
 
 
+async def post_runs(request: web.Request) -> web.Response:
+    """Queue runs like one of the sweep, environment and folder too, but for some parameters; what had a run stays."""
+    daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
+    told = submissions.convert(await exchanges.body(request), RunsIn)
+    counts = await daemon.do(lambda turn: sweeps.extend(turn, sweep_id, JobId(told.like), told.changes))
+    return exchanges.json({"counts": counts, "notes": []}, 201)
+
+
 def _member(sweep: Sweep, point: PointIn, cwd: str) -> Member:
     if (point.command is None) == (point.argv is None):
         raise UserError(f"point {point.index}: expected either `command` or `argv`.")
-    if point.command is not None:
-        wishing.check_line(point.command)
-    elif not point.argv:
-        raise UserError(f"point {point.index}: expected a command, got none.")
-    for text in (*(point.argv or ()), point.dir or ""):
-        commands.check_text(text)
-    return Member(
-        point.command if point.command is not None else shlex.join(point.argv or ()),
-        f"{sweep.name}-{point.index}",
-        point.index,
-        None,
-        None if point.argv is None else tuple(point.argv),
-        values.identity(point.params),
-        json.dumps(point.params, ensure_ascii=False),
-        None if point.dir is None else os.path.normpath(os.path.join(cwd, point.dir)),
-    )
+    command = point.command if point.command is not None else point.argv or ()
+    return sweeps.member(sweep, cwd, point.index, point.params, command, point.dir)
 
 
 async def get_sweeps(request: web.Request) -> web.Response:

@@ -595,6 +595,11 @@ SELECT id, project, name FROM sweeps WHERE name = :word OR project || '/' || nam
     OR name GLOB :word OR project || '/' || name GLOB :word
 ORDER BY id
 
+-- name: next_index
+-- One after the greatest index that a run of a sweep has, or had.
+SELECT 1 + max(coalesce((SELECT max(number) FROM jobs WHERE sweep = :sweep), -1),
+    coalesce((SELECT max(number) FROM results WHERE sweep = :sweep), -1))
+
 -- name: sweep_names
 SELECT project, name FROM sweeps ORDER BY id DESC LIMIT :most
 

@@ -8,6 +8,12 @@ export async function submit(draft = {}) {
   dialogs.open(() => html`<${Submit} draft=${draft} />`);
 }
 
+/** Open the dialog for more points of a sweep. @param {unknown} sweep @param {unknown} runs @param {unknown} model the run that the new ones are like */
+export async function extend(sweep, runs, model) {
+  const { default: Extend } = await import("./pages/extend.js");
+  dialogs.open(() => html`<${Extend} sweep=${sweep} runs=${runs} model=${model} />`);
+}
+
 /** Open the palette. */
 export async function palette() {
   (await import("./palette.js")).open();

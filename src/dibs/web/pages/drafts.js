@@ -76,7 +76,7 @@ export function defaults(told) {
   };
 }
 
-/** Return the values typed for a placeholder. @param {Told} told @param {string} name */
+/** Return the values typed for a placeholder. @param {Pick<Told, "values">} told @param {string} name */
 export function valuesOf(told, name) {
   return (told.values[name] ?? "").split(",").map((one) => one.trim()).filter(Boolean);
 }
@@ -87,7 +87,7 @@ export function countOf(told) {
 }
 
 /** A value as JSON has it: numbers are numbers. @param {string} text */
-function typed(text) {
+export function typed(text) {
   if (text === "true" || text === "false") return text === "true";
   return text !== "" && !Number.isNaN(Number(text)) ? Number(text) : text;
 }
@@ -121,16 +121,24 @@ export function filled(command, values, index) {
 }
 
 /**
+ * Return every combination of the values typed for some names, the last name fastest.
+ * @param {readonly string[]} names @param {Pick<Told, "values">} told
+ */
+export function grid(names, told) {
+  const many = names.reduce((product, name) => product * valuesOf(told, name).length, 1);
+  if (many > MOST_RUNS) throw new Error(`This would be ${many} jobs; more than ${MOST_RUNS} are for \`dibs sweep\`.`);
+  /** @type {Record<string, string>[]} */
+  let all = [{}];
+  for (const name of names) all = all.flatMap((one) => valuesOf(told, name).map((value) => ({ ...one, [name]: value })));
+  return all;
+}
+
+/**
  * Return the points of a sweep, the last placeholder fastest, as POST /v1/sweeps/{id}/points takes them.
  * @param {Told} told
  */
 export function points(told) {
-  const names = placeholders(told.command);
-  if (countOf(told) > MOST_RUNS) throw new Error(`This would be ${countOf(told)} jobs; more than ${MOST_RUNS} are for \`dibs sweep\`.`);
-  /** @type {Record<string, string>[]} */
-  let all = [{}];
-  for (const name of names) all = all.flatMap((one) => valuesOf(told, name).map((value) => ({ ...one, [name]: value })));
-  return all.map((one, index) => ({
+  return grid(placeholders(told.command), told).map((one, index) => ({
     index,
     params: Object.fromEntries(Object.entries(one).map(([name, value]) => [name, typed(value)])),
     command: filled(told.command, one, index),

@@ -5,6 +5,7 @@ import { useAnswer } from "../asking.js";
 import { csv, download } from "../csv.js";
 import * as dialogs from "../dialogs.js";
 import { useKeys } from "../keys.js";
+import * as later from "../later.js";
 import { Choice, Empty, JobLink, Pill, Problem, Section, Table } from "../parts.js";
 import * as router from "../router.js";
 import * as state from "../state.js";
@@ -30,6 +31,8 @@ const MANY = 2000;
 const MOST_AXES = 12;
 const ROWS = 100;
 const BY = /** @type {const} */ (["last", "best", "mean"]);
+/** New seeds for the best run. */
+const SEEDS = 5;
 const UNFINISHED = ["held", "queued", "starting", "running", "paused"];
 
 /** @param {{id: string}} props */
@@ -164,12 +167,26 @@ function Actions({ sweep, runs, best }) {
       toasts.show(api.told(error), { kind: "bad" });
     }
   };
+  const seed = runsOf.freeSeed(runs);
+  // Whatever it asks for, the new ones ask for too: the best one where there is one.
+  const model = best?.job ? best : runs.find((run) => run.job !== null);
+  const repeat = async () => {
+    const changes = runsOf.freshSeeds(runs, seed ?? "", SEEDS).map((value) => ({ [seed ?? ""]: value }));
+    try {
+      const { counts } = await api.post(`/v1/sweeps/${sweep.id}/runs`, { like: best?.job, changes });
+      toasts.show(`Queued ${plural(counts.new, "run")} like job ${best?.job}, with ${seed} ${changes[0][seed ?? ""]} to ${changes[SEEDS - 1][seed ?? ""]}.`);
+    } catch (error) {
+      toasts.show(api.told(error), { kind: "bad" });
+    }
+  };
   const stop = async () => {
     const isMeant = await dialogs.confirm({ title: "Stop the rest", text: `${plural(open.length, "run")} that ${open.length === 1 ? "has" : "have"} not ended will be cancelled.`, yes: "Stop them" });
     if (isMeant) acting.cancel(open);
   };
   return html`
     <button type="button" class="small" disabled=${!best?.job} onClick=${copyBest}>copy best command</button>
+    <button type="button" class="small" disabled=${!best?.job || seed === null} onClick=${repeat}>rerun best × ${SEEDS} seeds${seed === null ? " (it has no seed parameter)" : ""}</button>
+    <button type="button" class="small" disabled=${!model} onClick=${() => model && void later.extend(sweep, runs, model)}>extend the grid</button>
     <button type="button" class="small" disabled=${!failed.length} onClick=${() => void acting.act("retry", failed)}>retry failed (${failed.length})</button>
     <button type="button" class="small" disabled=${!open.length} onClick=${stop}>stop the rest (${open.length})</button>
     <button type="button" class="small" onClick=${() => download(`${sweep.name}.csv`, csv(runsOf.sheet(runs)))}>download CSV</button>`;

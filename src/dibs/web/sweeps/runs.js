@@ -20,6 +20,8 @@
 /** What every finished run has, also without numbers of its own: how long it took, in seconds. */
 export const TIME = "seconds";
 const SEEDS = /^(seed|seeds|rng|rng_seed|random_seed|random_state|trial|rep|repeat|fold)$/i;
+/** Those that may have any whole number as their value; a fold is one of a few. */
+const FREE_SEEDS = /^(?!fold$)/i;
 const SMALLER_IS_BETTER = /(loss|err|error|perplexity|ppl|nll|mse|mae|rmse|fid|wer|cer|seconds|time|latency|distance)/i;
 
 /** How long a run took; null before its end. @param {Run} run */
@@ -104,6 +106,23 @@ export function seeds(runs) {
   return varying(runs).filter((name) => SEEDS.test(name));
 }
 
+/** The parameter that can be given new seeds, whether it varies or not; null: there is none. @param {readonly Run[]} runs */
+export function freeSeed(runs) {
+  const isWhole = (/** @type {string} */ name) => runs.every((run) => Number.isSafeInteger(run.params[name] ?? 0));
+  return parameters(runs).find((name) => SEEDS.test(name) && FREE_SEEDS.test(name) && isWhole(name)) ?? null;
+}
+
+/** So many seeds that no run has had. @param {readonly Run[]} runs @param {string} name @param {number} many */
+export function freshSeeds(runs, name, many) {
+  const greatest = runs.reduce((most, run) => Math.max(most, Number(run.params[name] ?? 0)), 0);
+  return Array.from({ length: many }, (_, i) => greatest + 1 + i);
+}
+
+/** What stands for a point, in whatever order its parameters come. @param {Run["params"]} params */
+export function keyOf(params) {
+  return JSON.stringify(Object.entries(params).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
 /**
  * Runs that differ in nothing but their seed, each group with mean and standard deviation, the best first.
  * @param {readonly Run[]} runs @param {Measure} measure @returns {Group[]}
@@ -114,7 +133,7 @@ export function grouped(runs, measure) {
   const groups = new Map();
   for (const run of runs) {
     const params = Object.fromEntries(Object.entries(run.params).filter(([name]) => !repeats.includes(name)));
-    const key = JSON.stringify(Object.entries(params).sort(([a], [b]) => (a < b ? -1 : 1)));
+    const key = keyOf(params);
     const group = groups.get(key) ?? { params, runs: [], mean: null, sd: null };
     group.runs.push(run);
     groups.set(key, group);

@@ -1,0 +1,78 @@
+"""More runs of a sweep, like one that is there but for some parameters: the same command with other values in it.
+
+A run keeps its parameters as data and its command as text; how somebody spelled a value (`1.0`, `True`) is only in the
+text. So the spelling is looked for there, and the command is made anew with the run's own values first: where that is
+not what the run has, its command was not made of these parameters, and no other can be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dibs import run_commands, values
+from dibs.errors import UserError
+from dibs.grid import Point
+from dibs.jobs import Asked
+from dibs.runs import Sweep
+from dibs.values import Data, Value
+
+#: Digits after the point with which people write numbers.
+MOST_DIGITS = 4
+
+
+class Further(NamedTuple):
+    """A run that is to be: its point, and command and folder as they are written for it."""
+
+    point: Point
+    command: str | tuple[str, ...]
+    folder: str | None
+
+
+def further(sweep: Sweep, asked: Asked, changes: Sequence[Mapping[str, Data]], first: int) -> list[Further]:
+    """Return the runs that are like one but for these changes, with indices from `first` on."""
+    own = _point(asked)
+    writer = run_commands.Writer(run_commands.parse(sweep.argv or sweep.command), sweep.folder)
+    if writer.command(own) != (asked.argv if sweep.argv is not None else asked.command):
+        raise UserError(
+            f'the command of run {own.index} is not what "{sweep.command[:200]}" makes of its parameters.',
+            "Submit the others by hand, with dibs sweep.",
+        )
+    known = dict(zip(own.names, own.values, strict=True))
+    found: list[Further] = []
+    for index, change in enumerate(changes, first):
+        for name in change:
+            if name not in known:
+                raise UserError(f'expected parameters of the run ({", ".join(known)}), got "{name[:80]}".')
+        row = known | {name: values.of(data) for name, data in change.items()}
+        point = Point(index, own.names, tuple(row.values()))
+        found.append(Further(point, writer.command(point), writer.folder(point)))
+    return found
+
+
+def _point(asked: Asked) -> Point:
+    """Return the point of a run, with its values as its command spells them."""
+    told: dict[str, Data] = json.loads(asked.params or "{}")
+    text = asked.command if asked.argv is None else " ".join(asked.argv)
+    return Point(asked.index or 0, tuple(told), tuple(_spelled(data, text) for data in told.values()))
+
+
+def _spelled(data: Data, text: str) -> Value:
+    # The longest first: `1` is in `1.0` too.
+    for spelling in sorted(_spellings(data), key=len, reverse=True):
+        if spelling in text:
+            return Value(data, spelling)
+    return values.of(data)
+
+
+def _spellings(data: Data) -> Iterator[str]:
+    """Yield the ways in which people write a value that `values.typed` reads as this."""
+    if isinstance(data, bool | int | float):
+        yield repr(data)
+    if isinstance(data, float):
+        for digits in range(MOST_DIGITS + 1):
+            for spelling in (f"{data:.{digits}f}", f"{data:.{digits}e}", f"{data:.{digits}e}".replace("e-0", "e-")):
+                if float(spelling) == data:
+                    yield spelling
+    yield values.write(data)
