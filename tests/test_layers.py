@@ -123,6 +123,7 @@ LAYERS = {
     "pipe_signals": MACHINE_ROOM,
     "piping": MACHINE_ROOM,
     "waits": MACHINE_ROOM,
+    "precedence": MACHINE_ROOM,
     "sweep_files": MACHINE_ROOM,
     "processes": MACHINE_ROOM,
     "survival": MACHINE_ROOM,

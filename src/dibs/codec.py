@@ -43,8 +43,9 @@ def moment(at: int | None) -> str | None:
         return None
     # One that an older version let in must not keep all the other jobs from being told.
     at = min(max(at, 0), LATEST)
-    stamp = datetime.fromtimestamp(at / 1000, UTC)
-    return f"{stamp:%Y-%m-%dT%H:%M:%S}.{at % 1000:03d}Z"
+    # Lists are full of moments: this is a quarter of what a format costs.
+    stamp = datetime.fromtimestamp(at // 1000, UTC).isoformat()
+    return f"{stamp[:19]}.{at % 1000:03d}Z"
 
 
 def parse_moment(text: str) -> int:
@@ -86,7 +87,7 @@ def job_to_json(
         "cwd": asked.cwd,
         "gpus": asked.request.gpus,
         "gpu_ids": list(job.allocation),
-        "gpu_indices": list(indices(inventory, job.allocation)),
+        "gpu_indices": list(indices(inventory, job.allocation)) if job.allocation else [],
         "vram": asked.request.vram or None,
         "cpus": asked.request.cpus or None,
         "mem": asked.request.mem or None,

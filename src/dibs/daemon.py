@@ -50,7 +50,8 @@ BACKUP_EVERY_S = 3600.0
 #: Seconds that the child of a dead daemon may take to its exec, on a loaded machine, and between looks at it.
 EXEC_FOR_S = 10.0
 LOOK_EVERY_S = 0.01
-#: Seconds for which a thread may compute while another wants to; Python's own 0.005 are longer than a whole turn.
+#: Seconds for which a thread may compute while another wants to; Python's own 0.005 are longer than a whole turn. It is
+#: how long the core waits when it wakes, before others know and give way.
 SWITCH_S = 0.0005
 #: Threads that answer questions from the store; each has a connection of its own.
 READERS = 2
@@ -151,7 +152,9 @@ class Daemon:
         reader = getattr(self._local, "reader", None)
         if reader is None:
             reader = self._local.reader = store.Reader.open(self._database)
+            reader.pause = self.core.waits.way.give
             self._opened.append(reader)
+        reader.pause()
         return question(reader)
 
     async def do(self, verb: Callable[[Turn], T]) -> T:

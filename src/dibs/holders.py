@@ -91,6 +91,8 @@ def socket_name(place: Folder, device: str, share: str = "") -> bytes:
 def held(place: Folder, devices: Iterable[str]) -> set[str]:
     """Return those of `devices` that anybody holds, alone or shared."""
     wanted = list(devices)
+    if not wanted:
+        return set()
     seen = {socket.device for socket in sockets(place, wanted)}
     locked = locks.flocked()
     return seen | {device for device in wanted if locks.key_of(file(place, device)) in locked}
@@ -126,6 +128,8 @@ def used_at(place: Folder, devices: Iterable[str]) -> dict[str, float]:
 def survey(place: Folder, devices: Iterable[str], table: bytes | None = None) -> dict[str, tuple[Holder, ...]]:
     """Return who holds each of `devices`, of those who did when the kernel's table was `table`, or do now."""
     wanted = list(devices)
+    if not wanted:
+        return {}
     seen = sorted(sockets(place, wanted, table), key=lambda socket: socket.slot)
     locked = locks.flocked()
     found: dict[str, tuple[Holder, ...]] = {}

@@ -180,7 +180,11 @@ def is_same(fd: int, path: str) -> bool:
 
 
 def flocked() -> dict[str, list[int]]:
-    """Return the pids that flock each file of the machine, by the file's `key`; a dead taker's pid stays there."""
+    """Return the pids that flock each file of the machine, by the file's `key`; a dead taker's pid stays there.
+
+    Not for what is asked often: before it writes this table the kernel waits until all processors have paused once
+    (an RCU grace period), 10 ms and more.
+    """
     found: dict[str, list[int]] = {}
     for line in read_all("/proc/locks").split(b"\n"):
         words = line.split()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dibs import rows, selection
+from dibs import selection
 from dibs.errors import UserError
 from dibs.jobs import Job
 from dibs.reader import Reader
@@ -91,7 +91,7 @@ def page(reader: Reader, wanted: Wanted, after: Place | None, most: int, now: in
     query, values = _query(reader, wanted, after, moment)
     found = reader.connection.execute(query, [*values, most + 1]).fetchall()
     ids = [job_id for _, job_id in found[:most]]
-    jobs = [rows.job_of(row) for row in reader.connection.execute(reader.queries["jobs_by_id"], [json.dumps(ids)])]
+    jobs = list(reader.jobs_of(reader.connection.execute(reader.queries["jobs_by_id"], [json.dumps(ids)])))
     if len(found) <= most:
         return jobs, None
     value, job_id = found[most - 1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,8 @@ class Reader:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.queries = database.named_queries()
+        #: Called between the steps of what takes long to compute, by readers who are to give way to others.
+        self.pause: Callable[[], None] = _go_on
 
     @classmethod
     def open(cls, path: Path) -> Reader:
@@ -128,6 +130,12 @@ class Reader:
 
     def _ask(self, name: str, values: Mapping[str, Any] | None = None) -> sqlite3.Cursor:
         return self.connection.execute(self.queries[name], values or {})
+
+    def jobs_of(self, found: Iterable[Sequence[Any]]) -> Iterator[Job]:
+        """Return the jobs in rows."""
+        for row in found:
+            self.pause()
+            yield rows.job_of(row)
 
     def job(self, job_id: JobId) -> Job:
         """Return one job; there being none is an error that names the newest."""
@@ -145,7 +153,7 @@ class Reader:
 
     def active(self) -> list[Job]:
         """Return the jobs with an attempt under way."""
-        return [rows.job_of(row) for row in self._ask("active")]
+        return list(self.jobs_of(self._ask("active")))
 
     def active_devices(self) -> list[Active]:
         """Return who uses what, as the plan sees it."""
@@ -168,13 +176,13 @@ class Reader:
         """Return unfinished jobs and the latest finished ones, in order of id."""
         found = self._ask("unfinished", {"most": unfinished}).fetchall()
         found += self._ask("lately_finished", {"most": finished}).fetchall()
-        return sorted((rows.job_of(row) for row in found), key=lambda job: job.id)
+        return sorted(self.jobs_of(found), key=lambda job: job.id)
 
     def select(self, chosen: selection.Selection, now: int, most: int = -1) -> list[Job]:
         """Return the jobs that a selection means, in order of id."""
         where, values = self.where(chosen, now)
         query = self.queries["selected"].replace("{where}", where).replace(":most", "?")
-        return [rows.job_of(row) for row in self.connection.execute(query, [*values, most])]
+        return list(self.jobs_of(self.connection.execute(query, [*values, most])))
 
     def words(self, chosen: selection.Selection, now: int) -> list[tuple[JobId, str]]:
         """Return id and word of the jobs that a selection means, in order of id: of a million that is all one wants."""
@@ -475,6 +483,10 @@ class Reader:
             case selection.Between(since, until):
                 values += [since, until]
                 return self.queries["where_between"]
+
+
+def _go_on() -> None:
+    """Give way to nobody."""
 
 
 def _of_words(words: tuple[str, ...]) -> str:

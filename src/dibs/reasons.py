@@ -55,6 +55,8 @@ class Sight:
         self.view = view
         self._plan: scheduling.Plan | None = None
         self._places = sorted(head.place for head in view.waiting)
+        self._heads = {head.id: head for head in view.waiting}
+        self._rooms = {head.batch: head.room for head in view.waiting}
         self._explained: dict[tuple[Request, int], Reason] = {}
         self.policy = policy
         self.inventory = inventory
@@ -82,8 +84,8 @@ class Sight:
             return self._not_ready(job)
         if self.is_closing:
             return Reason("the daemon stops once the running jobs have ended, and starts nothing new until then")
-        alike = next((head for head in self.view.waiting if head.id == job.id), None)
-        batch_room = next((head.room for head in self.view.waiting if head.batch == job.asked.batch), None)
+        alike = self._heads.get(job.id)
+        batch_room = self._rooms.get(job.asked.batch)
         waiting = alike or Waiting(job.id, job.asked.request, job.asked.priority, job.asked.batch, batch_room, job.rank)
         if waiting.room is not None or alike is not None:
             return self._explain(waiting)

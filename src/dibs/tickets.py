@@ -202,7 +202,8 @@ def _living(place: Folder) -> list[Ticket]:
     for _ in range(TRIES):
         # Read after the listing: whatever was listed was locked and listened for by then.
         listening = set(locks.bound(place, "ticket")) if names else set()
-        locked = locks.flocked() if names else {}
+        # Only for those who listen in another network namespace, or nowhere any more.
+        locked = {} if names <= listening else locks.flocked()
         tickets = [_read(place, name, listening, locked) for name in names]
         # A listing can miss a ticket that was replaced meanwhile, the old as well as the new one.
         before, names = names, _names(place)

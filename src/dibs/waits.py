@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from dibs.precedence import Way
+
 T = TypeVar("T")
 
 
@@ -22,6 +24,8 @@ class Waits(Generic[T]):
     """Everything but `post` belongs to the thread that calls `wait`."""
 
     def __init__(self) -> None:
+        #: Taken while the thread is awake.
+        self.way = Way()
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._bell, select.EPOLLIN)
@@ -55,9 +59,13 @@ class Waits(Generic[T]):
     def wait(self, *, is_idle: bool = True) -> list[T]:
         """Sleep, if idle, until something is there; call what was watched for or timed, and return what was posted."""
         timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
-        if not is_idle:
+        if is_idle:
+            self.way.leave()
+        else:
             timeout = 0
-        for fd, _ in self._epoll.poll(timeout):
+        found = self._epoll.poll(timeout)
+        self.way.take()
+        for fd, _ in found:
             if fd != self._bell:
                 self._epoll.unregister(fd)
                 self._then.pop(fd)()

@@ -7,6 +7,8 @@ import itertools
 import os
 import signal
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -39,6 +41,28 @@ def ticket(count: int, devices: Sequence[str], since_ns: int = 0, name: str = "1
 
 def test_nobody_waits_in_an_empty_folder(place):
     assert tickets.line(place) == []
+
+
+#: Prints what is opened while a line is read, in which all tickets are listened for.
+LOOK = """
+import sys
+opened = []
+sys.addaudithook(lambda event, words: opened.append(str(words[0])) if event == "open" else None)
+from dibs import locks, tickets
+place = locks.Folder(sys.argv[1])
+own = tickets.queue_up(place, 1, ["A"])
+opened.clear()
+assert len(tickets.line(place)) == 1
+own.close()
+print(*opened, sep="\\n")
+"""
+
+
+def test_the_slow_table_of_locks_is_not_read_for_those_who_listen(place):
+    """The kernel takes 10 ms and more to write it, in every turn of a daemon that stands in a line."""
+    found = subprocess.run([sys.executable, "-c", LOOK, place.path], capture_output=True, text=True, check=True)
+    assert "/proc/net/unix" in found.stdout.split()
+    assert "/proc/locks" not in found.stdout.split()
 
 
 def test_a_ticket_says_who_waits_for_what(place):

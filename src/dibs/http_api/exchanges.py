@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -42,14 +43,19 @@ async def body(request: web.Request) -> Any:
 
 def query(request: web.Request, kind: type[S]) -> S:
     """Return the query as one of the structs that the table of routes names; every name and value in it is checked."""
-    fields = msgspec.structs.fields(kind)
-    for name in request.query:
-        if all(name != field.encode_name for field in fields):
-            nearest = spelling.did_you_mean(name, [field.encode_name for field in fields])
-            raise UserError(f'there is no parameter "{name[:80]}".', nearest)
-    lists = {field.encode_name for field in fields if isinstance(field.default_factory, type)}
-    told = {name: request.query.getall(name) if name in lists else request.query[name] for name in request.query}
-    return submissions.convert(told, kind, is_text=True)
+    told = request.query
+    is_list = _parameters(kind)
+    for name in told:
+        if name not in is_list:
+            raise UserError(f'there is no parameter "{name[:80]}".', spelling.did_you_mean(name, list(is_list)))
+    values = {name: told.getall(name) if is_list[name] else told[name] for name in told}
+    return submissions.convert(values, kind, is_text=True)
+
+
+@functools.cache
+def _parameters(kind: type[msgspec.Struct]) -> dict[str, bool]:
+    """Return the names in a struct, and whether each may come several times. To find out costs more than an answer."""
+    return {field.encode_name: isinstance(field.default_factory, type) for field in msgspec.structs.fields(kind)}
 
 
 def job_id(request: web.Request) -> JobId:

@@ -88,6 +88,7 @@ def _overview(reader: Reader, sight: Sight) -> list[Job]:
 
 def _shown(daemon: Daemon, reader: Reader, sight: Sight, job: Job) -> dict[str, Any]:
     """Return a job as lists show it, with its last numbers."""
+    reader.pause()
     reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
     engine = daemon.core.engine
     return codec.job_to_json(

@@ -1,0 +1,79 @@
+"""Who goes first: whoever only reads gives way to the thread that starts jobs, but not for ever."""
+
+from __future__ import annotations
+
+import threading
+
+import build
+from bench import wait_for
+from desk import Desk
+from dibs.precedence import Way
+from dibs.waits import Waits
+
+#: Seconds that no test waits for.
+LONG_S = 600.0
+
+
+def test_whoever_gives_way_goes_on_when_it_is_left():
+    way = Way(LONG_S)
+    happened: list[str] = []
+    way.take()
+
+    def read() -> None:
+        way.give()
+        happened.append("read")
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    happened.append("started a job")
+    way.leave()
+    reader.join()
+    assert happened == ["started a job", "read"]
+
+
+def test_a_free_way_keeps_nobody():
+    way = Way(LONG_S)
+    way.give()
+    way.take()
+    way.leave()
+    way.give()
+    assert not way.is_taken
+
+
+def test_nobody_waits_longer_than_the_bound_for_a_turn_that_goes_on():
+    way = Way(longest_s=0.0)
+    way.take()
+    way.give()
+    assert way.is_taken
+
+
+def test_the_way_is_taken_while_a_thread_works_and_free_while_it_sleeps():
+    waits: Waits[str] = Waits()
+    seen: list[bool] = []
+    waits.later(0.0, lambda: seen.append(waits.way.is_taken))
+    assert waits.wait(is_idle=False) == []
+    assert seen == [True]
+    assert waits.way.is_taken
+
+    def post() -> None:
+        try:
+            wait_for(lambda: not waits.way.is_taken)
+        finally:
+            waits.post("work")
+
+    other = threading.Thread(target=post)
+    other.start()
+    assert waits.wait() == ["work"]
+    assert waits.way.is_taken
+    other.join()
+    waits.close()
+
+
+def test_a_reader_may_give_way_between_any_two_jobs_of_a_list(desk: Desk):
+    store = desk.store
+    with store.batch():
+        store.submit([build.asked() for _ in range(5)], build.NOW)
+    steps: list[str] = []
+    store.pause = lambda: steps.append("pause")
+    assert len(store.overview(10, 10)) == 5
+    assert steps == ["pause"] * 5
