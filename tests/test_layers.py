@@ -169,6 +169,7 @@ LAYERS = {
     "drafts": DOORS,
     "retyping": DOORS,
     "answers": DOORS,
+    "questions": DOORS,
     "absence": DOORS,
     "awaiting": DOORS,
     "keywords": DOORS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from dibs import answers
+from dibs import questions
 from dibs.absence import Absence
 from dibs.answers import Waited
 from dibs.client import Client
@@ -21,7 +21,7 @@ def until_over(
     queue: Client, words: Sequence[str], until: float | None, tell: Callable[[Waited], None] = lambda waited: None
 ) -> Waited:
     """Return when all jobs have finished or the moment `until` has come; `tell` hears of each that finishes."""
-    query = answers.select(words)
+    query = questions.select(words)
     waited: Waited = queue.get("/v1/jobs/wait", [*query, ("seen", "-1"), ("wait_s", "0")])
     tell(waited)
     while not waited["over"]:

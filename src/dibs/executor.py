@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from dibs import answering, answers, call_names, calls, client, drafts, job_options, keywords, pickles
+from dibs import answering, call_names, calls, client, drafts, job_options, keywords, pickles, questions
 from dibs.client import Client
 from dibs.couriers import Courier, Limit, Parcel, Terms
 from dibs.errors import DibsError, UserError
@@ -153,7 +153,7 @@ class Executor(futures.Executor):
         if not words:
             return []
         queue = client.connect(os.environ)
-        found = {job["id"]: job for job in queue.get("/v1/jobs", answers.select(words))["jobs"]}
+        found = {job["id"]: job for job in queue.get("/v1/jobs", questions.select(words))["jobs"]}
         ids = list(found) if is_selector else [int(word) for word in words]
         for job_id in ids:
             if job_id not in found:

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self, Unpack, cast, overload
 
-from dibs import answers, awaiting, client, commands, drafts, edit_drafts, job_options, keywords, scripting
+from dibs import answers, awaiting, client, commands, drafts, edit_drafts, job_options, keywords, questions, scripting
 from dibs.answers import Gpu, Rehearsal, WholeJob
 from dibs.client import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
@@ -50,7 +50,7 @@ class Job:
 
     def refresh(self) -> Self:
         """Look again."""
-        self._seen = answers.whole(_queue(), self._id)
+        self._seen = questions.whole(_queue(), self._id)
         return self
 
     def _fresh(self) -> WholeJob:
@@ -178,7 +178,7 @@ class Job:
             self._act("edit", changes=changes)
 
     def _act(self, verb: str, *, is_strict: bool = True, **said: object) -> None:
-        acted = answers.act(_queue(), verb, [str(self._id)], **said)
+        acted = questions.act(_queue(), verb, [str(self._id)], **said)
         self._seen = None
         for left in acted["unchanged"] if is_strict else []:
             raise Conflict(f"job {left['id']} cannot be changed: {left['why'].rstrip('.')}.")
@@ -281,9 +281,9 @@ def jobs(*selectors: str | int) -> list[Job]:
     """Return the jobs that selectors mean, or without any the unfinished and the latest finished ones."""
     words = [str(word) for word in selectors]
     try:
-        found = answers.overview(_queue(), words)["jobs"]
+        found = questions.overview(_queue(), words)["jobs"]
     except NotFound:
-        if all(answers.is_id(word) for word in words):
+        if all(questions.is_id(word) for word in words):
             raise
         # No job is a good answer to a question about states and names.
         return []

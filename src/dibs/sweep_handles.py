@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
 
-from dibs import answers, awaiting, client, documents, handles, keywords, ranking, sweep_drafts, sweep_files
+from dibs import awaiting, client, documents, handles, keywords, questions, ranking, sweep_drafts, sweep_files
 from dibs.client import Client
 from dibs.errors import MachineError, NotFound, TimedOut, UserError
 from dibs.handles import Command, Job
@@ -165,7 +165,7 @@ class Sweep:
 
     def cancel(self) -> None:
         """Cancel all runs that have not finished."""
-        answers.act(_queue(), "cancel", [self.selector])
+        questions.act(_queue(), "cancel", [self.selector])
 
     def records(self) -> Iterator[Record]:
         """Return one record a run, as they come and in no order that matters."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs import answers, cli, drafts, job_options, options
+from dibs import cli, drafts, job_options, options, questions
 from dibs.errors import UserError
 from dibs.options import Args
 
@@ -102,7 +102,7 @@ def test_a_priority_is_a_number_or_a_word(text: str, number: int) -> None:
     ],
 )
 def test_ids_that_a_shell_put_in_a_row_are_sent_as_ranges(words: list[str], expected: list[str]) -> None:
-    assert answers.compact(words) == expected
+    assert questions.compact(words) == expected
 
 
 def test_a_count_may_name_a_type() -> None:

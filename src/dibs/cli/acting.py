@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from dibs import answers, client, options, selection
+from dibs import answers, client, options, questions, selection
 from dibs.cli import cleaning, screen
 from dibs.options import Args
 
@@ -16,9 +16,9 @@ MOST_NAMED = 20
 
 def act(verb: str, args: Args, **said: object) -> answers.Acted:
     """Do a verb to the selected jobs and say what became of each."""
-    answers.require_words(verb, args.words)
-    answers.select(args.words)
-    acted = answers.act(client.connect(os.environ), verb, args.words, **said)
+    questions.require_words(verb, args.words)
+    questions.select(args.words)
+    acted = questions.act(client.connect(os.environ), verb, args.words, **said)
     if args.has(options.JSON):
         screen.print_json(acted)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import answers, awaiting, client, options, settings, units
+from dibs import awaiting, client, options, questions, settings, units
 from dibs.answers import Acted
 from dibs.cli import acting, screen
 from dibs.errors import NotFound
@@ -21,15 +21,15 @@ EXAMPLES = ("dibs cancel 12", "dibs cancel queued", "dibs cancel --grace 5m 12-2
 
 def main(args: Args) -> int:
     """Cancel the selected jobs and say what became of each."""
-    answers.require_words("cancel", args.words)
-    answers.select(args.words)
+    questions.require_words("cancel", args.words)
+    questions.select(args.words)
     given = args.get(GRACE)
     grace_s = settings.load(os.environ).grace if given is None else given
     queue = client.connect(os.environ)
     if not args.has(options.YES) and sys.stdin.isatty() and not _is_meant(queue, args):
         screen.say("nothing was cancelled.")
         return 130
-    acted = answers.act(queue, "cancel", args.words, grace_s=grace_s)
+    acted = questions.act(queue, "cancel", args.words, grace_s=grace_s)
     if args.has(WAIT):
         acted = _ended(queue, acted)
     if args.has(options.JSON):
@@ -42,9 +42,9 @@ def main(args: Args) -> int:
 def _is_meant(queue: client.Client, args: Args) -> bool:
     """Ask before several running jobs are ended."""
     # Only those: the rest may be a hundred thousand.
-    words = [f"{word}+{state}" for word in answers.compact(args.words) for state in ("running", "paused")]
+    words = [f"{word}+{state}" for word in questions.compact(args.words) for state in ("running", "paused")]
     try:
-        running = answers.overview(queue, words)["jobs"]
+        running = questions.overview(queue, words)["jobs"]
     except NotFound:
         return True
     if len(running) < 2:
@@ -59,7 +59,7 @@ def _ended(queue: client.Client, acted: Acted) -> Acted:
     if stopping:
         words = tuple(str(job_id) for job_id in stopping)
         awaiting.until_over(queue, words, None)
-        states = {job["id"]: job["state"] for job in answers.overview(queue, words)["jobs"]}
+        states = {job["id"]: job["state"] for job in questions.overview(queue, words)["jobs"]}
         for job in acted["changed"]:
             job["state"] = states.get(job["id"], job["state"])
         for left in acted["unchanged"]:

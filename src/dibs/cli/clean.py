@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TypedDict
 
-from dibs import answers, client, options, units
+from dibs import client, options, questions, units
 from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import NotFound
@@ -34,7 +34,7 @@ class Cleaned(TypedDict):
 
 def main(args: Args) -> int:
     """Say what would go, ask where a person is, and forget it."""
-    answers.select(args.words)
+    questions.select(args.words)
     queue = client.connect(os.environ)
     is_asking = sys.stdin.isatty() and not args.has(options.YES)
     cleaned = _clean(queue, args, is_dry_run=True) if is_asking or args.has(DRY_RUN) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import answers, client, commands, edit_drafts, options
+from dibs import answers, client, commands, edit_drafts, options, questions
 from dibs.cli import acting, editing, screen
 from dibs.errors import UserError
 from dibs.options import Args, Option
@@ -28,14 +28,14 @@ OPTIONS: tuple[Option[object], ...] = (*edit_drafts.FIELDS, COMMAND, UNSET, opti
 
 def main(args: Args) -> int:
     """Apply the options to the selected jobs, or open the one in an editor."""
-    answers.require_words("edit", args.words)
-    answers.select(args.words)
+    questions.require_words("edit", args.words)
+    questions.select(args.words)
     changes = changed_by(args)
     queue = client.connect(os.environ)
     if not changes:
-        job = answers.find_one(queue, "edit", args.words)
+        job = questions.find_one(queue, "edit", args.words)
         return editing.edit(queue, job, lambda acted: _tell(acted, args))
-    _tell(answers.act(queue, "edit", args.words, changes=changes), args)
+    _tell(questions.act(queue, "edit", args.words, changes=changes), args)
     return 0
 
 

@@ -12,7 +12,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 
-from dibs import answers, options, units
+from dibs import answers, options, questions, units
 from dibs.answers import Acted, WholeJob
 from dibs.cli import screen
 from dibs.client import Client
@@ -37,7 +37,7 @@ def edit(queue: Client, job: WholeJob, tell: Callable[[Acted], None]) -> int:
         _open(path)
         changes = changed(before, _read(path))
         if changes:
-            tell(answers.act(queue, "edit", [str(job["id"])], changes=changes))
+            tell(questions.act(queue, "edit", [str(job["id"])], changes=changes))
     except DibsError as error:
         message = f"{error.message.rstrip('.')}."
         raise type(error)(message, f"{error.hint} Nothing was changed; your text is {path}".strip()) from None

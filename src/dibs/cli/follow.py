@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import answers, client
+from dibs import client, questions
 from dibs.cli import log
 from dibs.options import Args, Option
 
@@ -17,5 +17,5 @@ EXAMPLES = ("dibs follow 12", "dibs follow -n 20 @")
 def main(args: Args) -> int:
     """Follow one job to its end."""
     queue = client.connect(os.environ)
-    job = answers.find_one(queue, "follow", args.words)
+    job = questions.find_one(queue, "follow", args.words)
     return log.show(queue, job, None, args.get(log.LINES), is_followed=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs import answers, client, options, processes
+from dibs import client, options, processes, questions
 from dibs.cli import acting, screen
 from dibs.errors import UserError
 from dibs.options import Args, Kind, Option
@@ -42,13 +42,13 @@ def usual(words: Sequence[str]) -> list[str]:
 
 def main(args: Args) -> int:
     """Send the signal to the selected jobs."""
-    answers.require_words("kill", args.words)
-    answers.select(args.words)
+    questions.require_words("kill", args.words)
+    questions.select(args.words)
     number = args.get(SIGNAL)
     if number is None:
         few = options.shown(" ".join(args.words))
         raise UserError("kill expected a signal: -s USR1.", f"To end jobs with grace: dibs cancel {few}")
-    acted = answers.act(client.connect(os.environ), "kill", args.words, signal=number)
+    acted = questions.act(client.connect(os.environ), "kill", args.words, signal=number)
     if args.has(options.JSON):
         screen.print_json(acted)
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import answers, client, options
+from dibs import answers, client, options, questions
 from dibs.answers import WholeJob
 from dibs.cli import following, logs, screen, signals, status
 from dibs.options import Args, Option
@@ -21,7 +21,7 @@ EXAMPLES = ("dibs log 12", "dibs log -f @", "dibs log -n 20 name:vit")
 def main(args: Args) -> int:
     """Print what there is, and follow if asked."""
     queue = client.connect(os.environ)
-    job = answers.find_one(queue, "log", args.words)
+    job = questions.find_one(queue, "log", args.words)
     return show(queue, job, args.get(ATTEMPT), args.get(LINES), is_followed=args.has(FOLLOW))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import answers, client, options
+from dibs import client, options, questions
 from dibs.cli import screen
 from dibs.errors import UserError
 from dibs.options import Args, Option
@@ -24,11 +24,11 @@ def main(args: Args) -> int:
     if len(words) < 2 or PLACES.get(words[1], -1) != len(words) - 2:
         got = f'"{options.shown(" ".join(words))}"' if words else "nothing"
         raise UserError(f"move expected a job and first, last, before JOB or after JOB, got {got}.")
-    answers.select([words[0], *words[2:]])
+    questions.select([words[0], *words[2:]])
     queue = client.connect(os.environ)
-    job_id = answers.find_one(queue, "move", words[:1])["id"]
-    more = {"other": answers.find_one(queue, "move", words[2:])["id"]} if words[2:] else {}
-    acted = answers.act(queue, "move", [str(job_id)], to=words[1], **more)
+    job_id = questions.find_one(queue, "move", words[:1])["id"]
+    more = {"other": questions.find_one(queue, "move", words[2:])["id"]} if words[2:] else {}
+    acted = questions.act(queue, "move", [str(job_id)], to=words[1], **more)
     if args.has(options.JSON):
         screen.print_json(acted)
         return 0

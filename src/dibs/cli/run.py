@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from dibs import answers, client, drafts, job_options, scripting
+from dibs import answers, client, drafts, job_options, questions, scripting
 from dibs.answers import Job, WholeJob
 from dibs.cli import following, hints, logs, rehearsing, screen, signals, status
 from dibs.errors import Busy, DibsError, UserError
@@ -113,7 +113,7 @@ class Attached:
 
     def _cancel(self, grace_s: float | None) -> None:
         try:
-            answers.act(self.queue, "cancel", [str(self.job_id)], grace_s=grace_s)
+            questions.act(self.queue, "cancel", [str(self.job_id)], grace_s=grace_s)
         except DibsError as error:
             _say(f"could not cancel job {self.job_id}: {error.line()}")
 

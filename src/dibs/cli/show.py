@@ -6,7 +6,7 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import answers, assigning, client, moments, options, reports, units
+from dibs import answers, assigning, client, moments, options, questions, reports, units
 from dibs.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.cli import acting, logs, overview, screen
 from dibs.cli.cleaning import LogCleaner
@@ -71,10 +71,10 @@ def main(args: Args) -> int:
 
 
 def _find(queue: client.Client, args: Args) -> list[WholeJob]:
-    answers.require_words("show", args.words)
-    if all(answers.is_id(word) for word in args.words):
-        return [answers.whole(queue, job_id) for job_id in dict.fromkeys(int(word) for word in args.words)]
-    return [answers.whole(queue, job["id"]) for job in answers.overview(queue, args.words)["jobs"]]
+    questions.require_words("show", args.words)
+    if all(questions.is_id(word) for word in args.words):
+        return [questions.whole(queue, job_id) for job_id in dict.fromkeys(int(word) for word in args.words)]
+    return [questions.whole(queue, job["id"]) for job in questions.overview(queue, args.words)["jobs"]]
 
 
 def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str:

@@ -6,7 +6,7 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import answers, client, options
+from dibs import client, options, questions
 from dibs.answers import Job, Overview, Starts
 from dibs.cli import hints, overview, screen, watching
 from dibs.cli.overview import remark as remark
@@ -34,7 +34,7 @@ def main(args: Args) -> int:
     queue = client.connect(os.environ)
     view = screen.of(sys.stdout, args)
     is_data = args.has(options.JSON) or args.has(options.QUIET)
-    answer = answers.overview(queue, args.words)
+    answer = questions.overview(queue, args.words)
     if args.has(watching.WATCH) and view.is_terminal and not is_data:
         return watching.watch(lambda: _look_again(queue, args), args.get(watching.WATCH) or watching.USUAL_S)
     if args.has(options.JSON):
@@ -55,13 +55,13 @@ def _look_again(queue: client.Client, args: Args) -> str:
     if sock is None:
         raise NoDaemon("no daemon runs any more; waiting for one.")
     sock.close()
-    answer = answers.overview(queue, args.words)
+    answer = questions.overview(queue, args.words)
     return picture(screen.of(sys.stdout, args), args, answer, _starts(queue, args, answer))
 
 
 def _starts(queue: client.Client, args: Args, answer: Overview) -> Starts:
     """Return what is expected to start next, where the picture shows it."""
-    return answers.starts(queue, overview.NEXT_ROWS) if answer["counts"].get("queued") and not args.words else {}
+    return questions.starts(queue, overview.NEXT_ROWS) if answer["counts"].get("queued") and not args.words else {}
 
 
 def picture(view: Screen, args: Args, answer: Overview, starts: Starts) -> str:

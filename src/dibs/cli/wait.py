@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from dibs import answers, awaiting, client, options
+from dibs import awaiting, client, options, questions
 from dibs.answers import Waited
 from dibs.cli import screen, signals
 from dibs.options import Args, Option
@@ -24,7 +24,7 @@ TIMED_OUT = 124
 
 def main(args: Args) -> int:
     """Wait for the selected jobs, or for all that are unfinished now."""
-    answers.select(args.words)
+    questions.select(args.words)
     queue = client.connect(os.environ)
     limit_s = args.get(TIMEOUT)
     with signals.leaving(), _progress() as tell:

@@ -6,7 +6,7 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import answers, client, options
+from dibs import client, options, questions
 from dibs.answers import Why
 from dibs.cli import screen, show
 from dibs.cli.screen import Screen
@@ -20,12 +20,12 @@ EXAMPLES = ("dibs why 12", "dibs why @")
 
 def main(args: Args) -> int:
     """Say a sentence or two about each job."""
-    answers.require_words("why", args.words)
+    questions.require_words("why", args.words)
     queue = client.connect(os.environ)
-    if all(answers.is_id(word) for word in args.words):
+    if all(questions.is_id(word) for word in args.words):
         ids = [int(word) for word in args.words]
     else:
-        ids = [job["id"] for job in answers.overview(queue, args.words)["jobs"]]
+        ids = [job["id"] for job in questions.overview(queue, args.words)["jobs"]]
     told: list[Why] = [queue.get(f"/v1/jobs/{job_id}/why") for job_id in dict.fromkeys(ids)]
     if args.has(options.JSON):
         screen.print_json(told[0] if len(told) == 1 else told)

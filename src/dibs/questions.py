@@ -1,0 +1,82 @@
+"""The few questions that many of the doors for people ask of a daemon, and the words by which they name jobs.
+
+What comes back is described in `answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dibs import options, selection, units
+from dibs.answers import Acted, Overview, Starts, WholeJob
+from dibs.errors import NotFound, UserError
+
+if TYPE_CHECKING:
+    from dibs.client import Client
+
+
+def select(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return selectors as a query; a word that means nothing is refused before a daemon is asked or started."""
+    selection.parse(words)
+    return [("select", word) for word in compact(words)]
+
+
+def compact(words: Sequence[str]) -> list[str]:
+    """Return selectors that mean the same with runs of ids as ranges: a shell may have put thousands in a row."""
+    joined = selection.ranges(int(word) for word in words if is_id(word))
+    return [word for word in words if not is_id(word)] + ([joined] if joined else [])
+
+
+def require_words(verb: str, words: Sequence[str]) -> None:
+    """Refuse a verb without the jobs it is about."""
+    if not words:
+        raise UserError(f"{verb} expected a job such as 12, 3-7, @ (the last) or failed.", f"See `dibs {verb} --help`.")
+
+
+def overview(queue: Client, words: Sequence[str]) -> Overview:
+    """Return the jobs that selectors mean, or without any the unfinished and latest ones."""
+    answer: Overview = queue.get("/v1/jobs", select(words))
+    return answer
+
+
+def whole(queue: Client, job_id: int) -> WholeJob:
+    """Return all about one job."""
+    answer: WholeJob = queue.get(f"/v1/jobs/{job_id}")
+    return answer
+
+
+def find_one(queue: Client, verb: str, words: Sequence[str]) -> WholeJob:
+    """Return the one job that a selector means; several are an error that names them."""
+    require_words(verb, words)
+    if len(words) == 1 and is_id(words[0]):
+        return whole(queue, int(words[0]))
+    found = [job["id"] for job in overview(queue, words)["jobs"]]
+    if not found:
+        raise NotFound(f'no job matches "{options.shown(" ".join(words))}".')
+    if len(found) > 1:
+        few = ", ".join(str(job_id) for job_id in found[:5]) + (", ..." if len(found) > 5 else "")
+        raise UserError(f"{verb} expected one job, got {len(found)}: {few}.")
+    return whole(queue, found[0])
+
+
+def is_id(word: str) -> bool:
+    """Tell whether a selector is the id of a job."""
+    return units.is_whole(word)
+
+
+def starts(queue: Client, most: int) -> Starts:
+    """Return the jobs that start next and when, where anybody can tell."""
+    # A daemon that does not know the question cannot.
+    try:
+        answer = queue.get("/v1/queue/starts", [("most", str(most))])
+    except NotFound:
+        return {}
+    return {each["id"]: each["expected_start"] for each in answer["starts"] if each["expected_start"]}
+
+
+def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted:
+    """Do one verb to all jobs that selectors mean."""
+    selection.parse(words)
+    answer: Acted = queue.post("/v1/jobs/actions", {"verb": verb, "select": list(words), **more})
+    return answer
