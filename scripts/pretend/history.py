@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dibs import captured, environs, lifecycle, places, values
+from dibs import captured, core, environs, lifecycle, places, values
 from dibs.devices import DeviceId
 from dibs.jobs import After, Asked, JobId, Request, When
 from dibs.runs import SweepWish
@@ -187,11 +187,7 @@ def _keep_uses(store: Store, story: Day, ids: dict[str, JobId], now: int) -> Non
     busy = {(lane, at): work for work in (*story.past, *story.running) for lane in work.lanes for at in _minutes(work)}
     for lane in range(day.GPUS):
         for at in range(-day.DAY, 0):
-            shown = cards.reading(lane, at, busy.get((lane, at)))
-            minute = now // MINUTE_MS + at
-            minutes[DeviceId(cards.uuid(lane)), minute] = Sample(
-                minute * MINUTE_MS, shown.memory, shown.utilization, shown.power_w, shown.temperature
-            )
+            _keep_minute(minutes, lane, now // MINUTE_MS + at, cards.reading(lane, at, busy.get((lane, at))))
     for work in story.past:
         for lane in work.lanes:
             use = Use()
@@ -200,6 +196,12 @@ def _keep_uses(store: Store, story: Day, ids: dict[str, JobId], now: int) -> Non
             if use.looks:
                 over[ids[work.name], len(work.earlier) + 1, DeviceId(cards.uuid(lane))] = use
     store.keep_uses(over, minutes, 0)
+
+
+def _keep_minute(minutes: dict[Minute, Sample], lane: int, minute: int, shown: cards.Reading) -> None:
+    minutes[DeviceId(cards.uuid(lane)), minute] = Sample(
+        minute * MINUTE_MS, shown.memory, shown.utilization, shown.power_w, shown.temperature
+    )
 
 
 def _minutes(work: Work) -> Iterable[int]:
@@ -246,6 +248,7 @@ def back_date(home: Path, story: Day, ids: dict[str, JobId], now: int) -> None:
         with store.batch():
             # What the first daemon saw: the cards before its jobs had begun.
             store.connection.execute("DELETE FROM minutes WHERE minute >= ?", (now // MINUTE_MS,))
+            store.keep_uses({}, _minutes_since(story, now), 0)
             for work in story.running:
                 began, job_id = now + round(work.began * MINUTE_MS), ids[work.name]
                 store.connection.execute("UPDATE jobs SET started_at = ? WHERE id = ?", (began, job_id))
@@ -258,3 +261,13 @@ def back_date(home: Path, story: Day, ids: dict[str, JobId], now: int) -> None:
                 )
     finally:
         store.close()
+
+
+def _minutes_since(story: Day, now: int) -> dict[Minute, Sample]:
+    """Return how busy the GPUs were while all of this was prepared, so that no chart has a hole there."""
+    minutes: dict[Minute, Sample] = {}
+    holder = {lane: work for work in story.running for lane in work.lanes}
+    for lane in range(day.GPUS):
+        for at in range(core.now_ms() // MINUTE_MS - now // MINUTE_MS):
+            _keep_minute(minutes, lane, now // MINUTE_MS + at, cards.reading(lane, at, holder.get(lane)))
+    return minutes
