@@ -198,7 +198,7 @@ test("new seeds have not been used by any run", () => {
 const GRID = [run(0, { lr: 0.1, opt: "sgd", net: { deep: 1 } }), run(1, { lr: 1e-7, opt: "adam", net: { deep: 1 } })];
 
 test("a grid is extended where its values can be typed; the rest stays and is named", () => {
-  const values = extension.typedValues(GRID);
+  const values = extension.typedValues(GRID, GRID[0]);
   assert.deepEqual(values, { lr: "0.1, 1e-7", opt: "sgd, adam" });
   assert.equal(extension.fixed(GRID[0], values), 'net = {"deep":1}');
   const { all, changes } = extension.missing(GRID, GRID[0], { ...values, lr: "0.1, 1e-7, 3" });
@@ -207,9 +207,14 @@ test("a grid is extended where its values can be typed; the rest stays and is na
   assert.throws(() => extension.missing(GRID, GRID[0], { lr: Array.from({ length: 2001 }, (_, i) => i).join(",") }), /more than 2000/);
 });
 
+test("what was drawn by chance is no grid: the values of one run are where to begin", () => {
+  const drawn = Array.from({ length: 9 }, (_, i) => run(i, { lr: i / 10, wd: i / 7 }));
+  assert.deepEqual(extension.typedValues(drawn, drawn[2]), { lr: "0.2", wd: String(2 / 7) });
+});
+
 for (const value of ["", " x", "a,b", "1", "true", null, undefined, [1]]) {
   test(`what looks like another value when typed is left as it is: ${JSON.stringify(value)}`, () => {
-    assert.deepEqual(extension.typedValues([run(0, { x: value })]), {});
+    assert.deepEqual(extension.typedValues([run(0, { x: value })], run(0, { x: value })), {});
   });
 }
 

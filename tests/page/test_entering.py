@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Request, expect
 
 import ssh_server
 from bench import Bench
 from visiting import Visits, link_to
-
-TABS = 10
 
 #: More than a browser has connections to one host: with a stream each, the seventh tab would hang.
 TABS = 10
@@ -47,6 +46,43 @@ def test_ten_tabs_are_live_at_once(queue: Bench, visits: Visits) -> None:
     queue.add(["true"], name="for-all-tabs", hold=True)
     for tab in tabs:
         expect(tab.get_by_role("link", name="for-all-tabs").or_(tab.get_by_text("1 new"))).to_be_visible()
+
+
+#: A browser that has no shared workers, and that can be told that its tab is out of sight.
+WITHOUT_WORKERS = """() => {
+  delete window.SharedWorker;
+  let seen = "visible";
+  Object.defineProperty(document, "visibilityState", { get: () => seen, configurable: true });
+  window.show = (state) => { seen = state; document.dispatchEvent(new Event("visibilitychange")); };
+}"""
+
+
+def is_stream(request: Request) -> bool:
+    """Tell whether a request is one for the stream of events."""
+    return "/v1/events" in request.url
+
+
+def test_without_shared_workers_a_tab_listens_by_itself_while_it_is_seen(queue: Bench, visits: Visits) -> None:
+    context = visits.context()
+    context.add_init_script(f"({WITHOUT_WORKERS})()")
+    page = visits.enter(link_to(queue), "/jobs?name=alone*", context)
+    live = page.get_by_role("status").get_by_text("live", exact=True)
+    expect(live).to_be_visible()
+    assert page.evaluate("() => typeof SharedWorker") == "undefined"
+    queue.add(["true"], name="alone-1", hold=True)
+    expect(page.get_by_role("link", name="alone-1").or_(page.get_by_text("1 new")).first).to_be_visible()
+    # Out of sight it gives its connection back, for a browser has only six of them.
+    with page.expect_event("requestfailed", is_stream):
+        page.evaluate("() => show('hidden')")
+    queue.add(["true"], name="alone-2", hold=True)
+    # What happened meanwhile is not missed.
+    with page.expect_request(is_stream):
+        page.evaluate("() => show('visible')")
+    expect(page.get_by_role("link", name="alone-2").or_(page.get_by_text(re.compile("[12] new"))).first).to_be_visible()
+    # The tab itself keeps the token.
+    page.reload()
+    expect(page.get_by_role("link", name="alone-2")).to_be_visible()
+    expect(live).to_be_visible()
 
 
 def test_a_daemon_that_comes_back_is_followed_again(queue: Bench, visits: Visits) -> None:

@@ -11,7 +11,7 @@ import { count, plural } from "../words.js";
 
 /** @param {{sweep: {id: number, name: string, command: string}, runs: Run[], model: Run}} props */
 export default function Extend({ sweep, runs, model }) {
-  const [values, setValues] = useState(() => extension.typedValues(runs));
+  const [values, setValues] = useState(() => extension.typedValues(runs, model));
   const [error, setError] = useState(/** @type {unknown} */ (null));
   const [isSending, setSending] = useState(false);
   const { all, changes, problem } = looked(runs, model, values);

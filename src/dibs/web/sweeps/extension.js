@@ -8,18 +8,22 @@ import { keyOf, parameters } from "./runs.js";
 /** Tell whether a value can be typed among others, with commas between. @param {import("./axes.js").Value} value */
 const isTyped = (value) => typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && value !== "" && value === value.trim() && drafts.typed(value) === value && !value.includes(","));
 
+/** Combinations for each run from which on runs are no grid: values were drawn by chance, say. */
+const SPARSE = 4;
+
 /**
- * Return the parameters that can be given more values, with those they have had as they are typed.
- * @param {readonly Run[]} runs @returns {Record<string, string>}
+ * Return the parameters that can be given more values, as they are typed, with those they have had; where runs are no
+ * grid, with those of the one run, for hardly anybody wants all combinations of the others.
+ * @param {readonly Run[]} runs @param {Run} model @returns {Record<string, string>}
  */
-export function typedValues(runs) {
-  /** @type {Record<string, string>} */
-  const found = {};
-  for (const name of parameters(runs)) {
-    const all = [...new Set(runs.map((run) => run.params[name]))];
-    if (all.every(isTyped)) found[name] = all.map(String).join(", ");
-  }
-  return found;
+export function typedValues(runs, model) {
+  const all = parameters(runs).map((name) => ({ name, values: [...new Set(runs.map((run) => run.params[name]))] }));
+  const isGrid = all.reduce((product, { values }) => product * values.length, 1) <= SPARSE * runs.length;
+  return Object.fromEntries(
+    all
+      .filter(({ values }) => values.every(isTyped))
+      .map(({ name, values }) => [name, (isGrid ? values : [model.params[name]]).map(String).join(", ")]),
+  );
 }
 
 /**
