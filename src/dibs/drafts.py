@@ -126,7 +126,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         "environ": b2a_base64(environs.capture(os.environb, exclude), newline=False).decode(),
         "env": env,
         "umask": _umask(),
-        "gpus": count.gpus if count and not gpu_ids else None,
+        "gpus": count.gpus if count else None,
         "gpu_ids": list(gpu_ids) if gpu_ids else None,
         "prefer": list(args.get(job_options.PREFER) or ()),
         "gpu_type": args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),

@@ -168,7 +168,7 @@ GPUS = Option(
     ("-g", "--gpus"), "How many GPUs; 2:a100 asks for two of that type. Default 1.",
     Kind("a whole number from 0 up", read_count), "N", habits=("-G", "--gres", "--gpus-per-node", "--gpus-per-task"),
 )  # fmt: skip
-GPU_IDS = Option(("--gpu-ids",), "Exactly these GPUs, by index or UUID.", GPU_LIST, "0,2")
+GPU_IDS = Option(("--gpu-ids",), "Exactly these GPUs, by index or UUID; with -g N any N of them.", GPU_LIST, "0,2")
 PREFER = Option(("--prefer",), "Take these GPUs first if they are free.", GPU_LIST, "1,3")
 GPU_TYPE = Option(("--gpu-type",), "Only GPUs whose name matches.", options.TEXT, "GLOB")
 NAME = Option(
@@ -277,7 +277,7 @@ OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
 
 def check_count(count: Count | None, gpu_ids: tuple[str, ...] | None, gpu_type: str | None) -> None:
     """Refuse options about GPUs that contradict each other."""
-    if count and gpu_ids and count.gpus != len(gpu_ids):
+    if count and gpu_ids and not 0 < count.gpus <= len(gpu_ids):
         raise UserError(f"--gpus {count.gpus} contradicts --gpu-ids, which names {len(gpu_ids)}.", "Leave --gpus out.")
     if count and count.gpu_type and gpu_type and count.gpu_type != gpu_type:
         raise UserError(f'--gpus says "{count.gpu_type}" and --gpu-type says "{gpu_type}".', "Leave one of them out.")

@@ -58,6 +58,9 @@ class Cause(enum.Enum):
     LOST = "lost"
 
 
+#: What begins the tag that says which program holds a job, and will let it go.
+HELD_BY = "held-by:"
+
 PRIORITIES = {"low": -10, "normal": 0, "high": 10, "urgent": 100}
 
 
@@ -66,7 +69,7 @@ class Request:
     """What a job asks of the machine. Jobs with equal requests are alike to the scheduler."""
 
     gpus: int = 1
-    #: Exactly these devices; then `gpus` is their number.
+    #: Only these devices: all of them, or `gpus` of them if that is less.
     gpu_ids: tuple[DeviceId, ...] = ()
     #: Taken first when they are free.
     prefer: tuple[DeviceId, ...] = ()
@@ -81,6 +84,11 @@ class Request:
     vram: int = 0
     #: Whether it may be started on a device that somebody uses without a lease.
     ignore_foreign: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether it names the very devices that it wants, and leaves no choice."""
+        return 0 < len(self.gpu_ids) == self.gpus
 
     @property
     def mib(self) -> int:
@@ -271,6 +279,11 @@ class Job:
     def array_id(self) -> JobId:
         """Return the id of the first job of its array; that of a job that stands alone is its own."""
         return JobId(self.id - (self.asked.place or 0))
+
+    @property
+    def held_by(self) -> str | None:
+        """Return the program that holds it and will let it go; None: a person does."""
+        return next((tag.removeprefix(HELD_BY) for tag in self.asked.tags if tag.startswith(HELD_BY)), None)
 
     @property
     def is_finished(self) -> bool:

@@ -70,7 +70,7 @@ def request(args: Args, inventory: Inventory) -> Request:
         raise UserError("lease expected at least one GPU, got --gpus 0.")
     chosen = refusals.resolve(gpu_ids or (), "--gpu-ids", inventory)
     request = Request(
-        len(chosen) or (count.gpus if count else 1),
+        count.gpus if count else len(chosen) or 1,
         chosen,
         refusals.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
         args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),

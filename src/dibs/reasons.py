@@ -79,7 +79,7 @@ class Sight:
     def reason(self, job: Job) -> Reason:
         """Say why a waiting job waits."""
         if job.state is State.HELD:
-            return Reason("it is held", f"`dibs unhold {job.id}` lets it go on.")
+            return _held(job)
         if not job.is_ready:
             return self._not_ready(job)
         if self.is_closing:
@@ -152,6 +152,13 @@ class Sight:
             return f"job {ids[0]}, which is {self.reader.job(ids[0]).word}"
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
         return f"jobs {', '.join(str(job_id) for job_id in ids[:MOST_NAMED])}{more}"
+
+
+def _held(job: Job) -> Reason:
+    if job.held_by is None:
+        return Reason("it is held", f"`dibs unhold {job.id}` lets it go on.")
+    hint = f"If that does not run, start it again; `dibs unhold {job.id}` lets the job go on without it."
+    return Reason(f"it is held until `{job.held_by}` lets it go", hint)
 
 
 def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:

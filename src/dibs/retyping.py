@@ -68,7 +68,7 @@ def _options(asked: Asked, now: int, is_held: bool) -> Iterator[tuple[Option[obj
 def _devices(request: Request) -> Iterator[tuple[Option[object], str | None]]:
     if request.gpu_ids:
         yield job_options.GPU_IDS, ",".join(request.gpu_ids)
-    elif request.gpus != 1:
+    if request.gpus != (len(request.gpu_ids) or 1):
         yield job_options.GPUS, str(request.gpus)
     if request.prefer:
         yield job_options.PREFER, ",".join(request.prefer)

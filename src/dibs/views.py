@@ -130,7 +130,7 @@ def eligible(inventory: Inventory, request: Request) -> tuple[DeviceId, ...]:
     if inventory.problem is not None:
         return ()
     usable = tuple(device.id for device in inventory.devices if rooms.obstacle(device, request) is None)
-    if request.gpu_ids:
+    if request.is_exact:
         return tuple(d for d in request.gpu_ids if d in usable)
     right = request_devices(inventory, request)
     usable = tuple(d for d in usable if d in right)

@@ -186,9 +186,9 @@ def request_of(wish: Wish, turn: Turn, notes: list[str], who: str = "the job") -
         raise MachineError(f"the GPUs are not known yet ({inventory.problem or 'the driver has not answered'}).")
     gpu_ids = refusals.resolve(wish.gpu_ids, "--gpu-ids", inventory)
     prefer = refusals.resolve(wish.prefer, "--prefer", inventory)
-    if gpu_ids and wish.gpus is not None and wish.gpus != len(gpu_ids):
+    if gpu_ids and wish.gpus is not None and not 0 < wish.gpus <= len(gpu_ids):
         raise UserError(f"--gpus {wish.gpus} contradicts --gpu-ids, which names {len(gpu_ids)}.", "Leave --gpus out.")
-    gpus = len(gpu_ids) if gpu_ids else wish.gpus
+    gpus = len(gpu_ids) if gpu_ids and wish.gpus is None else wish.gpus
     if gpus is None:
         has_none = inventory.is_known and not inventory.devices
         gpus = 0 if has_none and not wish.gpu_type else 1

@@ -124,7 +124,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ("true", {"gpus": True}, "gpus expected a whole number from 0 up, got True."),
     ("true", {"gpus": [0, 1]}, "gpus expected a whole number from 0 up, got [0, 1]."),
     ("true", {"gpus": "0,1"}, 'gpus expected a count, got the list "0,1". Choose GPUs with gpu_ids 0,1.'),
-    ("true", {"gpus": 1, "gpu_ids": [0, 1]}, "gpus 1 contradicts gpu_ids, which names 2. Leave gpus out."),
+    ("true", {"gpus": 3, "gpu_ids": [0, 1]}, "gpus 3 contradicts gpu_ids, which names 2. Leave gpus out."),
     ("true", {"gpu_ids": [0.5]}, "gpu_ids expected GPUs such as 0,2 or GPU-8f4a..., got 0.5."),
     ("true", {"gpu_ids": []}, 'gpu_ids expected GPUs such as 0,2 or GPU-8f4a..., got "".'),
     ("true", {"mem": 32}, 'mem expected a size such as 18G, 512M or 24GiB, got 32. Write "32G" or "32M".'),

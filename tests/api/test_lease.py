@@ -217,7 +217,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"gpus": "two"}, 'gpus expected a whole number from 0 up, got "two".'),
     ({"gpus": 3}, "the lease asks for 3 GPUs; this machine has 2"),
     ({"gpu_ids": [5]}, "gpu_ids"),
-    ({"gpus": 1, "gpu_ids": [0, 1]}, "gpus 1 contradicts gpu_ids"),
+    ({"gpus": 2, "gpu_ids": [0]}, "gpus 2 contradicts gpu_ids"),
     ({"ignore_foreign": "yes"}, 'ignore_foreign expected True or False, got "yes".'),
     ({"time": 3600}, "time expected"),
     ({"visible": "both"}, "visible expected uuid or index"),

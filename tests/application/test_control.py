@@ -250,6 +250,10 @@ def test_null_goes_back_to_the_default(desk):
         ({"gpus": 3}, {"gpu_ids": ["1"]}, 1, build.ids(1)),
         ({"gpu_ids": ("0", "1")}, {"gpu_ids": None}, 2, ()),
         ({"gpu_ids": ("0", "1")}, {"cpus": 1}, 2, build.ids(0, 1)),
+        ({"gpus": 3}, {"gpus": 1, "gpu_ids": ["0", "1"]}, 1, build.ids(0, 1)),
+        ({"gpus": 1, "gpu_ids": ("0", "1")}, {"cpus": 1}, 1, build.ids(0, 1)),
+        ({"gpus": 1, "gpu_ids": ("0", "1")}, {"gpus": None, "gpu_ids": ["0", "1"]}, 2, build.ids(0, 1)),
+        ({"gpus": 1, "gpu_ids": ("0", "1")}, {"gpus": 1, "gpu_ids": None}, 1, ()),
     ],
 )
 def test_a_count_and_a_list_of_gpus_replace_each_other(desk, before, changes, gpus, ids):

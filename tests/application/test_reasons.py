@@ -7,7 +7,7 @@ import pytest
 
 import build
 from desk import DONE, FAILED, RUNNING
-from dibs import codec, core, lifecycle
+from dibs import codec, core, lifecycle, selection
 from dibs.declaring import MOST_ROWS, Earlier
 from dibs.devices import DeviceId
 from dibs.forecasts import Forecast
@@ -91,6 +91,16 @@ def test_a_job_that_is_in_no_line_yet_says_what_it_waits_for(store, asked, reaso
     submit(store, *({},) * 10)
     (job_id,) = submit(store, asked)
     assert sight(store).reason(store.job(job_id)) == reason
+
+
+def test_a_job_that_a_program_holds_names_it(store):
+    submit(store, {"tags": ("x", "held-by:gpupeasy-server --port 8888")})
+    with store.batch():
+        store.hold(selection.parse(["1"]), build.NOW)
+    assert sight(store).reason(store.job(1)) == Reason(
+        "it is held until `gpupeasy-server --port 8888` lets it go",
+        "If that does not run, start it again; `dibs unhold 1` lets the job go on without it.",
+    )
 
 
 def test_a_held_job_says_who_lets_it_go_and_nobody_knows_when(store):

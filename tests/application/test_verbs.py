@@ -87,7 +87,7 @@ def test_the_environment_of_many_jobs_is_kept_once(desk):
         (wish(gpu_type="h100"), Impossible, 'no GPU matches --gpu-type "h100"'),
         (wish(gpu_ids=("9",)), UserError, '--gpu-ids .* there is no GPU "9"'),
         (wish(prefer=("x",)), UserError, '--prefer .* there is no GPU "x"'),
-        (wish(gpus=1, gpu_ids=("0", "1")), UserError, "--gpus 1 contradicts --gpu-ids, which names 2"),
+        (wish(gpus=3, gpu_ids=("0", "1")), UserError, "--gpus 3 contradicts --gpu-ids, which names 2"),
         (wish(gpus=0, gpu_ids=("0",)), UserError, "--gpus 0 contradicts --gpu-ids"),
     ],
 )

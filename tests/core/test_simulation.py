@@ -437,7 +437,7 @@ def small_job(dice, number, inventory, room):
         kind = {"prefer": tuple(dice.sample(inventory.ids, 1))}
     elif gpus and dice.random() < 0.2:
         kind = {"gpu_ids": tuple(dice.sample(inventory.ids, dice.randint(1, len(inventory.ids))))}
-        gpus = len(kind["gpu_ids"])
+        gpus = dice.choice((len(kind["gpu_ids"]), 1))
     request = Request(
         gpus,
         **kind,
@@ -499,6 +499,8 @@ class Rule:
 
     def wanted(self, request):
         """Return the devices that would do, in order of preference."""
+        if request.gpu_ids and len(request.gpu_ids) > request.gpus:
+            return [device for device in self.well if device in request.gpu_ids]
         first, rest = (request.gpu_ids, ()) if request.gpu_ids else (request.prefer, self.well)
         return [device for device in dict.fromkeys([*first, *rest]) if device in self.well]
 

@@ -296,4 +296,5 @@ def test_without_an_option_about_gpus_the_daemon_decides(home: Path) -> None:
     assert defaults("-g", "0")["gpus"] == 0
     assert defaults("-g", "2:a*")["gpu_type"] == "a*"
     chosen = defaults("--gpu-ids", "0, GPU-1", "-g2")
-    assert (chosen["gpus"], chosen["gpu_ids"]) == (None, ["0", "GPU-1"])
+    assert (chosen["gpus"], chosen["gpu_ids"]) == (2, ["0", "GPU-1"])
+    assert defaults("--gpu-ids", "0,1")["gpus"] is None

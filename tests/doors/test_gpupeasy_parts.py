@@ -41,6 +41,42 @@ def test_a_text_of_the_list_means(texts: list[str], text: str, gpu: Gpu) -> None
     assert gpu_lists.read(texts, GPUS)[text] == gpu
 
 
+@pytest.mark.parametrize(
+    ("texts", "gpu"),
+    [
+        (["0", "1"], Gpu("", ("GPU-0aa", "GPU-1aa"), is_choice=True)),
+        # In the order of the list, which is the order in which they are taken.
+        (["2", "0"], Gpu("", ("GPU-2aa", "GPU-0aa"), is_choice=True)),
+        (["1"], Gpu("1", ("GPU-1aa",))),
+        (["0,1"], Gpu("0,1", ("GPU-0aa", "GPU-1aa"))),
+        (["0,1", "0,1"], Gpu("0,1", ("GPU-0aa", "GPU-1aa"), vram=12 * GIB)),
+        (["0", "0"], Gpu("0", ("GPU-0aa",), vram=12 * GIB)),
+        (["0", "1", "0", "1"], Gpu("", ("GPU-0aa", "GPU-1aa"), vram=12 * GIB, is_choice=True)),
+        (["GPU-1aa", "GPU-0aa"], Gpu("", ("GPU-1aa", "GPU-0aa"), visible="uuid", is_choice=True)),
+        ([], None),
+        ([""], None),
+        (["0", ""], None),
+        (["0,1", "2"], None),
+        (["0", "0", "1"], None),
+        (["0", "GPU-1aa"], None),
+        (["1,0"], None),
+        (["GPU-1"], None),
+        (["0", "7"], None),
+    ],
+)
+def test_dibs_chooses_where_any_text_of_the_list_would_do(texts: list[str], gpu: Gpu | None) -> None:
+    assert gpu_lists.common(texts, GPUS) == gpu
+
+
+def test_one_of_several_is_asked_for_or_all_of_a_group() -> None:
+    one, group = gpu_lists.common(["2", "0"], GPUS), gpu_lists.common(["0,1"], GPUS)
+    assert one is not None
+    assert group is not None
+    assert (one.request["gpus"], one.request["gpu_ids"]) == (1, ["GPU-2aa", "GPU-0aa"])
+    assert one.request["prefer"] == one.request["gpu_ids"]
+    assert (group.request["gpus"], group.request["gpu_ids"]) == (2, ["GPU-0aa", "GPU-1aa"])
+
+
 def test_without_gpus_every_text_is_leased_by_itself() -> None:
     found = gpu_lists.read(["0", "1"], [])
     assert found["0"] == Gpu("0", is_written=True, keys=("0",))
@@ -101,13 +137,9 @@ def test_how_a_job_stands_in_the_old_words(job: Entry, status: str, code: int | 
 
 
 def test_the_page_tells_who_waits_from_who_is_held() -> None:
-    kept = entry("held", tags=(entries.KEPT,))
-    assert [entries.whole(job)["state"] for job in (entry("held"), kept, entry("queued"))] == [
-        "waiting",
-        "held",
-        "queued",
-    ]
-    assert kept.is_next is False
+    ours, kept = entry("held", tags=(entries.held(8888),)), entry("held")
+    assert [entries.whole(job)["state"] for job in (ours, kept, entry("queued"))] == ["waiting", "held", "queued"]
+    assert (ours.is_next, kept.is_next) == (True, False)
 
 
 def test_quotes_of_a_command_are_lost_and_a_text_is_shown_by_letters() -> None:

@@ -35,11 +35,11 @@ seconds = some.integers(1, 10**8).map(float) | some.sampled_from([0.5, 1.25, 90.
 @some.composite
 def requests(draw: some.DrawFn) -> Request:
     """Any wish about devices."""
-    exact = draw(some.just(()) | gpus)
+    named = draw(some.just(()) | gpus)
     vram = draw(some.just(0) | some.integers(2**20, 2**45))
     return Request(
-        gpus=len(exact) or draw(some.integers(1 if vram else 0, 8)),
-        gpu_ids=exact,
+        gpus=draw(some.integers(1, len(named)) if named else some.integers(1 if vram else 0, 8)),
+        gpu_ids=named,
         prefer=draw(some.just(()) | gpus),
         gpu_type=draw(some.none() | some.sampled_from(["a100", "*H100*", "rtx 4090"])),
         cpus=draw(some.integers(0, 64)),
@@ -106,7 +106,7 @@ def asked_for(wish: wishing.Wish) -> dict[str, object]:
     own = wish.asked
     needs = {(int(part), when) for word, when in wish.after for part in word.split(",")}
     return {
-        "gpus": len(wish.gpu_ids) or (1 if wish.gpus is None else wish.gpus),
+        "gpus": (len(wish.gpu_ids) or 1) if wish.gpus is None else wish.gpus,
         "devices": (wish.gpu_ids, wish.prefer, wish.gpu_type, wish.vram, wish.ignore_foreign),
         "counted": (wish.cpus, wish.mem, wish.time_limit_s),
         "after": needs,

@@ -57,7 +57,8 @@ def fields(job: WholeJob) -> dict[str, object]:
         "name": job["name"],
         "project": job["project"],
         "priority": job["priority"],
-        **({"gpu_ids": wanted["gpu_ids"]} if wanted["gpu_ids"] else {"gpus": job["gpus"]}),
+        **({"gpus": job["gpus"]} if not wanted["gpu_ids"] or len(wanted["gpu_ids"]) != job["gpus"] else {}),
+        **({"gpu_ids": wanted["gpu_ids"]} if wanted["gpu_ids"] else {}),
         "prefer": wanted["prefer"],
         "gpu_type": wanted["gpu_type"] or "",
         "vram": "" if job["vram"] is None else _exact_size(job["vram"]),
@@ -135,12 +136,16 @@ def changed(before: Mapping[str, object], after: Mapping[str, object]) -> dict[s
     dropped = {name for name in ("command", "argv", "gpus", "gpu_ids") if name not in after}
     paired = {"command": "argv", "argv": "command", "gpus": "gpu_ids", "gpu_ids": "gpus"}
     wanted = [name for name in differ if not (name in dropped and paired[name] in after)]
+    if before.keys() >= GPUS and GPUS.intersection(differ):
+        # So many of these: what is left of the two means something else alone.
+        wanted = list(dict.fromkeys((*wanted, *sorted(GPUS))))
     return {FIELD.get(name, name): _value(name, after.get(name)) for name in wanted}
 
 
 #: Fields that are called otherwise on the wire, and those that stand in the text only for some jobs.
 FIELD = {"time": "time_limit_s", "begin": "begin_at"}
 NAMES = ("command", "argv", "gpus", "gpu_ids")
+GPUS = {"gpus", "gpu_ids"}
 
 
 def _value(name: str, value: object) -> object:

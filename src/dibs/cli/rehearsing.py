@@ -41,7 +41,8 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what there is to know about one job; what it does not ask for is left out."""
     request = job["request"]
     which = [f"of type {request['gpu_type']}"] if request["gpu_type"] else []
-    which += [f"exactly {', '.join(request['gpu_ids'])}"] if request["gpu_ids"] else []
+    word = "exactly" if len(request["gpu_ids"]) == job["gpus"] else "of"
+    which += [f"{word} {', '.join(request['gpu_ids'])}"] if request["gpu_ids"] else []
     which += [f"preferring {', '.join(request['prefer'])}"] if request["prefer"] else []
     found = {
         "command": job["command"],

@@ -176,6 +176,7 @@ TOPICS: dict[str, Topic] = {
                 ("-g 2:a100", "two whose name has a100 in it"),
                 ("--gpu-type GLOB", "the same, as a pattern"),
                 ("--gpu-ids 0,2", "exactly these, by index or UUID"),
+                ("-g 1 --gpu-ids 0,2", "one of these, whichever is free first"),
                 ("--prefer 1,3", "these first, if they are free"),
             ),
             "DIBS_DEVICES=0,1 (or the setting devices) keeps dibs to some GPUs; DIBS_DEVICES=fake:4 pretends to have "

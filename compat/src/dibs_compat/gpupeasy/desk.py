@@ -1,7 +1,8 @@
-"""The desk of one server: takes jobs in, keeps them held in dibs, and lets the next go when a GPU of its list is free.
+"""The desk of one server: takes jobs in, and sees that each gets a GPU of its list.
 
-One thread follows what happens to the jobs and deals; nobody polls. If this process ends, what runs goes on, and what
-waits is held until it is started again. What went wrong with one job is written down and stops nothing.
+Where dibs itself can choose among the GPUs, jobs are queued there and need this process no more. Where it cannot
+(groups and the like), they are held, and the next is let go when a GPU of the list is free. One thread follows what
+happens to the jobs and deals; nobody polls. What went wrong with one job is written down and stops nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dibs import client, commands, drafts, selection, templates
-from dibs.errors import Conflict, DibsError, NoDaemon, NotFound
+from dibs.errors import Conflict, DibsError, NoDaemon, NotFound, UserError
 from dibs.options import Args
-from dibs_compat.gpupeasy import entries, gpu_lists
+from dibs_compat.gpupeasy import asking, entries, gpu_lists
 from dibs_compat.gpupeasy.entries import Entry
 from dibs_compat.gpupeasy.logbook import Logbook
 
-#: Seconds of one long poll, and until the daemon is asked again that did not answer.
-POLL_S, AGAIN_S = 30, 1.0
+#: Seconds of one long poll, until the daemon is asked again that did not answer, and until what has changed meanwhile.
+POLL_S, AGAIN_S, SOON_S = 30, 1.0, 0.05
 #: Seconds that the thread gets to end.
 LEAVE_FOR_S = 2.0
 #: What may be done to a job beside `hold`, `unhold` and `priority`: the verb of dibs, and what goes with it.
@@ -53,8 +54,14 @@ class Desk:
         self._entries: dict[int, Entry] = {}
         self._texts = list(texts)
         self._free = list(texts)
+        #: What every job asks for; None: jobs are dealt one by one.
+        self._common: gpu_lists.Gpu | None = None
+        #: Whether jobs that wait may have to be changed, because the list was.
+        self._is_stale = True
         self._next = 1
         self._cursor = 0
+        #: How jobs stood when something was last written down about them.
+        self._written: dict[int, str] = {}
         #: Texts that dibs refused to use; until the list is changed nothing is dealt to them.
         self._broken: set[str] = set()
         self._is_ending = False
@@ -65,6 +72,8 @@ class Desk:
     def open(self) -> None:
         """Find the jobs of earlier times again, and begin."""
         self._load()
+        # Before anybody adds a job, so that it goes to dibs as it shall stay there.
+        self._arrange()
         self._thread.start()
 
     def close(self) -> None:
@@ -108,7 +117,7 @@ class Desk:
 
     def others(self) -> int:
         """Return how many jobs wait for servers at other ports."""
-        jobs = self._ask(f"project:{entries.PROJECT}+held")
+        jobs = asking.jobs(self._queue, f"project:{entries.PROJECT}+held")
         return sum(entries.read(job, self._port) is None for job in jobs)
 
     # -- what is asked --
@@ -134,9 +143,16 @@ class Desk:
         for text in (name, path, *argv):
             commands.check_text(text)
         tags = [entries.numbered(self._port, number), *([entries.LETTERS] if is_text else [])]
+        common = self._common
+        if common is not None:
+            more = {"hold": False, **common.request}
+            tags += _marks(common)
+        else:
+            # What it would have without us; the desk says better when its turn has come.
+            more = {"hold": True, "gpus": None if any(self._texts) else 0}
+            tags.append(entries.held(self._port))
         job = {"argv": list(argv), "name": name, "output": templates.escape(path), "tags": tags}
-        # What it would have without us; the desk says better when its turn has come.
-        more = {"project": entries.PROJECT, "hold": True, "gpus": None if any(self._texts) else 0}
+        more["project"] = entries.PROJECT
         # A key: if the answer is lost, the same may be said again and is one job.
         body = {"defaults": self._defaults | more, "jobs": [job], "key": os.urandom(16).hex()}
         try:
@@ -144,12 +160,16 @@ class Desk:
         except NoDaemon:
             answer = self._queue.post("/v1/jobs", body)
         self._read(answer["ids"])
+        if self._common is not common:
+            # The list was changed while we asked, by one who did not know of this job.
+            self._is_stale = True
 
     def change(self, texts: Sequence[str]) -> None:
         """Use another list of GPUs from now on; what runs on others goes on until it ends."""
         with self._lock:
             self._texts = list(texts)
             self._broken.clear()
+            self._is_stale = True
             self._log.write("Info", f"GPUs are now: {' '.join(repr(text) for text in texts)}")
         self._wake()
 
@@ -172,21 +192,28 @@ class Desk:
         if verb == "priority":
             if not value.lstrip("-").isdecimal() or len(value) > 9:
                 raise Refused(f"Expected a whole number as priority, got {value[:40]!r}")
-            return self._edit(entry, {"priority": int(value)})
+            return asking.edit(self._queue, entry, {"priority": int(value)})
         if verb in ("hold", "unhold"):
-            if entry.state != "held":
-                raise Refused(f"Job {entry.number} is {entry.state}, it does not wait for a GPU of the list")
-            rest = [tag for tag in entry.tags if tag != entries.KEPT]
-            return self._edit(entry, {"tags": [*rest, entries.KEPT] if verb == "hold" else rest})
+            return self._hold(entry) if verb == "hold" else self._unhold(entry)
         if verb not in VERBS:
             raise Refused(f"There is no verb {verb[:40]!r}")
         if verb == "rerun" and entry.return_code is not None:
             _empty(entry.output)
         name, said = VERBS[verb]
-        return _told(self._queue.post(f"/v1/jobs/{entry.id}/{name}", said))
+        return asking.do(self._queue, name, [entry], **said)
 
-    def _edit(self, entry: Entry, changes: dict[str, Any]) -> str:
-        return _told(self._queue.post(f"/v1/jobs/{entry.id}/edit", {"changes": changes}))
+    def _hold(self, entry: Entry) -> str:
+        if not entry.is_waiting:
+            raise Refused(f"Job {entry.number} is {entry.state}, it does not wait")
+        told = asking.edit(self._queue, entry, {"tags": entry.plain_tags}) if entry.is_ours else ""
+        return told if entry.is_next else asking.do(self._queue, "hold", [entry])
+
+    def _unhold(self, entry: Entry) -> str:
+        if entry.state != "held" or entry.is_ours:
+            raise Refused(f"Job {entry.number} is {entry.state}, nobody keeps it back")
+        if self._common is None:
+            return asking.edit(self._queue, entry, {"tags": [*entry.plain_tags, entries.held(self._port)]})
+        return asking.do(self._queue, "unhold", [entry])
 
     # -- following and dealing --
 
@@ -197,8 +224,11 @@ class Desk:
     def _run(self) -> None:
         while not self._is_ending:
             try:
-                self._deal()
-                self._follow()
+                if self._is_stale:
+                    self._arrange()
+                elif self._common is None:
+                    self._deal()
+                self._follow(0 if self._is_stale else POLL_S)
             except (DibsError, OSError) as error:
                 self._pause(f"dibs does not answer: {error}")
             except Exception as error:  # noqa: BLE001 - whatever it is, the next jobs must still be dealt
@@ -217,45 +247,100 @@ class Desk:
             self._hear.recv(4096)
         return is_woken
 
-    def _follow(self) -> None:
+    def _follow(self, wait_s: float) -> None:
         """Wait until something happens to a job, or somebody wakes us."""
-        query = [("since", str(self._cursor)), ("wait_s", str(POLL_S))]
+        query = [("since", str(self._cursor)), ("wait_s", str(wait_s))]
         with contextlib.closing(self._queue.begin_get("/v1/jobs/changes", query)) as asked:
             if self._heard([asked], 2 * POLL_S):
                 return
             answer = asked.finish()
         self._cursor = answer["cursor"]
-        with self._lock:
+        # Who takes a job in right now will know it then.
+        with self._adding, self._lock:
             ours = {entry.id for entry in self._entries.values()}
-        self._read(job["id"] for job in answer["jobs"] if job["id"] in ours)
+        changed = {job["id"] for job in answer["jobs"]} & ours
+        self._read(changed)
+        for entry in self.jobs():
+            if entry.id in changed:
+                self._write(entry)
+
+    def _write(self, entry: Entry) -> None:
+        """Write down that a job began, or ended."""
+        before = self._written.get(entry.number, entries.SCHEDULED)
+        self._written[entry.number] = entry.status
+        if before == entries.SCHEDULED and not entry.is_waiting and entry.gpu and not entry.is_dealt:
+            self._log.write("Info", f"Scheduling <{entry.number}, {entry.name}> on gpu  {entry.gpu}")
+        if before in (entries.SCHEDULED, entries.RUNNING) and entry.return_code is not None:
+            kind = "Success" if entry.state == entries.SUCCEEDED else "Warning"
+            what = f"Process <{entry.number}, {entry.name}> exited with return code: {entry.return_code}"
+            self._log.write(kind, what)
+
+    def _arrange(self) -> None:
+        """Make the jobs that wait ask for what the list says now."""
+        with self._lock:
+            texts, self._is_stale = list(self._texts), False
+        try:
+            common = gpu_lists.common(texts, self._queue.get("/v1/gpus")["gpus"])
+            # Before we look who waits: who takes a job in sees it, or is seen.
+            self._common = common
+            waiting = self.waiting()
+            if common is None:
+                self._take_back([entry for entry in waiting if entry.state == "queued" and not entry.is_dealt])
+            else:
+                self._let_go(waiting, common)
+        except (Conflict, NotFound):
+            # One of them began, or was cancelled, before we asked: look again.
+            self._is_stale = True
+            self._read([entry.id for entry in waiting])
+            self._heard([], SOON_S)
+        except UserError as error:
+            self._log.write("Error", f"Jobs that wait stay as they are: {error}")
+        except BaseException:
+            self._is_stale = True
+            raise
+        else:
+            self._read([entry.id for entry in waiting])
+
+    def _take_back(self, some: Sequence[Entry]) -> None:
+        """Hold jobs until we let them go; the tag first: a job that is held without it would wait for a person."""
+        for entry in some:
+            asking.edit(self._queue, entry, {"tags": [*entry.plain_tags, entries.held(self._port)]})
+        if some:
+            asking.do(self._queue, "hold", some)
+
+    def _let_go(self, waiting: Sequence[Entry], common: gpu_lists.Gpu) -> None:
+        """Let dibs choose the GPU of jobs from now on; those that a person holds stay so."""
+        marked = [entry for entry in waiting if entry.tags != (*entry.plain_tags, *_marks(common)) or entry.is_wrapped]
+        for entry in marked:
+            left = [tag for tag in entry.tags if tag.startswith(entries.HELD)]
+            tags = [*entry.plain_tags, *_marks(common)]
+            asking.edit(self._queue, entry, {"argv": list(entry.argv), "tags": [*tags, *left], **common.request})
+            if entry.is_next:
+                asking.do(self._queue, "unhold", [entry])
+            if left:
+                # Last: a job that is held without it would wait for a person. It may have begun.
+                with contextlib.suppress(Conflict):
+                    asking.edit(self._queue, entry, {"tags": tags})
+        if rest := [entry for entry in waiting if entry not in marked]:
+            asking.do(self._queue, "edit", rest, changes=common.request)
 
     def _load(self) -> None:
         # First the number of the newest event: what happens while we read is told once more.
         self._cursor = self._queue.get("/v1/jobs/changes", [("select", "@")])["cursor"]
-        self._keep(self._ask(f"tag:{entries.numbered(self._port, '*')}"))
+        self._keep(asking.jobs(self._queue, f"tag:{entries.numbered(self._port, '*')}"))
         with self._lock:
             self._next = max(self._entries, default=0) + 1
+            self._written = {entry.number: entry.status for entry in self._entries.values()}
 
     def _read(self, ids: Iterable[int]) -> None:
         """Look at jobs anew."""
         wanted = selection.ranges(ids)
-        self._keep(self._ask(wanted) if wanted else [])
-
-    def _ask(self, wanted: str) -> list[dict[str, Any]]:
-        try:
-            return list(self._queue.get("/v1/jobs", [("select", wanted)])["jobs"])
-        except NotFound:
-            return []
+        self._keep(asking.jobs(self._queue, wanted) if wanted else [])
 
     def _keep(self, jobs: Iterable[dict[str, Any]]) -> None:
         with self._lock:
             for entry in filter(None, (entries.read(job, self._port) for job in jobs)):
-                before = self._entries.get(entry.number)
                 self._entries[entry.number] = entry
-                if before is not None and before.return_code is None and entry.return_code is not None:
-                    kind = "Success" if entry.state == entries.SUCCEEDED else "Warning"
-                    what = f"Process <{entry.number}, {entry.name}> exited with return code: {entry.return_code}"
-                    self._log.write(kind, what)
 
     def _deal(self) -> None:
         """Give every free GPU of the list to the job whose turn it is."""
@@ -272,22 +357,14 @@ class Desk:
 
     def _start(self, entry: Entry, gpu: gpu_lists.Gpu) -> None:
         self._log.write("Info", f"Scheduling <{entry.number}, {entry.name}> on gpu  {gpu.text}")
-        _empty(entry.output)
-        tags = [tag for tag in entry.tags if not tag.startswith(entries.ON)]
         argv = list(entry.argv)
         if gpu.is_written:
             argv = entries.wrapped(entry.argv, gpu.text, gpu.keys)
-        changes = {
-            "argv": argv,
-            "gpus": len(gpu.gpu_ids),
-            "gpu_ids": list(gpu.gpu_ids) or None,
-            "vram": gpu.vram,
-            "visible": gpu.visible,
-            "tags": [*tags, entries.ON + gpu.text],
-        }
+        # Still ours: if we end before it is let go, it is dealt again.
+        tags = [*entry.plain_tags, entries.ON + gpu.text, entries.held(self._port)]
         try:
-            self._edit(entry, changes)
-            self._queue.post(f"/v1/jobs/{entry.id}/unhold", {})
+            asking.edit(self._queue, entry, {"argv": argv, "tags": tags, **gpu.request})
+            asking.do(self._queue, "unhold", [entry])
         except (NoDaemon, Conflict, NotFound) as error:
             # Somebody was faster, or it will be dealt again.
             self._log.write("Warning", f"Scheduling <{entry.number}, {entry.name}> is put off: {error}")
@@ -309,11 +386,11 @@ def _make(path: str, shown: str) -> None:
 
 
 def _empty(path: str) -> None:
-    """Empty the output file of a job that is about to begin; who took it away meanwhile gets a new one."""
+    """Empty the output file of a job that is run again; who took it away meanwhile gets a new one."""
     with contextlib.suppress(OSError):
         os.truncate(path, 0)
 
 
-def _told(answer: dict[str, Any]) -> str:
-    """Return what a verb of dibs came to, in words."""
-    return "; ".join([f"{left['why']}" for left in answer["unchanged"]] or ["done"])
+def _marks(gpu: gpu_lists.Gpu) -> list[str]:
+    """Return the tags that a job has because of how its GPUs are named."""
+    return [entries.BY_UUID] if gpu.visible == "uuid" else []

@@ -10,25 +10,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dibs.jobs import ACTIVE, WAITING, Outcome
+from dibs.jobs import ACTIVE, HELD_BY, WAITING, Outcome
 
 #: The project of all jobs of this door.
 PROJECT = "gpupeasy"
-#: Kept back by somebody, and not because no GPU is free.
-KEPT = "gpupeasy-kept"
+#: What begins the tag of a job that the server holds until its turn has come; without it a person holds it.
+HELD = f"{HELD_BY}gpupeasy-server --port "
+#: Its devices are named by UUID, as the list names them.
+BY_UUID = "gpupeasy-by-uuid"
 #: Its command was one text and not a list; the old server shows those letter by letter.
 LETTERS = "gpupeasy-text"
-#: What begins the tag that says on which GPU of the list it runs.
+#: What begins the tag that says which GPU of the list the server gave it, where dibs does not choose itself.
 ON = "gpupeasy-on:"
 #: What a command is wrapped in where dibs would not write the text of its GPUs.
 WRAP = (sys.executable, "-P", "-m", "dibs_compat.gpupeasy.wrapping")
 
-#: Words of dibs for how a job stands.
+#: The old words for how a job stands.
+SCHEDULED, RUNNING = "Scheduled", "Running"
+#: Words of dibs for it.
 WAITING_WORDS = frozenset(state.value for state in WAITING)
 ACTIVE_WORDS = frozenset(state.value for state in ACTIVE)
 SUCCEEDED = Outcome.DONE.value
 #: What a wrapped command exits with that could not be started.
 NOT_RUN = (126, 127)
+
+
+def held(port: int) -> str:
+    """Return the tag of a job that the server at this port lets go."""
+    return f"{HELD}{port}"
 
 
 def numbered(port: int, number: int | str) -> str:
@@ -53,23 +62,37 @@ class Entry:
     pid: int | None = None
     priority: int = 0
     finished_at: str = ""
+    #: The GPUs that it has or had, as their names in its environment.
+    on: str = ""
     #: Whether something of ours runs before its command, and says when that cannot be started.
     is_wrapped: bool = False
 
     @property
     def gpu(self) -> str | None:
         """Return the text of the list on which it runs or ran; None: none was given to it yet."""
-        return next((tag.removeprefix(ON) for tag in self.tags if tag.startswith(ON)), None)
+        if self.is_dealt:
+            return next(tag.removeprefix(ON) for tag in self.tags if tag.startswith(ON))
+        return None if self.is_waiting else self.on
 
     @property
-    def is_kept(self) -> bool:
-        """Tell whether somebody keeps it back."""
-        return KEPT in self.tags
+    def is_dealt(self) -> bool:
+        """Tell whether the server gave it a GPU of the list."""
+        return any(tag.startswith(ON) for tag in self.tags)
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether the server is to let it go."""
+        return any(tag.startswith(HELD) for tag in self.tags)
 
     @property
     def is_next(self) -> bool:
-        """Tell whether it waits for a GPU of the list."""
-        return self.state == "held" and not self.is_kept
+        """Tell whether it waits for the server to give it a GPU of the list."""
+        return self.state == "held" and self.is_ours
+
+    @property
+    def plain_tags(self) -> list[str]:
+        """Return its tags without those that say how it gets a GPU."""
+        return [tag for tag in self.tags if tag != BY_UUID and not tag.startswith((ON, HELD))]
 
     @property
     def is_active(self) -> bool:
@@ -95,8 +118,8 @@ class Entry:
     def status(self) -> str:
         """Return the old word for how it stands."""
         if self.is_waiting:
-            return "Scheduled"
-        return "Running" if self.is_active else "Succeeded" if self.state == SUCCEEDED else "Failed"
+            return SCHEDULED
+        return RUNNING if self.is_active else "Succeeded" if self.state == SUCCEEDED else "Failed"
 
     @property
     def return_code(self) -> int | None:
@@ -118,8 +141,13 @@ def read(job: Mapping[str, Any], port: int) -> Entry | None:
         return None
     return Entry(
         int(number), job["id"], job["name"], unwrapped(job["argv"]), job["log"], job["state"], tags, job["cause"],
-        job["exit_code"], job["signal"], job["pid"], job["priority"], job["finished_at"] or "", is_wrapped(job["argv"]),
+        job["exit_code"], job["signal"], job["pid"], job["priority"], job["finished_at"] or "", _named(job),
+        is_wrapped(job["argv"]),
     )  # fmt: skip
+
+
+def _named(job: Mapping[str, Any]) -> str:
+    return ",".join(job["gpu_ids"] if BY_UUID in job["tags"] else map(str, job["gpu_indices"]))
 
 
 def wrapped(argv: tuple[str, ...], text: str, keys: tuple[str, ...]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dibs import slots
@@ -31,6 +31,19 @@ class Gpu:
     is_written: bool = False
     #: What is leased beside devices of this machine: texts that name none.
     keys: tuple[str, ...] = ()
+    #: Whether any one of the devices will do, those in front first; else it is all of them.
+    is_choice: bool = False
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """Return the fields of a job of dibs that ask for this."""
+        return {
+            "gpus": 1 if self.is_choice else len(self.gpu_ids),
+            "gpu_ids": list(self.gpu_ids) or None,
+            "prefer": list(self.gpu_ids) if self.is_choice else [],
+            "vram": self.vram,
+            "visible": self.visible,
+        }
 
 
 def read(texts: Sequence[str], gpus: Sequence[Mapping[str, Any]]) -> dict[str, Gpu]:
@@ -38,6 +51,23 @@ def read(texts: Sequence[str], gpus: Sequence[Mapping[str, Any]]) -> dict[str, G
     found = {text: [_device(part, gpus) for part in _parts(text)] for text in texts}
     uses = Counter(device for text in texts for device in {one["id"] for one in found[text] if one is not None})
     return {text: _gpu(text, found[text], uses, texts.count(text)) for text in texts}
+
+
+def common(texts: Sequence[str], gpus: Sequence[Mapping[str, Any]]) -> Gpu | None:
+    """Return what a job asks for whom any text of the list would do; None where dibs has no way to say that.
+
+    It has one if each text is another device, or as often the same, or if there is but one text. Groups, jobs without
+    GPU beside others, and what has to be written or leased by the text must be dealt one by one.
+    """
+    found = list(read(texts, gpus).values())
+    if not found or any(gpu.is_written or not gpu.gpu_ids for gpu in found):
+        return None
+    first = found[0]
+    if len(found) == 1:
+        return first
+    if any(len(gpu.gpu_ids) != 1 or (gpu.vram, gpu.visible) != (first.vram, first.visible) for gpu in found):
+        return None
+    return replace(first, text="", gpu_ids=tuple(gpu.gpu_ids[0] for gpu in found), is_choice=True)
 
 
 def _parts(text: str) -> list[str]:

@@ -15,7 +15,7 @@ Jobs = Sequence[Mapping[str, Any]]
 BUTTONS: dict[str, tuple[tuple[str, str], ...]] = {
     "waiting": (("hold", "hold"), ("cancel", "cancel")),
     "held": (("unhold", "let go"), ("cancel", "cancel")),
-    "queued": (("cancel", "cancel"),),
+    "queued": (("hold", "hold"), ("cancel", "cancel")),
     "starting": (("cancel", "kill"),),
     "running": (("pause", "pause"), ("cancel", "kill")),
     "paused": (("resume", "resume"), ("cancel", "kill")),
