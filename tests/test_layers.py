@@ -154,6 +154,7 @@ LAYERS = {
     "gathering": APPLICATION,
     "observing": APPLICATION,
     "dispatch": APPLICATION,
+    "attending": APPLICATION,
     "core": APPLICATION,
     # translation only
     "daemon": DOORS,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,8 +15,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from dibs import dispatch, records, scheduling, verbs, views
-from dibs.attempts import Shim, crash_point
+from dibs import dispatch, scheduling, verbs, views
+from dibs.attempts import crash_point
+from dibs.attending import RETRY_FOR_S, Attending
 from dibs.devices import DeviceId, Inventory
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
@@ -26,7 +26,7 @@ from dibs.notices import Notices
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
 from dibs.tallies import Tally
-from dibs.turns import PAUSED, Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan
+from dibs.turns import PAUSED, StartRunner, Turn, Work
 from dibs.verbs import Submitted
 from dibs.views import Active, Occupant, Policy, View, Waiting
 from dibs.waits import Waits
@@ -37,27 +37,8 @@ log = logging.getLogger("dibs.core")
 
 #: Requests and news in one transaction at most: keeps a turn short when thousands of jobs end at once.
 MOST_IN_A_TURN = 500
-#: Seconds until a transaction that the disk refused is tried again.
-RETRY_FOR_S = 1.0
-#: Seconds until a start about which somebody else is just deciding is looked at again.
-LOOK_AGAIN_FOR_S = 0.05
-#: Seconds between looks at starts that nobody has told of yet.
-CHECK_EVERY_S = 1.0
-#: Seconds for which the news that a command runs waits for others like it: a short job's end makes it needless, and a
-#: turn in which a device is free does not pay for it.
-HURRY_S = 0.02
 #: Seconds of the longest timer: the wall clock, which `--begin` follows, may be set meanwhile.
 LONGEST_TIMER_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Something to be done in a turn; without an `answer` it is news, which is tried again when the disk refuses."""
-
-    run: Callable[[Turn], Any]
-    answer: Future[Any] | None = None
-    #: It lets nothing start that could not start before, and after a power cut nobody misses it.
-    is_quiet: bool = False
 
 
 class Observed(Protocol):
@@ -119,19 +100,14 @@ class Core:
         #: For those who draw curves.
         self.tally = Tally()
         self.notices = Notices(engine, standing.user, waits.watch, self.tell)
-        #: What this thread itself has found to do, and what may wait a moment.
+        #: What this thread itself has found to do.
         self._news: list[Work] = []
-        self._unhurried: list[Work] = []
+        self.attending = Attending(store, engine, waits, self._news.append, self._shun)
         #: Nothing new starts: the daemon is to stop once nothing runs.
         self.is_closing = False
         self._is_over = False
-        self._is_checking = False
         self._wakes_at = 0
         self._last_turn_at = 0
-        #: The environment that was needed last, by its id.
-        self._captured: tuple[int | None, bytes] = None, b""
-        #: The starts whose process is watched: one watcher is enough.
-        self._watched: set[tuple[JobId, int, int]] = set()
 
     def ask(self, run: Callable[[Turn], T]) -> Future[T]:
         """Run a verb in the next turn; the answer comes after the commit. From any thread."""
@@ -207,7 +183,7 @@ class Core:
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
         for effect in turn.effects:
-            self._act(turn, effect)
+            self.attending.act(turn, effect)
         # After the starts: whoever listens makes work for this processor.
         if turn.changed:
             self.publish(turn.changed)
@@ -325,128 +301,10 @@ class Core:
             self._wakes_at = min(begin_at, now + int(LONGEST_TIMER_S * 1000))
             self.waits.later((self._wakes_at - now) / 1000, self._wake_soon)
 
-    def _act(self, turn: Turn, effect: Effect) -> None:
-        job = effect.job
-        try:
-            match effect:
-                case StartRunner():
-                    self._start(turn, job)
-                case Order(line=line):
-                    self._order(job, line)
-                case Watch(shim=shim):
-                    self._watch_runner(job, shim)
-                case WatchOrphan(running=None):
-                    # Its runner died before it could note the pid: only its locks tell when it is over.
-                    self._look_later(job)
-                case WatchOrphan(running=running):
-                    # One that ended while a child of it lives on is left to the slow tick.
-                    self._watch(job, self.engine.adopt_command(running))
-                case EndLeftovers():
-                    self._when_ended(self.engine.end_leftovers(job, records.LEFTOVER_GRACE_S), lambda: self._look(job))
-        except OSError as error:
-            # No process, no descriptor, no room: the truth is in the files, so look at them again in a while.
-            log.error("job %s: %s", job.id, error)
-            self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=False))
-
-    def _look_later(self, job: Job) -> None:
-        """Look at a start after a while, once, however often that is asked for meanwhile."""
-        key = (job.id, job.attempt, job.start)
-        if key not in self._watched:
-            self._watched.add(key)
-            self.waits.later(CHECK_EVERY_S, lambda: self._ended(job))
-
-    def _start(self, turn: Turn, job: Job) -> None:
-        captured, script = self._environ(job.asked.environ_id), self.store.script(job.asked.script_id)
-        self.engine.start(job, captured, turn.inventory, lambda: self._ended(job), script)
-        self._watched.add((job.id, job.attempt, job.start))
-        self._check_starting_later()
-        crash_point("core:spawned")
-
-    def _environ(self, environ_id: int | None) -> bytes:
-        """Return a captured environment; jobs that start one after the other mostly have the same."""
-        if self._captured[0] != environ_id:
-            self._captured = environ_id, self.store.environ(environ_id)
-        return self._captured[1]
-
-    def _ended(self, job: Job) -> None:
-        self._watched.discard((job.id, job.attempt, job.start))
-        self._look(job)
-
-    def _check_starting_later(self) -> None:
-        """See to it that a start is known to run even if its datagram was lost among many."""
-        if not self._is_checking:
-            self._is_checking = True
-            self.waits.later(CHECK_EVERY_S, lambda: self._news.append(Work(self._check_starting, is_quiet=True)))
-
-    def _check_starting(self, turn: Turn) -> None:
-        self._is_checking = False
-        if dispatch.check_starting(turn):
-            self._check_starting_later()
-
-    def hear(self, sock: socket.socket) -> None:
-        """Take in all that runners have told; words that mean nothing are another version's."""
-        while True:
-            try:
-                words = sock.recv(4096).decode(errors="replace").split(" ", 4)
-            except BlockingIOError:
-                self.waits.watch(sock.fileno(), lambda: self.hear(sock))
-                return
-            if len(words) == 5 and words[0] in ("running", "stuck") and all(word.isdigit() for word in words[1:4]):
-                if not self._unhurried:
-                    self.waits.later(HURRY_S, self._hurry)
-                self._unhurried.append(Work(_told(words), is_quiet=True))
-
-    def _hurry(self) -> None:
-        """Let news that can wait for others like it wait no longer."""
-        self._news += self._unhurried
-        self._unhurried.clear()
-
-    def _order(self, job: Job, line: str) -> None:
-        if not self.engine.order(job, line) and line.startswith("stop"):
-            self._when_ended(self.engine.end_leftovers(job, float(line.split()[1])), lambda: self._look(job))
-
-    def _watch_runner(self, job: Job, shim: Shim | None) -> None:
-        pidfd = self.engine.adopt(shim)
-        if pidfd is None:
-            self.waits.later(LOOK_AGAIN_FOR_S, lambda: self._look(job, runner_died=False))
-        else:
-            self._watch(job, pidfd)
-
-    def _watch(self, job: Job, pidfd: int | None) -> None:
-        """Look at a start when its process ends; a second watcher of the same start is not needed."""
-        key = (job.id, job.attempt, job.start)
-        if pidfd is None:
-            return
-        if key in self._watched:
-            os.close(pidfd)
-            return
-
-        self._watched.add(key)
-        self._when_ended(pidfd, lambda: self._ended(job))
-
-    def _when_ended(self, pidfd: int, then: Callable[[], None]) -> None:
-        def ended() -> None:
-            reap(pidfd)
-            os.close(pidfd)
-            then()
-
-        self.waits.watch(pidfd, ended)
-
-    def _look(self, job: Job, *, runner_died: bool = True) -> None:
-        self._news.append(Work(lambda turn: self._looked(turn, job, runner_died)))
-
-    def _looked(self, turn: Turn, job: Job, runner_died: bool) -> None:
-        try:
-            refusal = dispatch.look(turn, job.id, job.attempt, job.start, runner_died=runner_died)
-        except OSError:
-            # A disk that does not answer now may answer later; nobody else would look again.
-            self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=runner_died))
-            raise
-        if refusal is not None and not self._is_seen(refusal.device):
-            self.waits.later(self.standing.shun(DeviceId(refusal.device)), self._wake_soon)
-
-    def _is_seen(self, device: str) -> bool:
-        return bool(self.standing.look(self.inventory(), ()).held.get(DeviceId(device)))
+    def _shun(self, device: DeviceId) -> None:
+        """Leave a device alone for a while that a runner was refused, unless it is plain to see who holds it."""
+        if not self.standing.look(self.inventory(), ()).held.get(device):
+            self.waits.later(self.standing.shun(device), self._wake_soon)
 
     def _stand(self, turn: Turn, placement: Placement) -> None:
         """Keep our place in the line and watch what is in our way; whatever fails here costs only a late wake-up."""
@@ -460,11 +318,6 @@ class Core:
 
     def _wake_soon(self) -> None:
         self.waits.later(0, lambda: self._news.append(Work(_nothing)))
-
-
-def _told(words: list[str]) -> Callable[[Turn], None]:
-    kind, job_id, attempt, start, rest = words
-    return lambda turn: dispatch.hear(turn, kind, JobId(int(job_id)), int(attempt), int(start), rest)
 
 
 def _nothing(turn: Turn) -> None:
@@ -485,11 +338,3 @@ def _give(work: Work, result: Any) -> None:
         work.answer.set_exception(result)
     else:
         work.answer.set_result(result)
-
-
-def reap(pidfd: int) -> None:
-    """Collect a runner of ours that ended, so that it does not stay a zombie; an adopted one is not ours to collect."""
-    try:
-        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
-    except ChildProcessError:
-        return

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from dibs import dispatch, housekeeping, leases, observing, places, probe, processes, settings, store, users, vetting
-from dibs.core import Core, Work, now_ms
+from dibs.core import Core, now_ms
 from dibs.database import Check, DatabaseError, backup
 from dibs.devices import DeviceId, Inventory, with_drained
 from dibs.drains import Drains
@@ -36,7 +36,7 @@ from dibs.looking import Looking
 from dibs.observations import Seen
 from dibs.observing import Observing
 from dibs.standing import Standing
-from dibs.turns import Turn
+from dibs.turns import Turn, Work
 from dibs.views import Policy
 from dibs.waits import Waits
 
@@ -289,7 +289,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
 
     # Bound before recovery looks at the files: what a runner tells from now on is heard, what it told is written.
     notify = _open_notify(engine.notify)
-    waits.watch(notify.fileno(), lambda: core.hear(notify))
+    waits.watch(notify.fileno(), lambda: core.attending.hear(notify))
     thread = threading.Thread(target=core.run, name="core")
     thread.start()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -5,8 +5,10 @@ Also what every verb that names jobs needs: finding them, and saying what became
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dibs import lifecycle, selection
 from dibs.attempts import Shim
@@ -112,6 +114,16 @@ class Turn:
             self.ended.append(moved)
             self.has_unread = self.has_unread or moved.asked.sweep_id is not None or bool(moved.asked.metrics)
         return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something to be done in a turn; without an `answer` it is news, which is tried again when the disk refuses."""
+
+    run: Callable[[Turn], Any]
+    answer: Future[Any] | None = None
+    #: It lets nothing start that could not start before, and after a power cut nobody misses it.
+    is_quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,195 @@
+"""What follows a commit: runners are started, orders given, and every start is watched until it is over.
+
+The truth about a start is in its files. Here it is only seen to that somebody looks at them in time: when its process
+ends, when its runner tells, or after a while. A look is work of a later turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable
+
+from dibs import dispatch, records
+from dibs.attempts import Shim, crash_point
+from dibs.devices import DeviceId
+from dibs.engines.local import Local
+from dibs.jobs import Job, JobId
+from dibs.store import Store
+from dibs.turns import Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, Work
+from dibs.waits import Waits
+
+log = logging.getLogger("dibs.core")
+
+#: Seconds until what the system refused is tried again.
+RETRY_FOR_S = 1.0
+#: Seconds until a start about which somebody else is just deciding is looked at again.
+LOOK_AGAIN_FOR_S = 0.05
+#: Seconds between looks at starts that nobody has told of yet.
+CHECK_EVERY_S = 1.0
+#: Seconds for which the news that a command runs waits for others like it: a short job's end makes it needless, and a
+#: turn in which a device is free does not pay for it.
+HURRY_S = 0.02
+
+
+class Attending:
+    """Acts for the core thread, and belongs to it.
+
+    `post` takes work for the next turn, `refused` hears of a device that a runner could not have.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Local,
+        waits: Waits[Work],
+        post: Callable[[Work], None],
+        refused: Callable[[DeviceId], None],
+    ) -> None:
+        self.store = store
+        self.engine = engine
+        self.waits = waits
+        self._post = post
+        self._refused = refused
+        #: News that may wait a moment.
+        self._unhurried: list[Work] = []
+        self._is_checking = False
+        #: The environment that was needed last, by its id.
+        self._captured: tuple[int | None, bytes] = None, b""
+        #: The starts whose process is watched: one watcher is enough.
+        self._watched: set[tuple[JobId, int, int]] = set()
+
+    def act(self, turn: Turn, effect: Effect) -> None:
+        """Do one thing that a turn has decided; what the system refuses is looked at again in a while."""
+        job = effect.job
+        try:
+            match effect:
+                case StartRunner():
+                    self._start(turn, job)
+                case Order(line=line):
+                    self._order(job, line)
+                case Watch(shim=shim):
+                    self._watch_runner(job, shim)
+                case WatchOrphan(running=None):
+                    # Its runner died before it could note the pid: only its locks tell when it is over.
+                    self._look_later(job)
+                case WatchOrphan(running=running):
+                    # One that ended while a child of it lives on is left to the slow tick.
+                    self._watch(job, self.engine.adopt_command(running))
+                case EndLeftovers():
+                    self._when_ended(self.engine.end_leftovers(job, records.LEFTOVER_GRACE_S), lambda: self._look(job))
+        except OSError as error:
+            # No process, no descriptor, no room: the truth is in the files, so look at them again in a while.
+            log.error("job %s: %s", job.id, error)
+            self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=False))
+
+    def _start(self, turn: Turn, job: Job) -> None:
+        captured, script = self._environ(job.asked.environ_id), self.store.script(job.asked.script_id)
+        self.engine.start(job, captured, turn.inventory, lambda: self._ended(job), script)
+        self._watched.add((job.id, job.attempt, job.start))
+        self._check_starting_later()
+        crash_point("core:spawned")
+
+    def _environ(self, environ_id: int | None) -> bytes:
+        """Return a captured environment; jobs that start one after the other mostly have the same."""
+        if self._captured[0] != environ_id:
+            self._captured = environ_id, self.store.environ(environ_id)
+        return self._captured[1]
+
+    def _check_starting_later(self) -> None:
+        """See to it that a start is known to run even if its datagram was lost among many."""
+        if not self._is_checking:
+            self._is_checking = True
+            self.waits.later(CHECK_EVERY_S, lambda: self._post(Work(self._check_starting, is_quiet=True)))
+
+    def _check_starting(self, turn: Turn) -> None:
+        self._is_checking = False
+        if dispatch.check_starting(turn):
+            self._check_starting_later()
+
+    def hear(self, sock: socket.socket) -> None:
+        """Take in all that runners have told; words that mean nothing are another version's."""
+        while True:
+            try:
+                words = sock.recv(4096).decode(errors="replace").split(" ", 4)
+            except BlockingIOError:
+                self.waits.watch(sock.fileno(), lambda: self.hear(sock))
+                return
+            if len(words) == 5 and words[0] in ("running", "stuck") and all(word.isdigit() for word in words[1:4]):
+                if not self._unhurried:
+                    self.waits.later(HURRY_S, self._hurry)
+                self._unhurried.append(Work(_told(words), is_quiet=True))
+
+    def _hurry(self) -> None:
+        """Let news that can wait for others like it wait no longer."""
+        for work in self._unhurried:
+            self._post(work)
+        self._unhurried.clear()
+
+    def _order(self, job: Job, line: str) -> None:
+        if not self.engine.order(job, line) and line.startswith("stop"):
+            self._when_ended(self.engine.end_leftovers(job, float(line.split()[1])), lambda: self._look(job))
+
+    def _watch_runner(self, job: Job, shim: Shim | None) -> None:
+        pidfd = self.engine.adopt(shim)
+        if pidfd is None:
+            self.waits.later(LOOK_AGAIN_FOR_S, lambda: self._look(job, runner_died=False))
+        else:
+            self._watch(job, pidfd)
+
+    def _watch(self, job: Job, pidfd: int | None) -> None:
+        """Look at a start when its process ends; a second watcher of the same start is not needed."""
+        key = (job.id, job.attempt, job.start)
+        if pidfd is None:
+            return
+        if key in self._watched:
+            os.close(pidfd)
+            return
+        self._watched.add(key)
+        self._when_ended(pidfd, lambda: self._ended(job))
+
+    def _when_ended(self, pidfd: int, then: Callable[[], None]) -> None:
+        def ended() -> None:
+            reap(pidfd)
+            os.close(pidfd)
+            then()
+
+        self.waits.watch(pidfd, ended)
+
+    def _ended(self, job: Job) -> None:
+        self._watched.discard((job.id, job.attempt, job.start))
+        self._look(job)
+
+    def _look_later(self, job: Job) -> None:
+        """Look at a start after a while, once, however often that is asked for meanwhile."""
+        key = (job.id, job.attempt, job.start)
+        if key not in self._watched:
+            self._watched.add(key)
+            self.waits.later(CHECK_EVERY_S, lambda: self._ended(job))
+
+    def _look(self, job: Job, *, runner_died: bool = True) -> None:
+        self._post(Work(lambda turn: self._looked(turn, job, runner_died)))
+
+    def _looked(self, turn: Turn, job: Job, runner_died: bool) -> None:
+        try:
+            refusal = dispatch.look(turn, job.id, job.attempt, job.start, runner_died=runner_died)
+        except OSError:
+            # A disk that does not answer now may answer later; nobody else would look again.
+            self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=runner_died))
+            raise
+        if refusal is not None:
+            self._refused(DeviceId(refusal.device))
+
+
+def _told(words: list[str]) -> Callable[[Turn], None]:
+    kind, job_id, attempt, start, rest = words
+    return lambda turn: dispatch.hear(turn, kind, JobId(int(job_id)), int(attempt), int(start), rest)
+
+
+def reap(pidfd: int) -> None:
+    """Collect a runner of ours that ended, so that it does not stay a zombie; an adopted one is not ours to collect."""
+    try:
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return
