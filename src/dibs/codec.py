@@ -87,7 +87,7 @@ def job_to_json(
         "cwd": asked.cwd,
         "gpus": asked.request.gpus,
         "gpu_ids": list(job.allocation),
-        "gpu_indices": list(indices(inventory, job.allocation)) if job.allocation else [],
+        "gpu_indices": list(indices(inventory, job.allocation)),
         "vram": asked.request.vram or None,
         "cpus": asked.request.cpus or None,
         "mem": asked.request.mem or None,

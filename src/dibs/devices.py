@@ -171,5 +171,5 @@ def named(numbers: Sequence[int]) -> tuple[Device, ...]:
 
 def indices(inventory: Inventory, ids: Sequence[DeviceId]) -> tuple[int, ...]:
     """Return the indices of the devices in `ids` that are still there."""
-    found = (inventory.index_of(device_id) for device_id in ids)
+    found = [inventory.index_of(device_id) for device_id in ids] if ids else ()
     return tuple(index for index in found if index is not None)

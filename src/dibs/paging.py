@@ -14,7 +14,7 @@ from typing import Any
 
 from dibs import selection
 from dibs.errors import UserError
-from dibs.jobs import Job
+from dibs.jobs import Job, JobId
 from dibs.reader import Reader
 
 SORTS = ("id", "submitted", "started", "finished", "priority", "duration", "name")
@@ -90,8 +90,7 @@ def page(reader: Reader, wanted: Wanted, after: Place | None, most: int, now: in
     moment = after.now if after else now
     query, values = _query(reader, wanted, after, moment)
     found = reader.connection.execute(query, [*values, most + 1]).fetchall()
-    ids = [job_id for _, job_id in found[:most]]
-    jobs = list(reader.jobs_of(reader.connection.execute(reader.queries["jobs_by_id"], [json.dumps(ids)])))
+    jobs = reader.jobs(JobId(job_id) for _, job_id in found[:most])
     if len(found) <= most:
         return jobs, None
     value, job_id = found[most - 1]

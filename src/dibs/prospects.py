@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dibs import durations, needs, ranks, selection, views
+from dibs import durations, needs, ranks, views
 from dibs.durations import Span
 from dibs.forecasts import Coming, Line, Prospect
 from dibs.jobs import Job, JobId, State
@@ -36,7 +36,7 @@ def gather(reader: Reader, view: View, window: int, grace_s: float, now: int, as
         known.add_with_needs(replace(asked_for, is_ready=False))
     known_until = known.add_beginners(now)
     known.add_dependants()
-    jobs = [*known.active.values(), *known.coming_jobs, *_jobs(reader, (job.id for job in waiting), now)]
+    jobs = [*known.active.values(), *known.coming_jobs, *reader.jobs(job.id for job in waiting)]
     spans = _spans([*jobs, asked_for] if asked_for is not None else jobs, reader, grace_s, now)
     whole = replace(view, waiting=waiting)
     return Prospect(whole, window, spans, list(known.coming.values()), cut_lines, known.cut_needs, known_until)
@@ -74,11 +74,6 @@ def _waiting(job: Job, reader: Reader) -> Waiting:
     return Waiting(
         job.id, asked.request, asked.priority, asked.batch, reader.batch_room(asked.batch), job.rank or ranks.of(job.id)
     )
-
-
-def _jobs(reader: Reader, ids: Iterable[JobId], now: int) -> list[Job]:
-    ranges = selection.ranges(ids)
-    return reader.select(selection.parse([ranges]), now) if ranges else []
 
 
 @dataclass

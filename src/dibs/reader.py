@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -131,11 +131,16 @@ class Reader:
     def _ask(self, name: str, values: Mapping[str, Any] | None = None) -> sqlite3.Cursor:
         return self.connection.execute(self.queries[name], values or {})
 
-    def jobs_of(self, found: Iterable[Sequence[Any]]) -> Iterator[Job]:
-        """Return the jobs in rows."""
+    def jobs(self, ids: Iterable[JobId]) -> list[Job]:
+        """Return those of some jobs that there are, in the order in which they are named."""
+        return self._listed(self._ask("jobs_by_id", {"ids": json.dumps(list(ids))}))
+
+    def _listed(self, found: Iterable[Sequence[Any]]) -> list[Job]:
+        jobs = []
         for row in found:
             self.pause()
-            yield rows.job_of(row)
+            jobs.append(rows.listed_job_of(row))
+        return jobs
 
     def job(self, job_id: JobId) -> Job:
         """Return one job; there being none is an error that names the newest."""
@@ -153,7 +158,7 @@ class Reader:
 
     def active(self) -> list[Job]:
         """Return the jobs with an attempt under way."""
-        return list(self.jobs_of(self._ask("active")))
+        return self._listed(self._ask("active"))
 
     def active_devices(self) -> list[Active]:
         """Return who uses what, as the plan sees it."""
@@ -176,13 +181,13 @@ class Reader:
         """Return unfinished jobs and the latest finished ones, in order of id."""
         found = self._ask("unfinished", {"most": unfinished}).fetchall()
         found += self._ask("lately_finished", {"most": finished}).fetchall()
-        return sorted(self.jobs_of(found), key=lambda job: job.id)
+        return sorted(self._listed(found), key=lambda job: job.id)
 
     def select(self, chosen: selection.Selection, now: int, most: int = -1) -> list[Job]:
         """Return the jobs that a selection means, in order of id."""
         where, values = self.where(chosen, now)
         query = self.queries["selected"].replace("{where}", where).replace(":most", "?")
-        return list(self.jobs_of(self.connection.execute(query, [*values, most])))
+        return [rows.job_of(row) for row in self.connection.execute(query, [*values, most])]
 
     def words(self, chosen: selection.Selection, now: int) -> list[tuple[JobId, str]]:
         """Return id and word of the jobs that a selection means, in order of id: of a million that is all one wants."""

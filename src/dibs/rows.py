@@ -65,6 +65,10 @@ def job_of(row: Sequence[Any]) -> Job:
     )  # fmt: skip
 
 
+#: Lists have the same rows again and again. What is equal in all columns is the same job, so nothing can be stale.
+listed_job_of = lru_cache(maxsize=2048)(job_of)
+
+
 @lru_cache(maxsize=64)
 def _troubles(text: str) -> tuple[Trouble, ...]:
     return tuple(Trouble(word) for word in text.split(",") if word)

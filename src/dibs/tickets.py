@@ -185,7 +185,7 @@ def around(place: Folder, own: OwnTicket | None) -> tuple[list[Ticket], int]:
     """Return everybody else's tickets in serving order, and how many of them come before ours, as in `ahead`."""
     name, since_ns = (own.ticket.name, own.ticket.since_ns) if own else ("", locks.boot_ns())
     me = Ticket(name, os.geteuid(), "", os.getpid(), since_ns, 0, ())
-    others = [ticket for ticket in _living(place) if ticket.name != name]
+    others = _living(place, name)
     turns = leases.served_of(place, {me.uid, *(ticket.uid for ticket in others)})
     others.sort(key=lambda ticket: _rank(ticket, turns))
     return others, sum(_rank(ticket, turns) < _rank(me, turns) for ticket in others)
@@ -196,9 +196,9 @@ def _rank(ticket: Ticket, turns: dict[int, int]) -> tuple[int, int, str]:
     return turns.get(ticket.uid, 0), ticket.since_ns, ticket.name
 
 
-def _living(place: Folder) -> list[Ticket]:
-    """Return the tickets that count, in any order."""
-    names = _names(place)
+def _living(place: Folder, besides: str = "") -> list[Ticket]:
+    """Return the tickets that count, in any order, but for our own."""
+    names = _names(place, besides)
     for _ in range(TRIES):
         # Read after the listing: whatever was listed was locked and listened for by then.
         listening = set(locks.bound(place, "ticket")) if names else set()
@@ -206,14 +206,14 @@ def _living(place: Folder) -> list[Ticket]:
         locked = {} if names <= listening else locks.flocked()
         tickets = [_read(place, name, listening, locked) for name in names]
         # A listing can miss a ticket that was replaced meanwhile, the old as well as the new one.
-        before, names = names, _names(place)
+        before, names = names, _names(place, besides)
         if names == before:
             break
     return [ticket for ticket in tickets if ticket is not None]
 
 
-def _names(place: Folder) -> set[str]:
-    return {name[len(TICKET) :] for name in locks.names(place, TICKET)}
+def _names(place: Folder, besides: str) -> set[str]:
+    return {name[len(TICKET) :] for name in locks.names(place, TICKET)} - {besides}
 
 
 def _read(place: Folder, name: str, listening: set[str], locked: Collection[str]) -> Ticket | None:

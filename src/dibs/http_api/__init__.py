@@ -17,7 +17,7 @@ from aiohttp import web
 
 from dibs import places
 from dibs.daemon import Daemon
-from dibs.http_api import exchanges, guarding, pages, sessions, streaming
+from dibs.http_api import exchanges, guarding, pages, sessions, showing, streaming
 from dibs.http_api.admission import Door
 from dibs.http_api.connections import Connection
 from dibs.http_api.guarding import Guard
@@ -42,6 +42,7 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
     app[sessions.GUARD] = guard
     app[sessions.BROWSERS] = browsers
     app[pages.PAGES] = Pages()
+    app[showing.TEXTS] = showing.Texts()
     app.on_response_prepare.append(guarding.protect)
     channel = app[streaming.CHANNEL] = streaming.Channel(daemon)
     app.on_shutdown.append(lambda app: channel.close())

@@ -13,6 +13,7 @@ from dibs import spelling, submissions
 from dibs.daemon import Daemon
 from dibs.errors import UserError
 from dibs.jobs import JobId
+from dibs.store import Reader
 
 #: Bytes of one request: a hundred thousand commands with their common parts said once.
 LARGEST_BODY = 256 * 1024 * 1024
@@ -29,6 +30,12 @@ BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 def json(body: Any, status: int = 200) -> web.Response:
     """Answer in JSON."""
     return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
+
+
+async def answer(daemon: Daemon, question: Callable[[Reader], Any]) -> web.Response:
+    """Answer a question to the store in JSON, which is made in the reader's thread: a long one must not hold up all."""
+    told = await daemon.ask(lambda reader: msgspec.json.encode(question(reader)))
+    return web.Response(body=told, content_type="application/json")
 
 
 async def body(request: web.Request) -> Any:

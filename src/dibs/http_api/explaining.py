@@ -31,7 +31,7 @@ async def get_why(request: web.Request) -> web.Response:
         sight = Sight.of(daemon.core, reader)
         return _why(job, sight.reason(job), sight.expected(job), sight.inventory)
 
-    return exchanges.json(await daemon.ask(answer))
+    return await exchanges.answer(daemon, answer)
 
 
 def _why(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
@@ -64,7 +64,7 @@ async def get_starts(request: web.Request) -> web.Response:
             {"id": job, "expected_start": codec.start_to_json(forecast, sight.inventory)} for job, forecast in found
         ]
 
-    return exchanges.json({"starts": await daemon.ask(answer)})
+    return await exchanges.answer(daemon, lambda reader: {"starts": answer(reader)})
 
 
 async def get_line(request: web.Request) -> web.Response:
@@ -83,7 +83,7 @@ async def get_line(request: web.Request) -> web.Response:
         forecasts = sight.expected_of([job.id for job in ready])
         return [_in_line(job, sight.reason(job), forecasts.get(job.id, Forecast()), sight.inventory) for job in jobs]
 
-    return exchanges.json({"line": await daemon.ask(answer)})
+    return await exchanges.answer(daemon, lambda reader: {"line": answer(reader)})
 
 
 def _is_ready(job: Job) -> bool:

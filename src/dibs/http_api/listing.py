@@ -111,4 +111,4 @@ async def get_index(request: web.Request) -> web.Response:
         total, ids, is_cut = paging.ids(reader, what, now_ms())
         return {"total": total, "ids": msgspec.Raw(ids.encode()), "more": is_cut}
 
-    return exchanges.json(await daemon.ask(answer))
+    return await exchanges.answer(daemon, answer)

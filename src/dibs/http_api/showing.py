@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from dibs import codec, paging, selection, turns, views
 from dibs.core import now_ms
 from dibs.daemon import Daemon
-from dibs.devices import indices
+from dibs.devices import Inventory, indices
 from dibs.errors import UserError
 from dibs.http_api import exchanges, listing, machines, measured
-from dibs.jobs import Job
+from dibs.jobs import Job, JobId
 from dibs.reasons import Sight
+from dibs.reports import Numbers
 from dibs.store import Reader
 from dibs.version import __version__
 
@@ -26,6 +29,8 @@ WORDS_SHOWN = 100, 50
 READING_FOR_S, LIST_READING_FOR_S = 10.0, 1.0
 #: Jobs among which a list looks for such.
 UNREAD_LOOKED_AT = 1000
+#: Jobs whose JSON is remembered; a kilobyte each.
+MOST_TEXTS = 2000
 
 
 async def get_jobs(request: web.Request) -> web.Response:
@@ -33,7 +38,7 @@ async def get_jobs(request: web.Request) -> web.Response:
     daemon = request.app[exchanges.DAEMON]
     told = exchanges.query(request, listing.PageQuery)
     if told.is_paged:
-        return await _page(daemon, told)
+        return await _page(daemon, told, request.app[TEXTS])
     chosen = selection.parse(told.select)
 
     def found(reader: Reader, sight: Sight) -> list[Job]:
@@ -47,13 +52,13 @@ async def get_jobs(request: web.Request) -> web.Response:
 
     def answer(reader: Reader) -> dict[str, Any]:
         sight = Sight.of(daemon.core, reader)
-        return _list(daemon, reader, sight, found(reader, sight))
+        return _list(daemon, reader, sight, found(reader, sight), request.app[TEXTS])
 
     await measured.are_read(daemon, has_unread, LIST_READING_FOR_S)
-    return exchanges.json(await daemon.ask(answer))
+    return await exchanges.answer(daemon, answer)
 
 
-async def _page(daemon: Daemon, told: listing.PageQuery) -> web.Response:
+async def _page(daemon: Daemon, told: listing.PageQuery, texts: Texts) -> web.Response:
     """Answer with one page; whoever turns pages does not wait for numbers."""
     wanted = listing.wanted(told, daemon.inventory, datetime.now())
     after = paging.read_cursor(wanted.sort, told.cursor) if told.cursor else None
@@ -61,14 +66,14 @@ async def _page(daemon: Daemon, told: listing.PageQuery) -> web.Response:
     def answer(reader: Reader) -> dict[str, Any]:
         jobs, place = paging.page(reader, wanted, after, told.limit or listing.USUAL, now_ms())
         following = None if place is None else paging.write_cursor(wanted.sort, place)
-        return _list(daemon, reader, Sight.of(daemon.core, reader), jobs) | {"next": following}
+        return _list(daemon, reader, Sight.of(daemon.core, reader), jobs, texts) | {"next": following}
 
-    return exchanges.json(await daemon.ask(answer))
+    return await exchanges.answer(daemon, answer)
 
 
-def _list(daemon: Daemon, reader: Reader, sight: Sight, jobs: list[Job]) -> dict[str, Any]:
+def _list(daemon: Daemon, reader: Reader, sight: Sight, jobs: list[Job], texts: Texts) -> dict[str, Any]:
     return {
-        "jobs": [_shown(daemon, reader, sight, job) for job in jobs],
+        "jobs": [texts.of(daemon, Shown.of(daemon, reader, sight, job)) for job in jobs],
         "queue": {"paused": bool(reader.fact(turns.PAUSED))},
         "counts": reader.counts(),
         "machine": machines.machine(daemon.inventory, sight.view) | {"disk": machines.full(daemon)},
@@ -86,19 +91,62 @@ def _overview(reader: Reader, sight: Sight) -> list[Job]:
     return sorted(jobs.values(), key=lambda job: job.id)
 
 
-def _shown(daemon: Daemon, reader: Reader, sight: Sight, job: Job) -> dict[str, Any]:
-    """Return a job as lists show it, with its last numbers."""
-    reader.pause()
-    reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
-    engine = daemon.core.engine
-    return codec.job_to_json(
-        job,
-        sight.inventory,
-        user=daemon.identity.user,
-        log=engine.log(job),
-        stderr=engine.stderr(job),
-        reason=reason,
-    ) | {"report": measured.of(daemon, reader, job), "marks": machines.marks(daemon, job)}
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A job as lists show it, with all that its row does not say."""
+
+    job: Job
+    reason: str | None
+    #: Its last numbers.
+    report: Numbers | None
+    marks: list[str]
+    inventory: Inventory
+
+    @classmethod
+    def of(cls, daemon: Daemon, reader: Reader, sight: Sight, job: Job) -> Shown:
+        """Look at what is known of a job now."""
+        reader.pause()
+        reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
+        return cls(job, reason, measured.of(daemon, reader, job), machines.marks(daemon, job), sight.inventory)
+
+    def is_same(self, other: Shown) -> bool:
+        """Tell whether another would be told in the same words."""
+        # Not equal but the same one: equal rows are one job while the reader remembers them.
+        return self.job is other.job and self._beside() == other._beside()
+
+    def _beside(self) -> tuple[object, ...]:
+        return self.reason, self.report, self.marks, indices(self.inventory, self.job.allocation)
+
+    def to_json(self, daemon: Daemon) -> dict[str, Any]:
+        """Return it as the interface tells it."""
+        engine = daemon.core.engine
+        return codec.job_to_json(
+            self.job,
+            self.inventory,
+            user=daemon.identity.user,
+            log=engine.log(self.job),
+            stderr=engine.stderr(self.job),
+            reason=self.reason,
+        ) | {"report": self.report, "marks": self.marks}
+
+
+class Texts:
+    """The JSON of jobs that were shown lately: of a list that is loaded again most is as it was. From any thread."""
+
+    def __init__(self) -> None:
+        self._kept: dict[JobId, tuple[Shown, msgspec.Raw]] = {}
+
+    def of(self, daemon: Daemon, shown: Shown) -> msgspec.Raw:
+        """Return the JSON of a job."""
+        kept = self._kept.get(shown.job.id)
+        if kept is None or not kept[0].is_same(shown):
+            if len(self._kept) >= MOST_TEXTS:
+                self._kept.clear()
+            kept = self._kept[shown.job.id] = shown, msgspec.Raw(msgspec.json.encode(shown.to_json(daemon)))
+        return kept[1]
+
+
+TEXTS: web.AppKey[Texts] = web.AppKey("texts", Texts)
 
 
 async def get_job(request: web.Request) -> web.Response:
@@ -122,7 +170,7 @@ async def get_job(request: web.Request) -> web.Response:
         await daemon.events.changed(version, left)
     if not until:
         await measured.are_read(daemon, lambda reader: reader.is_unread(job_id), READING_FOR_S)
-    return exchanges.json(await daemon.ask(lambda reader: _whole(daemon, reader, reader.job(job_id))))
+    return await exchanges.answer(daemon, lambda reader: _whole(daemon, reader, reader.job(job_id)))
 
 
 def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
@@ -152,7 +200,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
         "env": codec.mask_environ(job.asked.env),
         "expected_start": expected,
     }
-    return _shown(daemon, reader, sight, job) | more | {"use": machines.use(daemon, reader, job)}
+    return Shown.of(daemon, reader, sight, job).to_json(daemon) | more | {"use": machines.use(daemon, reader, job)}
 
 
 async def get_events(request: web.Request) -> web.Response:
@@ -163,7 +211,7 @@ async def get_events(request: web.Request) -> web.Response:
         reader.job(job_id)
         return [{"at": codec.moment(e.at), "kind": e.kind, "detail": e.detail} for e in reader.events(job_id)]
 
-    return exchanges.json({"events": await request.app[exchanges.DAEMON].ask(answer)})
+    return await exchanges.answer(request.app[exchanges.DAEMON], lambda reader: {"events": answer(reader)})
 
 
 async def get_words(request: web.Request) -> web.Response:

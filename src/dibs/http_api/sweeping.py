@@ -151,7 +151,7 @@ async def get_sweeps(request: web.Request) -> web.Response:
         states = reader.states_of_sweeps()
         return [to_json(sweep) | {"states": states.get(sweep.id, {})} for sweep in reader.sweeps()]
 
-    return exchanges.json({"sweeps": await request.app[exchanges.DAEMON].ask(answer)})
+    return await exchanges.answer(request.app[exchanges.DAEMON], lambda reader: {"sweeps": answer(reader)})
 
 
 async def get_results(request: web.Request) -> web.Response:
@@ -176,7 +176,7 @@ async def get_results(request: web.Request) -> web.Response:
             runs.sort(key=lambda run: (run.index, run.job or 0))
         return {"sweep": to_json(sweep), "runs": _runs(daemon, reader, runs), "next": following and _after(following)}
 
-    return exchanges.json(await daemon.ask(answer))
+    return await exchanges.answer(daemon, answer)
 
 
 def _after(since: RunsSince) -> str:

@@ -36,7 +36,7 @@ async def get_timeline(request: web.Request) -> web.Response:
     told, here = exchanges.query(request, TimelineQuery), datetime.now()
     since = listing.moment("since", told.since, here)
     until = listing.moment("until", told.until, here) if told.until else now_ms()
-    return exchanges.json(await daemon.ask(lambda reader: _timeline(daemon, reader, since, until)))
+    return await exchanges.answer(daemon, lambda reader: _timeline(daemon, reader, since, until))
 
 
 def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> dict[str, Any]:

@@ -331,7 +331,7 @@ SELECT count(*), json_group_array(id) FROM ({page})
 SELECT (SELECT min(id) FROM jobs), (SELECT max(id) FROM jobs)
 
 -- name: jobs_by_id
-SELECT {columns} FROM json_each(?) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value
+SELECT {columns} FROM json_each(:ids) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value
 JOIN requests ON requests.id = jobs.request ORDER BY wanted.key
 
 -- name: make_crowd
