@@ -10,6 +10,7 @@ ours.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -84,11 +85,11 @@ class Reservation:
         """Tell whether there is room for so much on one of its devices beside it."""
         return device in self.rooms and self.rooms[device].fits(mib)
 
-    def less(self, demand: Demand, chosen: Iterable[DeviceId], mib: int) -> Reservation:
+    def less(self, demand: Demand, chosen: Collection[DeviceId], mib: int, usable: Collection[DeviceId]) -> Reservation:
         """Return what would be left beside a job that starts now and still runs then."""
         if self.ours is None:
             return replace(self, spare=self.spare.less(demand))
-        spare = self.spare.less(_beside(demand, chosen, self.ours) if mib else demand)
+        spare = self.spare.less(_beside(demand, chosen, self.ours, usable))
         return replace(self, spare=spare, rooms=rooms.less(self.rooms, chosen, mib), ours=self.ours.union(chosen))
 
 
@@ -97,14 +98,15 @@ def _used(active: Iterable[Active]) -> frozenset[DeviceId]:
 
 
 def _beside(
-    demand: Demand, chosen: Iterable[DeviceId], ours: Collection[DeviceId], shared: Collection[DeviceId] = ()
+    demand: Demand, chosen: Iterable[DeviceId], ours: Collection[DeviceId], free: Collection[DeviceId]
 ) -> Demand:
-    """Return what a job takes that shares its devices.
+    """Return what a job takes of what etiquette counts.
 
-    Those that jobs of ours use already are not counted again, and those that others share are not free.
+    Devices that jobs of ours use already are not counted again, and those that others share or strangers use were not
+    among the free ones before.
     """
     more = [device for device in chosen if device not in ours]
-    return replace(demand, gpus=len(more), free=sum(device not in shared for device in more))
+    return replace(demand, gpus=len(more), free=sum(device in free for device in more))
 
 
 def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
@@ -157,6 +159,9 @@ class _Planning:
         self.view, self.inventory, self.policy, self.now = view, inventory, policy, now
         #: Also those that somebody uses without a lease: each request says whether it minds.
         self.free = free_devices(view, inventory, ignores_foreign=True)
+        #: Those that nobody uses at all, which is what etiquette leaves to others; and if nobody else were there.
+        self.unused = free_devices(view, inventory)
+        self.usable = frozenset(inventory.usable())
         #: What is left of each device; None where nobody shares any.
         self.rooms = rooms.of(view, inventory, policy) if rooms.is_shared(view) else None
         self.pool = pool_of(view, inventory, policy)
@@ -167,22 +172,40 @@ class _Planning:
         self.room = {job.batch: job.room for job in view.waiting if job.room is not None}
         #: One for jobs with devices and one for jobs without: neither kind may starve behind the other.
         self.reserved: dict[bool, Reservation] = {}
+        #: Places of batches that are kept for those.
+        self.kept: Counter[int] = Counter()
+        #: Whether one who was refused might be let in by what has started since.
+        self.is_worth_another_try = False
 
     def run(self) -> Plan:
-        """Go through the waiting jobs in order."""
+        """Go through the waiting jobs in order, again and again where devices are shared, until nothing more starts."""
+        plan = self._try(views.order(self.view.waiting))
+        while self.is_worth_another_try:
+            self.is_worth_another_try = False
+            self.reserved.clear()
+            self.kept.clear()
+            more = self._try(plan.waits)
+            plan = replace(more, starts=plan.starts + more.starts)
+        return plan
+
+    def _try(self, waiting: Iterable[Waiting]) -> Plan:
+        """Go through waiting jobs in order, once."""
         starts: list[Start] = []
         waits: list[Waiting] = []
         first: Waiting | None = None
         #: What is left only shrinks here: what did not fit once need not be tried again for the next who asks the same.
         refused: set[Request] = set()
-        for job in views.order(self.view.waiting):
-            if self.room.get(job.batch, 1) <= 0 or job.request in refused:
+        for job in waiting:
+            if self.room.get(job.batch, 1) <= self.kept.get(job.batch, 0) or job.request in refused:
                 waits.append(job)
                 continue
             chosen = self._choose(job)
             if chosen is not None:
                 self._start(job, chosen)
                 starts.append(Start(job.id, chosen))
+                # It may share a device that was kept for another until now, who can be served on this one instead:
+                # those ahead empty another device for themselves, and what is reserved may be reserved elsewhere.
+                self.is_worth_another_try |= bool(refused and chosen and self.rooms is not None)
                 continue
             waits.append(job)
             refused.add(job.request)
@@ -194,9 +217,8 @@ class _Planning:
             kind = job.request.gpus > 0
             if kind not in self.reserved:
                 self.reserved[kind] = self._reserve(job)
-                if job.batch in self.room:
-                    # Its place in the batch is kept too, or those behind it would use up what `-j` allows.
-                    self.room[job.batch] -= 1
+                # Its place in the batch is kept too, or those behind it would use up what `-j` allows.
+                self.kept[job.batch] += job.batch in self.room
         return Plan(tuple(starts), tuple(waits), first, tuple(self.reserved.values()))
 
     def _is_possible(self, job: Waiting) -> bool:
@@ -226,11 +248,11 @@ class _Planning:
         self, job: Waiting, demand: Demand, in_the_way: Sequence[Reservation]
     ) -> tuple[DeviceId, ...] | None:
         """Return devices some of which are shared already: etiquette counts devices, and not those again."""
-        now = (self.pool, _used(self.active), self.view.sharers)
-        limits = [now, *((kept.spare, kept.ours or (), ()) for kept in in_the_way)]
+        now = (self.pool, _used(self.active), self.unused)
+        limits = [now, *((kept.spare, kept.ours or (), self.usable) for kept in in_the_way)]
 
         def allows(own: Sequence[DeviceId]) -> bool:
-            return all(pool.fits(_beside(demand, own, ours, shared)) for pool, ours, shared in limits)
+            return all(pool.fits(_beside(demand, own, ours, free)) for pool, ours, free in limits)
 
         return self._take(job, self._left(job, in_the_way), allows) if allows(()) else None
 
@@ -263,9 +285,9 @@ class _Planning:
 
     def _start(self, job: Waiting, chosen: tuple[DeviceId, ...]) -> None:
         demand, mib = pools.demand_of(job.request), job.request.mib
-        taken = _beside(demand, chosen, _used(self.active), self.view.sharers) if mib else demand
-        self.pool = self.pool.less(taken)
+        self.pool = self.pool.less(_beside(demand, chosen, _used(self.active), self.unused) if chosen else demand)
         self.free.difference_update(chosen)
+        self.unused.difference_update(chosen)
         if self.rooms is not None:
             self.rooms = rooms.less(self.rooms, chosen, mib)
         self.active.append(Active(job.id, chosen, demand.cpus, demand.mem, job.request.limit_s, mib=mib))
@@ -277,7 +299,7 @@ class _Planning:
             self.ahead = self.line
         for kind, reserved in self.reserved.items():
             if self._outlasts(job, reserved):
-                self.reserved[kind] = reserved.less(demand, chosen, mib)
+                self.reserved[kind] = reserved.less(demand, chosen, mib, self.usable)
 
     def _outlasts(self, job: Waiting, reserved: Reservation) -> bool:
         return outlasts(job.request, reserved, self.policy, self.now)
@@ -323,7 +345,7 @@ class _Planning:
             # To one who shares, a device that our jobs use then costs nothing of what etiquette allows.
             last = [device for device in back if device not in ours] if mib else self.view.held
             best = _by_then(job.request.gpus, back, at, last)
-            cost = _beside(demand, best, ours)
+            cost = _beside(demand, best, ours, self.usable)
             if pool.fits(cost):
                 break
         left = rooms.less({device: self._room_after(device, at, ends) for device in best}, best, mib)

@@ -8,8 +8,8 @@ import build
 from dibs import obstacles, refusals, rooms, scheduling
 from dibs.devices import EXCLUSIVE, Device, DeviceId
 from dibs.errors import Impossible
-from dibs.jobs import Request
-from dibs.views import Policy, View
+from dibs.jobs import JobId, Request
+from dibs.views import Active, Policy, View
 
 GIB = 2**30
 CARD = Device(DeviceId("GPU-a"), 0, "A100", 24 * GIB)
@@ -76,3 +76,36 @@ def test_a_job_that_cannot_share_any_gpu_is_refused_or_told_so_in_words():
     waits = build.waiting(1, vram=6 * GIB)
     reason = obstacles.explain(waits, View([waits]), machine(0, 1), Policy(), build.NOW)
     assert f"GPU 0-1: {rooms.ONE_PROCESS}" in reason.text
+
+
+# -- plans on which devices are shared ----------------------------------------------------------------------------
+
+
+def starts(view, inventory, policy):
+    found = scheduling.plan(view, inventory, policy, build.NOW).starts
+    return {start.id: start.devices for start in found}
+
+
+def test_a_gpu_that_strangers_use_is_not_one_of_those_that_are_left_free():
+    """Sharing it costs others nothing: it was not free for them before."""
+    plain = build.inventory(3)
+    used = dataclasses.replace(plain.devices[1], foreign="used by bob", foreign_memory=10 * GIB)
+    inventory = dataclasses.replace(plain, devices=(plain.devices[0], used, plain.devices[2]))
+    queue = [build.waiting(1, gpu_ids=build.ids(1), vram=2 * GIB), build.waiting(2), build.waiting(3)]
+    found = starts(View(queue), inventory, Policy(keep_free=1))
+    assert found == {1: build.ids(1), 2: build.ids(0)}
+
+
+def test_a_job_that_was_refused_starts_when_what_was_kept_from_it_can_be_kept_elsewhere():
+    """The first that waits would get GPU 1 and 2; once job 3 shares GPU 0, it can have that one instead of GPU 2."""
+    long, short = (
+        Active(JobId(number), build.ids(1, 2), limit_s=limit_s, started_at=build.NOW, mib=mib)
+        for number, limit_s, mib in ((8, 30_000, 6144), (9, 100, 1024))
+    )
+    queue = [
+        build.waiting(1, gpus=2, vram=18 * GIB, limit_s=10_000),
+        build.waiting(2, gpu_ids=build.ids(2), vram=11 * GIB, limit_s=1000),
+        build.waiting(3, vram=6 * GIB, limit_s=800),
+    ]
+    found = starts(View(queue, [long, short]), build.inventory(3), Policy())
+    assert found == {3: build.ids(0), 2: build.ids(2)}
