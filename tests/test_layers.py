@@ -159,6 +159,7 @@ LAYERS = {
     # translation only
     "daemon": DOORS,
     "http_api": DOORS,
+    "wire": DOORS,
     "submissions": DOORS,
     "actions": DOORS,
     "housekeeping": DOORS,
@@ -218,7 +219,7 @@ CHEAP = frozenset(
 THIRD_PARTY = {
     "aiohttp": {"http_api"},
     "cloudpickle": {"pickles"},
-    "msgspec": {"http_api", "submissions", "actions"},
+    "msgspec": {"http_api", "submissions", "actions", "wire"},
     "pynvml": {"driver"},
     "rich": {"cli"},
     "yaml": {"sweep_files"},

@@ -13,11 +13,11 @@ import shlex
 import signal
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
-from dibs import arrays, codec, edits, metrics, scripts, templates, wishing
+from dibs import arrays, codec, edits, metrics, scripts, templates, wire, wishing
 from dibs.errors import UserError
 from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
 
@@ -31,38 +31,11 @@ EDITABLE = frozenset(
 KEY = "[0-9A-Za-z]{1,64}"
 #: Seconds of a limit that every warning fits in.
 LONG_S = 9e8
-S = TypeVar("S")
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
-
 #: What may stand beside the jobs of a submission.
 BODY_KEYS = frozenset({"jobs", "commands", "defaults", "at_once", "halt_after", "array", "repeat", "batch", "key"})
-#: Fields, and the options by which people know them.
-OPTION_OF = {
-    "name": "--name", "project": "--project", "priority": "--priority", "gpus": "--gpus", "gpu_type": "--gpu-type",
-    "gpu_ids[...]": "--gpu-ids", "prefer[...]": "--prefer", "cpus": "--cpus", "mem": "--mem", "vram": "--vram",
-    "time_limit_s": "--time", "retries": "--retries", "output": "--output", "stderr": "--stderr", "tags[...]": "--tag",
-    "cwd": "--chdir",
-    "warn.before_s": "--signal", "after[...].select": "--after",
-}  # fmt: skip
-#: How the wire library speaks, and how we do.
-WIRE_WORDS = (
-    (r" \| null`", "`"),
-    (r"`str` of length <= (\d+)", r"at most \1 characters"),
-    (r"`str` of length >= (\d+)", r"at least \1 characters"),
-    (r"`(?:int|float)` <= ([\d.e+]+)", r"a number up to \1"),
-    (r"`(?:int|float)` < ([\d.e+]+)", r"a number below \1"),
-    (r"`(?:int|float)` >= (-?[\d.e+]+)", r"a number from \1 up"),
-    (r"`(?:int|float)` > (-?[\d.e+]+)", r"a number above \1"),
-    (r"`int`", "a whole number"),
-    (r"`float`", "a number"),
-    (r"`str`", "a text"),
-    (r"`bool`", "true or false"),
-    (r"`null`", "nothing"),
-    (r"`array`", "a list"),
-    (r"`object`", "an object"),
-)
 
 
 class NeedIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -185,7 +158,7 @@ def change(body: Any) -> edits.Change:
     if "warn" in given and "time_limit_s" not in keys:
         # Whether the warning fits is seen when the limit of each job is known.
         given["time_limit_s"] = LONG_S
-    return edits.Change(keys, _wish(convert(given, JobIn)), keys - given.keys(), rules)
+    return edits.Change(keys, _wish(wire.convert(given, JobIn)), keys - given.keys(), rules)
 
 
 def wishes(body: Any) -> list[wishing.Wish]:
@@ -199,15 +172,17 @@ def _is_many(body: Any) -> bool:
 
 def _wishes(body: Any) -> list[wishing.Wish]:
     if not _is_many(body):
-        return [_wish(convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
+        return [_wish(wire.convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
     if set(body) - BODY_KEYS or {"jobs", "commands"} <= set(body):
         raise UserError(f"expected an object with jobs or commands, and any of {', '.join(sorted(BODY_KEYS))}.")
     defaults, jobs = body.get("defaults", {}), body.get("jobs", [])
     if not isinstance(defaults, dict) or not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise UserError("expected every job, and the defaults, to be an object.")
     if "commands" in body:
-        return [_alike(_wish(convert({**defaults, "command": "-"}, JobIn)), convert(body["commands"], list[str]))]
-    return [_wish(convert({**defaults, **job}, JobIn)) for job in jobs]
+        return [
+            _alike(_wish(wire.convert({**defaults, "command": "-"}, JobIn)), wire.convert(body["commands"], list[str]))
+        ]
+    return [_wish(wire.convert({**defaults, **job}, JobIn)) for job in jobs]
 
 
 def _numbered(many: list[wishing.Wish], body: Any) -> list[wishing.Wish]:
@@ -247,37 +222,12 @@ def _alike(model: wishing.Wish, commands: list[str]) -> wishing.Wish:
     return replace(model, members=[Member(command, name or default_name(command)) for command in commands])
 
 
-def convert(value: Any, kind: type[S], *, is_text: bool = False) -> S:
-    """Return a value of the wire as one of the structs above, or say what is wrong with it.
-
-    With `is_text` numbers and the like are spelled out, as in a query.
-    """
-    try:
-        return msgspec.convert(value, kind, strict=not is_text)
-    except msgspec.ValidationError as error:
-        raise UserError(_in_our_words(str(error), value)) from None
-
-
-def _in_our_words(text: str, value: Any) -> str:
-    """Return what a check of the wire says, naming the option that people typed, and types as people call them."""
-    what, _, path = text.partition(" - at ")
-    name = path.strip("`").removeprefix("$.").removeprefix("$") or "the request"
-    if isinstance(value, dict) and isinstance(value.get(name), str):
-        # A number in a query is a text that is not one.
-        what = what.removesuffix(", got `str`")
-    for wire, ours in WIRE_WORDS:
-        what = re.sub(wire, ours, what)
-    first, _, rest = what.partition(" ")
-    got = f", got {str(value[name])[:80]}" if isinstance(value, dict) and name in value and "got" not in what else ""
-    return f"{OPTION_OF.get(name, name)}: {first[:1].lower()}{first[1:]} {rest}{got}."
-
-
 def common(defaults: Any, names: Sequence[str]) -> wishing.Wish:
     """Return what all runs of a sweep share; the parameters that have these names may stand in its paths."""
     if not isinstance(defaults, dict):
         raise UserError("expected the defaults to be an object.")
     # Not looked at: every run has its own.
-    return _wish(convert({**defaults, "command": "-", "argv": None}, JobIn), (*templates.NAMES, *names))
+    return _wish(wire.convert({**defaults, "command": "-", "argv": None}, JobIn), (*templates.NAMES, *names))
 
 
 def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> wishing.Wish:

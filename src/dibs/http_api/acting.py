@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from dibs import actions, housekeeping, selection, submissions
+from dibs import actions, housekeeping, selection, wire
 from dibs.errors import UserError
 from dibs.http_api import exchanges
 
 
 async def post_actions(request: web.Request) -> web.Response:
     """Do one verb to many jobs."""
-    action = submissions.convert(await exchanges.body(request), actions.ActionIn)
+    action = wire.convert(await exchanges.body(request), actions.ActionIn)
     if not action.select:
         raise UserError("expected at least one selector.")
     return await _do(request, action.verb, selection.parse(action.select), action)
@@ -20,7 +20,7 @@ async def post_actions(request: web.Request) -> web.Response:
 async def post_verb(request: web.Request) -> web.Response:
     """Do one verb to one job."""
     body = await exchanges.body(request) if request.can_read_body else {}
-    said = submissions.convert(body, actions.OneActionIn)
+    said = wire.convert(body, actions.OneActionIn)
     return await _do(request, request.match_info["verb"], _one(request), said)
 
 

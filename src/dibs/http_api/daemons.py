@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from dibs import actions, codec, submissions
+from dibs import actions, codec, wire
 from dibs.http_api import exchanges
 from dibs.version import __version__
 
@@ -30,7 +30,7 @@ async def post_stop(request: web.Request) -> web.Response:
     """End the daemon after this answer; jobs run on. With `drain` it starts nothing new and ends after the last job."""
     daemon = request.app[exchanges.DAEMON]
     body = await exchanges.body(request) if request.can_read_body else {}
-    drain = submissions.convert(body, actions.StopIn).drain
+    drain = wire.convert(body, actions.StopIn).drain
     if drain is None:
         daemon.events.loop.call_soon(daemon.stopping.set)
     else:

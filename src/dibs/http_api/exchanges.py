@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from dibs import spelling, submissions
+from dibs import spelling, wire
 from dibs.daemon import Daemon
 from dibs.errors import UserError
 from dibs.jobs import JobId
@@ -56,7 +56,7 @@ def query(request: web.Request, kind: type[S]) -> S:
         if name not in is_list:
             raise UserError(f'there is no parameter "{name[:80]}".', spelling.did_you_mean(name, list(is_list)))
     values = {name: told.getall(name) if is_list[name] else told[name] for name in told}
-    return submissions.convert(values, kind, is_text=True)
+    return wire.convert(values, kind, is_text=True)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, codec, devices, disk, drains, holders, scheduling, sharing, submissions, tickets, uses
+from dibs import actions, codec, devices, disk, drains, holders, scheduling, sharing, tickets, uses, wire
 from dibs.core import now_ms
 from dibs.daemon import Daemon
 from dibs.devices import Device, DeviceId, Inventory
@@ -107,7 +107,7 @@ def _vram(holder: holders.Holder) -> int | None:
 async def post_drain(request: web.Request) -> web.Response:
     """Start nothing new on a device: for this user's jobs, or by root for everybody."""
     body = await exchanges.body(request) if request.can_read_body else {}
-    why = " ".join(submissions.convert(body, actions.DrainIn).reason.split())
+    why = " ".join(wire.convert(body, actions.DrainIn).reason.split())
     daemon, device = request.app[exchanges.DAEMON], await _device(request)
     if os.geteuid() == 0:
         drains.mark(daemon.drains.place, device.id, why)

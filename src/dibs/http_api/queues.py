@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, submissions, turns, verbs
+from dibs import actions, turns, verbs, wire
 from dibs.http_api import exchanges
 from dibs.store import Reader
 
@@ -24,7 +24,7 @@ def standing(reader: Reader) -> dict[str, Any]:
 
 async def post_queue(request: web.Request) -> web.Response:
     """Pause or resume the queue: `{"paused": true}`."""
-    change = submissions.convert(await exchanges.body(request), actions.QueueIn)
+    change = wire.convert(await exchanges.body(request), actions.QueueIn)
     daemon = request.app[exchanges.DAEMON]
     await daemon.do(verbs.pause_queue if change.paused else verbs.resume_queue)
     # No job has changed, but whoever watches wants to know.

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from dibs import submissions
+from dibs import wire
 from dibs.errors import NotSignedIn
 from dibs.http_api import exchanges
 from dibs.http_api.guarding import Guard
@@ -72,7 +72,7 @@ async def post_codes(request: web.Request) -> web.Response:
 
 async def post_session(request: web.Request) -> web.Response:
     """Exchange a code for the token."""
-    said = submissions.convert(await exchanges.body(request), CodeIn)
+    said = wire.convert(await exchanges.body(request), CodeIn)
     guard = request.app[GUARD]
     token = guard.tokens.exchange(said.code, time.monotonic())
     if token is None:
@@ -89,7 +89,7 @@ async def post_rotate(request: web.Request) -> web.Response:
 
 async def post_web(request: web.Request) -> web.Response:
     """Let browsers in on a TCP port of this machine, or stop doing so."""
-    said = submissions.convert(await exchanges.body(request), WebIn)
+    said = wire.convert(await exchanges.body(request), WebIn)
     browsers = request.app[BROWSERS]
     if said.is_open:
         await browsers.open(said.port)

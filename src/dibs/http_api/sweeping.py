@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs import codec, commands, reports, submissions, sweeps
+from dibs import codec, commands, reports, submissions, sweeps, wire
 from dibs.daemon import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchanges, measured
@@ -81,7 +81,7 @@ class RunsIn(msgspec.Struct, forbid_unknown_fields=True):
 async def post_sweeps(request: web.Request) -> web.Response:
     """Make a sweep, or find the one of that name; with `dry_run` only say whether that could be."""
     daemon = request.app[exchanges.DAEMON]
-    told = submissions.convert(await exchanges.body(request), SweepIn)
+    told = wire.convert(await exchanges.body(request), SweepIn)
     rules = submissions.rules({"jobs": [], "at_once": told.at_once, "halt_after": told.halt_after})
     wanted, wish = _wanted(told), submissions.common(told.defaults, told.parameters)
     if request.query.get("dry_run"):
@@ -114,7 +114,7 @@ def _wanted(told: SweepIn) -> SweepWish:
 async def post_points(request: web.Request) -> web.Response:
     """Queue those of some points that are neither done nor queued nor running."""
     daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
-    told = submissions.convert(await exchanges.body(request), PointsIn)
+    told = wire.convert(await exchanges.body(request), PointsIn)
     sweep = await daemon.ask(lambda reader: reader.sweep(sweep_id))
     names = tuple(dict.fromkeys(name for point in told.points for name in point.params))
     wish = submissions.common(told.defaults, names)
@@ -129,7 +129,7 @@ async def post_points(request: web.Request) -> web.Response:
 async def post_runs(request: web.Request) -> web.Response:
     """Queue runs like one of the sweep, environment and folder too, but for some parameters; what had a run stays."""
     daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
-    told = submissions.convert(await exchanges.body(request), RunsIn)
+    told = wire.convert(await exchanges.body(request), RunsIn)
     counts = await daemon.do(lambda turn: sweeps.extend(turn, sweep_id, JobId(told.like), told.changes))
     return exchanges.json({"counts": counts, "notes": []}, 201)
 

@@ -1,0 +1,63 @@
+"""Values of the wire, as the types that the doors read: what does not fit is refused in the words that people typed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from dibs.errors import UserError
+
+S = TypeVar("S")
+
+#: Fields, and the options by which people know them.
+OPTION_OF = {
+    "name": "--name", "project": "--project", "priority": "--priority", "gpus": "--gpus", "gpu_type": "--gpu-type",
+    "gpu_ids[...]": "--gpu-ids", "prefer[...]": "--prefer", "cpus": "--cpus", "mem": "--mem", "vram": "--vram",
+    "time_limit_s": "--time", "retries": "--retries", "output": "--output", "stderr": "--stderr", "tags[...]": "--tag",
+    "cwd": "--chdir",
+    "warn.before_s": "--signal", "after[...].select": "--after",
+}  # fmt: skip
+#: How the wire library speaks, and how we do.
+WIRE_WORDS = (
+    (r" \| null`", "`"),
+    (r"`str` of length <= (\d+)", r"at most \1 characters"),
+    (r"`str` of length >= (\d+)", r"at least \1 characters"),
+    (r"`(?:int|float)` <= ([\d.e+]+)", r"a number up to \1"),
+    (r"`(?:int|float)` < ([\d.e+]+)", r"a number below \1"),
+    (r"`(?:int|float)` >= (-?[\d.e+]+)", r"a number from \1 up"),
+    (r"`(?:int|float)` > (-?[\d.e+]+)", r"a number above \1"),
+    (r"`int`", "a whole number"),
+    (r"`float`", "a number"),
+    (r"`str`", "a text"),
+    (r"`bool`", "true or false"),
+    (r"`null`", "nothing"),
+    (r"`array`", "a list"),
+    (r"`object`", "an object"),
+)
+
+
+def convert(value: Any, kind: type[S], *, is_text: bool = False) -> S:
+    """Return a value of the wire as one of the types of the doors, or say what is wrong with it.
+
+    With `is_text` numbers and the like are spelled out, as in a query.
+    """
+    try:
+        return msgspec.convert(value, kind, strict=not is_text)
+    except msgspec.ValidationError as error:
+        raise UserError(_in_our_words(str(error), value)) from None
+
+
+def _in_our_words(text: str, value: Any) -> str:
+    """Return what a check of the wire says, naming the option that people typed, and types as people call them."""
+    what, _, path = text.partition(" - at ")
+    name = path.strip("`").removeprefix("$.").removeprefix("$") or "the request"
+    if isinstance(value, dict) and isinstance(value.get(name), str):
+        # A number in a query is a text that is not one.
+        what = what.removesuffix(", got `str`")
+    for wire, ours in WIRE_WORDS:
+        what = re.sub(wire, ours, what)
+    first, _, rest = what.partition(" ")
+    got = f", got {str(value[name])[:80]}" if isinstance(value, dict) and name in value and "got" not in what else ""
+    return f"{OPTION_OF.get(name, name)}: {first[:1].lower()}{first[1:]} {rest}{got}."
