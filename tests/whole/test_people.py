@@ -108,9 +108,14 @@ def test_a_foreground_lease_gets_the_next_gpu_too(pair: Callable[[str], tuple[Pe
 
 def test_a_ticket_for_all_gpus_is_served_among_small_jobs(pair: Callable[[str], tuple[Person, Person]]) -> None:
     ann, ben = pair("fake:4")
-    (ann.folder / "many").write_text("sleep 0.1\n" * 60)
+    gate = ann.folder / "gate"
+    (ann.folder / "many").write_text(f"{gated(gate)}\n" * 4 + "sleep 0.1\n" * 20)
     many = [int(word) for word in ann.dibs("add", "--file", "many").split()]
+    until_started(ann, many[3])
     big = ben.add("echo $CUDA_VISIBLE_DEVICES", "-g", "4")
+    # Else a slow start of his daemon could come after the last of her jobs.
+    until_waiting(ann, ben.name)
+    gate.touch()
     seen = wait_for(lambda: ben.show(big), lambda job: job["finished_at"] is not None)
     assert seen["state"] == "done"
     assert sorted(seen["gpu_indices"]) == [0, 1, 2, 3]
