@@ -30,6 +30,9 @@ ID_LENGTH = 64
 #: Bytes for the note of one slot; slot n is at n times this. Fits 148 characters that need 12 bytes each in JSON.
 NOTE_BYTES = 2048
 
+#: Digits of a slot's number and of its MiB at most. Larger ones are somebody's joke, and would be no place in a file.
+SHARE_DIGITS = 12
+
 
 class Note:
     """What a holder says about itself for people to read; uid, pid and time are added when it is written."""
@@ -66,7 +69,8 @@ class Holder:
         self.uid = uid
         self.mib = mib
         self.user = None if uid is None else users.name(uid)
-        self.job = job if isinstance(job, str) and job else None
+        # Anybody may have written it: what is no text at all, such as half of a pair of surrogates, cannot be told.
+        self.job = job.encode("utf-8", "replace").decode() if isinstance(job, str) and job else None
         #: Seconds since 1970.
         self.since = float(since) if isinstance(since, int | float) and 0 < since < 1e11 else None
 
@@ -222,7 +226,7 @@ def sockets(place: Folder, devices: Iterable[str], seen: bytes | None = None) ->
             continue
         if not share:
             found.append(Socket(place.socket("gpu", rest), device, 0, None))
-        elif len(share) == 2 and share[0].isdecimal() and share[1].isdecimal():
+        elif len(share) == 2 and all(word.isdecimal() and len(word) <= SHARE_DIGITS for word in share):
             found.append(Socket(place.socket("gpu", rest), device, int(share[0]), int(share[1])))
     return found
 

@@ -178,6 +178,7 @@ def test_tickets_are_readable_for_all_and_safe_from_cleaners(place):
         "5 2 A",
         "5 2 A,A",
         "5 1 a/b",
+        "5 1 B\0A",
     ],
 )
 def test_what_is_not_a_ticket_is_left_out(place, text):
