@@ -103,9 +103,11 @@ class Store(Reader):
         self.connection.execute("SAVEPOINT step")
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self._known.clear()
-            self.connection.execute("ROLLBACK TO step")
+            # On a full disk SQLite has undone the whole batch by itself, and its error is what people should read.
+            if self.connection.in_transaction or not isinstance(error, sqlite3.Error):
+                self.connection.execute("ROLLBACK TO step")
             raise
         finally:
             if self.connection.in_transaction:

@@ -728,6 +728,17 @@ def test_a_step_that_is_undone_is_undone_in_memory_too(store):
         assert store.job(JobId(1)).word == "queued"
 
 
+def test_a_step_for_which_there_is_no_room_says_so(store):
+    """SQLite undoes the whole batch then: that there is no step any more is not what people should read."""
+    (pages,) = store.connection.execute("PRAGMA page_count").fetchone()
+    store.connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(sqlite3.OperationalError, match="full"), store.batch(), store.step():
+        store.keep_script(b"x" * 10_000_000)
+    store.connection.execute("PRAGMA max_page_count = 1000000")
+    submit(store)
+    assert store.job(JobId(1)).word == "queued"
+
+
 def test_a_job_that_ended_and_was_forgotten_in_one_batch_is_not_there(store):
     submit(store)
     with store.batch():
