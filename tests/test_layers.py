@@ -144,6 +144,7 @@ LAYERS = {
     # the two ways anything changes, and the thread that does it
     "reasons": APPLICATION,
     "prospects": APPLICATION,
+    "foreseeing": APPLICATION,
     "notices": APPLICATION,
     "turns": APPLICATION,
     "edits": APPLICATION,

@@ -21,6 +21,7 @@ from dibs.attending import RETRY_FOR_S, Attending
 from dibs.devices import DeviceId, Inventory
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
+from dibs.foreseeing import Foreseeing
 from dibs.jobs import Job, JobId
 from dibs.notices import Notices
 from dibs.standing import Outlook, Standing
@@ -97,6 +98,10 @@ class Core:
         self.observing: Observed | None = None
         #: Called when runs of sweeps have ended.
         self.gather: Callable[[], None] = lambda: None
+        #: How often something was kept: the queue is the same as long as this is. Read from any thread.
+        self.commits = 0
+        #: For those who ask when jobs will start.
+        self.foreseeing = Foreseeing()
         #: For those who draw curves.
         self.tally = Tally()
         self.notices = Notices(engine, standing.user, waits.watch, self.tell)
@@ -175,6 +180,8 @@ class Core:
         except sqlite3.Error as error:
             self._refused(batch, error)
             return
+        # Before anybody is answered: who was told of a change finds it.
+        self.commits += 1
         crash_point("core:committed")
         self._last_turn_at = turn.now
         if self.observing is not None and placement.given:
@@ -212,6 +219,7 @@ class Core:
         except sqlite3.Error as error:
             self._refused(batch, error)
             return
+        self.commits += 1
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
         if turn.changed:

@@ -106,6 +106,51 @@ class Ahead:
 TOO_FAR = Forecast(unknown="more jobs are ahead of it than are looked at")
 
 
+class Foreseen:
+    """The days to come after one moment, lived as far as somebody has asked about them. Not for two threads at once."""
+
+    def __init__(
+        self,
+        prospect: Prospect,
+        inventory: Inventory,
+        policy: Policy,
+        now: int,
+        decide: Planner = scheduling.plan,
+    ) -> None:
+        self.prospect = prospect
+        self._decide = decide
+        self._known = {job.id for job in prospect.view.waiting} | {each.job.id for each in prospect.coming}
+        self._short, self._long = (
+            _Days(prospect, inventory, policy, now, is_long=is_long) for is_long in (False, True)
+        )
+        self._ends = {job_id: int(end) for job_id, end in self._long.ends.items() if end != math.inf}
+
+    def starts(self, wanted: Collection[JobId]) -> dict[JobId, Forecast]:
+        """Return when each of some waiting jobs is expected to start."""
+        if self.prospect.view.is_paused:
+            return dict.fromkeys(wanted, Forecast(unknown="the queue is paused"))
+        looked_for = self._known.intersection(wanted)
+        for days in (self._short, self._long):
+            days.live(self._decide, lambda days=days: looked_for <= days.planned.keys())  # type: ignore[misc]
+        return {
+            job_id: _forecast(job_id, self._short, self._long) if job_id in self._known else TOO_FAR
+            for job_id in wanted
+        }
+
+    def next_starts(self, most: int) -> dict[JobId, Forecast]:
+        """Return the `most` jobs that would start first if all took the least, and when each is expected to."""
+        if self.prospect.view.is_paused:
+            return {}
+        self._short.live(self._decide, lambda: len(self._short.planned) >= most)
+        return self.starts(list(self._short.planned)[:most])
+
+    def plan_ahead(self, most: int) -> Ahead:
+        """Return when those under way end, and which jobs start next on which devices, at most so many."""
+        if not self.prospect.view.is_paused:
+            self._long.live(self._decide, lambda: len(self._long.planned) >= most)
+        return Ahead(list(self._long.planned.values())[:most], self._ends)
+
+
 def foresee(
     wanted: Collection[JobId],
     prospect: Prospect,
@@ -114,42 +159,8 @@ def foresee(
     now: int,
     decide: Planner = scheduling.plan,
 ) -> dict[JobId, Forecast]:
-    """Return when each of some waiting jobs is expected to start."""
-    if prospect.view.is_paused:
-        return dict.fromkeys(wanted, Forecast(unknown="the queue is paused"))
-    known = {job.id for job in prospect.view.waiting} | {each.job.id for each in prospect.coming}
-    looked_for = known.intersection(wanted)
-    short, long = (_Days(prospect, inventory, policy, now, is_long=is_long) for is_long in (False, True))
-    for days in (short, long) if looked_for else ():
-        days.live(decide, lambda days=days: looked_for <= days.planned.keys())  # type: ignore[misc]
-    return {job_id: _forecast(job_id, short, long) if job_id in known else TOO_FAR for job_id in wanted}
-
-
-def next_starts(
-    most: int,
-    prospect: Prospect,
-    inventory: Inventory,
-    policy: Policy,
-    now: int,
-    decide: Planner = scheduling.plan,
-) -> dict[JobId, Forecast]:
-    """Return the `most` jobs that would start first if all took the least, and when each is expected to."""
-    if prospect.view.is_paused:
-        return {}
-    short = _Days(prospect, inventory, policy, now, is_long=False)
-    short.live(decide, lambda: len(short.planned) >= most)
-    return foresee(list(short.planned)[:most], prospect, inventory, policy, now, decide)
-
-
-def plan_ahead(
-    most: int, prospect: Prospect, inventory: Inventory, policy: Policy, now: int, decide: Planner = scheduling.plan
-) -> Ahead:
-    """Return when those under way end, and which jobs start next on which devices, at most so many."""
-    days = _Days(prospect, inventory, policy, now, is_long=True)
-    ends = {job_id: int(end) for job_id, end in days.ends.items() if end != math.inf}
-    if not prospect.view.is_paused:
-        days.live(decide, lambda: len(days.planned) >= most)
-    return Ahead(list(days.planned.values())[:most], ends)
+    """Return when each of some waiting jobs is expected to start, where nobody else will ask."""
+    return Foreseen(prospect, inventory, policy, now, decide).starts(wanted)
 
 
 def _forecast(job_id: JobId, short: _Days, long: _Days) -> Forecast:
@@ -189,7 +200,11 @@ class _Days:
         self.done: set[JobId] = set()
         #: In the order in which they start.
         self.planned: dict[JobId, Planned] = {}
-        #: Why nothing more can be said, where the bounds and not the world are the reason.
+        #: How often was planned, and how many jobs were given to all plans together.
+        self.plans = self.looks = 0
+        #: Nothing more can be said.
+        self.is_over = False
+        #: Of that the bounds and not the world are the reason.
         self.is_beyond = False
         for job in view.waiting:
             self._join(job)
@@ -215,22 +230,25 @@ class _Days:
         return len(running) - len(begun)
 
     def live(self, decide: Planner, is_enough: Callable[[], bool]) -> None:
-        """Go from moment to moment until enough is known, nothing more happens, or the bounds are reached."""
-        looks = 0
-        for _ in range(MOST_PLANS):
-            self._let_in()
-            if self._is_blind():
-                break
-            heads = [self._with_room(job) for line in self.lines.values() for job in line.jobs[: self.prospect.window]]
-            looks += len(heads)
-            self._place(decide(self._view(heads), self.inventory, self.policy, self.now), heads)
-            if is_enough():
-                return
-            if looks > MOST_LOOKS:
-                break
-            if not self._pass_time():
-                return
-        self.is_beyond = True
+        """Go on from moment to moment until enough is known, nothing more happens, or the bounds are reached."""
+        while not self.is_over and not is_enough():
+            self._live_once(decide)
+
+    def _live_once(self, decide: Planner) -> None:
+        """Plan at the next moment, if there is one and it lies within the bounds."""
+        is_first = self.plans == 0
+        self.is_beyond = self.looks > MOST_LOOKS
+        self.is_over = self.is_beyond or not (is_first or self._pass_time())
+        if self.is_over:
+            return
+        self._let_in()
+        self.is_beyond = self.is_over = self.plans == MOST_PLANS or self._is_blind()
+        if self.is_over:
+            return
+        heads = [self._with_room(job) for line in self.lines.values() for job in line.jobs[: self.prospect.window]]
+        self.plans += 1
+        self.looks += len(heads)
+        self._place(decide(self._view(heads), self.inventory, self.policy, self.now), heads)
 
     def _let_in(self) -> None:
         """Let those join their lines whose time has come and whose needs are met, if all that ends ends well."""

@@ -6,6 +6,7 @@ Looks at queue, leases and line as the scheduler does, but with names, and chang
 from __future__ import annotations
 
 import bisect
+import contextlib
 from collections.abc import Sequence
 
 from dibs import (
@@ -24,7 +25,8 @@ from dibs import (
 )
 from dibs.core import Core, now_ms
 from dibs.devices import Inventory
-from dibs.forecasts import Forecast
+from dibs.forecasts import Forecast, Foreseen
+from dibs.foreseeing import Foreseeing
 from dibs.jobs import Asked, Job, JobId, Request, State
 from dibs.obstacles import Reason
 from dibs.store import Reader
@@ -48,8 +50,12 @@ class Sight:
         grace_s: float,
         *,
         is_closing: bool = False,
+        foreseeing: Foreseeing | None = None,
+        commits: int = 0,
     ) -> None:
         self.is_closing = is_closing
+        self._foreseeing = foreseeing or Foreseeing()
+        self._commits = commits
         self.reader = reader
         self.grace_s = grace_s
         self.view = view
@@ -64,6 +70,8 @@ class Sight:
     @classmethod
     def of(cls, core: Core, reader: Reader) -> Sight:
         """Look once; many jobs may then be asked about."""
+        # Before anything is read: what is read later may be newer than this says, but never older.
+        commits = core.commits
         inventory, policy = core.inventory(), core.policy
         active = reader.active_devices()
         held, sharers = standing.people(core.standing.place, inventory, active)
@@ -74,7 +82,16 @@ class Sight:
         heads = reader.head(*views.windows(inventory, policy))
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
         view = View(heads, active, held, line, ahead, is_paused, sharers, core.standing.used_at(inventory))
-        return cls(view, policy, inventory, reader, core.engine.settings.grace, is_closing=core.is_closing)
+        return cls(
+            view,
+            policy,
+            inventory,
+            reader,
+            core.engine.settings.grace,
+            is_closing=core.is_closing,
+            foreseeing=core.foreseeing,
+            commits=commits,
+        )
 
     def reason(self, job: Job) -> Reason:
         """Say why a waiting job waits."""
@@ -114,23 +131,41 @@ class Sight:
         begun = next((active for active in self.view.active if active.id == job.id), None)
         if begun is not None:
             return Forecast(now, now, begun.devices)
+        with self._foreseen(now) as foreseen:
+            if any(waiting.id == job.id for waiting in foreseen.prospect.view.waiting):
+                return foreseen.starts([job.id])[job.id]
+        # In no line that is looked at: what it waits for is to be known too.
         prospect = self._prospect(now, job)
-        return forecasts.foresee([job.id], prospect, self.inventory, self.policy, now)[job.id]
+        return forecasts.foresee([job.id], prospect, self.inventory, self.policy, now, self._decide)[job.id]
 
     def expected_of(self, ids: Sequence[JobId]) -> dict[JobId, Forecast]:
         """Say when waiting jobs that can be served are expected to start."""
-        now = now_ms()
-        return forecasts.foresee(ids, self._prospect(now), self.inventory, self.policy, now) if ids else {}
+        if not ids:
+            return {}
+        with self._foreseen(now_ms()) as foreseen:
+            return foreseen.starts(ids)
 
     def next_starts(self, most: int) -> dict[JobId, Forecast]:
         """Return the jobs that start next, at most so many, and when."""
-        now = now_ms()
-        return forecasts.next_starts(most, self._prospect(now), self.inventory, self.policy, now)
+        with self._foreseen(now_ms()) as foreseen:
+            return foreseen.next_starts(most)
 
     def plan_ahead(self, most: int) -> forecasts.Ahead:
         """Return when jobs under way end, and which start next on which devices, as far as that is known."""
-        now = now_ms()
-        return forecasts.plan_ahead(most, self._prospect(now), self.inventory, self.policy, now)
+        with self._foreseen(now_ms()) as foreseen:
+            return foreseen.plan_ahead(most)
+
+    def _foreseen(self, now: int) -> contextlib.AbstractContextManager[Foreseen]:
+        """Give the forecast that all share who see the same: the queue after that commit, and the machine as it is."""
+
+        def make() -> Foreseen:
+            return Foreseen(self._prospect(now), self.inventory, self.policy, now, self._decide)
+
+        return self._foreseeing.of((self._commits, self.view, self.inventory), now, make)
+
+    def _decide(self, view: View, inventory: Inventory, policy: Policy, now: int) -> scheduling.Plan:
+        self.reader.pause()
+        return scheduling.plan(view, inventory, policy, now)
 
     def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
         # The larger one where anybody shares: a forecast looks at so many of every line.

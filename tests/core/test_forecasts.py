@@ -16,7 +16,7 @@ from test_scheduling import WORLDS
 import build
 from dibs import forecasts, scheduling
 from dibs.durations import Span
-from dibs.forecasts import Coming, Forecast, Prospect
+from dibs.forecasts import Coming, Forecast, Foreseen, Prospect
 from dibs.jobs import JobId, Outcome, When
 from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 
@@ -148,6 +148,20 @@ def test_every_job_of_every_world_has_a_range_or_says_why_not(world, spans):
     for forecast in forecasts.foresee(wanted, prospect, world.inventory, world.policy, build.NOW).values():
         assert (forecast.range is None) is bool(forecast.unknown)
         assert forecast.range or not forecast.devices
+
+
+@given(
+    WORLDS, st.dictionaries(st.integers(0, 300), st.tuples(st.floats(0, 1e9), st.none() | st.floats(0, 1e9))), st.data()
+)
+def test_whoever_asks_later_hears_what_he_would_have_heard_alone(world, spans, data):
+    known = {JobId(job_id): Span(least, most) for job_id, (least, most) in spans.items()}
+    prospect = Prospect(world.view, len(world.inventory.devices) + world.policy.cpu_slots, known)
+    days = prospect, world.inventory, world.policy, build.NOW
+    shared = Foreseen(*days)
+    for job in data.draw(st.permutations(world.view.waiting))[:5]:
+        assert shared.starts([job.id]) == Foreseen(*days).starts([job.id])
+    assert shared.next_starts(3) == Foreseen(*days).next_starts(3)
+    assert shared.plan_ahead(3) == Foreseen(*days).plan_ahead(3)
 
 
 @pytest.mark.parametrize("job_id", [50_000, 100_000])
@@ -364,16 +378,15 @@ def test_what_nobody_told_of_may_come_at_the_end_of_a_need_or_at_a_time():
 def test_the_next_starts_come_in_order():
     queue = [build.waiting(n) for n in (2, 3, 4, 5)]
     ahead = prospect(View(queue, [running(1, 0, 1)]), dict.fromkeys(range(1, 6), (5, 10)))
-    found = forecasts.next_starts(3, ahead, build.inventory(2), Policy(4), build.NOW)
+    found = Foreseen(ahead, build.inventory(2), Policy(4), build.NOW).next_starts(3)
     ranges = {n: tuple((at - build.NOW) / MINUTE for at in forecast.range) for n, forecast in found.items()}
     assert ranges == {2: (5, 10), 3: (5, 10), 4: (10, 20)}
 
 
 def test_what_runs_ends_when_the_next_starts_in_its_place():
     view = View([build.waiting(3), build.waiting(4)], [running(1, 0), running(2, 1)])
-    ahead = forecasts.plan_ahead(
-        5, prospect(view, {1: (5, 10), 2: (5, None), 3: (1, 2)}), build.inventory(2), Policy(4), build.NOW
-    )
+    known = prospect(view, {1: (5, 10), 2: (5, None), 3: (1, 2)})
+    ahead = Foreseen(known, build.inventory(2), Policy(4), build.NOW).plan_ahead(5)
     assert ahead.ends == {1: build.NOW + 10 * MINUTE}
     assert [(each.id, each.at, each.devices) for each in ahead.planned] == [
         (3, build.NOW + 10 * MINUTE, build.ids(0)),
@@ -383,10 +396,10 @@ def test_what_runs_ends_when_the_next_starts_in_its_place():
 
 def test_what_runs_ends_while_the_queue_is_paused():
     view = View([build.waiting(3)], [running(1, 0)], is_paused=True)
-    ahead = forecasts.plan_ahead(5, prospect(view, {1: (5, 10)}), build.inventory(2), Policy(4), build.NOW)
+    ahead = Foreseen(prospect(view, {1: (5, 10)}), build.inventory(2), Policy(4), build.NOW).plan_ahead(5)
     assert (ahead.planned, ahead.ends) == ([], {1: build.NOW + 10 * MINUTE})
 
 
 def test_a_paused_queue_has_no_next_start():
     view = View([build.waiting(1)], is_paused=True)
-    assert forecasts.next_starts(3, prospect(view, {}), build.inventory(2), Policy(4), build.NOW) == {}
+    assert Foreseen(prospect(view, {}), build.inventory(2), Policy(4), build.NOW).next_starts(3) == {}

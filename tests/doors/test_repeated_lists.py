@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
+
+import pytest
 
 import build
 from bench import Bench
@@ -80,3 +83,18 @@ def test_a_job_that_moved_on_is_told_anew(desk: Desk) -> None:
     assert shown(desk).is_same(shown(desk))
     # Its device has another index, or is gone.
     assert not shown(desk).is_same(shown(desk, inventory=build.inventory(1)))
+
+
+def test_a_change_is_seen_in_the_next_forecast(bench: Bench) -> None:
+    """One in the middle of a line goes, behind those at which the scheduler looks: those behind it come sooner."""
+    bench.long_job(gpus=4, time_limit_s=3600)
+    waiting = bench.add_many([{"command": f"true {n}", "gpus": 4, "time_limit_s": 60} for n in range(20)])
+
+    def latest(job_id: int) -> float:
+        told = bench.client.get(f"/v1/jobs/{job_id}/why")["expected_start"]["latest"]
+        return datetime.fromisoformat(told).timestamp()
+
+    before = latest(waiting[19])
+    bench.cancel(waiting[15])
+    # What runs has begun meanwhile, and its hour is over at the same moment as before.
+    assert before - latest(waiting[19]) == pytest.approx(60, abs=2)
