@@ -72,6 +72,38 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
+class Used:
+    """For how long the jobs of a project, or of a sweep in it, had devices on one of some days."""
+
+    #: Which of the days, from 0 up.
+    day: int
+    project: str
+    sweep: str | None
+    held_ms: int
+    #: Minutes in which devices were watched meanwhile, and in how many of them they were idle.
+    watched: int
+    idle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How long a job waited for its first start."""
+
+    job: JobId
+    name: str
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long some jobs waited: how many they were, the one in the middle, and those that waited longest."""
+
+    count: int
+    median_ms: int | None
+    longest: list[Waited]
+
+
+@dataclass(frozen=True, slots=True)
 class BatchTally:
     """How a batch stands; `bad` counts bad ends, of which one job may have had several."""
 
@@ -233,6 +265,18 @@ class Reader:
             Stay(JobId(job_id), name, attempt, word, rows.devices_of(allocation), began, ended)
             for job_id, name, attempt, word, allocation, began, ended in found
         ]
+
+    def usage(self, days: Sequence[tuple[int, int]], now: int, idle_below: int, most: int) -> list[Used]:
+        """Return who had devices on some days that follow each other, each from and to; the longest first."""
+        which = {"days": json.dumps(days), "since": days[0][0], "until": days[-1][1]}
+        return [Used(*row) for row in self._ask("usage", which | {"now": now, "idle_below": idle_below, "most": most})]
+
+    def waits(self, since: int, until: int, most: int) -> Waits:
+        """Return how long the jobs with devices waited whose first start was in between."""
+        found = self._ask("waits", {"since": since, "until": until, "most": most}).fetchall()
+        middle = [wait for _, _, wait, _, is_middle in found if is_middle]
+        longest = [Waited(JobId(job_id), name, wait) for job_id, name, wait, *_ in found[:most]]
+        return Waits(found[0][3] if found else 0, middle[0] if middle else None, longest)
 
     def outcomes(self, job_id: JobId) -> list[tuple[JobId, When, Outcome | None]]:
         """Return what became of the jobs that a job waits for; None: nothing yet."""

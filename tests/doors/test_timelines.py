@@ -79,3 +79,17 @@ def test_the_doctor_of_the_page_is_the_one_of_the_command_line(queue: Bench) -> 
     assert {"python", "settings", "gpus", "state", "leases"} <= {check["name"] for check in told}
     assert "daemon" not in {check["name"] for check in told}
     assert next(check for check in told if check["name"] == "python")["state"] == "ok"
+
+
+def test_usage_has_every_day_and_who_used_it(queue: Bench) -> None:
+    done = queue.add("true", name="short", project="vision", gpus=2)
+    queue.until(done)
+    found = queue.client.get("/v1/usage", [("days", "3")])
+    assert len(found["days"]) == 3
+    assert found["days"][0]["from"] <= queue.job(done)["finished_at"] < found["days"][-1]["to"]
+    assert found["sums"][0].keys() == {"day", "project", "sweep", "gpu_s", "watched_s", "idle_s"}
+    assert "vision" in {one["project"] for one in found["sums"]}
+    assert found["waits"]["count"] >= 1
+    for wrong in ("0", "29", "many"):
+        with pytest.raises(UserError, match="days: expected a"):
+            queue.client.get("/v1/usage", [("days", wrong)])

@@ -41,6 +41,7 @@ SHOWN = {
     "/sweep/1": SWEEP,
     "/gpus": GPU_NAME.replace("_", " "),
     "/gpu/0": GPU_NAME.replace("_", " "),
+    "/usage": PAYLOADS[1],
     "/settings": GPU_NAME.replace("_", " "),
 }
 
@@ -60,7 +61,7 @@ def queue(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[B
     ]
     for job_id in ended:
         own.until(job_id)
-    own.long_job(name=PAYLOADS[1], gpus=1)
+    own.long_job(name=PAYLOADS[1], project=PAYLOADS[1], gpus=1)
     own.add(["sleep", "1000"], name=PAYLOADS[2], gpus=2)
     sweep = own.client.post("/v1/sweeps", {"name": SWEEP, "command": "echo {x}", "metric": "<b>"})
     points = [{"index": n, "params": {"<x>": text}, "command": "true"} for n, text in enumerate(PAYLOADS)]

@@ -21,7 +21,7 @@ LOOPBACK_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 #: How a browser asks for a page that somebody opens: no script of another page sees the answer.
 OPENING = ("navigate", "document")
 
-PAGES = frozenset({"/", "/jobs", "/sweeps", "/gpus", "/settings"})
+PAGES = frozenset({"/", "/jobs", "/sweeps", "/gpus", "/usage", "/settings"})
 PAGE = re.compile(r"/(job|sweep|gpu)/[^/]+|/static/.+")
 #: Asked by the owner's own programs alone, never by a page: they open doors.
 OWN_PATHS = frozenset({"/v1/session/codes", "/v1/web"})

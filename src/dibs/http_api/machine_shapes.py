@@ -94,6 +94,51 @@ class Timeline(Struct):
     now: Moment
 
 
+class Day(Struct, rename={"begin": "from", "end": "to"}):
+    """A day by the clock of the machine."""
+
+    day: str
+    begin: Moment
+    end: Moment
+
+
+class Sum(Struct):
+    """For how long jobs had GPUs on a day, for how long these were watched meanwhile, and were idle."""
+
+    day: str
+    project: str
+    sweep: str | None
+    gpu_s: float
+    watched_s: int
+    idle_s: int
+
+
+class Waited(Struct):
+    """How long a job waited for its first start."""
+
+    job: int
+    name: str
+    wait_s: float
+
+
+class Waits(Struct):
+    """How many jobs began, how long the one in the middle had waited, and which waited longest."""
+
+    count: int
+    median_s: float | None
+    longest: list[Waited]
+
+
+class Usage(Struct):
+    """Who used the GPUs; `more`: there are sums that are not told. Idle is below `idle_below` percent."""
+
+    days: list[Day]
+    sums: list[Sum]
+    more: bool
+    idle_below: int
+    waits: Waits
+
+
 class Setting(Struct):
     """A setting."""
 

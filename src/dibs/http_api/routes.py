@@ -29,6 +29,7 @@ from dibs.http_api import (
     sweep_shapes,
     sweeping,
     timelines,
+    usages,
 )
 from dibs.http_api.routing import Content, Route
 
@@ -189,6 +190,7 @@ ROUTES = (
         query=timelines.TimelineQuery,
         answers={200: machine_shapes.Timeline},
     ),
+    Route("GET", "/v1/usage", usages.get_usage, query=usages.UsageQuery, answers={200: machine_shapes.Usage}),
     Route("GET", "/v1/settings", caring.get_settings, answers={200: machine_shapes.Settings}),
     Route("GET", "/v1/doctor", caring.get_doctor, answers={200: machine_shapes.Doctor}),
     Route("GET", "/metrics", exposing.get_metrics, answers={200: TEXT}),
@@ -214,6 +216,7 @@ ROUTES = (
     Route("GET", "/sweep/{name}", pages.get_page, answers=HTML),
     Route("GET", "/gpus", pages.get_page, answers=HTML),
     Route("GET", "/gpu/{name}", pages.get_page, answers=HTML),
+    Route("GET", "/usage", pages.get_page, answers=HTML),
     Route("GET", "/settings", pages.get_page, answers=HTML),
     Route("GET", "/static/{file}", pages.get_file, answers={200: Content("*/*")}, errors=(404,)),
 )

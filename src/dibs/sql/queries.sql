@@ -204,6 +204,52 @@ SELECT at, kind, detail FROM events WHERE job = :job ORDER BY id
 SELECT attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at FROM attempts
 WHERE job = :job ORDER BY attempt
 
+-- name: usage
+-- For how long jobs had devices, by day, project and sweep; and in how many of the minutes that were watched meanwhile a
+-- device was idle. What goes on counts until now.
+WITH days AS (
+    SELECT key AS day, json_extract(value, '$[0]') AS since, json_extract(value, '$[1]') AS until FROM json_each(:days)
+), stays AS (
+    SELECT job, allocation, started_at, finished_at FROM attempts
+    WHERE finished_at > :since AND started_at < :until AND allocation <> '[]'
+    UNION ALL
+    SELECT id, allocation, started_at, :now FROM jobs
+    WHERE state IN ('starting', 'running', 'paused', 'stopping') AND started_at < :until AND allocation <> '[]'
+), held AS (
+    SELECT day, project, coalesce(sweep, 0) AS sweep,
+        sum((min(stays.finished_at, until) - max(stays.started_at, since)) * json_array_length(stays.allocation)) AS ms
+    FROM stays CROSS JOIN days ON stays.started_at < until AND stays.finished_at > since
+    CROSS JOIN jobs ON jobs.id = stays.job GROUP BY 1, 2, 3
+), watched AS (
+    SELECT day, project, coalesce(sweep, 0) AS sweep, count(*) AS minutes, sum(minutes.utilization < :idle_below) AS idle
+    FROM stays CROSS JOIN json_each(stays.allocation) AS device
+    CROSS JOIN minutes ON minutes.device = device.value AND minutes.utilization IS NOT NULL
+        AND minutes.minute >= (max(stays.started_at, :since) + 59999) / 60000
+        AND minutes.minute < min(stays.finished_at, :until) / 60000
+    CROSS JOIN days ON minutes.minute * 60000 >= since AND minutes.minute * 60000 < until
+    CROSS JOIN jobs ON jobs.id = stays.job GROUP BY 1, 2, 3
+)
+SELECT held.day, held.project, sweeps.name, ms, coalesce(minutes, 0), coalesce(idle, 0) FROM held
+LEFT JOIN watched ON watched.day = held.day AND watched.project = held.project AND watched.sweep = held.sweep
+LEFT JOIN sweeps ON sweeps.id = held.sweep
+ORDER BY ms DESC, 1, 2, 3 LIMIT :most
+
+-- name: waits
+-- How long the jobs that began in between had waited for devices: the one in the middle, and those that waited longest.
+WITH first AS (
+    SELECT job, started_at FROM attempts WHERE attempt = 1 AND finished_at > :since AND allocation <> '[]'
+    UNION ALL
+    SELECT id, started_at FROM jobs
+    WHERE state IN ('starting', 'running', 'paused', 'stopping') AND attempt = 1 AND allocation <> '[]'
+), waits AS (
+    SELECT id, name, max(0, first.started_at - max(submitted_at, coalesce(begin_at, 0))) AS wait
+    FROM first CROSS JOIN jobs ON jobs.id = first.job WHERE first.started_at >= :since AND first.started_at < :until
+), ranked AS (
+    SELECT id, name, wait, count(*) OVER () AS total, row_number() OVER (ORDER BY wait, id) AS place FROM waits
+)
+SELECT id, name, wait, total, place = (total + 1) / 2 FROM ranked
+WHERE place = (total + 1) / 2 OR place > total - :most ORDER BY place DESC
+
 -- name: attempts_between
 -- What was under way on devices at some time in between, what ended last first.
 SELECT attempts.job, name, attempts.attempt, attempts.outcome, attempts.allocation, attempts.started_at, attempts.finished_at

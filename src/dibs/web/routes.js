@@ -22,6 +22,7 @@ export const ROUTES = [
   { path: "/sweep/{id}", title: "Sweep {id}", under: "/sweeps", styles: ["pages/sweep.css", "pages/jobs.css"], load: () => import("./pages/sweep.js") },
   { path: "/gpus", title: "GPUs", nav: "GPUs", key: "g g", styles: ["pages/gpus.css", "vendor/uplot.css"], load: () => import("./pages/gpus.js") },
   { path: "/gpu/{id}", title: "GPU {id}", under: "/gpus", styles: ["pages/gpus.css", "vendor/uplot.css"], load: () => import("./pages/gpu.js") },
+  { path: "/usage", title: "Usage", nav: "Usage", key: "g u", styles: ["pages/usage.css"], load: () => import("./pages/usage.js") },
   { path: "/settings", title: "Settings", nav: "Settings", key: "g t", load: () => import("./pages/settings.js") },
 ];
 

@@ -1,0 +1,75 @@
+"""Who used the GPUs on the days past, and how long jobs waited: `GET /v1/usage`."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from dibs import codec
+from dibs.core import now_ms
+from dibs.http_api import exchanges
+from dibs.store import Reader
+
+#: Days that can be asked for: so long is kept how busy devices were.
+MOST_DAYS = 28
+#: Percent of use below which a device is idle in a minute.
+IDLE_BELOW = 5
+#: Sums that are told, and jobs that waited longest.
+MOST_SUMS, MOST_WAITS = 5000, 10
+
+
+class UsageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How far back."""
+
+    days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="So many days, today included.")] = 7
+
+
+async def get_usage(request: web.Request) -> web.Response:
+    """Return for how long jobs had GPUs, day by day, how much of it these were idle, and how long jobs waited."""
+    told = exchanges.query(request, UsageQuery)
+    bounds, now = days(date.today(), told.days), now_ms()
+    return exchanges.json(await request.app[exchanges.DAEMON].ask(lambda reader: _usage(reader, bounds, now)))
+
+
+def days(today: date, many: int) -> list[tuple[date, int, int]]:
+    """Return the last so many days with their bounds in milliseconds; where clocks are set one has 23 or 25 hours."""
+    found = [today - timedelta(days=back) for back in range(many)][::-1]
+    return [(day, _midnight(day), _midnight(day + timedelta(days=1))) for day in found]
+
+
+def _midnight(day: date) -> int:
+    return int(datetime.combine(day, time.min).timestamp() * 1000)
+
+
+def _usage(reader: Reader, bounds: list[tuple[date, int, int]], now: int) -> dict[str, Any]:
+    spans = [(since, until) for _, since, until in bounds]
+    found = reader.usage(spans, now, IDLE_BELOW, MOST_SUMS)
+    waits = reader.waits(spans[0][0], spans[-1][1], MOST_WAITS)
+    return {
+        "days": [
+            {"day": day.isoformat(), "from": codec.moment(since), "to": codec.moment(until)}
+            for day, since, until in bounds
+        ],
+        "sums": [
+            {
+                "day": bounds[one.day][0].isoformat(),
+                "project": one.project,
+                "sweep": one.sweep,
+                "gpu_s": one.held_ms / 1000,
+                "watched_s": one.watched * 60,
+                "idle_s": one.idle * 60,
+            }
+            for one in found
+        ],
+        "more": len(found) == MOST_SUMS,
+        "idle_below": IDLE_BELOW,
+        "waits": {
+            "count": waits.count,
+            "median_s": None if waits.median_ms is None else waits.median_ms / 1000,
+            "longest": [{"job": one.job, "name": one.name, "wait_s": one.wait_ms / 1000} for one in waits.longest],
+        },
+    }
