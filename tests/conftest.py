@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -26,6 +27,23 @@ for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
     signal.signal(number, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.umask(0o022)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """Let a test run a loop of its own in a worker in which a browser is open, whose loop counts as running for ever.
+
+    Tests of the page may come before any other in a worker. While they run, their loop is left as it is.
+    """
+    is_page = "page" in pyfuncitem.path.parts
+    running = None if is_page else asyncio._get_running_loop()
+    if running is not None:
+        asyncio._set_running_loop(None)
+    try:
+        return (yield)
+    finally:
+        if running is not None:
+            asyncio._set_running_loop(running)
 
 
 @pytest.fixture
