@@ -70,6 +70,8 @@ class Settings:
     web_names: tuple[str, ...] = ()
     web_cert: Path | None = None
     web_key: Path | None = None
+    #: None: there is none.
+    status_socket: Path | None = None
     #: Where each value came from: "default", a file, or an environment variable.
     sources: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -188,6 +190,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "web_key", PATH, "", "DIBS_WEB_KEY",
         "The key of web_cert in a PEM file that only you can read.",
+    ),
+    Setting(
+        "status_socket", PATH, "", "DIBS_STATUS_SOCKET",
+        "A second socket that only tells how things stand, for containers and monitors; empty for none.",
     ),
 )  # fmt: skip
 

@@ -164,20 +164,25 @@ def test_a_new_daemon_opens_the_same_port_and_knows_the_same_token(daemon: Bench
     assert link(daemon)[0] == address
 
 
-def test_a_port_that_is_taken_hinders_nothing_but_itself(bench: Bench) -> None:
+def test_a_port_that_somebody_took_is_left_to_them_and_its_token_ends(bench: Bench) -> None:
+    """They may have served a page to our tabs, which would come back to life where it was."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         bench.home.mkdir(mode=0o700)
         kept = Tokens(places.web_file(bench.home))
         kept.rotate()
         kept.remember(port)
+        before = kept.token
         bench.start()
         assert "browsers are not let in" in (bench.home / "daemon.log").read_text()
-        refused = bench.cli("web")
+        after = Tokens(places.web_file(bench.home))
+        assert (after.token != before, after.port) == (True, None)
+        refused = bench.cli("web", "--port", str(port))
         assert refused.returncode == 2
         assert refused.stderr.count("\n") == 1
         assert f"port {port} cannot be opened" in refused.stderr
-        address, _ = link(bench, "--port", "0")
+        address, _ = link(bench)
+        assert not address.endswith(f":{port}/")
         assert Browser(address).ask("GET", "/").status == 200
 
 

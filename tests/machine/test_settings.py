@@ -144,6 +144,7 @@ def test_every_setting_can_come_from_the_environment(place):
         DIBS_WEB_NAMES="gpu1.example.org,gpu1",
         DIBS_WEB_CERT="/opt/cert.pem",
         DIBS_WEB_KEY="/opt/key.pem",
+        DIBS_STATUS_SOCKET="/srv/dibs/status.sock",
     )
     assert found == Settings(
         devices="fake:4",
@@ -171,6 +172,7 @@ def test_every_setting_can_come_from_the_environment(place):
         web_names=("gpu1.example.org", "gpu1"),
         web_cert=Path("/opt/cert.pem"),
         web_key=Path("/opt/key.pem"),
+        status_socket=Path("/srv/dibs/status.sock"),
     )
     assert set(found.sources.values()) == {setting.variable for setting in SETTINGS}
 

@@ -637,6 +637,11 @@ def test_a_commit_returns_only_when_the_disk_has_it(store):
     assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+def test_a_schema_is_not_trusted(store):
+    assert store.connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
+    assert store.connection.execute("PRAGMA cell_size_check").fetchone() == (1,)
+
+
 def test_what_need_not_be_synced_is_kept_and_the_next_commit_is_synced_again(store, path):
     with store.batch(is_synced=False):
         assert store.connection.execute("PRAGMA synchronous").fetchone() == (1,)

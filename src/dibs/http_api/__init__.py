@@ -17,18 +17,14 @@ from aiohttp import web
 
 from dibs import places
 from dibs.daemon import Daemon
-from dibs.http_api import exchanges, guarding, pages, sessions, showing, streaming
+from dibs.http_api import connections, exchanges, guarding, pages, sessions, showing, streaming, telling
 from dibs.http_api.admission import Door
-from dibs.http_api.connections import Connection
 from dibs.http_api.guarding import Guard
 from dibs.http_api.opening import Browsers
 from dibs.http_api.pages import Pages
 from dibs.http_api.routes import ROUTES
 from dibs.settings import Settings
 from dibs.tokens import Tokens
-
-#: Connections that wait to be accepted.
-BACKLOG = 128
 
 
 @contextlib.asynccontextmanager
@@ -60,7 +56,8 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
         await reopen()
         daemon.reopen = reopen
         await browsers.open_again()
-        yield
+        async with telling.socket_for_status(runner, values.status_socket):
+            yield
     finally:
         daemon.identity.socket.unlink(missing_ok=True)
         for each in sockets:
@@ -72,8 +69,4 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
 async def _listen(runner: web.AppRunner, path: Path) -> asyncio.Server:
     """Open the socket anew; a file of that name, dead or alive, goes: the daemon's lock says whose it is."""
     path.unlink(missing_ok=True)
-    door = Door(is_tcp=False, uid=os.geteuid())
-    loop = asyncio.get_running_loop()
-    listening = await loop.create_unix_server(lambda: Connection(runner, door, None), path, backlog=BACKLOG)
-    path.chmod(0o600)
-    return listening
+    return await connections.listen(runner, Door(is_tcp=False, uid=os.geteuid()), path)

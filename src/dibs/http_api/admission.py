@@ -26,6 +26,11 @@ PAGE = re.compile(r"/(job|sweep|gpu)/[^/]+|/static/.+")
 #: Asked by the owner's own programs alone, never by a page: they open doors.
 OWN_PATHS = frozenset({"/v1/session/codes", "/v1/web"})
 SESSION_PATH = "/v1/session"
+#: What the second socket tells: how jobs, queue and GPUs stand. Not what jobs print, nor settings, nor any page.
+STATUS_PATH = re.compile(
+    r"/metrics|/v1/(daemon|words|openapi\.json|events|timeline|gpus|gpus/history|sweeps|sweeps/[0-9]+/results"
+    r"|queue|queue/(starts|line)|jobs|jobs/(index|wait|changes|[0-9]+|[0-9]+/(why|events)))"
+)
 
 
 class Area(enum.Enum):
@@ -50,6 +55,8 @@ class Door:
     scheme: str = "http"
     #: Whether other machines may reach it; they have no uid, and TLS keeps what they say.
     is_public: bool = False
+    #: Whether it only tells how things stand, whoever asks.
+    is_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,7 @@ def refuse(asked: Asked, door: Door, token: str | None) -> Refusal | None:
     return (
         _check_user(asked, door)
         or _check_form(asked)
+        or _check_status(asked, door)
         or _check_host(asked, door, is_program)
         or _check_origin(asked, door, where)
         or _check_body(asked)
@@ -134,6 +142,13 @@ def _check_form(asked: Asked) -> Refusal | None:
         return Refusal(405, f"expected one of {', '.join(sorted(METHODS))}, got another method.")
     # `GET http://elsewhere/` names a host of its own; only a proxy is asked so.
     return None if asked.target.startswith("/") else Refusal(400, "expected a path that begins with /.")
+
+
+def _check_status(asked: Asked, door: Door) -> Refusal | None:
+    is_told = asked.method in ("GET", "HEAD") and STATUS_PATH.fullmatch(asked.target)
+    if is_told or not door.is_status:
+        return None
+    return Refusal(403, "this socket only tells how things stand.", "The daemon's own socket does more.")
 
 
 def _check_host(asked: Asked, door: Door, is_program: bool) -> Refusal | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,6 +21,8 @@ from dibs.peers import Peer
 
 log = logging.getLogger("dibs.http")
 
+#: Connections that wait to be accepted.
+BACKLOG = 128
 #: Bytes of one request line: the ids that a `wait` without selector waits for may lie scattered.
 LONGEST_LINE = 4 * 1024 * 1024
 
@@ -113,3 +116,11 @@ class Connection(web.RequestHandler):
         protect(answer)
         answer.force_close()
         return answer
+
+
+async def listen(runner: web.AppRunner, door: Door, path: Path) -> asyncio.Server:
+    """Open a unix socket of which only its owner may make use."""
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_unix_server(lambda: Connection(runner, door, None), path, backlog=BACKLOG)
+    path.chmod(0o600)
+    return listening

@@ -116,13 +116,13 @@ async def errors(request: web.Request, handler: exchanges.Handler) -> web.Stream
         return await handler(request)
     except DibsError as error:
         if isinstance(error, Bug):
-            log.error("%s %s: %s", request.method, request.path, error.line())
+            log.error("%s %r: %r", request.method, request.path, error.line())
         return _error(error)
     except web.HTTPException as error:
         return _error(_as_ours(request, error), error.status)
     # The last place: answered as a bug, logged whole.
     except Exception as error:
-        log.exception("%s %s", request.method, request.path)
+        log.exception("%s %r", request.method, request.path)
         return _error(
             Bug(f"{type(error).__name__}: {error}", f"See {request.app[exchanges.DAEMON].identity.home}/daemon.log.")
         )

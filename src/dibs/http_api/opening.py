@@ -148,12 +148,22 @@ class Browsers:
         return self._open.port
 
     async def open_again(self) -> None:
-        """Open what the last daemon had open; what hinders it is logged, and hinders nothing else."""
-        if self._tokens.port is not None:
+        """Open what the last daemon had open; what hinders it is logged, and hinders nothing else.
+
+        Whoever has our port now may have answered tabs in our name: been given their token, and left a page or a
+        worker in the browser for which this port is home. So that token ends, and the port is not used again.
+        """
+        if self._tokens.port is None:
+            return
+        try:
             try:
                 await self.open(self._tokens.port)
-            except DibsError as error:
-                log.warning("browsers are not let in: %s", error.line())
+            except Conflict:
+                self._tokens.rotate()
+                self._tokens.remember(None)
+                raise
+        except DibsError as error:
+            log.warning("browsers are not let in: %s", error.line())
 
     async def close(self) -> None:
         """Stop listening; what is connected is left to the server."""

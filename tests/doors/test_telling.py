@@ -1,0 +1,137 @@
+"""The second socket: it tells how things stand, to its owner, and does nothing else for anybody."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import Bench, wait_for
+from browsers import converse
+from dibs import places
+from dibs.http_api import admission, telling
+from dibs.http_api.admission import Asked, Door
+from dibs.http_api.routes import ROUTES
+from forking import PATIENCE_S
+from matrix import BODIES, FETCHES, METHODS, OWN, STRANGER, TOKEN
+
+DOOR = Door(False, OWN, is_status=True)
+#: What it tells; everything else that there is, or will be, is refused.
+TOLD = {
+    *("/v1/jobs", "/v1/jobs/index", "/v1/jobs/wait", "/v1/jobs/changes", "/v1/jobs/{id}", "/v1/jobs/{id}/why"),
+    *("/v1/jobs/{id}/events", "/v1/queue", "/v1/queue/starts", "/v1/queue/line", "/v1/sweeps", "/v1/words"),
+    *("/v1/sweeps/{id}/results", "/v1/gpus", "/v1/gpus/history", "/v1/events", "/v1/timeline", "/v1/daemon"),
+    *("/v1/openapi.json", "/metrics"),
+}
+
+
+def refused(path: str, method: str = "GET", uid: int = OWN) -> int | None:
+    """Return the status with which a program is refused; None if it is not."""
+    refusal = admission.refuse(Asked(uid, method, path, ("dibs",)), DOOR, TOKEN)
+    return None if refusal is None else refusal.status
+
+
+def test_exactly_what_is_listed_is_told() -> None:
+    paths = {route.path: re.sub(r"\{\w+\}", "1", route.path) for route in ROUTES}
+    assert paths.keys() >= TOLD
+    assert {path for path, asked in paths.items() if refused(asked) is None} == TOLD
+    for asked in paths.values():
+        assert {refused(asked, method) for method in METHODS if method not in ("GET", "HEAD")} == {403, 405}
+        assert refused(asked, uid=STRANGER) == 403
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs/", "/v1/jobs/1/log", "/v1/jobs/1/log/search", "/v1/jobs/../daemon/stop"])
+def test_what_only_looks_like_it_is_not_told(path: str) -> None:
+    assert refused(path) == 403
+
+
+def test_a_browser_gets_no_further_with_the_token_and_nowhere_without() -> None:
+    for fetch in FETCHES[1:]:
+        assert fetch is not None
+        site, mode, dest = ((word,) for word in fetch)
+        for body in BODIES[:2]:
+            asked = Asked(OWN, "POST", "/v1/queue", ("localhost:1",), (), site, mode, dest, True, (f"Bearer {TOKEN}",))
+            assert admission.refuse(asked, DOOR, TOKEN) is not None, body
+        asked = Asked(OWN, "GET", "/v1/jobs", ("localhost:1",), (), site, mode, dest, True)
+        assert admission.refuse(asked, DOOR, TOKEN) is not None
+
+
+def asked_at(path: Path, method: str, target: str, body: object = None) -> tuple[int, bytes]:
+    """Ask on a socket; return the status and what it said."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(PATIENCE_S)
+        sock.connect(str(path))
+        said = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {target} HTTP/1.1\r\nHost: dibs\r\nConnection: close\r\nContent-Length: {len(said)}\r\n"
+        head += "Content-Type: application/json\r\n\r\n" if said else "\r\n"
+        told = converse(sock, head.encode() + said)
+    head_told, _, rest = told.partition(b"\r\n\r\n")
+    return int(head_told.split()[1]), rest
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """Where the socket shall be: its name must not be long."""
+    with tempfile.TemporaryDirectory(prefix="dibs-s-") as folder:
+        yield Path(folder) / "status.sock"
+
+
+def test_a_container_that_is_handed_it_sees_jobs_and_changes_nothing(tmp_path: Path, path: Path) -> None:
+    bench = Bench(tmp_path, DIBS_STATUS_SOCKET=str(path))
+    try:
+        bench.start()
+        assert path.stat().st_mode & 0o777 == 0o600
+        job = bench.add("true", hold=True)
+        status, told = asked_at(path, "GET", f"/v1/jobs/{job}")
+        assert (status, json.loads(told)["state"]) == (200, "held")
+        assert asked_at(path, "GET", "/metrics")[0] == 200
+        assert asked_at(path, "POST", f"/v1/jobs/{job}/unhold", {})[0] == 403
+        assert asked_at(path, "POST", "/v1/jobs", {"command": "touch x", "cwd": str(tmp_path)})[0] == 403
+        assert asked_at(path, "PATCH", f"/v1/jobs/{job}", {"name": "x"})[0] == 403
+        assert asked_at(path, "GET", f"/v1/jobs/{job}/log")[0] == 403
+        assert asked_at(path, "POST", "/v1/session/codes")[0] == 403
+        assert asked_at(path, "POST", "/v1/daemon/stop", {})[0] == 403
+        assert asked_at(path, "GET", "/")[0] == 403
+        assert (bench.job(job)["state"], len(bench.jobs())) == ("held", 1)
+        # One that was killed leaves it behind, and the next opens it anew.
+        bench.kill()
+        assert path.is_socket()
+        bench.start()
+        assert asked_at(path, "GET", "/v1/daemon")[0] == 200
+        bench.stop()
+        wait_for(lambda: not path.exists())
+    finally:
+        bench.close()
+
+
+def test_what_is_in_its_place_is_left_alone_and_hinders_nothing_else(tmp_path: Path, path: Path) -> None:
+    path.write_text("mine")
+    bench = Bench(tmp_path, DIBS_STATUS_SOCKET=str(path))
+    try:
+        bench.start()
+        assert bench.client.get("/v1/daemon")["running"]
+        assert f"status_socket {path} cannot be opened" in places.daemon_log(bench.home).read_text()
+    finally:
+        bench.close()
+    assert path.read_text() == "mine"
+
+
+def test_only_a_dead_socket_of_ours_is_removed(path: Path) -> None:
+    telling.remove_dead(path)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen()
+    with pytest.raises(FileExistsError, match="another daemon"):
+        telling.remove_dead(path)
+    listening.close()
+    telling.remove_dead(path)
+    assert not os.path.lexists(path)
+    path.symlink_to("elsewhere")
+    with pytest.raises(FileExistsError, match="something else"):
+        telling.remove_dead(path)

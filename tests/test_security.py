@@ -1,0 +1,37 @@
+"""The page about who could want in: it has every threat, and every test that it names is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dibs import settings
+from dibs.cli import VERBS
+
+TESTS = Path(__file__).parent
+PAGE = (TESTS.parent / "docs" / "security.md").read_text()
+ROWS = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if re.match(r"\| \d+ \|", line)]
+
+
+def test_every_threat_has_a_row_with_an_answer_and_a_test_or_a_reason() -> None:
+    assert [int(row[0]) for row in ROWS] == list(range(1, 33))
+    for row in ROWS:
+        assert len(row) == 4, row
+        assert "::test_" in row[3] or row[3].startswith("no test: "), row
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", PAGE)
+    assert len(named) > 50
+    missing = [(file, name) for file, name in named if f"def {name}(" not in (TESTS / file).read_text()]
+    assert missing == []
+
+
+def test_nothing_turns_the_guard_off() -> None:
+    """No setting and no option says that anybody may ask."""
+    tables = (TESTS.parent / "src" / "dibs").rglob("*.py")
+    options = {word for path in tables for word in re.findall(r'"(--[\w-]+)"', path.read_text())}
+    names = {setting.name for setting in settings.SETTINGS} | options
+    assert {"--rotate", "web_bind"} <= names
+    assert "web" in VERBS
+    assert [name for name in names if re.search("auth|insecure|anonym|password|no.?token|unsafe|public", name)] == []
