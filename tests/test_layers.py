@@ -101,6 +101,7 @@ LAYERS = {
     "informants": MACHINE_ROOM,
     "listening": MACHINE_ROOM,
     "vetting": MACHINE_ROOM,
+    "belonging": MACHINE_ROOM,
     "users": MACHINE_ROOM,
     "peers": MACHINE_ROOM,
     "tokens": MACHINE_ROOM,

@@ -1,7 +1,8 @@
 """Foreign use: who uses a device without a lease, and from when on that keeps others away. Pure.
 
-A process is foreign by its owner: whoever holds a lease of the device may use it, with whatever processes. Memory whose
-owner nobody can see counts where nobody holds the device at all.
+A process is foreign by its owner: whoever has the device alone may use it, with whatever processes. Of those who share
+it only what was started with a share is at home. Memory whose owner nobody can see counts where nobody holds the device
+at all.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ class Limits:
     ignored: tuple[str, ...] = ()
 
 
-def judged(device: Device, users: Collection[str | None], limits: Limits) -> Device:
-    """Return a device with its foreign use; `users` are those who hold a lease of it, None among them one unknown."""
-    strangers = foreign_processes(device, users, limits)
+def judged(device: Device, users: Collection[str | None], limits: Limits, outside: Collection[int] = ()) -> Device:
+    """Return a device with its foreign use.
+
+    `users` are those who hold a lease of it, None among them one unknown; `outside` are processes of nobody's share.
+    """
+    strangers = foreign_processes(device, users, limits, outside)
     memory = sum(process.memory or 0 for process in strangers)
     if not users and (device.memory_used or 0) > limits.memory:
         memory = max(memory, device.memory_used or 0)
@@ -40,7 +44,9 @@ def judged(device: Device, users: Collection[str | None], limits: Limits) -> Dev
     return replace(device, foreign=told, foreign_memory=memory)
 
 
-def foreign_processes(device: Device, users: Collection[str | None], limits: Limits) -> tuple[Process, ...]:
+def foreign_processes(
+    device: Device, users: Collection[str | None], limits: Limits, outside: Collection[int] = ()
+) -> tuple[Process, ...]:
     """Return the living processes on a device that are big enough to count and of nobody who holds it."""
     if None in users:
         # Somebody holds it whom we cannot see: any process may be theirs.
@@ -50,7 +56,7 @@ def foreign_processes(device: Device, users: Collection[str | None], limits: Lim
         for process in device.processes
         # Without an owner it is dead, or of another container: then its memory tells.
         if process.user is not None
-        and process.user not in users
+        and (process.user not in users or process.pid in outside)
         and (process.memory is None or process.memory >= limits.process)
     )
 

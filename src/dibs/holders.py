@@ -176,11 +176,12 @@ def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder | None:
 
 def _heir(path: str) -> int | None:
     """Return the oldest process that has a lease's file open, of those that we may look into."""
-    found = [proc for proc in processes.everybody() if path in _open_files(proc.pid)]
+    found = [proc for proc in processes.everybody() if path in open_files(proc.pid)]
     return min(found, key=lambda proc: (proc.starttime, proc.pid)).pid if found else None
 
 
-def _open_files(pid: int) -> set[str]:
+def open_files(pid: int) -> set[str]:
+    """Return the paths that a process has open; none where we may not look."""
     folder = f"/proc/{pid}/fd"
     try:
         return {os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}

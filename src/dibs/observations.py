@@ -34,6 +34,8 @@ class Look:
     #: The job that a process belongs to, of processes on the devices.
     job_of: Mapping[int, JobId] = field(default_factory=dict)
     user: str = ""
+    #: Processes on a device that belong to nobody's share of it.
+    outside: Mapping[DeviceId, Collection[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class _Round:
         """Return one device as it stands."""
         ours = [job for job in self.look.jobs if device.id in job.allocation]
         users = set(self.look.users.get(device.id, ())) | ({self.look.user} if ours else set())
-        device = foreign.judged(device, users, self.limits)
+        device = foreign.judged(device, users, self.limits, self.look.outside.get(device.id, ()))
         self._find_strays(device)
         if users:
             self.unsettled.add(device.id)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from dibs import health, holders, lifecycle, observations, processes, units, uses
+from dibs import belonging, health, holders, lifecycle, observations, processes, units, uses
 from dibs.core import Core, now_ms
 from dibs.devices import DeviceId, Inventory
 from dibs.foreign import Limits
@@ -27,9 +27,6 @@ from dibs.views import Occupant
 #: Seconds for which a look is good enough to give a device out on the strength of it: many jobs that start at once
 #: share one, and somebody who came a moment ago is seen.
 FRESH_FOR_S = 2.0
-#: Parents that are looked at to find the job that a process belongs to.
-MOST_PARENTS = 64
-
 STALE = Occupant("nobody", note="is looked at first")
 RELEASED = Occupant("nobody", note="was in use until now; it is free when its memory has come back")
 
@@ -108,7 +105,8 @@ class Observing:
         held = holders.survey(self.place, raw.ids)
         users = {DeviceId(device): [holder.user for holder in found] for device, found in held.items() if found}
         job_of = self._jobs_of(raw, held, jobs)
-        look = Look(raw, time.monotonic(), users, jobs, job_of, self.user)
+        outside = {device.id: belonging.outside(self.place, device, held.get(device.id, ())) for device in raw.devices}
+        look = Look(raw, time.monotonic(), users, jobs, job_of, self.user, outside)
         with self._lock:
             before = replace(self.seen, unsettled=self.seen.unsettled | self._given.keys())
             seen, findings = observations.observe(before, look, self.limits)
@@ -141,7 +139,8 @@ class Observing:
             if holder.user == self.user and holder.pid is not None and job_id in known:
                 roots[holder.pid] = job_id
         pids = {process.pid for device in raw.devices for process in device.processes if process.user == self.user}
-        found = {pid: _root(pid, roots) for pid in pids} if roots else {}
+        lines = {pid: processes.lineage(pid) for pid in pids} if roots else {}
+        found = {pid: next((roots[parent] for parent in line if parent in roots), None) for pid, line in lines.items()}
         return {pid: job_id for pid, job_id in found.items() if job_id is not None}
 
     def rest(self) -> None:
@@ -164,18 +163,6 @@ class Observing:
             self._given.pop(device_id, None)
         self.ask()
         return None if device is None else health.worry(device)
-
-
-def _root(pid: int, roots: Mapping[int, JobId]) -> JobId | None:
-    """Return the job below whose runner or command a process is."""
-    for _ in range(MOST_PARENTS):
-        if pid in roots:
-            return roots[pid]
-        proc = processes.look(pid)
-        if proc is None or proc.ppid <= 1:
-            return None
-        pid = proc.ppid
-    return None
 
 
 def tell(core: Core, findings: Sequence[Finding]) -> None:

@@ -21,6 +21,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 #: Lowest descriptor that a command inherits from us besides 0, 1 and 2; programs that count on 3 and up find them free.
 FIRST_FD = 100
+#: Parents that are looked at above a process.
+MOST_PARENTS = 64
 
 
 class Proc:
@@ -87,6 +89,15 @@ def look(pid: int) -> Proc | None:
         return None
     comm = head.partition(b"(")[2].decode("utf-8", "replace")
     return Proc(pid, int(fields[1]), int(fields[19]), comm, fields[0].decode())
+
+
+def lineage(pid: int) -> list[int]:
+    """Return a process, its parent and so on, up to 1, or 0 above a namespace; it breaks off at one that is gone."""
+    found = [pid]
+    # A pid reused in the middle could close a circle.
+    while found[-1] > 1 and len(found) <= MOST_PARENTS and (proc := look(found[-1])) is not None:
+        found.append(proc.ppid)
+    return found
 
 
 def words(pid: int) -> list[str]:

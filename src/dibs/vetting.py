@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dibs import foreign, holders, leases, probe, rooms
+from dibs import belonging, foreign, holders, leases, probe, rooms
 from dibs.devices import Device, DeviceId, Inventory
 from dibs.foreign import Limits
 from dibs.holders import Holder
@@ -53,7 +53,7 @@ class Vet:
                 # A number or a text that is no device here: the old tools lease those too.
                 continue
             others = self._others(held[device_id]) if is_taken else held[device_id]
-            judged = foreign.judged(device, {holder.user for holder in others}, self._limits)
+            judged = _judged(self._place, device, others, self._limits)
             # Of one that is not ours, those who share it may go; for that there is the line.
             shares = [holder.mib or 0 for holder in others] if is_taken else ()
             why = inventory.problem or rooms.obstacle(judged, self._request)
@@ -85,11 +85,15 @@ def measured(values: Settings, place: Folder) -> Inventory:
     limits = limits_of(values)
 
     def judged(device: Device) -> Device:
-        users = {holder.user for holder in held.get(device.id, ())}
         # Whether that keeps us away is said when it is taken; until then we may wait for it.
-        return replace(foreign.judged(device, users, limits), foreign=None)
+        return replace(_judged(place, device, held.get(device.id, ()), limits), foreign=None)
 
     return replace(found, devices=tuple(judged(device) for device in found.devices))
+
+
+def _judged(place: Folder, device: Device, found: Sequence[Holder], limits: Limits) -> Device:
+    users = {holder.user for holder in found}
+    return foreign.judged(device, users, limits, belonging.outside(place, device, found))
 
 
 def limits_of(values: Settings) -> Limits:

@@ -36,6 +36,21 @@ def running(job_id=1, *allocation, **more):
 # --- foreign use ---
 
 
+def test_of_one_who_shares_a_gpu_only_what_was_started_with_a_share_is_at_home():
+    both = card(used=5 * GIB, processes=[process(7), process(8, memory=2 * GIB)])
+    seen, found = observe(Seen(), dataclasses.replace(look(both, users={A: ["bob"]}), outside={A: {8}}), LIMITS)
+    (device,) = seen.inventory.devices
+    assert (device.foreign, device.foreign_memory) == ("used without a lease by bob's python (pid 8, 2G)", 2 * GIB)
+    assert found == []
+
+
+def test_a_job_is_told_of_what_else_its_owner_runs_on_a_gpu_that_it_shares():
+    job = running(1, A, vram=4 * GIB)
+    beside = look(card(processes=[process(8, "alice")]), users={A: ["alice"]}, jobs=[job])
+    _, found = observe(Seen(), dataclasses.replace(beside, outside={A: {8}}), LIMITS)
+    assert [(each.kind, each.job) for each in found] == [("Foreign", 1)]
+
+
 @pytest.mark.parametrize(
     ("processes", "used", "users", "foreign_memory", "is_used"),
     [

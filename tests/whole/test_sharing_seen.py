@@ -33,6 +33,22 @@ def test_what_strangers_use_of_a_card_is_not_shared_until_they_are_gone(bench, n
     assert bench.until(waits, "started")["gpu_ids"] == [A]
 
 
+def test_what_its_owner_runs_beside_a_job_that_shares_a_card_counts_like_anybodys(bench, nvml, stranger):
+    """The job declared 12G and uses 10G of them; 6G more are used by what nobody declared."""
+    job_id = bench.long_job(vram=12 * GIB, gpu_ids=["0"])
+    pid = bench.job(job_id)["pid"]
+    own = f"proc 0 pid={pid} mem={10 * GIB}"
+    nvml.is_now(f"{CARDS[0]} used={16 * GIB}", CARDS[1], own, f"proc 0 pid={stranger} mem={6 * GIB}")
+    wait_for(lambda: [g["foreign_memory"] for g in bench.client.get("/v1/gpus")["gpus"]] == [6 * GIB, 0])
+    wait_for(lambda: "Foreign" in [event["kind"] for event in bench.events(job_id)])
+    assert f"'s sleep (pid {stranger}, 6G)" in bench.job(job_id)["marks"][0]
+    waits = bench.add(["sleep", "1000"], vram=10 * GIB, gpu_ids=["0"])
+    wait_for(lambda: "6G left" in bench.reason(waits))
+    nvml.is_now(f"{CARDS[0]} used={10 * GIB}", CARDS[1], own)
+    assert bench.until(waits, "started")["gpu_ids"] == [A]
+    assert bench.job(job_id)["marks"] == []
+
+
 @pytest.mark.parametrize("enforced", [False, True])
 def test_a_job_that_uses_more_than_it_declared_is_marked_or_ended(bench, nvml, enforced):
     job_id = bench.long_job(vram=4 * GIB, gpu_ids=["0"], vram_enforce=enforced)
