@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dibs import selection
@@ -99,12 +99,11 @@ def page(reader: Reader, wanted: Wanted, after: Place | None, most: int, now: in
 
 def runs(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
     """Return how many jobs a list by id has, their ids as `900-1000,1-20` in its order, and whether there are more."""
-    if wanted.words is None and wanted.chosen == ((selection.Everything(),),):
-        first, last = reader.connection.execute(reader.queries["first_and_last"]).fetchone()
-        total = sum(reader.counts().values())
-        if 0 < total <= most and last - first + 1 == total:
+    if wanted.chosen == ((selection.Everything(),),):
+        total, ends = _counted(reader, wanted.words), _ends(reader, wanted, now)
+        if 0 < total <= most and ends[-1] - ends[0] + 1 == total:
             # None is missing in between, as a rule, and then a million need not be looked at.
-            return total, _written([(first, last)]), False
+            return total, _written([(ends[0], ends[-1])]), False
     query, values = _query(reader, wanted, None, now)
     cursor = reader.connection.execute(query, [*values, most + 1])
     found = list(_runs((row[1] for row in cursor), -1 if wanted.sort.is_descending else 1))
@@ -114,6 +113,20 @@ def runs(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tupl
         if first != last:
             found.append((first, last + (1 if wanted.sort.is_descending else -1)))
     return min(total, most), _written(found), total > most
+
+
+def _counted(reader: Reader, words: tuple[str, ...] | None) -> int:
+    """Return how many jobs show one of these words, as it is kept; None: any word."""
+    return sum(count for word, count in reader.counts().items() if words is None or word in words)
+
+
+def _ends(reader: Reader, wanted: Wanted, now: int) -> list[int]:
+    """Return the first and the last id of a list, of an empty one nothing."""
+    found = []
+    for is_descending in (False, True):
+        query, values = _query(reader, replace(wanted, sort=Sort("id", is_descending)), None, now)
+        found += [job_id for _, job_id in reader.connection.execute(query, [*values, 1])]
+    return found
 
 
 def ids(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:

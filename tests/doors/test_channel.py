@@ -16,7 +16,7 @@ import build
 from dibs.daemon import Events
 from dibs.devices import Inventory
 from dibs.http_api.hub import Stream
-from dibs.http_api.streaming import Channel
+from dibs.http_api.streaming import Channel, gather_s
 from dibs.locks import Folder
 from dibs.store import Store
 
@@ -138,3 +138,10 @@ def test_a_hello_is_a_place_to_go_on_from_only_if_nothing_before_it_is_missing(s
     assert [first.number, second.number, third.number, reset.number] == [2, None, None, 2]
     assert {first.event, second.event, third.event} == {"hello"}
     assert reset.event == "reset"
+
+
+@pytest.mark.parametrize(("listeners", "writes_a_second"), [(1, 10), (100, 10), (200, 5), (400, 2.5)])
+def test_the_more_listen_the_longer_is_gathered(listeners: int, writes_a_second: float) -> None:
+    """However many there are, not more than a thousand writes are made in a second."""
+    assert 1 / gather_s(listeners) == pytest.approx(writes_a_second)
+    assert listeners / gather_s(listeners) <= 1000

@@ -151,6 +151,30 @@ def test_an_index_that_is_too_long_is_cut_and_says_so(reader, sort, most):
         assert total == min(most, len(whole))
 
 
+def steps(reader: Reader, wanted: Wanted) -> int:
+    """Return how many steps SQLite makes for the ids of a list."""
+    count = [0]
+
+    def step() -> None:
+        count[0] += 1
+
+    reader.connection.set_progress_handler(step, 1)
+    paging.runs(reader, wanted, NOW)
+    reader.connection.set_progress_handler(None, 1)
+    return count[0]
+
+
+@pytest.mark.parametrize("words", [None, ("queued",), ("held", "queued")])
+def test_ids_of_a_state_that_follow_each_other_are_not_looked_at_one_by_one(tmp_path: Path, words) -> None:
+    wanted = Wanted(EVERYTHING, words, Sort())
+    with contextlib.closing(Store.open(tmp_path / "0.db")) as store:
+        store.submit([build.asked()] * 10, build.NOW)
+        few = steps(store, wanted)
+        store.submit([build.asked()] * 1000, build.NOW)
+        assert paging.runs(store, wanted, NOW) == (1010, "1-1010", False)
+        assert steps(store, wanted) < few + 100
+
+
 def plan(reader: Reader, chosen: tuple[str, ...] | None, sort: str, *also: selection.Atom) -> list[str]:
     wanted = Wanted(selection.narrowed(EVERYTHING, also), chosen, paging.sort(sort))
     query, values = paging._query(reader, wanted, None, NOW)

@@ -28,8 +28,9 @@ from dibs.version import __version__
 
 log = logging.getLogger("dibs.streaming")
 
-#: Seconds between two writes of what happened, at least.
-GATHER_S = 0.1
+#: Seconds between two writes of what happened, at least, and for each who listens: every write to somebody wakes him
+#: and us, and of many the jobs would notice.
+GATHER_S, GATHER_EACH_S = 0.1, 0.001
 #: Seconds between looks at the devices, and at those who do not read.
 GPUS_EVERY_S = 2.0
 #: Seconds between comments.
@@ -153,7 +154,7 @@ class Channel:
                 self.hub.beat()
             if is_all:
                 await events.changed(version, max(0.0, gpus_at - clock()))
-            await asyncio.sleep(max(0.0, began + GATHER_S - clock()))
+            await asyncio.sleep(max(0.0, began + gather_s(len(self.hub.streams)) - clock()))
 
     async def _tell_gpus(self) -> None:
         if all(stream.job is not None for stream in self.hub.streams):
@@ -168,6 +169,11 @@ class Channel:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self.hub.end_all()
+
+
+def gather_s(listeners: int) -> float:
+    """Return for how long what happens is gathered before it is written: a thousand writes a second, at most."""
+    return max(GATHER_S, listeners * GATHER_EACH_S)
 
 
 CHANNEL: web.AppKey[Channel] = web.AppKey("channel", Channel)

@@ -373,9 +373,6 @@ jobs.name
 -- The ids of a whole list as one JSON text, made without a Python object for each of a million.
 SELECT count(*), json_group_array(id) FROM ({page})
 
--- name: first_and_last
-SELECT (SELECT min(id) FROM jobs), (SELECT max(id) FROM jobs)
-
 -- name: jobs_by_id
 SELECT {columns} FROM json_each(:ids) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value
 JOIN requests ON requests.id = jobs.request ORDER BY wanted.key
