@@ -160,6 +160,7 @@ LAYERS = {
     "core": APPLICATION,
     # translation only
     "daemon": DOORS,
+    "service": DOORS,
     "http_api": DOORS,
     "wire": DOORS,
     "submissions": DOORS,

@@ -17,34 +17,29 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
-from dibs import dispatch, housekeeping, leases, observing, places, probe, processes, settings, store, users, vetting
+from dibs import dispatch, housekeeping, leases, places, probe, processes, settings, store, users, vetting
 from dibs.core import Core, now_ms
 from dibs.database import Check, DatabaseError, backup
-from dibs.devices import DeviceId, Inventory, with_drained
+from dibs.devices import DeviceId, with_drained
 from dibs.drains import Drains
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.gathering import Gathering
-from dibs.jobs import ACTIVE, Job, JobId
 from dibs.looking import Looking
 from dibs.observations import Seen
 from dibs.observing import Observing
+from dibs.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.standing import Standing
-from dibs.turns import Turn, Work
+from dibs.turns import Work
 from dibs.views import Policy
 from dibs.waits import Waits
 
-T = TypeVar("T")
 log = logging.getLogger("dibs.daemon")
 
-#: Seconds between looks at the world that no event tells of: tickets that rest, devices that come and go.
-SAFETY_TICK_S = 30.0
 #: Seconds between automatic copies of the database.
 BACKUP_EVERY_S = 3600.0
 #: Seconds that the child of a dead daemon may take to its exec, on a loaded machine, and between looks at it.
@@ -53,169 +48,6 @@ LOOK_EVERY_S = 0.01
 #: Seconds for which a thread may compute while another wants to; Python's own 0.005 are longer than a whole turn. It is
 #: how long the core waits when it wakes, before others know and give way.
 SWITCH_S = 0.0005
-#: Threads that answer questions from the store; each has a connection of its own.
-READERS = 2
-#: Threads that read logs for those who ask over HTTP.
-LOG_READERS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What the daemon says about itself."""
-
-    pid: int
-    user: str
-    home: Path
-    socket: Path
-    started_at: int
-    #: The setting as this daemon got it: a client that wants other devices is told to restart it.
-    devices: str
-
-
-class Events:
-    """Those who wait for jobs to change, in the asyncio thread. Costs nothing while nobody waits."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        #: Grows with every change; written by the core thread alone.
-        self.version = 0
-        self._waiting = 0
-        self._changed = asyncio.Event()
-
-    def publish(self, changed: set[JobId]) -> None:
-        """Wake everybody who waits for jobs to change; each looks whether it concerns him. From any thread."""
-        self.version += 1
-        if self._waiting:
-            # A core that still works while the loop is closing has nobody left to tell.
-            with contextlib.suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self._changed.set)
-
-    async def changed(self, since: int, timeout_s: float) -> None:
-        """Return when something has changed since that version, or the time is over."""
-        # Counted before looking: a change from now on finds us waiting.
-        self._waiting += 1
-        try:
-            self._changed.clear()
-            if self.version == since:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), timeout_s)
-        finally:
-            self._waiting -= 1
-
-
-class Daemon:
-    """The parts of a running daemon, as the HTTP door sees them."""
-
-    def __init__(
-        self, identity: Identity, core: Core, events: Events, watcher: probe.Probe, drained: Drains, database: Path
-    ) -> None:
-        self.drains = drained
-        self.identity = identity
-        self.core = core
-        self.events = events
-        self.probe = watcher
-        self.stopping = asyncio.Event()
-        #: Why it has to stop, if nobody asked it to.
-        self.trouble: MachineError | None = None
-        #: Opens the socket once more, should somebody have deleted its file.
-        self.reopen: Callable[[], Awaitable[None]] | None = None
-        self._database = database
-        self._local = threading.local()
-        self._opened: list[store.Reader] = []
-        #: Questions that are being answered, or wait.
-        self.asking = 0
-        self._readers = ThreadPoolExecutor(READERS, "reader")
-        self._prober = ThreadPoolExecutor(1, "probe")
-        #: Removes the files of forgotten jobs, on whatever disk they are.
-        self.remover = ThreadPoolExecutor(1, "remover")
-        #: Reads what jobs wrote, on whatever disk.
-        self.logs = ThreadPoolExecutor(LOG_READERS, "logs")
-        #: Looks at real devices; None where they are pretend ones.
-        self.looking: Looking | None = None
-        #: Waits for the running jobs to end, while a drain is asked for.
-        self.closing: asyncio.Task[None] | None = None
-
-    @property
-    def inventory(self) -> Inventory:
-        """Return the devices as last seen, with what is drained now."""
-        return self.core.inventory()
-
-    async def ask(self, question: Callable[[store.Reader], T]) -> T:
-        """Answer a question from the store without disturbing the core."""
-        self.asking += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._readers, self._answer, question)
-        finally:
-            self.asking -= 1
-
-    def _answer(self, question: Callable[[store.Reader], T]) -> T:
-        reader = getattr(self._local, "reader", None)
-        if reader is None:
-            reader = self._local.reader = store.Reader.open(self._database)
-            reader.pause = self.core.waits.way.give
-            self._opened.append(reader)
-        reader.pause()
-        return question(reader)
-
-    async def do(self, verb: Callable[[Turn], T]) -> T:
-        """Run a verb in the core thread; returns after the commit."""
-        return await asyncio.wrap_future(self.core.ask(verb))
-
-    async def probe_now(self) -> Inventory:
-        """Look at the devices; wake the core if something about them has changed that matters to it."""
-        before = self.core.inventory()
-        await self.look()
-        if _matter(before) != _matter(self.core.inventory()):
-            self.core.wake()
-        return self.inventory
-
-    async def look(self) -> list[Job]:
-        """Look at the devices, in a thread that may hang without harm; return the jobs that were under way."""
-        loop = asyncio.get_running_loop()
-        if self.looking is None:
-            await loop.run_in_executor(self._prober, self.probe.read)
-            return []
-        seen = self.looking.observing
-        number = seen.begin()
-        jobs = await self.ask(lambda reader: reader.active())
-        observing.tell(self.core, await loop.run_in_executor(self._prober, seen.look, number, jobs))
-        return jobs
-
-    def let_go(self) -> None:
-        """Let go of the driver until the next look."""
-        self._prober.submit(self.probe.close)
-
-    def close_when_idle(self, is_wanted: bool) -> None:
-        """Start nothing new and stop when nothing runs; or take that back."""
-        self.core.is_closing = is_wanted
-        if not is_wanted and self.closing is not None:
-            self.closing.cancel()
-            self.closing = None
-        elif is_wanted and self.closing is None:
-            self.closing = asyncio.create_task(self._stop_when_idle())
-        self.core.wake()
-
-    async def _stop_when_idle(self) -> None:
-        # A start that was decided before is under way, and counts.
-        await self.do(lambda turn: None)
-        while True:
-            version = self.events.version
-            counts = await self.ask(lambda reader: reader.counts())
-            if not any(counts[state.value] for state in ACTIVE):
-                break
-            await self.events.changed(version, SAFETY_TICK_S)
-        self.stopping.set()
-
-    def close(self) -> None:
-        """Let go of the threads; one that hangs in a driver is left to the end of the process."""
-        self._readers.shutdown(wait=True, cancel_futures=True)
-        for reader in self._opened:
-            reader.close()
-        for pool in (self._prober, self.remover, self.logs):
-            pool.shutdown(wait=False, cancel_futures=True)
-        if self.looking is not None:
-            self.looking.close()
-        self.probe.close()
 
 
 class Locked:
@@ -380,11 +212,6 @@ def _open_notify(path: Path) -> socket.socket:
     sock.bind(str(path))
     path.chmod(0o600)
     return sock
-
-
-def _matter(inventory: Inventory) -> object:
-    """Return what of the devices matters to whoever places jobs; not how warm they are."""
-    return inventory.problem, [(d.id, d.obstacle, d.foreign_memory, d.memory_total) for d in inventory.devices]
 
 
 def _observing(

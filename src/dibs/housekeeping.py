@@ -21,7 +21,7 @@ from dibs.jobs import JobId
 from dibs.store import Reader
 
 if TYPE_CHECKING:
-    from dibs.daemon import Daemon
+    from dibs.service import Daemon
 
 log = logging.getLogger("dibs.housekeeping")
 

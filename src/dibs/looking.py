@@ -20,8 +20,8 @@ from dibs.listening import Listener
 from dibs.observing import Observing
 
 if TYPE_CHECKING:
-    from dibs.daemon import Daemon
     from dibs.jobs import Job
+    from dibs.service import Daemon
 
 log = logging.getLogger("dibs.looking")
 

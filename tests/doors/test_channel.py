@@ -13,11 +13,11 @@ import pytest
 from listening import Ear, Heard
 
 import build
-from dibs.daemon import Events
 from dibs.devices import Inventory
 from dibs.http_api.hub import Stream
 from dibs.http_api.streaming import Channel, gather_s
 from dibs.locks import Folder
+from dibs.service import Events
 from dibs.store import Store
 
 PATIENCE_S = 60.0

@@ -10,9 +10,9 @@ import msgspec
 from aiohttp import web
 
 from dibs import spelling, wire
-from dibs.daemon import Daemon
 from dibs.errors import UserError
 from dibs.jobs import JobId
+from dibs.service import Daemon
 from dibs.store import Reader
 
 #: Bytes of one request: a hundred thousand commands with their common parts said once.

@@ -14,10 +14,10 @@ from pathlib import Path
 from aiohttp import web
 
 from dibs import exposition, places
-from dibs.daemon import Daemon
 from dibs.devices import Device
 from dibs.exposition import Family, Sample, counter, gauge, histogram
 from dibs.http_api import exchanges, queues, streaming
+from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.tallies import Tally
 from dibs.version import __version__

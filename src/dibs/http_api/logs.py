@@ -13,11 +13,11 @@ from aiohttp import web
 from msgspec import Meta
 
 from dibs import log_files
-from dibs.daemon import Daemon
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
 from dibs.jobs import Job, JobId
 from dibs.log_files import LogFile
+from dibs.service import Daemon
 from dibs.store import Reader
 
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from aiohttp import web
 
 from dibs import actions, codec, devices, disk, drains, holders, scheduling, sharing, tickets, uses, wire
 from dibs.core import now_ms
-from dibs.daemon import Daemon
 from dibs.devices import Device, DeviceId, Inventory
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
 from dibs.jobs import Job
+from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.views import Active, Occupant, View
 

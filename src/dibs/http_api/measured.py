@@ -8,10 +8,10 @@ from typing import Any
 from aiohttp import web
 
 from dibs import reports, tails
-from dibs.daemon import Daemon
 from dibs.http_api import exchanges, logs
 from dibs.jobs import Job
 from dibs.reports import Numbers
+from dibs.service import Daemon
 from dibs.store import Reader
 
 

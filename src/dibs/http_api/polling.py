@@ -9,9 +9,9 @@ from aiohttp import web
 
 from dibs import selection, turns
 from dibs.core import now_ms
-from dibs.daemon import Daemon
 from dibs.http_api import exchanges
 from dibs.reader import Glance
+from dibs.service import Daemon
 from dibs.store import Reader
 
 #: Seconds between two answers to one who watches a count grow.

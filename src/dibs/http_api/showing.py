@@ -11,13 +11,13 @@ from aiohttp import web
 
 from dibs import codec, paging, selection, turns, views
 from dibs.core import now_ms
-from dibs.daemon import Daemon
 from dibs.devices import Inventory, indices
 from dibs.errors import UserError
 from dibs.http_api import exchanges, listing, machines, measured
 from dibs.jobs import Job, JobId
 from dibs.reasons import Sight
 from dibs.reports import Numbers
+from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.version import __version__
 

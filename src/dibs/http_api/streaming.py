@@ -16,13 +16,13 @@ import msgspec
 from aiohttp import web
 
 from dibs import codec
-from dibs.daemon import Daemon
 from dibs.database import DatabaseError
 from dibs.errors import Conflict, DibsError, MachineError, UserError
 from dibs.http_api import exchanges, hub, machines, queues
 from dibs.http_api.hub import Hub, Message, Stream
 from dibs.jobs import JobId
 from dibs.reader import Numbered
+from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.version import __version__
 

@@ -10,12 +10,12 @@ from aiohttp import web
 
 from dibs import codec, commands, reasons, scripts, submissions, turns, verbs, wishing
 from dibs.core import now_ms
-from dibs.daemon import Daemon
 from dibs.forecasts import Forecast
 from dibs.http_api import exchanges, explaining, machines
 from dibs.jobs import Asked, JobId
 from dibs.reader import Reader
 from dibs.reasons import Sight
+from dibs.service import Daemon
 
 
 async def post_jobs(request: web.Request) -> web.Response:

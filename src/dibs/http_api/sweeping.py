@@ -11,12 +11,12 @@ import msgspec
 from aiohttp import web
 
 from dibs import codec, commands, reports, submissions, sweeps, wire
-from dibs.daemon import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchanges, measured
 from dibs.jobs import JobId, Member
 from dibs.reader import RunsSince
 from dibs.runs import Run, Sweep, SweepWish
+from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.submissions import Name, Word
 

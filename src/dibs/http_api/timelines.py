@@ -11,12 +11,12 @@ from msgspec import Meta
 
 from dibs import codec
 from dibs.core import now_ms
-from dibs.daemon import Daemon
 from dibs.devices import DeviceId
 from dibs.forecasts import Planned
 from dibs.http_api import exchanges, listing
 from dibs.jobs import Job
 from dibs.reasons import Sight
+from dibs.service import Daemon
 from dibs.store import Reader
 
 #: Bars of the past, and of the plan: more than a picture can show.
