@@ -57,6 +57,27 @@ test("when nothing happened before the break it goes on behind what it was greet
   assert.deepEqual(asked.map((one) => one.last), [null, "7"]);
 });
 
+test("a daemon that takes connections and never answers is gone after a while", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout", "Date"] });
+  const states = [];
+  let asked = 0;
+  const silent = (_path, { signal }) =>
+    new Promise((_done, fail) => {
+      asked += 1;
+      signal.addEventListener("abort", () => fail(signal.reason));
+    });
+  const stream = following((news) => states.push(news.connection.state), silent);
+  stream.use("secret");
+  for (let turn = 0; turn < 20 && states.at(-1) !== "gone"; turn += 1) {
+    context.mock.timers.tick(30_000);
+    // What was refused is heard of before the next moment.
+    await new Promise((done) => setImmediate(done));
+  }
+  stream.stop();
+  assert.equal(states.at(-1), "gone");
+  assert.equal(asked, 4);
+});
+
 test("a reset is handed on, and the stream goes on from there", async () => {
   const { asked, jobs } = await followed([stream(HELLO + job(8) + 'event: reset\ndata: {"last":50}\n\n'), stream(job(51), { isOver: false })], (told) => has("reset")(told) && told.at(-1).events?.[0].job === 51);
   assert.deepEqual(asked.map((one) => one.last), [null, "50"]);

@@ -16,6 +16,8 @@
 
 /** Milliseconds without a sign of life (one comes every 15 s) after which a stream counts as dead. */
 const SILENCE_MS = 40_000;
+/** Milliseconds for which an answer is waited for: a daemon that is stopped takes connections, and says nothing. */
+const ANSWER_MS = 20_000;
 /** Failures in a row after which the daemon counts as gone. */
 const GONE_AFTER = 3;
 
@@ -51,11 +53,12 @@ export function following(tell, ask = (...request) => fetch(...request)) {
     reading?.abort();
     if (!token) return;
     const mine = (reading = new AbortController());
+    const late = setTimeout(() => mine.abort(), ANSWER_MS);
     try {
       /** @type {Record<string, string>} */
       const headers = { Authorization: `Bearer ${token}`, Accept: "text/event-stream" };
       if (last !== null) headers["Last-Event-ID"] = last;
-      const answer = await ask("/v1/events", { headers, signal: mine.signal, cache: "no-store" });
+      const answer = await ask("/v1/events", { headers, signal: mine.signal, cache: "no-store" }).finally(() => clearTimeout(late));
       if (answer.status === 401) {
         token = null;
         become("refused");
