@@ -7,9 +7,10 @@ import os
 
 import build
 from desk import PLACED, Desk
-from dibs import attempts, dispatch, records
+from dibs import attempts, dispatch, lifecycle, records
 from dibs.engines.local import Local
 from dibs.jobs import Outcome, State
+from dibs.turns import Order
 
 
 def recover(desk, boot):
@@ -72,3 +73,25 @@ def test_a_runner_that_comes_while_its_start_is_given_up_has_its_result_heard(tm
         recover(desk, "this boot")
         job = desk.store.job(job_id)
         assert (job.outcome, job.exit_code) == (Outcome.FAILED, 7)
+
+
+def test_what_a_runner_tells_of_an_earlier_start_is_not_believed(desk):
+    job_id = desk.job(PLACED)
+    desk.turn = desk.new_turn()
+    with desk.store.batch():
+        for attempt, start in ((1, 0), (0, 1), (2, 1)):
+            dispatch.hear(desk.turn, "running", job_id, attempt, start, "77 5000000")
+        assert desk.store.job(job_id).state is State.STARTING
+        dispatch.hear(desk.turn, "running", job_id, 1, 1, "77 5000000")
+    assert desk.store.job(job_id).state is State.RUNNING
+
+
+def test_a_job_that_was_being_stopped_is_told_to_stop_once_more(desk):
+    """The order may have been recorded and never given."""
+    job_id = desk.job(PLACED, lifecycle.CancelAsked(2))
+    job = desk.store.job(job_id)
+    os.makedirs(desk.engine.folder(job))
+    claim = attempts.claim(desk.engine.folder(job), job.start, "shim 1 1 boot")
+    recover(desk, "this boot")
+    os.close(claim)
+    assert [effect.line for effect in desk.turn.effects if isinstance(effect, Order)] == ["stop 30.0"]

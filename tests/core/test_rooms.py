@@ -109,3 +109,9 @@ def test_a_job_that_was_refused_starts_when_what_was_kept_from_it_can_be_kept_el
     ]
     found = starts(View(queue, [long, short]), build.inventory(3), Policy())
     assert found == {3: build.ids(0), 2: build.ids(2)}
+
+
+def test_beside_one_who_has_a_device_alone_nothing_is_left_of_it():
+    inventory = build.inventory(1)
+    assert not rooms.beside(inventory.devices[0], [Active(JobId(1), inventory.ids)], 4).fits(1)
+    assert rooms.beside(inventory.devices[0], [Active(JobId(1), inventory.ids, mib=1)], 4).fits(1)

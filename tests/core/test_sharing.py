@@ -198,3 +198,12 @@ def test_one_waits_for_the_device_on_which_least_has_to_end():
     rooms = {"a": room(2, 2), "b": room(9), "c": room(3), "d": Room(1, 3)}
     assert sharing.nearest("abcde", rooms, 0) == ["d", "c", "b", "a", "e"]
     assert sharing.nearest("abcde", rooms, 8) == ["c", "a", "b", "d", "e"]
+
+
+def test_nobody_is_seated_beside_one_ahead_who_wants_the_device_alone():
+    assert sharing.serve([Want(1, "a"), Want(1, "a", 3)], {"a": room()})[0] == [1, 0]
+
+
+def test_what_is_not_allowed_is_not_chosen_though_there_is_room():
+    rooms = {device: room() for device in "ab"}
+    assert sharing.choose(1, "ab", rooms, [], Terms(4), lambda own: "a" not in own) == ("b",)

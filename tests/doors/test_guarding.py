@@ -15,7 +15,7 @@ from dibs.http_api.admission import Door
 from dibs.http_api.connections import Connection
 from dibs.http_api.guarding import Guard
 from dibs.peers import Peer
-from dibs.tokens import Tokens
+from dibs.tokens import PATIENT_UNTIL, Tokens
 from forking import PATIENCE_S
 
 HOST = "127.0.0.1:80"
@@ -116,5 +116,33 @@ def test_what_is_refused_reaches_no_handler_and_no_router(tmp_path: Path) -> Non
             assert b" 401 " in await reader.readline()
             writer.close()
             assert own.begun == []
+
+    asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
+
+
+def test_an_address_that_names_a_host_of_its_own_is_refused_with_the_token_too(tmp_path: Path) -> None:
+    """Only a proxy is asked so, and the router would see nothing but the path."""
+
+    async def act() -> None:
+        own = Served(tmp_path)
+        async with own.serving():
+            reader, writer = await own.ask(f"GET http://{HOST}/v1/stream", own.guard.tokens.token)
+            assert b" 400 " in await reader.readline()
+            writer.close()
+            assert own.begun == []
+
+    asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
+
+
+def test_wrong_tokens_are_counted_and_requests_without_one_are_not(tmp_path: Path) -> None:
+    async def act() -> None:
+        own = Served(tmp_path)
+        async with own.serving():
+            for token in [None] * (PATIENT_UNTIL + 1) + ["wrong"] * PATIENT_UNTIL:
+                reader, writer = await own.ask("GET /v1/stream", token)
+                assert b" 401 " in await reader.readline()
+                writer.close()
+            counted, _ = own.guard._failures._sides[f"user {os.geteuid()}"]
+            assert counted == PATIENT_UNTIL
 
     asyncio.run(asyncio.wait_for(act(), PATIENCE_S))

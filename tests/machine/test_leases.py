@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import lease_lab
-from dibs import errors, holders, leases, locks, processes, tickets
+from dibs import errors, holders, leases, locks, processes, sharing, tickets
 from lease_lab import close, hangs_up, needs_root, race
 
 # pytest finds fixtures by their names in this module.
@@ -188,6 +188,35 @@ def test_deleting_the_file_of_a_held_lease_makes_no_second_holder(place, puppet)
     assert refused.holder.pid == holder.pid
     holder.kill()
     close(leases.take(place, ["A"], NOTE))
+
+
+def test_deleting_the_file_of_a_shared_lease_gives_nobody_the_device_alone(place):
+    """The sockets of sharers have other names than that of who has it alone: only looking at them tells."""
+    share = leases.take_shared(place, "A", 100, 1000, 4, NOTE)
+    os.unlink(holders.file(place, "A"))
+    assert refusal(place, "A").why == "split"
+    close([share])
+    close(leases.take(place, ["A"], NOTE))
+
+
+def test_a_copy_of_a_gate_that_a_fork_carried_away_keeps_nobody_out(place):
+    gate = leases._pass_gate(place, "A")
+    assert gate is not None
+    copy = os.dup(gate)
+    leases._leave_gate(gate)
+    close(leases.take(place, ["A"], NOTE))
+    os.close(copy)
+
+
+def test_a_device_that_somebody_seems_to_have_alone_has_no_room_beside_those_who_share_it(place):
+    share = leases.take_shared(place, "A", 100, 1000, 4, NOTE)
+    terms = sharing.Terms(100, {"A": 1000})
+    assert holders.rooms(place, ["A"], terms)["A"].fits(100)
+    squatter = locks.bind(place.socket("gpu", "A"))
+    assert squatter is not None
+    assert holders.rooms(place, ["A"], terms) == {}
+    os.close(squatter)
+    close([share])
 
 
 def test_a_lock_without_a_socket_is_a_split(place):

@@ -5,7 +5,8 @@ import contextlib
 import pytest
 
 import build
-from dibs import leases, locks
+from dibs import leases, locks, tickets
+from dibs.jobs import Request
 from dibs.standing import Standing
 from dibs.views import Active
 
@@ -49,3 +50,26 @@ def test_a_share_that_went_before_it_was_watched_is_looked_at_once_more(place, s
     assert standing.watch(outlook, list) is True
     assert standing.watch(standing.look(build.inventory(4), []), list) is False
     assert not watched
+
+
+def test_a_device_that_a_runner_was_refused_counts_as_held_for_a_while(standing):
+    assert standing.shun(THEIRS) > 0
+    assert list(standing.look(build.inventory(4), []).held) == [THEIRS]
+
+
+def test_a_stranger_with_a_share_as_large_as_ours_is_still_seen(place, standing):
+    with share(place, OURS, 100), share(place, OURS, 100):
+        assert standing.look(build.inventory(4), [Active(1, (OURS,), mib=100)]).sharers.keys() == {OURS}
+        assert not standing.look(build.inventory(4), [Active(n, (OURS,), mib=100) for n in (1, 2)]).sharers
+
+
+def test_beside_others_the_ticket_stays_until_our_runners_hold_what_it_stood_for(place, standing):
+    """Or somebody who is woken by its end finds the devices free."""
+    other = tickets.queue_up(place, 1, [THEIRS])
+    standing.look(build.inventory(4), [])
+    standing.stand([OURS], Request(1), [])
+    standing.stand([], None, [OURS])
+    assert (standing.is_waiting, standing.is_granting) == (True, True)
+    standing.stand([], None, [])
+    assert (standing.is_waiting, standing.is_granting) == (False, False)
+    other.close()

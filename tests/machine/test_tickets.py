@@ -206,6 +206,15 @@ def test_planted_tickets_are_left_out(place, plant):
 
 
 @needs_root
+def test_root_leaves_the_dead_tickets_of_others_to_them(place):
+    path = Path(place.file(f"{tickets.TICKET}61001-1-1"))
+    path.write_text("5 1 A x\n")
+    os.chown(path, 61001, -1)
+    assert tickets.line(place) == []
+    assert path.exists()
+
+
+@needs_root
 def test_nobody_writes_a_ticket_in_anothers_name(place, puppet):
     puppet(uid=61001).ask("ticket 1 A")
     (seen,) = tickets.line(place)
