@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from bench import Bench, wait_for
-from visiting import PageAt, complaints
+from visiting import PageAt, Visits, complaints, link_to
 
 
 def row_of(page: Page, index: int) -> Locator:
@@ -54,6 +54,47 @@ def test_settings_and_the_doctor_are_shown(queue: Bench, page_at: PageAt) -> Non
     expect(page.get_by_role("table", name="Settings").get_by_text("max_jobs_per_gpu", exact=True)).to_be_visible()
     page.get_by_role("button", name="dark", exact=True).click()
     assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+
+
+#: A browser whose notices are kept to be looked at, and whose tab can be told that nobody sees it.
+NOTICED = """() => {
+  window.told = [];
+  window.Notification = class {
+    static permission = "default";
+    static async requestPermission() { return (this.permission = window.answer ?? "granted"); }
+    constructor(title) { window.told.push(title); }
+    close() {}
+  };
+  let seen = "visible";
+  Object.defineProperty(document, "visibilityState", { get: () => seen, configurable: true });
+  window.show = (state) => { seen = state; document.dispatchEvent(new Event("visibilitychange")); };
+}"""
+
+
+def test_the_browser_tells_of_ends_when_somebody_switched_that_on(queue: Bench, visits: Visits) -> None:
+    context = visits.context()
+    context.add_init_script(f"({NOTICED})()")
+    page = visits.enter(link_to(queue), "/settings", context)
+    expect(page.get_by_role("status").get_by_text("live", exact=True)).to_be_visible()
+    box = page.get_by_label("Tell me when a job ends while I do not look at this page")
+    expect(box).not_to_be_checked()
+    page.evaluate("() => { window.answer = 'denied'; }")
+    box.click()
+    expect(page.get_by_text("The browser does not allow notices of this page")).to_be_visible()
+    expect(box).not_to_be_checked()
+    page.evaluate("() => { window.answer = 'granted'; }")
+    box.click()
+    expect(box).to_be_checked()
+    page.evaluate("() => show('hidden')")
+    failed = queue.add("exit 3", gpus=0)
+    page.wait_for_function("() => window.told.length > 0")
+    assert page.evaluate("() => window.told") == [f"Job {failed}: failed"]
+    # The tab says so too.
+    expect(page).to_have_title(re.compile(r"^\(1 failed\) "))
+    assert page.evaluate("() => document.getElementById('icon').href").endswith("/static/icon-failed.svg")
+    page.evaluate("() => show('visible')")
+    expect(page).to_have_title(re.compile("^Settings"))
+    assert not page.evaluate("() => document.getElementById('icon').href").endswith("/static/icon-failed.svg")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

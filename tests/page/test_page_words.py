@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dibs import selection
+from dibs import lifecycle, selection
 from dibs.cli import show
+from dibs.jobs import State
 
 WEB = Path(__file__).parents[2] / "src/dibs/web"
 
@@ -24,3 +25,10 @@ def test_the_filter_knows_every_state_and_group() -> None:
 def test_events_have_the_words_of_the_command_line() -> None:
     pairs = re.findall(r'^  (\w+): "([^"]+)",$', written("job/words.js", "const EVENTS = {\n", "};"), re.MULTILINE)
     assert dict(pairs) == show.EVENT_WORDS
+
+
+def test_the_page_knows_the_events_with_which_jobs_end() -> None:
+    """All that lead to the end, but for what somebody asked for himself."""
+    words = re.findall(r'"(\w+)"', written("state.js", "ENDS = new Set([", "]);"))
+    ends = {event.__name__ for (_, event), after in lifecycle.TRANSITIONS.items() if after is State.FINISHED}
+    assert set(words) == ends - {"CancelAsked", "GivenUp"}

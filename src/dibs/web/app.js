@@ -82,4 +82,5 @@ keys.begin();
 router.begin();
 keepTitle();
 state.begin();
+void later.notices();
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("page")));

@@ -19,6 +19,11 @@ export async function palette() {
   (await import("./palette.js")).open();
 }
 
+/** Tell of jobs that end, where somebody has switched that on in Settings. */
+export async function notices() {
+  if (localStorage.getItem("dibs.notices")) (await import("./alerts.js")).begin();
+}
+
 /** Show the shortcuts that hold now. */
 export async function help() {
   const { Help } = await import("./help.js");

@@ -30,6 +30,14 @@ export const unseenFailures = signal(0);
 export const isStale = computed(() => connection.value.state === "gone" || connection.value.state === "refused");
 
 const BAD = new Set(["failed", "timeout", "lost"]);
+const OVER = new Set([...BAD, "done", "cancelled"]);
+/** The events with which an attempt ends, or a job that never began. */
+const ENDS = new Set(["Ended", "LostTrack", "CannotStart", "NeedFailed"]);
+
+/** Those events after which a job is over; one that is retried by itself is not. @param {readonly JobEvent[]} events */
+export function ends(events) {
+  return events.filter((one) => ENDS.has(one.kind) && OVER.has(one.state));
+}
 /** @type {Set<(events: JobEvent[]) => void>} */
 const listeners = new Set();
 
@@ -46,7 +54,7 @@ export function onEvents(listener) {
 function takeEvents(events) {
   happened.value += 1;
   if (document.visibilityState === "hidden") {
-    unseenFailures.value += events.filter((one) => BAD.has(one.state) && one.kind === "finished").length;
+    unseenFailures.value += ends(events).filter((one) => BAD.has(one.state)).length;
   }
   for (const listener of listeners) listener(events);
 }

@@ -2,6 +2,7 @@
 import * as api from "../api.js";
 import { useAnswer } from "../asking.js";
 import * as dialogs from "../dialogs.js";
+import * as alerts from "../alerts.js";
 import { Choice, Pill, Problem, Section, Table } from "../parts.js";
 import * as themes from "../themes.js";
 import * as toasts from "../toasts.js";
@@ -34,7 +35,18 @@ function Look() {
   return html`<${Section} title="This browser">
     <${Choice} label="Colours" value=${themes.chosen.value ?? "system"} choose=${(/** @type {string} */ value) => themes.choose(value === "system" ? null : value)}
       options=${[{ value: "system", text: "as the system" }, { value: "light", text: "light" }, { value: "dark", text: "dark" }]} />
+    <${Notices} />
   <//>`;
+}
+
+function Notices() {
+  const change = async (/** @type {Event} */ event) => {
+    const box = /** @type {HTMLInputElement} */ (event.currentTarget);
+    const problem = await alerts.choose(box.checked);
+    if (problem) toasts.show(problem, { kind: "bad" });
+    box.checked = alerts.isOn.value;
+  };
+  return html`<p><label><input type="checkbox" checked=${alerts.isOn.value} onChange=${change} /> Tell me when a job ends while I do not look at this page</label></p>`;
 }
 
 function Sessions() {
