@@ -41,10 +41,10 @@ class Answer(NamedTuple):
 
 
 class Server:
-    """One of the two programs, running."""
+    """One of the two programs, or what the words name, running."""
 
-    def __init__(self, bench: Bench, program: str, *words: str) -> None:
-        self.said = bench.folder / f"{program}-{os.urandom(4).hex()}"
+    def __init__(self, bench: Bench, program: str | None, *words: str) -> None:
+        self.said = bench.folder / f"said-{os.urandom(4).hex()}"
         out = os.open(self.said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(os.devnull, "rb") as nothing:
             self.process = forking.start(program, words, bench.environ, bench.folder, [nothing.fileno(), out, out])

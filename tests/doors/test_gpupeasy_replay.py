@@ -7,6 +7,7 @@ queue is paused here, so that the moment is certain.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,16 @@ import pytest
 
 from bench import Bench, wait_for
 from dibs_compat.gpupeasy import serving
-from peasy import FORM, Answer, Peasy
+from peasy import FORM, Answer, Peasy, Server
 
 CASES = {case["name"]: case for case in json.loads((Path(__file__).parents[1] / "data" / "gpupeasy.json").read_text())}
 #: What the lists of ended jobs tell of and no case of its own was kept for.
 UNLISTED = {"nf": ["no_such_cmd_xyz"], "str": "ls", "str2": "ls -l"}
-#: Cases that are not one request: each has a test of its own.
-ASIDE = {"startserver_defaults", "duplicate_and_empty_gpu_ids"}
+#: Cases that are not one request, and the test that each has of its own. All others are asked, also those to come.
+ASIDE = {
+    "startserver_defaults": "test_the_start_scripts_as_they_were_shipped_serve_what_they_say",
+    "duplicate_and_empty_gpu_ids": "test_a_gpu_that_is_named_twice_and_one_that_is_none",
+}
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +125,56 @@ def test_the_batch_whose_jobs_share_a_file_ran_the_first(peasy: Peasy, answers: 
     assert found == "a\n"
 
 
-def test_ports_are_those_of_its_readme() -> None:
+def test_every_case_is_replayed(answers: dict[str, Answer]) -> None:
+    assert {*answers, *ASIDE} == CASES.keys()
+    assert all(callable(globals()[name]) for name in ASIDE.values())
+
+
+def test_ports_are_those_of_its_readme_and_those_of_the_scripts_may_be_said() -> None:
+    expected = CASES["startserver_defaults"]["expected"]
     assert (serving.CORE_PORT, serving.PAGE_PORT) == (8888, 4004)
+    for text in (expected["server"], expected["gui"]):
+        host, _, port = text.rpartition(":")
+        said: list[str] = []
+        # For everybody then, for the owner now.
+        assert serving.settled(serving.Address(host, int(port)), said.append) == serving.Address("127.0.0.1", int(port))
+        assert f"listening on 127.0.0.1 instead of {host}" in said[0]
+
+
+def test_the_start_scripts_as_they_were_shipped_serve_what_they_say(tmp_path: Path) -> None:
+    """With its list of GPUs, its time to wake and a folder for the log; folder and ports are the test's own."""
+    expected = CASES["startserver_defaults"]["expected"]
+    bench = Bench(tmp_path, devices=f"fake:{len(expected['gpus'])}")
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    out.mkdir()
+    server = tmp_path / "startserver.py"
+    server.write_text(
+        "from gpupeasy.core.server import GPUPeasyServer\n"
+        f"GPUPeasyServer({expected['gpus']!r}, logdir={str(logs) + '/'!r}, debug=False, wakesec={expected['wakesec']})"
+        ".run('0.0.0.0', 0)\n"
+    )
+    try:
+        bench.start()
+        core = Server(bench, None, sys.executable, str(server))
+        gui = tmp_path / "startgui.py"
+        gui.write_text(
+            "from gpupeasy.webapp.peasyWebGUI import GPUPeasyWebGUI\n"
+            f"GPUPeasyWebGUI('0.0.0.0', {core.port}).run('0.0.0.0', 0)\n"
+        )
+        page = Server(bench, None, sys.executable, str(gui))
+        assert core.get("/availabledevices")["value"] == expected["gpus"]
+        number = core.add("job", out / "job", ["sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"'])
+        assert core.until(number)["returnCode"] == 0
+        assert (out / "job").read_text().strip() in expected["gpus"]
+        log = logs / expected["log_file"]
+        told = wait_for(log.read_text, lambda text: "exited" in text)
+        assert f"Scheduling <{number}, job> on gpu  0\n" in told
+        assert f"[Success ]:  Process <{number}, job> exited with return code: 0\n" in told
+        assert page.ask("GET", f"/jobinfo/{number}").status == 200
+        for each in (page, core):
+            assert each.stop() == 0
+    finally:
+        bench.close()
 
 
 def test_a_gpu_that_is_named_twice_and_one_that_is_none(tmp_path: Path) -> None:
