@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
-from dibs import commands
+from dibs import commands, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ else:
     # `signal` imports enum; the C module below it has all we need and costs nothing.
     import _signal as signal
 
-#: Where a command finds the descriptors of its leases: above what shells and programs number themselves.
-FIRST_FD = 100
-
 #: What the interpreter ignores and no command expects to.
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -31,10 +28,10 @@ RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 def spawn(job: Job, rules: Rules, environ: dict[bytes, bytes], inherited: Iterable[int], null_fd: int) -> int:
     """Start the command of a job and return its pid; OSError or ValueError if it cannot be started.
 
-    It finds the descriptors of `inherited` on numbers from `FIRST_FD` up.
+    It finds the descriptors of `inherited` on numbers from `processes.FIRST_FD` up.
     """
     actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, null_fd, 0)]
-    for number, fd in enumerate(inherited, FIRST_FD):
+    for number, fd in enumerate(inherited, processes.FIRST_FD):
         actions.append((os.POSIX_SPAWN_DUP2, fd, number))
     log = None if rules.logs is None else _open_log(rules.logs, job)
     if log is not None:
