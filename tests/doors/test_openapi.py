@@ -5,6 +5,7 @@ Schemathesis makes requests from the document, with a fixed seed, over TCP with 
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 from collections.abc import Iterator
@@ -28,8 +29,10 @@ from dibs.http_api import openapi
 from dibs.http_api.routes import ROUTES
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(openapi.document(ROUTES)))
-#: What would end the daemon, take away our way to it, or never end; each has tests of its own.
-LEFT_OUT = {"/v1/daemon/stop", "/v1/session/rotate", "/v1/web", "/v1/events", "/v1/doctor"}
+#: What ends the daemon, or our way to it: each is asked of a daemon of its own, which is started anew.
+ENDING = {"/v1/daemon/stop", "/v1/session/rotate", "/v1/web", "/v1/doctor"}
+#: What never ends by itself: only its beginning is looked at.
+ENDLESS = "/v1/events"
 CHECKS = [
     checks.not_a_server_error,
     status_code_conformance,
@@ -39,7 +42,10 @@ CHECKS = [
 #: A finished job and a sweep, a verb, a GPU.
 THERE = {"id": 1, "verb": "hold", "gpu": "0"}
 OPERATIONS = [
-    (method, path) for path, methods in DOCUMENT["paths"].items() for method in methods if path not in LEFT_OUT
+    (method, path)
+    for path, methods in DOCUMENT["paths"].items()
+    for method in methods
+    if path not in {*ENDING, ENDLESS}
 ]
 
 
@@ -51,7 +57,7 @@ def test_the_document_has_every_route_but_those_of_the_page() -> None:
     told = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
     own = {(route.method, route.path) for route in ROUTES if re.match(r"/v1/|/metrics", route.path)}
     assert told == own
-    assert set(LEFT_OUT) <= DOCUMENT["paths"].keys()
+    assert {*ENDING, ENDLESS} <= DOCUMENT["paths"].keys()
 
 
 def test_every_answer_of_every_route_is_told() -> None:
@@ -119,6 +125,55 @@ def test_a_daemon_answers_as_the_document_says(served: Any, operations: Any, met
 
         ask()
     assert queue.pid() is not None
+
+
+def let_in(own: Bench) -> tuple[str, dict[str, str]]:
+    """Return where a daemon, started anew if there is none, is asked by browsers, and with which headers."""
+    own.start()
+    port = own.client.post("/v1/web", {})["port"]
+    code = own.client.post("/v1/session/codes", None)["code"]
+    token = own.client.post("/v1/session", {"code": code})["token"]
+    return f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("path", sorted(ENDING))
+def test_what_ends_something_answers_as_the_document_says_too(bench: Bench, operations: Any, path: str) -> None:
+    ((method, told),) = DOCUMENT["paths"][path].items()
+    modes = [GenerationMode.POSITIVE, *([GenerationMode.NEGATIVE] if "requestBody" in told else [])]
+    for mode in modes:
+
+        @hypothesis.settings(
+            max_examples=3,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=[hypothesis.Phase.generate],
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        @hypothesis.given(case=operations[method, path].as_strategy(generation_mode=mode))
+        def ask(case: Any) -> None:
+            base, headers = let_in(bench)
+            case.call_and_validate(base_url=base, headers=headers, checks=CHECKS, timeout=60)
+            if path == "/v1/daemon/stop":
+                # It may just have been asked to stop: the next one is asked by a daemon that was not.
+                bench.kill()
+
+        ask()
+
+
+@pytest.mark.parametrize("query", ["", "?job=1", "?job=99999", "?job=x", "?odd=1", "?job=", "?job=1&job=2"])
+def test_a_stream_begins_as_the_document_says(served: Any, query: str) -> None:
+    _, base, headers = served
+    link = http.client.HTTPConnection(base.removeprefix("http://"), timeout=60)
+    try:
+        link.request("GET", ENDLESS + query, headers=headers)
+        answer = link.getresponse()
+        told = DOCUMENT["paths"][ENDLESS]["get"]["responses"][str(answer.status)]
+        assert answer.getheader("Content-Type", "").partition(";")[0] in told["content"]
+        if answer.status == 200:
+            assert answer.readline() != b""
+    finally:
+        link.close()
 
 
 def test_the_document_is_served(served: Any) -> None:
