@@ -33,6 +33,7 @@ def paths(ids: dict[str, int], sweeps: dict[str, int]) -> dict[str, str]:
         "sweeps": "/sweeps",
         "sweep": f"/sweep/{sweeps[day.RUN.name]}",
         "gpus": "/gpus",
+        "usage": "/usage?by=sweep",
     }
 
 
