@@ -13,7 +13,7 @@ from dibs import lifecycle, processes, selection, turns, wishing
 from dibs.errors import UserError
 from dibs.jobs import ACTIVE, Asked, Cause, Job, JobId, Member, Outcome, State
 from dibs.turns import PAUSED, Acted, Changed, Left, Order, Turn
-from dibs.wishing import NO_RULES, Rules, Wish
+from dibs.wishing import NO_RULES, Checked, Rules, Wish
 
 #: Jobs whose command may be there to hear a signal.
 SIGNALLED = (State.RUNNING, State.PAUSED, State.STOPPING)
@@ -50,20 +50,8 @@ def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submi
         raise UserError(f"batch expected the id of a batch, got {rules.batch}.")
     # Everything is possible: from here on it is kept.
     batch = _batch(turn, rules, count, count > 1 and _is_noticed(turn, wishes))
-    environ_ids: dict[bytes | None, int | None] = {None: None}
-    script_ids: dict[bytes | None, int | None] = {None: None}
-    asked = []
-    for wish in wishes:
-        if wish.environ not in environ_ids:
-            environ_ids[wish.environ] = turn.store.keep_environ(wish.environ or b"")
-        if wish.script not in script_ids:
-            script_ids[wish.script] = turn.store.keep_script(wish.script or b"")
-        asked.append(checked.asked(wish, environ_ids[wish.environ], script_ids[wish.script], batch))
-    if all(wish.members is None for wish in wishes):
-        ids = turn.store.submit(asked, turn.now)
-    else:
-        many = zip(asked, wishes, strict=True)
-        ids = [i for one, wish in many for i in turn.store.submit_alike(one, wish.members or [_alone(one)], turn.now)]
+    asked = _kept(turn, wishes, checked, batch)
+    ids = _queued(turn, wishes, asked)
     if rules.key is not None:
         turn.store.keep_key(rules.key, ids)
     turn.changed.update(ids)
@@ -75,6 +63,28 @@ def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submi
         if wish.is_held:
             turn.store.hold(((selection.Ids(((own[0], own[-1]),)),),), turn.now)
     return Submitted(ids, checked.notes, batch)
+
+
+def _kept(turn: Turn, wishes: Sequence[Wish], checked: Checked, batch: int) -> list[Asked]:
+    """Return what each wish asks for; environments and scripts are kept once, however many jobs share them."""
+    environ_ids: dict[bytes | None, int | None] = {None: None}
+    script_ids: dict[bytes | None, int | None] = {None: None}
+    asked = []
+    for wish in wishes:
+        if wish.environ not in environ_ids:
+            environ_ids[wish.environ] = turn.store.keep_environ(wish.environ or b"")
+        if wish.script not in script_ids:
+            script_ids[wish.script] = turn.store.keep_script(wish.script or b"")
+        asked.append(checked.asked(wish, environ_ids[wish.environ], script_ids[wish.script], batch))
+    return asked
+
+
+def _queued(turn: Turn, wishes: Sequence[Wish], asked: Sequence[Asked]) -> list[JobId]:
+    """Queue what was asked for, in the order given; return the ids, which follow each other."""
+    if all(wish.members is None for wish in wishes):
+        return turn.store.submit(asked, turn.now)
+    many = zip(asked, wishes, strict=True)
+    return [i for one, wish in many for i in turn.store.submit_alike(one, wish.members or [_alone(one)], turn.now)]
 
 
 def _batch(turn: Turn, rules: Rules, count: int, is_noticed: bool) -> int:
