@@ -89,6 +89,8 @@ LAYERS = {
     "commands": MACHINE_ROOM,
     "database": MACHINE_ROOM,
     "rows": MACHINE_ROOM,
+    "findings": MACHINE_ROOM,
+    "choosing": MACHINE_ROOM,
     "reader": MACHINE_ROOM,
     "paging": MACHINE_ROOM,
     "log_files": MACHINE_ROOM,

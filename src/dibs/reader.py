@@ -9,137 +9,17 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dibs import database, declaring, rows, selection, spelling, units
+from dibs import choosing, database, declaring, rows, selection, spelling, units
 from dibs.declaring import Earlier
-from dibs.devices import DeviceId
 from dibs.errors import NotFound, UserError
-from dibs.jobs import ACTIVE, WAITING, Cause, Job, JobId, Outcome, When
+from dibs.findings import BatchTally, Glance, Happening, Numbered, PastAttempt, RunsSince, Stay, Used, Waited, Waits
+from dibs.jobs import Cause, Job, JobId, Outcome, When
 from dibs.runs import Run, Sweep
 from dibs.views import Active, Waiting
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One row of the event table."""
-
-    at: int
-    kind: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """One row of the event table, and how its job stands now; None: it was forgotten."""
-
-    number: int
-    job: JobId
-    at: int
-    kind: str
-    detail: str
-    word: str | None
-    attempt: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class PastAttempt:
-    """One finished attempt of a job."""
-
-    attempt: int
-    outcome: Outcome
-    cause: Cause | None
-    exit_code: int | None
-    signal: int | None
-    allocation: tuple[DeviceId, ...]
-    started_at: int | None
-    finished_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """A finished attempt on its devices."""
-
-    job: JobId
-    name: str
-    attempt: int
-    word: str
-    devices: tuple[DeviceId, ...]
-    started_at: int
-    finished_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """For how long the jobs of a project, or of a sweep in it, had devices on one of some days."""
-
-    #: Which of the days, from 0 up.
-    day: int
-    project: str
-    sweep: str | None
-    held_ms: int
-    #: Minutes in which devices were watched meanwhile, and in how many of them they were idle.
-    watched: int
-    idle: int
-
-
-@dataclass(frozen=True, slots=True)
-class Waited:
-    """How long a job waited for its first start."""
-
-    job: JobId
-    name: str
-    wait_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """How long some jobs waited: how many they were, the one in the middle, and those that waited longest."""
-
-    count: int
-    median_ms: int | None
-    longest: list[Waited]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchTally:
-    """How a batch stands; `bad` counts bad ends, of which one job may have had several."""
-
-    size: int
-    finished: int
-    done: int
-    bad: int
-    #: More of its jobs are to come.
-    is_open: bool = False
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether all of its jobs have ended."""
-        return self.finished >= self.size and not self.is_open
-
-
-@dataclass(frozen=True, slots=True)
-class RunsSince:
-    """Where a part of the runs of a sweep begins: after a job, or after so many of those whose job was forgotten."""
-
-    after: int = 0
-    is_forgotten: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """How a job stands, in short: the word that outputs show."""
-
-    id: JobId
-    word: str
-    attempt: int
-
-    @property
-    def is_finished(self) -> bool:
-        """Tell whether nothing more will happen to it by itself."""
-        return self.word in selection.GROUP_WORDS["finished"]
 
 
 class Reader:
@@ -494,61 +374,11 @@ class Reader:
 
     def where(self, chosen: selection.Selection, now: int) -> tuple[str, list[Any]]:
         """Return the condition that a selection means, and the values in it."""
-        values: list[Any] = []
-        unions = []
-        for atoms in chosen:
-            parts = [self._condition(atom, now, values) for atom in atoms]
-            unions.append("(" + " AND ".join(parts) + ")")
-        return " OR ".join(unions) or "0", values
-
-    def _condition(self, atom: selection.Atom, now: int, values: list[Any]) -> str:
-        match atom:
-            case selection.Ids(ranges):
-                values.append(json.dumps(ranges))
-                return self.queries["where_ids"]
-            case selection.Last(back):
-                values.append(min(back, 2**62))
-                return self.queries["where_last"]
-            case selection.InState(words):
-                values.append(json.dumps(words))
-                return self.queries[_of_words(words)]
-            case selection.Since(seconds):
-                values.append(now - round(seconds * 1000))
-                return self.queries["where_since"]
-            case selection.Like("sweep", pattern):
-                values.append(json.dumps(self.sweep_ids(pattern)))
-                return self.queries["where_sweep"]
-            case selection.Like(field, pattern):
-                values.append(pattern)
-                return self.queries[f"where_{field}"]
-            case selection.Everything():
-                return self.queries["where_all"]
-            case selection.Is(field, value):
-                values.append(value)
-                return self.queries[f"where_{field}_is"]
-            case selection.Text(part):
-                values += [like(part)] * 2
-                return self.queries["where_text"]
-            case selection.Between(since, until):
-                values += [since, until]
-                return self.queries["where_between"]
+        return choosing.where(chosen, now, self.queries, self.sweep_ids)
 
 
 def _go_on() -> None:
     """Give way to nobody."""
-
-
-def _of_words(words: tuple[str, ...]) -> str:
-    """Return the condition that looks at as few jobs as these words allow: most of a million are finished."""
-    for name, known in (("where_active", ACTIVE), ("where_unfinished", ACTIVE | WAITING)):
-        if {*words} <= {state.value for state in known}:
-            return name
-    return "where_word"
-
-
-def like(part: str) -> str:
-    """Return the pattern of LIKE for whatever has this part."""
-    return "%" + part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
 
 def digest(text: str) -> bytes:

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from dibs import database, durations, lifecycle, ranks, rows, selection
 from dibs.errors import Bug
+from dibs.findings import BatchTally as BatchTally
+from dibs.findings import Happening as Happening
+from dibs.findings import PastAttempt as PastAttempt
 from dibs.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State
-from dibs.reader import BatchTally as BatchTally
-from dibs.reader import Happening as Happening
-from dibs.reader import PastAttempt as PastAttempt
 from dibs.reader import Reader as Reader
 from dibs.reader import digest
 from dibs.runs import SweepWish

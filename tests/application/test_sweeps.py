@@ -9,8 +9,8 @@ import build
 from desk import DONE, FAILED, PLACED, RUNNING
 from dibs import dispatch, forgetting, lifecycle, selection, sweeps, turns, values
 from dibs.errors import NotFound, UserError
+from dibs.findings import RunsSince
 from dibs.jobs import JobId, Member, State, When
-from dibs.reader import RunsSince
 from dibs.runs import SweepWish
 from dibs.sweeps import Fate
 from dibs.wishing import NO_RULES, Rules, Wish

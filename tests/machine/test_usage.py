@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import build
 from dibs import lifecycle
 from dibs.devices import DeviceId
+from dibs.findings import Used
 from dibs.http_api import usages
 from dibs.jobs import JobId
-from dibs.reader import Used
 from dibs.store import Store
 from dibs.uses import Sample
 

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from dibs import selection, turns
 from dibs.core import now_ms
+from dibs.findings import Glance
 from dibs.http_api import exchanges
-from dibs.reader import Glance
 from dibs.service import Daemon
 from dibs.store import Reader
 

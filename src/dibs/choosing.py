@@ -1,0 +1,65 @@
+"""A selection as a condition of SQL, made of the parts that `sql/queries.sql` has for it.
+
+What people type is never part of the text, only of the values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dibs import selection
+from dibs.jobs import ACTIVE, WAITING
+
+
+def where(
+    chosen: selection.Selection, now: int, queries: Mapping[str, str], sweep_ids: Callable[[str], list[int]]
+) -> tuple[str, list[Any]]:
+    """Return the condition, and the values in it. `sweep_ids` finds the sweeps that a word means."""
+    values: list[Any] = []
+    unions = []
+    for atoms in chosen:
+        parts = [_part(atom, now, sweep_ids) for atom in atoms]
+        unions.append("(" + " AND ".join(queries[name] for name, _ in parts) + ")")
+        for _, added in parts:
+            values += added
+    return " OR ".join(unions) or "0", values
+
+
+def _part(atom: selection.Atom, now: int, sweep_ids: Callable[[str], list[int]]) -> tuple[str, list[Any]]:
+    """Return the name of the query that one atom is, and its values."""
+    match atom:
+        case selection.Ids(ranges):
+            return "where_ids", [json.dumps(ranges)]
+        case selection.Last(back):
+            return "where_last", [min(back, 2**62)]
+        case selection.InState(words):
+            return _of_words(words), [json.dumps(words)]
+        case selection.Since(seconds):
+            return "where_since", [now - round(seconds * 1000)]
+        case selection.Like("sweep", pattern):
+            return "where_sweep", [json.dumps(sweep_ids(pattern))]
+        case selection.Like(field, pattern):
+            return f"where_{field}", [pattern]
+        case selection.Everything():
+            return "where_all", []
+        case selection.Is(field, value):
+            return f"where_{field}_is", [value]
+        case selection.Text(part):
+            return "where_text", [_like(part)] * 2
+        case selection.Between(since, until):
+            return "where_between", [since, until]
+
+
+def _of_words(words: tuple[str, ...]) -> str:
+    """Return the condition that looks at as few jobs as these words allow: most of a million are finished."""
+    for name, known in (("where_active", ACTIVE), ("where_unfinished", ACTIVE | WAITING)):
+        if {*words} <= {state.value for state in known}:
+            return name
+    return "where_word"
+
+
+def _like(part: str) -> str:
+    """Return the pattern of LIKE for whatever has this part."""
+    return "%" + part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
