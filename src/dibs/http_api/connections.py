@@ -34,7 +34,7 @@ LONGEST_MESSAGE = 4000
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -44,6 +44,9 @@ HEADERS = {
     # Instead of the versions of Python and aiohttp.
     "Server": "dibs",
 }
+#: Of these, the ones that mean something only for what is shown as a page: parts of one are many, and go without.
+OF_PAGES = ("Cross-Origin-Opener-Policy", "X-Frame-Options")
+PARTS = frozenset({"text/javascript", "text/css"})
 #: What may not be kept by a browser: all but the files of the page, which say so themselves.
 NOT_KEPT = ("Cache-Control", "no-store")
 
@@ -51,6 +54,9 @@ NOT_KEPT = ("Cache-Control", "no-store")
 def protect(answer: web.StreamResponse) -> None:
     """Put the headers that every answer has on this one."""
     answer.headers.update(HEADERS)
+    if answer.content_type in PARTS:
+        for name in OF_PAGES:
+            del answer.headers[name]
     answer.headers.setdefault(*NOT_KEPT)
 
 
