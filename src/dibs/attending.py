@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from dibs import dispatch, records
+from dibs import dispatch, records, units
 from dibs.attempts import Shim, crash_point
 from dibs.devices import DeviceId
 from dibs.engines.local import Local
@@ -116,7 +116,7 @@ class Attending:
             except BlockingIOError:
                 self.waits.watch(sock.fileno(), lambda: self.hear(sock))
                 return
-            if len(words) == 5 and words[0] in ("running", "stuck") and all(word.isdigit() for word in words[1:4]):
+            if len(words) == 5 and words[0] in ("running", "stuck") and all(map(units.is_whole, words[1:4])):
                 if not self._unhurried:
                     self.waits.later(HURRY_S, self._hurry)
                 self._unhurried.append(Work(_told(words), is_quiet=True))

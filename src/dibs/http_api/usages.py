@@ -32,7 +32,7 @@ async def get_usage(request: web.Request) -> web.Response:
     """Return for how long jobs had GPUs, day by day, how much of it these were idle, and how long jobs waited."""
     told = exchanges.query(request, UsageQuery)
     bounds, now = days(date.today(), told.days), now_ms()
-    return exchanges.json(await request.app[exchanges.DAEMON].ask(lambda reader: _usage(reader, bounds, now)))
+    return await exchanges.answer(request.app[exchanges.DAEMON], lambda reader: _usage(reader, bounds, now))
 
 
 def days(today: date, many: int) -> list[tuple[date, int, int]]:

@@ -1,16 +1,16 @@
 // Notices of the browser when jobs end while nobody looks at the page. Off until somebody switches them on in Settings.
+import { NOTICES } from "./later.js";
 import * as router from "./router.js";
 import * as state from "./state.js";
 import { signal } from "./vendor/ui.js";
 
 /** @typedef {import("./types.js").JobEvent} JobEvent */
 
-const KEY = "dibs.notices";
 /** Ends that are told one by one; more at once are one notice. */
 export const MOST = 3;
 
 /** Whether they are wanted. */
-export const isOn = signal(globalThis.localStorage?.getItem(KEY) === "on");
+export const isOn = signal(globalThis.localStorage?.getItem(NOTICES) === "on");
 
 /**
  * Return what is to be told of some events: the same tag replaces a notice, so that several tabs tell of an end once.
@@ -59,7 +59,7 @@ export async function choose(wanted) {
     begin();
   }
   isOn.value = wanted;
-  if (wanted) localStorage.setItem(KEY, "on");
-  else localStorage.removeItem(KEY);
+  if (wanted) localStorage.setItem(NOTICES, "on");
+  else localStorage.removeItem(NOTICES);
   return null;
 }

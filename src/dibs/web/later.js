@@ -19,9 +19,12 @@ export async function palette() {
   (await import("./palette.js")).open();
 }
 
-/** Tell of jobs that end, where somebody has switched that on in Settings. */
+/** Where the browser keeps that somebody has switched notices on in Settings. */
+export const NOTICES = "dibs.notices";
+
+/** Tell of jobs that end, where somebody wants that. */
 export async function notices() {
-  if (localStorage.getItem("dibs.notices")) (await import("./alerts.js")).begin();
+  if (localStorage.getItem(NOTICES)) (await import("./alerts.js")).begin();
 }
 
 /** Show the shortcuts that hold now. */
