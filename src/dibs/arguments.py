@@ -6,6 +6,8 @@
 
 The parameters are called 1, 2, ... in the order of the sources. Nothing here is checked for doubles: `::: x x` is two
 jobs, as for parallel.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Whether a command, a script or the Python file it runs chooses devices itself, which is dibs's business.
 
 A look at the text, no more: what a program really does shows when it runs, as a stray.
+
+Pure.
 """
 
 from __future__ import annotations

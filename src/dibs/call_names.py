@@ -1,4 +1,7 @@
-"""What a call is called in tables: `train(0.1, epochs=3)`. Short, cheap to make, and without secrets."""
+"""What a call is called in tables: `train(0.1, epochs=3)`. Short, cheap to make, and without secrets.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Many calls that are submitted together share one file; each result has its own, in the folder of its attempt. Whatever
 is read here will be unpickled, which can run any program: so only files that nobody but their reader can have written
 are opened. The worker loads this on every call, so it imports only what costs nothing.
+
+Lean.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Which variables of the submitter's environment are kept, and in what form.
 
 Shared by everyone who submits, the fast path included, so nothing is imported that costs time.
+
+Lean.
 """
 
 from __future__ import annotations

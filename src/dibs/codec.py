@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dibs.devices import Device, Inventory, indices
 from dibs.jobs import Asked, Job, Request, Warn
-
-if TYPE_CHECKING:
-    from dibs.forecasts import Forecast
 
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
@@ -54,19 +51,6 @@ def parse_moment(text: str) -> int:
     if not 0 <= at < LATEST:
         raise ValueError(f"expected a moment from 1970 to 9998, got {text!r}")
     return at
-
-
-def start_to_json(forecast: Forecast, inventory: Inventory) -> dict[str, Any] | None:
-    """Return an expected start as every door shows it; null where it is unknown."""
-    if forecast.range is None:
-        return None
-    earliest, latest = forecast.range
-    return {
-        "earliest": moment(earliest),
-        "latest": moment(latest),
-        "gpu_ids": list(forecast.devices),
-        "gpu_indices": list(indices(inventory, forecast.devices)),
-    }
 
 
 def job_to_json(

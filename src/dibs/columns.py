@@ -2,6 +2,8 @@
 
 A computed column is never held in memory: it has a length and gives any of its values. A distribution has no length; it
 turns a number between 0 and 1 into a value, so that who draws decides what can be repeated.
+
+Pure.
 """
 
 from __future__ import annotations

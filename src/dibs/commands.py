@@ -2,6 +2,8 @@
 
 Several words reach the program as they are. One string is for the shell, but runs without one when nothing in it needs
 a shell: one process less between dibs and the program. The fast path loads this, so it imports only what costs nothing.
+
+Lean.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Comparisons, `and or not in`, arithmetic, lists, and names of parameters; no calls, no indexing, nothing that could do
 anything. A parameter that a point does not have is neither equal to nor more nor less than anything.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Every complaint names the file and the key. Files of wandb are told by their key
     sweep = documents.read(document, "lr.yaml")
     sweep.check()                          # after the door has put in its own options with dataclasses.replace
     for point in sweep.points(): ...
+
+Pure.
 """
 
 from __future__ import annotations

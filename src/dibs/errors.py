@@ -15,6 +15,9 @@
     └── Bug                  ours: stop loudly                    exit 125  HTTP 500
 
 A message says in one line what was expected, what came, and what to do next. `hint` is the part that says what to type.
+
+Pure.
+Lean.
 """
 
 

@@ -2,6 +2,8 @@
 
 Line ends are blanks, blanks in a row are one, empty parts are left out. The command is split as a shell splits words,
 and never reaches one.
+
+Pure.
 """
 
 from __future__ import annotations

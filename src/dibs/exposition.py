@@ -1,4 +1,7 @@
-"""Numbers as Prometheus reads them: the text format, version 0.0.4, and nothing about which numbers there are."""
+"""Numbers as Prometheus reads them: the text format, version 0.0.4, and nothing about which numbers there are.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A run keeps its parameters as data and its command as text; how somebody spelled a value (`1.0`, `True`) is only in the
 text. So the spelling is looked for there, and the command is made anew with the run's own values first: where that is
 not what the run has, its command was not made of these parameters, and no other can be.
+
+Pure.
 """
 
 from __future__ import annotations

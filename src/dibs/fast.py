@@ -3,6 +3,8 @@
 It decides nothing by itself. What is not plainly simple is left to `dibs.cli`, which knows all the rules and says all
 the errors; a test holds both to the same requests and the same outputs. Only modules that cost nothing are imported:
 no `json`, no `socket`, no `re`.
+
+Lean.
 """
 
 from __future__ import annotations

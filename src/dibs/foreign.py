@@ -3,6 +3,8 @@
 A process is foreign by its owner: whoever has the device alone may use it, with whatever processes. Of those who share
 it only what was started with a share is at home. Memory whose owner nobody can see counts where nobody holds the device
 at all.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ Nothing here is left to chance: a seed decides, and it is 0 if nobody says other
 
 A sample is the beginning of the shuffled order, so a larger one with the same seed only adds points. Where parameters
 are drawn, the axes are gone through in that order again and again, each time shuffled anew.
+
+Pure.
 """
 
 from __future__ import annotations

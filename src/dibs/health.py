@@ -2,6 +2,8 @@
 
 A fault that the card itself tells at every look (`devices.Device.fault`) goes when it is gone. What was only heard once
 (an Xid), or can be lived with (an error that was contained), stays until somebody says `dibs gpus undrain`.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Pure, and light enough for the lean processes. A job on several devices is as fast as its slowest link, so of two sets
 the one whose worst link is better wins, then the one whose links are better altogether, then the one that stands first.
+
+Lean.
 """
 
 from __future__ import annotations

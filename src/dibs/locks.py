@@ -2,6 +2,8 @@
 
 Leases and tickets are made of these. Nothing here knows what is locked or why. Runs under `python -I -S`, so only
 modules that cost nothing are imported.
+
+Lean.
 """
 
 from __future__ import annotations

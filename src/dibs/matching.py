@@ -1,6 +1,8 @@
 """Who may take which devices: a matching that serves those ahead first.
 
 Pure, and light enough for the lean processes: the daemon's plan and every foreground door decide with this function.
+
+Lean.
 """
 
 from __future__ import annotations

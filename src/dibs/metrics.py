@@ -1,4 +1,7 @@
-"""Numbers that a job prints: a name, and a regular expression whose one group finds them in its log."""
+"""Numbers that a job prints: a name, and a regular expression whose one group finds them in its log.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Parts of a document: what YAML, JSON or TOML made of a file, and how to take it apart with good complaints.
 
 A leaf is plain data, or a `values.Value` where the text as it was typed matters too.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Decides foreign use, strays, honest release (a device is free when its memory has come back, not when its lease ended)
 and health. Who looks, when, and what is done about it is `observing`'s business.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 `-p` takes a name and its values as words, or both in one word. The functions are in the table below; whatever else
 stands there is a value as it is.
+
+Pure.
 """
 
 from __future__ import annotations

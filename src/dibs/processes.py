@@ -2,6 +2,8 @@
 
 A pid alone names nobody for long, so a process is a pid and its start time, and signals go through a pidfd that
 was checked against both. Nothing here decides when to signal, or remembers anything.
+
+Lean.
 """
 
 from __future__ import annotations

@@ -6,14 +6,24 @@ What comes back is described in `answers`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
-from dibs import options, selection, units
+from dibs import options, places, selection, units
 from dibs.answers import Acted, Overview, Starts, WholeJob
 from dibs.errors import NotFound, UserError
 
 if TYPE_CHECKING:
     from dibs.client import Client
+
+
+class Identity(TypedDict):
+    """What a daemon says about itself."""
+
+    running: bool
+    pid: int
+    socket: str
+    version: str
+    started_at: str
 
 
 def select(words: Sequence[str]) -> list[tuple[str, str]]:
@@ -80,3 +90,22 @@ def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted
     selection.parse(words)
     answer: Acted = queue.post("/v1/jobs/actions", {"verb": verb, "select": list(words), **more})
     return answer
+
+
+def identity(queue: Client) -> Identity | None:
+    """Return what the running daemon says about itself, or None; none is ever started for this."""
+    sock = queue.connect()
+    if sock is None:
+        return None
+    sock.close()
+    answer: Identity = queue.get("/v1/daemon")
+    return answer
+
+
+def deaf(queue: Client) -> int | None:
+    """Return the pid of a daemon that runs without a socket, because somebody deleted it; None if there is none."""
+    from dibs import locks
+
+    path = places.daemon_lock(queue.home)
+    holders = locks.flocked().get(locks.key_of(str(path)) or "", [])
+    return holders[0] if holders else None

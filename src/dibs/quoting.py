@@ -1,4 +1,7 @@
-"""Where in a command for the shell a value stands, and how it has to be written there to be read as it is."""
+"""Where in a command for the shell a value stands, and how it has to be written there to be read as it is.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Which runs of a sweep are the best, and what runs have in common that differ in one parameter only.
 
 Pure: runs come in as the daemon tells of them, tables go out.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ nothing can be quoted.
     run_commands.check(space.names, command, folder)                # unknown places, unused parameters
     writer = run_commands.Writer(command, folder)
     writer.command(point), writer.folder(point)
+
+Pure.
 """
 
 from __future__ import annotations

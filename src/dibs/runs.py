@@ -1,6 +1,8 @@
 """Sweeps and their runs as plain values: what a sweep is, how a run stands, and which runs are the best.
 
 Pure. What the parameters of a point may be is in `grid`; what is queued when a sweep is submitted again, in `sweeps`.
+
+Pure.
 """
 
 from __future__ import annotations

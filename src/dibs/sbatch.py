@@ -2,6 +2,8 @@
 
 Words go in and words come out, ours to be read by the table of options like any others. What cannot be honoured on one
 machine is returned as it was; more than one node is refused, because the script counts on them.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A sequence whose items are made when they are asked for, and never held."""
+"""A sequence whose items are made when they are asked for, and never held.
+
+Pure.
+"""
 
 from __future__ import annotations
 

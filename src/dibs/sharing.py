@@ -2,6 +2,8 @@
 
 Pure, and light enough for the lean processes: the daemon's plan and every foreground door choose with `choose`. Whoever
 names an amount (MiB) shares a device with others who do; whoever names none wants it alone.
+
+Lean.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 `Shuffled` is the order of Python's `random.shuffle`, which simple_hypersearch made known; it needs 4 bytes a place and
 has to be made as a whole. `Scattered` needs no memory and gives any place at once, also of 10^12.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 space = spaces.build([parameters.parse(["lr", "0.1", "0.01"]), parameters.parse(["seed=range(3)"])])
 for point in grid.Points(space): ...
+
+Pure.
 """
 
 from __future__ import annotations

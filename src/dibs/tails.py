@@ -1,6 +1,8 @@
 """The end of a file that a job writes: bounded, and never waited for.
 
 Runs under `python -I -S`, so only modules that cost nothing are imported.
+
+Lean.
 """
 
 from __future__ import annotations

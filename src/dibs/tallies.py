@@ -1,6 +1,8 @@
 """Tallies: what happened since the daemon began, counted for those who draw curves of it. Plain sums.
 
 The core thread counts, others read meanwhile; a sum that is one behind another does no harm.
+
+Pure.
 """
 
 from __future__ import annotations

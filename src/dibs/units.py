@@ -1,6 +1,8 @@
 """Times and sizes as people write them: the one parser and the one printer of each.
 
 A bare number is always an error, because 30 means minutes to Slurm, seconds to timeout(1) and bytes to ulimit.
+
+Lean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The names of users: the system's, or the number of one that has none (in a container, say)."""
+"""The names of users: the system's, or the number of one that has none (in a container, say).
+
+Lean.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Uses: how much of a device a job used, and how busy devices were lately. Plain values and sums; nobody is asked here.
 
 Every look adds one sample: kept for an hour one by one, and as one mean for each minute.
+
+Pure.
 """
 
 from __future__ import annotations

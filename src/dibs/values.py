@@ -2,6 +2,8 @@
 
 `1e-5` on a command line is the number 0.00001 in DIBS_PARAMS and in the identity of a point, and stays `1e-5` in the
 command. Numbers that nobody typed (those of `linspace` and the like) are written as short as they can be.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The names are those of wandb's documentation. Mind its trap: the bounds of `log_uniform` are exponents; those of
 `log_uniform_values` are values. What a single machine without their server cannot do is left out, with a note.
+
+Pure.
 """
 
 from __future__ import annotations

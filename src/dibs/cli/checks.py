@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import client, disk, leases, places, probe, settings, survival, units
-from dibs.cli import daemon
+from dibs import client, disk, leases, places, probe, questions, settings, survival, units
 from dibs.errors import DibsError, UserError
 from dibs.settings import Settings
 from dibs.version import __version__
@@ -233,8 +232,8 @@ def service(patient: Patient) -> list[Finding]:
     """Look whether a daemon answers, and whether it is this version."""
     queue = patient.queue
     socket = queue.socket_path
-    running = daemon.identity(queue)
-    if running is None and (pid := daemon.deaf(queue)) is not None:
+    running = questions.identity(queue)
+    if running is None and (pid := questions.deaf(queue)) is not None:
         return [Finding("daemon", PROBLEM, f"pid {pid} runs, but its socket {socket} is gone", "dibs daemon restart")]
     if running is None:
         return [Finding("daemon", OK, "not running; it starts with the first command that needs it")]
@@ -251,7 +250,7 @@ def service(patient: Patient) -> list[Finding]:
 
 def logout(patient: Patient) -> list[Finding]:
     """Say whether jobs go on when the user logs out."""
-    running = daemon.identity(patient.queue)
+    running = questions.identity(patient.queue)
     why = survival.logout_kills(running["pid"] if running else "self")
     if why:
         return [Finding("logout", WARNING, why, survival.REMEDY)]

@@ -6,9 +6,8 @@ import os
 import signal
 import sys
 import time
-from typing import TypedDict
 
-from dibs import answers, client, options, places
+from dibs import answers, client, options, places, questions
 from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import MachineError, NoDaemon, NotFound, UserError
@@ -40,16 +39,6 @@ DRAIN_EVERY_S = 0.2
 NOT_RUNNING = 5
 
 
-class Identity(TypedDict):
-    """What a daemon says about itself."""
-
-    running: bool
-    pid: int
-    socket: str
-    version: str
-    started_at: str
-
-
 def main(args: Args) -> int:
     """Do what the word after `daemon` says."""
     word = args.words[0] if args.words else ""
@@ -62,28 +51,9 @@ def main(args: Args) -> int:
     return ACTIONS[word](client.connect(os.environ), args)
 
 
-def identity(queue: Client) -> Identity | None:
-    """Return what the running daemon says about itself, or None; none is ever started for this."""
-    sock = queue.connect()
-    if sock is None:
-        return None
-    sock.close()
-    answer: Identity = queue.get("/v1/daemon")
-    return answer
-
-
-def deaf(queue: Client) -> int | None:
-    """Return the pid of a daemon that runs without a socket, because somebody deleted it; None if there is none."""
-    from dibs import locks
-
-    path = places.daemon_lock(queue.home)
-    holders = locks.flocked().get(locks.key_of(str(path)) or "", [])
-    return holders[0] if holders else None
-
-
 def start(queue: Client, args: Args) -> int:
     """Start a daemon that sees what this shell restricts it to."""
-    running = identity(queue)
+    running = questions.identity(queue)
     if running is not None:
         if args.has(FOREGROUND):
             raise UserError(f"a daemon runs already (pid {running['pid']}).", "Stop it: dibs daemon stop.")
@@ -95,7 +65,7 @@ def start(queue: Client, args: Args) -> int:
     # Inside a job or a lease it is dibs itself who set it, for that job alone.
     visible = None if "DIBS_GPU_INDICES" in os.environ else os.environ.get("CUDA_VISIBLE_DEVICES")
     queue.start({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
-    running = identity(queue)
+    running = questions.identity(queue)
     if running is None:
         raise NoDaemon("the daemon ended as soon as it had started.", f"Its log is {places.daemon_log(queue.home)}.")
     print(f"started (pid {running['pid']})")
@@ -104,8 +74,8 @@ def start(queue: Client, args: Args) -> int:
 
 def stop(queue: Client, args: Args) -> int:
     """End the daemon and wait until it is gone; jobs run on."""
-    running = identity(queue)
-    pid = running["pid"] if running else deaf(queue)
+    running = questions.identity(queue)
+    pid = running["pid"] if running else questions.deaf(queue)
     if pid is None:
         print("not running")
         return 0
@@ -173,10 +143,10 @@ def restart(queue: Client, args: Args) -> int:
 
 def status(queue: Client, args: Args) -> int:
     """Say whether one runs; the exit code says it too."""
-    running = identity(queue)
+    running = questions.identity(queue)
     if args.has(options.JSON):
         screen.print_json(running or {"running": False, "socket": str(queue.socket_path)})
-    elif running is None and (pid := deaf(queue)) is not None:
+    elif running is None and (pid := questions.deaf(queue)) is not None:
         print(f"running (pid {pid}), but its socket is gone: dibs daemon restart")
     elif running is None:
         print("not running; it starts with the first command that needs it")
@@ -198,7 +168,7 @@ def install(queue: Client, args: Args) -> int:
         return 0
     way.check()
     # The system's own takes over; jobs do not notice.
-    if identity(queue) is not None:
+    if questions.identity(queue) is not None:
         stop(queue, Args())
     for line in way.install():
         print(line)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dibs import client, options
-from dibs.cli import daemon, screen
+from dibs import client, options, questions
+from dibs.cli import screen
 from dibs.options import Args, Option
 from dibs.version import __version__
 
@@ -18,7 +18,7 @@ EXAMPLES = ("dibs version", "dibs --version")
 def main(args: Args) -> int:
     """Print the version; a daemon is asked if one runs, and never started."""
     options.refuse_words("version", args)
-    running = daemon.identity(client.connect(os.environ))
+    running = questions.identity(client.connect(os.environ))
     theirs = running["version"] if running else None
     if args.has(options.JSON):
         screen.print_json({"version": __version__, "daemon": theirs})

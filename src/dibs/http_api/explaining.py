@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from dibs import codec, reasons, views
-from dibs.devices import Inventory
+from dibs.devices import Inventory, indices
 from dibs.forecasts import Forecast
 from dibs.http_api import exchanges
 from dibs.jobs import Job, State
@@ -47,8 +47,21 @@ def _why(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> 
 def expected(forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
     """Return when and where a job is expected to start, or why nobody knows."""
     return {
-        "expected_start": codec.start_to_json(forecast, inventory),
+        "expected_start": start_to_json(forecast, inventory),
         "unknown": {"why": forecast.unknown, "hint": forecast.hint} if forecast.unknown else None,
+    }
+
+
+def start_to_json(forecast: Forecast, inventory: Inventory) -> dict[str, Any] | None:
+    """Return an expected start as every door shows it; null where it is unknown."""
+    if forecast.range is None:
+        return None
+    earliest, latest = forecast.range
+    return {
+        "earliest": codec.moment(earliest),
+        "latest": codec.moment(latest),
+        "gpu_ids": list(forecast.devices),
+        "gpu_indices": list(indices(inventory, forecast.devices)),
     }
 
 
@@ -60,9 +73,7 @@ async def get_starts(request: web.Request) -> web.Response:
     def answer(reader: Reader) -> list[dict[str, Any]]:
         sight = Sight.of(daemon.core, reader)
         found = sight.next_starts(most).items()
-        return [
-            {"id": job, "expected_start": codec.start_to_json(forecast, sight.inventory)} for job, forecast in found
-        ]
+        return [{"id": job, "expected_start": start_to_json(forecast, sight.inventory)} for job, forecast in found]
 
     return await exchanges.answer(daemon, lambda reader: {"starts": answer(reader)})
 

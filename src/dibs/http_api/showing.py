@@ -13,7 +13,7 @@ from dibs import codec, paging, selection, turns, views
 from dibs.core import now_ms
 from dibs.devices import Inventory, indices
 from dibs.errors import UserError
-from dibs.http_api import exchanges, listing, machines, measured
+from dibs.http_api import exchanges, explaining, listing, machines, measured
 from dibs.jobs import Job, JobId
 from dibs.reasons import Sight
 from dibs.reports import Numbers
@@ -193,7 +193,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
         for past in reader.attempts(job.id)
     ]
     sight = Sight.of(daemon.core, reader)
-    expected = codec.start_to_json(sight.expected(job), sight.inventory) if job.is_waiting else None
+    expected = explaining.start_to_json(sight.expected(job), sight.inventory) if job.is_waiting else None
     more: dict[str, Any] = {
         "cli": retyping.line(job.asked, now_ms()),
         "attempts": attempts,

@@ -1,0 +1,422 @@
+"""The direction of imports: one row per package, each may import those above it. And what each part may load.
+
+Import statements are read, not run, wherever they stand: at the top, in a function, or for the type checker alone.
+Two lines in a docstring are promises that are tested here: `Lean.` (cheap enough for `python -I -S`) and `Pure.` (no
+I/O, no clock).
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "dibs"
+
+
+class Rule(NamedTuple):
+    """What holds for all modules of a package."""
+
+    is_pure: bool = False
+    is_lean: bool = False
+    #: What it may load that is neither ours nor in the standard library.
+    third_party: frozenset[str] = frozenset()
+
+
+#: Packages in import order: each may import itself and those above it. The package "" is the top: `dibs` itself.
+PACKAGES = {
+    "": Rule(),
+    "model": Rule(is_pure=True),
+    "scheduling": Rule(is_pure=True),
+    "system": Rule(),
+    "logs": Rule(),
+    "leases": Rule(is_lean=True),
+    "devices": Rule(third_party=frozenset({"pynvml"})),
+    "runner": Rule(is_lean=True),
+    "sweeps": Rule(third_party=frozenset({"yaml"})),
+    "store": Rule(),
+    "engines": Rule(),
+    "jobqueue": Rule(),
+    "submission": Rule(),
+    "client": Rule(),
+    "foreground": Rule(),
+    "python_api": Rule(third_party=frozenset({"cloudpickle", "pandas"})),
+    "daemon": Rule(),
+    "http_api": Rule(third_party=frozenset({"aiohttp", "msgspec"})),
+    "cli": Rule(third_party=frozenset({"rich"})),
+}
+ORDER = list(PACKAGES)
+
+#: Imports that point the other way, and why.
+EXCEPTIONS = {
+    ("__main__", "cli"): "the program",
+    ("daemon", "http_api"): "the composition root, inside the function that builds everything",
+}
+
+#: Modules on their way, and the package that each is going to.
+PLACES = {
+    "fast": "cli",
+    "answers": "client",
+    "client": "client",
+    "cli.checks": "client",
+    "questions": "client",
+    "sweep_drafts": "client",
+    "absence": "client",
+    "awaiting": "client",
+    "housekeeping": "daemon",
+    "forgetting": "daemon",
+    "folders": "daemon",
+    "looking": "daemon",
+    "observing": "daemon",
+    "daemon": "daemon",
+    "gathering": "daemon",
+    "service": "daemon",
+    "amd": "devices",
+    "observations": "devices",
+    "driver": "devices",
+    "informants": "devices",
+    "listening": "devices",
+    "foreign": "devices",
+    "health": "devices",
+    "nvidia": "devices",
+    "belonging": "devices",
+    "probe": "devices",
+    "uses": "devices",
+    "cli.attending": "foreground",
+    "spawning": "foreground",
+    "leftovers": "foreground",
+    "lines": "foreground",
+    "vetting": "foreground",
+    "granted": "foreground",
+    "cli.keeping": "foreground",
+    "leasing": "foreground",
+    "knowing": "foreground",
+    "piping": "foreground",
+    "piped": "foreground",
+    "pipe_signals": "foreground",
+    "cli.signals": "foreground",
+    "cli.placing": "foreground",
+    "slot_kinds": "foreground",
+    "slots": "foreground",
+    "actions": "http_api",
+    "exposition": "http_api",
+    "submissions": "http_api",
+    "tokens": "http_api",
+    "wire": "http_api",
+    "verbs": "jobqueue",
+    "tallies": "jobqueue",
+    "dispatch": "jobqueue",
+    "edits": "jobqueue",
+    "attending": "jobqueue",
+    "prospects": "jobqueue",
+    "foreseeing": "jobqueue",
+    "standing": "jobqueue",
+    "notices": "jobqueue",
+    "reasons": "jobqueue",
+    "waits": "jobqueue",
+    "precedence": "jobqueue",
+    "wishing": "jobqueue",
+    "sweeps": "jobqueue",
+    "core": "jobqueue",
+    "turns": "jobqueue",
+    "drains": "leases",
+    "holders": "leases",
+    "holding": "leases",
+    "leases": "leases",
+    "tickets": "leases",
+    "waiting": "leases",
+    "log_files": "logs",
+    "numbers": "logs",
+    "metrics": "logs",
+    "reports": "logs",
+    "searching": "logs",
+    "tails": "logs",
+    "arrays": "model",
+    "needs": "model",
+    "devices": "model",
+    "environs": "model",
+    "captured": "model",
+    "jobs": "model",
+    "lifecycle": "model",
+    "templates": "model",
+    "ranks": "model",
+    "scripts": "model",
+    "selection": "model",
+    "codec": "model",
+    "spelling": "model",
+    "units": "model",
+    "call_names": "python_api",
+    "call": "python_api",
+    "answering": "python_api",
+    "couriers": "python_api",
+    "executor": "python_api",
+    "futures": "python_api",
+    "inside": "python_api",
+    "handles": "python_api",
+    "keywords": "python_api",
+    "leased": "python_api",
+    "stopping": "python_api",
+    "pickles": "python_api",
+    "sweep_handles": "python_api",
+    "attempts": "runner",
+    "launcher": "runner",
+    "runner": "runner",
+    "noticing": "runner",
+    "oom": "runner",
+    "records": "runner",
+    "spares": "runner",
+    "starting": "runner",
+    "supervision": "runner",
+    "rooms": "scheduling",
+    "pools": "scheduling",
+    "matching": "scheduling",
+    "sharing": "scheduling",
+    "durations": "scheduling",
+    "obstacles": "scheduling",
+    "refusals": "scheduling",
+    "forecasts": "scheduling",
+    "scheduling": "scheduling",
+    "linking": "scheduling",
+    "views": "scheduling",
+    "declaring": "scheduling",
+    "calls": "store",
+    "database": "store",
+    "paging": "store",
+    "findings": "store",
+    "reader": "store",
+    "rows": "store",
+    "choosing": "store",
+    "store": "store",
+    "retyping": "submission",
+    "assigning": "submission",
+    "drafts": "submission",
+    "edit_drafts": "submission",
+    "esy": "submission",
+    "job_options": "submission",
+    "options": "submission",
+    "sbatch": "submission",
+    "scripting": "submission",
+    "moments": "submission",
+    "columns": "sweeps",
+    "conditions": "sweeps",
+    "documents": "sweeps",
+    "nodes": "sweeps",
+    "extending": "sweeps",
+    "sweep_files": "sweeps",
+    "grid": "sweeps",
+    "sequences": "sweeps",
+    "shuffles": "sweeps",
+    "arguments": "sweeps",
+    "parameters": "sweeps",
+    "quoting": "sweeps",
+    "ranking": "sweeps",
+    "runs": "sweeps",
+    "spaces": "sweeps",
+    "run_commands": "sweeps",
+    "values": "sweeps",
+    "wandb_files": "sweeps",
+    "commands": "system",
+    "disk": "system",
+    "locks": "system",
+    "survival": "system",
+    "places": "system",
+    "peers": "system",
+    "processes": "system",
+    "setting_kinds": "system",
+    "settings": "system",
+    "users": "system",
+}
+
+#: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks). `random`
+#: is one as long as it is given a seed.
+PURE = frozenset(
+    {"__future__", "collections", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "typing"}
+    | {"functools", "itertools", "math", "re", "shlex", "string", "array", "ast", "bisect", "contextlib", "fractions"}
+    | {"hashlib", "heapq", "json", "operator", "random", "statistics"}
+)  # fmt: skip
+
+#: Built in, or loaded by the bare interpreter anyway, or a single small C module.
+CHEAP = frozenset(
+    {"__future__", "_json", "_signal", "_socket", "binascii", "errno", "fcntl", "gc", "os", "select", "stat", "sys"}
+    | {"time", "zlib"}
+)  # fmt: skip
+
+
+class Import(NamedTuple):
+    """One imported module, and how."""
+
+    name: str
+    line: int
+    #: At the top of the module and not for the type checker alone: paid for by everybody who imports the module.
+    is_paid: bool
+
+
+def module_name(path: Path) -> str:
+    """Return `engines.local` for `engines/local.py`; a package is its `__init__`."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"}
+FOLDERS = {f"dibs.{'.'.join(path.parent.relative_to(SOURCE).parts)}".rstrip(".") for path in SOURCE.rglob("*.py")}
+
+
+def imports(path: Path) -> list[Import]:
+    """Return all imports of a file; `from dibs import x` counts as `dibs.x`."""
+    return list(_imports(ast.parse(path.read_text()).body, is_paid=True))
+
+
+def _imports(nodes: list[ast.stmt], is_paid: bool) -> Iterator[Import]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno, is_paid) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: write `from dibs import ...`, not a relative import"
+            is_package = node.module in FOLDERS
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if is_package else [str(node.module)]
+            yield from (Import(name, node.lineno, is_paid) for name in names)
+        else:
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            is_typing = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+            yield from _imports(getattr(node, "body", []), is_paid and not is_function and not is_typing)
+            for more in ("orelse", "finalbody"):
+                yield from _imports(getattr(node, more, []), is_paid and not is_function)
+            for handler in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
+                yield from _imports(handler.body, is_paid and not is_function)
+
+
+def package(name: str) -> str:
+    """Return the package of a module; that of the top is ""."""
+    first, _, rest = name.partition(".")
+    if name in PLACES:
+        return PLACES[name]
+    if first in PACKAGES and (rest or (SOURCE / first).is_dir()):
+        return first
+    return ""
+
+
+def own(found: Import) -> str | None:
+    """Return the module of ours that an import means (`engines.local`); None if it is not ours."""
+    head, _, rest = found.name.partition(".")
+    if head != "dibs":
+        return None
+    while rest not in MODULES and "." in rest:
+        rest = rest.rpartition(".")[0]
+    return rest or None
+
+
+def promises(name: str) -> set[str]:
+    """Return the one-word lines of a module's docstring: `Lean`, `Pure`."""
+    text = ast.get_docstring(ast.parse(MODULES[name].read_text())) or ""
+    return {line.rstrip(".") for line in text.splitlines() if line in ("Lean.", "Pure.")}
+
+
+LEAN = sorted(name for name in MODULES if PACKAGES[package(name)].is_lean or "Lean" in promises(name))
+PURE_MODULES = sorted(name for name in MODULES if PACKAGES[package(name)].is_pure or "Pure" in promises(name))
+
+
+def test_every_folder_of_modules_is_in_the_table() -> None:
+    folders = {path.name for path in SOURCE.iterdir() if any(path.glob("*.py"))}
+    assert folders <= set(PACKAGES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_imports_only_from_its_own_package_and_those_above_it(name: str) -> None:
+    wrong = [
+        f"line {found.line}: {name} imports {target}"
+        for found in imports(MODULES[name])
+        if (target := own(found)) is not None and _points_down(name, target)
+    ]
+    assert not wrong
+
+
+def _points_down(name: str, target: str) -> bool:
+    start, end = package(name), package(target)
+    if (name.partition(".")[0], end) in EXCEPTIONS or (name, target) in EXCEPTIONS:
+        return False
+    return ORDER.index(end) > ORDER.index(start)
+
+
+@pytest.mark.parametrize("name", PURE_MODULES)
+def test_pure_modules_import_nothing_that_touches_the_world(name: str) -> None:
+    wrong = [found for found in imports(MODULES[name]) if own(found) is None and _top(found) not in PURE]
+    assert not wrong, f"expected only pure modules: {sorted(PURE)}"
+
+
+@pytest.mark.parametrize("name", PURE_MODULES)
+def test_pure_modules_ask_no_clock(name: str) -> None:
+    """`datetime` may be used to write and read moments, never to ask for the present one."""
+    calls = [node for node in ast.walk(ast.parse(MODULES[name].read_text())) if isinstance(node, ast.Call)]
+    asked = [call.lineno for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in CLOCKS]
+    assert not asked, f"lines {asked} ask a clock; take the time as an argument"
+
+
+CLOCKS = ("now", "utcnow", "today")
+
+
+@pytest.mark.parametrize("name", LEAN)
+def test_lean_modules_load_only_what_costs_nothing(name: str) -> None:
+    paid = [found for found in imports(MODULES[name]) if found.is_paid]
+    expensive = [found for found in paid if own(found) is None and _top(found) not in CHEAP]
+    not_lean = [found for found in paid if (target := own(found)) is not None and target not in LEAN]
+    assert not expensive
+    assert not not_lean, "a lean module loads only lean ones"
+
+
+def test_a_bare_interpreter_runs_the_runner_without_dear_modules() -> None:
+    """What the statements say is also what happens: `typing`, `enum`, `re` and the like never get in."""
+    program = (
+        "import os, sys; before = set(sys.modules); sys.path.append(sys.argv[1])\n"
+        "import dibs.runner, dibs.launcher, dibs.leases, dibs.tickets\n"
+        "print(*sorted(name for name in set(sys.modules) - before if not name.startswith('dibs')))"
+    )
+    loaded = _run(["-I", "-S", "-c", program, str(SOURCE.parent)]).split()
+    assert set(loaded) <= CHEAP
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_third_party_packages_are_loaded_where_the_table_says(name: str) -> None:
+    wrong = [
+        found
+        for found in imports(MODULES[name])
+        if own(found) is None
+        and _top(found) not in sys.stdlib_module_names
+        and _top(found) not in PACKAGES[package(name)].third_party
+    ]
+    assert not wrong, f"{name} may not load these; see PACKAGES"
+
+
+@pytest.mark.parametrize("name", ["dibs", "dibs.client", "dibs.executor"])
+def test_importing_it_needs_the_standard_library_alone(name: str) -> None:
+    """It lives in people's own environments, beside whatever versions they have."""
+    # What `site` loads for the .pth files of other packages comes before us and is not ours.
+    program = f"import sys; before = set(sys.modules); import {name}; print(*set(sys.modules) - before)"
+    loaded = {module.partition(".")[0] for module in _run(["-c", program]).split()}
+    assert loaded <= sys.stdlib_module_names | {"dibs"}
+
+
+def test_only_the_store_and_its_file_speak_to_sqlite() -> None:
+    """The core thread knows the names of its errors, because it answers them; nobody else knows that it is SQLite."""
+    users = {name for name, path in MODULES.items() if any(found.name == "sqlite3" for found in imports(path))}
+    assert users <= {"reader", "store", "database", "core"}
+
+
+def test_rich_is_loaded_only_when_something_is_drawn() -> None:
+    """`add`, `--json` and piped output never pay for it."""
+    paid = {
+        name for name, path in MODULES.items() for found in imports(path) if _top(found) == "rich" and found.is_paid
+    }
+    assert not paid
+
+
+def _top(found: Import) -> str:
+    return found.name.partition(".")[0]
+
+
+def _run(words: list[str]) -> str:
+    return subprocess.run([sys.executable, *words], check=True, capture_output=True, text=True).stdout
