@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from dibs import devices, lifecycle
-from dibs.devices import Device, DeviceId, Inventory
-from dibs.jobs import Asked, Job, JobId, Request
+from dibs.model import devices, lifecycle
+from dibs.model.devices import Device, DeviceId, Inventory
+from dibs.model.jobs import Asked, Job, JobId, Request
 from dibs.views import Waiting
 
 T = TypeVar("T")

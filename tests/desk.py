@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import build
-from dibs import lifecycle, selection, turns, verbs
+from dibs import turns, verbs
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
+from dibs.model import lifecycle, selection
 from dibs.settings import Settings
 from dibs.store import Store
 from dibs.views import Policy

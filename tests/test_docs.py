@@ -14,7 +14,8 @@ from typing import get_type_hints
 
 import pytest
 
-from dibs import cli, errors, handles, job_options, keywords, lifecycle, options, settings
+from dibs import cli, errors, handles, job_options, keywords, options, settings
+from dibs.model import lifecycle
 from dibs.version import __version__
 
 ROOT = Path(__file__).parent.parent
@@ -92,7 +93,7 @@ def pages_from_tables() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", [name for name in names(DOCS / "walk.md")])
+@pytest.mark.parametrize("name", names(DOCS / "walk.md"))
 def test_every_function_on_the_walk_exists(name: str) -> None:
     assert resolve(name) is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dibs import places
-from dibs.jobs import Asked, Member, Request
+from dibs.model.jobs import Asked, Member, Request
 from dibs.store import Store
 from pretend import cards, day
 

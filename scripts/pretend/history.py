@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dibs import captured, core, environs, lifecycle, places, values
-from dibs.devices import DeviceId
-from dibs.jobs import After, Asked, JobId, Request, When
+from dibs import core, places, values
+from dibs.model import captured, environs, lifecycle
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import After, Asked, JobId, Request, When
 from dibs.runs import SweepWish
 from dibs.store import Store
 from dibs.uses import Minute, Sample, Use

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dibs import edits, processes, selection, submissions, verbs
+from dibs import edits, processes, submissions, verbs
 from dibs.errors import NotFound, UserError
-from dibs.jobs import JobId
+from dibs.model import selection
+from dibs.model.jobs import JobId
 from dibs.turns import Acted, Changed, Turn
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from dibs import selection
 from dibs.errors import NotFound
+from dibs.model import selection
 
 WAITING = ("held", "queued")
 FINISHED = selection.GROUP_WORDS["finished"]

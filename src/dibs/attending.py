@@ -11,11 +11,12 @@ import os
 import socket
 from collections.abc import Callable
 
-from dibs import dispatch, records, units
+from dibs import dispatch, records
 from dibs.attempts import Shim, crash_point
-from dibs.devices import DeviceId
 from dibs.engines.local import Local
-from dibs.jobs import Job, JobId
+from dibs.model import units
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import Job, JobId
 from dibs.store import Store
 from dibs.turns import Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, Work
 from dibs.waits import Waits

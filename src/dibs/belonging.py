@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from dibs import holders, holding, processes
-from dibs.devices import Device
 from dibs.holders import Holder
 from dibs.locks import Folder
+from dibs.model.devices import Device
 
 
 def outside(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset[int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dibs import codec
+from dibs.model import codec
 
 #: Characters of a whole name and of one argument.
 LONGEST, LONGEST_ARGUMENT = 60, 24

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dibs import selection
-from dibs.jobs import ACTIVE, WAITING
+from dibs.model import selection
+from dibs.model.jobs import ACTIVE, WAITING
 
 
 def where(

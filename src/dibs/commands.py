@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import captured
+from dibs.model import captured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from typing import Any, Protocol, TypeVar
 from dibs import dispatch, scheduling, verbs, views
 from dibs.attempts import crash_point
 from dibs.attending import RETRY_FOR_S, Attending
-from dibs.devices import DeviceId, Inventory
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
 from dibs.foreseeing import Foreseeing
-from dibs.jobs import Job, JobId
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import Job, JobId
 from dibs.notices import Notices
 from dibs.standing import Outlook, Standing
 from dibs.store import Store

@@ -23,13 +23,13 @@ from typing import NoReturn
 from dibs import dispatch, housekeeping, leases, places, probe, processes, settings, store, users, vetting
 from dibs.core import Core, now_ms
 from dibs.database import Check, DatabaseError, backup
-from dibs.devices import DeviceId, with_drained
 from dibs.drains import Drains
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.gathering import Gathering
 from dibs.looking import Looking
+from dibs.model.devices import DeviceId, with_drained
 from dibs.observations import Seen
 from dibs.observing import Observing
 from dibs.service import SAFETY_TICK_S, Daemon, Events, Identity

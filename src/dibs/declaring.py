@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dibs import units
+from dibs.model import units
 
 GIB = 2**30
 #: Rows of what jobs used that are looked at, the newest; one for each device of an attempt.

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import units
+from dibs.model import units
 
 #: Bytes. Enough for the queue to go on for long, and little enough to be worth a warning: logs grow.
 LITTLE_BYTES = 500 * 1024**2

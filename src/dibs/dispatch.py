@@ -10,9 +10,10 @@ import logging
 import os
 from dataclasses import dataclass, replace
 
-from dibs import attempts, lifecycle, needs, oom, scheduling, units
+from dibs import attempts, oom, scheduling
 from dibs.attempts import crash_point
-from dibs.jobs import BAD, Job, JobId, State
+from dibs.model import lifecycle, needs, units
+from dibs.model.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
 from dibs.scheduling import Plan
 from dibs.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word

@@ -15,9 +15,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from dibs import conditions, nodes, parameters, run_commands, spaces, units, wandb_files
+from dibs import conditions, nodes, parameters, run_commands, spaces, wandb_files
 from dibs.errors import UserError
 from dibs.grid import Points, Space
+from dibs.model import units
 from dibs.nodes import Node
 from dibs.parameters import Parameter
 from dibs.run_commands import Template

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dibs import commands, environs, job_options, options, settings, spelling
+from dibs import commands, job_options, options, settings
 from dibs.errors import UserError
-from dibs.jobs import When
+from dibs.model import environs, spelling
+from dibs.model.jobs import When
 from dibs.options import Args, Option
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def rules(args: Args) -> Body:
 
 def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
     """Return the request that submits one job a line; blank lines and comments are none."""
-    from dibs import templates
+    from dibs.model import templates
 
     kept: list[str] = []
     for number, raw in enumerate(lines, 1):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dibs.jobs import Asked, default_name
+from dibs.model.jobs import Asked, default_name
 
 #: Good ends of which a typical time can be told. Two may be chance.
 LEAST_ENDS = 3

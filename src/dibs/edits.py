@@ -9,9 +9,10 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from dibs import selection, turns, wishing
+from dibs import turns, wishing
 from dibs.errors import Conflict, UserError
-from dibs.jobs import Asked, Job, JobId, Request, State, default_name
+from dibs.model import selection
+from dibs.model.jobs import Asked, Job, JobId, Request, State, default_name
 from dibs.turns import Acted, Left, Order, Turn
 from dibs.wishing import Wish
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from dibs import run_commands, values
 from dibs.errors import UserError
 from dibs.grid import Point
-from dibs.jobs import Asked
+from dibs.model.jobs import Asked
 from dibs.runs import Sweep
 from dibs.values import Data, Value
 

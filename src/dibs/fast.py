@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import captured, commands
+from dibs import commands
+from dibs.model import captured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

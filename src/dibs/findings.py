@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dibs import selection
-from dibs.devices import DeviceId
-from dibs.jobs import Cause, JobId, Outcome
+from dibs.model import selection
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import Cause, JobId, Outcome
 
 
 @dataclass(frozen=True, slots=True)

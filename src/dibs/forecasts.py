@@ -14,10 +14,11 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import needs, scheduling, views
-from dibs.devices import DeviceId, Inventory
+from dibs import scheduling, views
 from dibs.durations import Span
-from dibs.jobs import JobId, Outcome, Request
+from dibs.model import needs
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import JobId, Outcome, Request
 from dibs.scheduling import Plan
 from dibs.views import Active, Policy, View, Waiting
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from dibs import units
-from dibs.devices import Device, Process
+from dibs.model import units
+from dibs.model.devices import Device, Process
 
 #: Processes that are named.
 MOST_NAMED = 3

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dibs import selection, turns
+from dibs import turns
 from dibs.errors import Conflict
-from dibs.jobs import JobId, Outcome
+from dibs.model import selection
+from dibs.model.jobs import JobId, Outcome
 from dibs.store import Reader
 from dibs.turns import Turn
 

@@ -16,7 +16,7 @@ from dibs import numbers, reports, tails
 from dibs.core import Core
 from dibs.database import DatabaseError
 from dibs.errors import DibsError, NotFound
-from dibs.jobs import Job, JobId
+from dibs.model.jobs import Job, JobId
 from dibs.numbers import Printed
 from dibs.store import Reader
 from dibs.turns import Turn

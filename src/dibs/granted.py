@@ -11,9 +11,9 @@ from dibs import holders, holding, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.devices import DeviceId, Inventory
     from dibs.holders import Holder
     from dibs.locks import Folder
+    from dibs.model.devices import DeviceId, Inventory
 
 
 def devices(place: Folder, inventory: Inventory) -> list[DeviceId]:

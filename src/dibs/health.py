@@ -8,7 +8,7 @@ Pure.
 
 from __future__ import annotations
 
-from dibs.devices import Device
+from dibs.model.devices import Device
 
 #: Xids that are the fault of a program, and not of the card.
 HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 109})

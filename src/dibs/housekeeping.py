@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dibs import calls, folders, forgetting, selection
+from dibs import calls, folders, forgetting
 from dibs.core import now_ms
 from dibs.forgetting import MOST_IN_A_STEP
-from dibs.jobs import JobId
+from dibs.model import selection
+from dibs.model.jobs import JobId
 from dibs.store import Reader
 
 if TYPE_CHECKING:

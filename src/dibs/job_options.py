@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dibs import options, units
+from dibs import options
 from dibs.errors import UserError
-from dibs.jobs import PRIORITIES, Trouble, When
+from dibs.model import units
+from dibs.model.jobs import PRIORITIES, Trouble, When
 from dibs.options import Kind, Option
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def read_variable(text: str) -> tuple[str, str]:
 
 
 def _read_selector(text: str) -> str:
-    from dibs import selection
+    from dibs.model import selection
 
     selection.parse([text])
     return text
@@ -124,7 +125,7 @@ def _read_metric(text: str) -> tuple[str, str]:
 
 
 def _read_array(text: str) -> str:
-    from dibs import arrays
+    from dibs.model import arrays
 
     arrays.parse(text)
     return text
@@ -132,7 +133,7 @@ def _read_array(text: str) -> str:
 
 def _read_path(text: str) -> str:
     """Read a path with placeholders of ours; Slurm's hold in #SBATCH lines."""
-    from dibs import templates
+    from dibs.model import templates
 
     if not text.strip():
         raise ValueError

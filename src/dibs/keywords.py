@@ -15,8 +15,9 @@ from datetime import datetime, timedelta
 from signal import Signals
 from typing import Protocol, TypedDict
 
-from dibs import job_options, options, units
+from dibs import job_options, options
 from dibs.errors import DibsError, UserError
+from dibs.model import units
 from dibs.options import Args, Option
 
 
@@ -109,7 +110,7 @@ def name(option: Option[object]) -> str:
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    from dibs import spelling
+    from dibs.model import spelling
 
     meant = HABITS.get(word) or spelling.nearest(word, known)
     return f"Did you mean {meant}?" if meant else ""

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from dibs import holders, rooms, vetting
-from dibs.devices import Inventory
-from dibs.jobs import Request
 from dibs.locks import Folder
+from dibs.model.devices import Inventory
+from dibs.model.jobs import Request
 from dibs.settings import Settings
 from dibs.sharing import Terms
 

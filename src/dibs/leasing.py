@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dibs import (
-    devices,
     drains,
-    environs,
     holders,
     job_options,
     knowing,
@@ -19,15 +17,15 @@ from dibs import (
     rooms,
     settings,
     sharing,
-    units,
     users,
     vetting,
     views,
     waiting,
 )
-from dibs.devices import DeviceId, Inventory
 from dibs.errors import Busy, MachineError, UserError
-from dibs.jobs import Request
+from dibs.model import devices, environs, units
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import Request
 from dibs.options import Args
 
 

@@ -20,7 +20,7 @@ from dibs.listening import Listener
 from dibs.observing import Observing
 
 if TYPE_CHECKING:
-    from dibs.jobs import Job
+    from dibs.model.jobs import Job
     from dibs.service import Daemon
 
 log = logging.getLogger("dibs.looking")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import datetime, time, timedelta
 
-from dibs import units
 from dibs.errors import UserError
+from dibs.model import units
 
 #: Said of what is expected within a second.
 NOW = "now"

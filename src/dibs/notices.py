@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dibs import codec, units
 from dibs.database import DatabaseError
 from dibs.engines.launching import boot
 from dibs.engines.local import Local
-from dibs.jobs import BAD, Job
+from dibs.model import codec, units
+from dibs.model.jobs import BAD, Job
 from dibs.store import BatchTally
 from dibs.turns import Turn
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import foreign, health, units, uses
-from dibs.devices import Device, DeviceId, Inventory
+from dibs import foreign, health, uses
 from dibs.foreign import Limits
-from dibs.jobs import Job, JobId
+from dibs.model import units
+from dibs.model.devices import Device, DeviceId, Inventory
+from dibs.model.jobs import Job, JobId
 
 #: What may be found out about a job while it runs, as its events call it.
 KINDS = ("Stray", "Exceeds", "Foreign", "Unwell")

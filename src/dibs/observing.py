@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from dibs import belonging, health, holders, lifecycle, observations, processes, units, uses
+from dibs import belonging, health, holders, observations, processes, uses
 from dibs.core import Core, now_ms
-from dibs.devices import DeviceId, Inventory
 from dibs.foreign import Limits
-from dibs.jobs import Job, JobId, State
 from dibs.locks import Folder
+from dibs.model import lifecycle, units
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import Job, JobId, State
 from dibs.observations import Finding, Look, Seen
 from dibs.probe import Probe
 from dibs.turns import Order, Turn

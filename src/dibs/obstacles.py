@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dibs import pools, rooms, scheduling, selection, sharing, units, views
-from dibs.devices import DeviceId, Inventory
+from dibs import pools, rooms, scheduling, sharing, views
+from dibs.model import selection, units
+from dibs.model.devices import DeviceId, Inventory
 from dibs.pools import Pool
 from dibs.scheduling import Plan
 from dibs.sharing import Room

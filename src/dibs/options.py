@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
-from dibs import units
 from dibs.errors import UserError
+from dibs.model import units
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -242,7 +242,7 @@ def _suggest(verb: str, known: Iterable[str], word: str) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return "Did you mean ...?" if something known looks like `word`, else nothing."""
-    from dibs import spelling
+    from dibs.model import spelling
 
     # -name and --name differ only in dashes, which matter little to what was meant.
     bare = {name.lstrip("-"): name for name in known if len(name) > 2}

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dibs import selection
 from dibs.errors import UserError
-from dibs.jobs import Job, JobId
+from dibs.model import selection
+from dibs.model.jobs import Job, JobId
 from dibs.reader import Reader
 
 SORTS = ("id", "submitted", "started", "finished", "priority", "duration", "name")

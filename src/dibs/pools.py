@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dibs.jobs import Request
+from dibs.model.jobs import Request
 
 
 @dataclass(frozen=True, slots=True)

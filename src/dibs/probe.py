@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dibs import devices, errors, informants, units
-from dibs.devices import Device, DeviceId, Inventory, Process
+from dibs import errors, informants
 from dibs.informants import Answer, Informant
+from dibs.model import devices, units
+from dibs.model.devices import Device, DeviceId, Inventory, Process
 from dibs.nvidia import SLICES
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dibs import durations, needs, ranks, views
+from dibs import durations, views
 from dibs.durations import Span
 from dibs.forecasts import Coming, Line, Prospect
-from dibs.jobs import Job, JobId, State
+from dibs.model import needs, ranks
+from dibs.model.jobs import Job, JobId, State
 from dibs.store import Reader
 from dibs.views import View, Waiting
 

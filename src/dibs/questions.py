@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from dibs import options, places, selection, units
+from dibs import options, places
 from dibs.answers import Acted, Overview, Starts, WholeJob
 from dibs.errors import NotFound, UserError
+from dibs.model import selection, units
 
 if TYPE_CHECKING:
     from dibs.client import Client

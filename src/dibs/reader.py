@@ -13,11 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dibs import choosing, database, declaring, rows, selection, spelling, units
+from dibs import choosing, database, declaring, rows
 from dibs.declaring import Earlier
 from dibs.errors import NotFound, UserError
 from dibs.findings import BatchTally, Glance, Happening, Numbered, PastAttempt, RunsSince, Stay, Used, Waited, Waits
-from dibs.jobs import Cause, Job, JobId, Outcome, When
+from dibs.model import selection, spelling, units
+from dibs.model.jobs import Cause, Job, JobId, Outcome, When
 from dibs.runs import Run, Sweep
 from dibs.views import Active, Waiting
 

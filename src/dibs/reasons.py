@@ -9,25 +9,13 @@ import bisect
 import contextlib
 from collections.abc import Sequence
 
-from dibs import (
-    codec,
-    declaring,
-    forecasts,
-    needs,
-    obstacles,
-    prospects,
-    rooms,
-    scheduling,
-    standing,
-    turns,
-    units,
-    views,
-)
+from dibs import declaring, forecasts, obstacles, prospects, rooms, scheduling, standing, turns, views
 from dibs.core import Core, now_ms
-from dibs.devices import Inventory
 from dibs.forecasts import Forecast, Foreseen
 from dibs.foreseeing import Foreseeing
-from dibs.jobs import Asked, Job, JobId, Request, State
+from dibs.model import codec, needs, units
+from dibs.model.devices import Inventory
+from dibs.model.jobs import Asked, Job, JobId, Request, State
 from dibs.obstacles import Reason
 from dibs.store import Reader
 from dibs.views import Policy, View, Waiting

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dibs import devices, units, views
-from dibs.devices import DeviceId, Inventory
+from dibs import views
 from dibs.errors import Impossible, UserError
-from dibs.jobs import Request
-from dibs.units import count_gpus
+from dibs.model import devices, units
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import Request
+from dibs.model.units import count_gpus
 from dibs.views import Policy
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dibs import devices, sharing, units
-from dibs.devices import Device, DeviceId, Inventory
-from dibs.jobs import Request
+from dibs import sharing
+from dibs.model import devices, units
+from dibs.model.devices import Device, DeviceId, Inventory
+from dibs.model.jobs import Request
 from dibs.sharing import Room
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from dibs import ranks
-from dibs.devices import DeviceId
-from dibs.jobs import After, Asked, Cause, Job, JobId, Member, Outcome, Request, State, Trouble, Warn, When
+from dibs.model import ranks
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import After, Asked, Cause, Job, JobId, Member, Outcome, Request, State, Trouble, Warn, When
 from dibs.runs import Run, Sweep, SweepWish
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dibs.jobs import JobId
+from dibs.model.jobs import JobId
 
 #: None: the number is not a finite one.
 Numbers = dict[str, float | None]

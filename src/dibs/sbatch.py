@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dibs import templates, units
 from dibs.errors import UserError
+from dibs.model import templates, units
 
 SHORT = {
     "A": "account", "a": "array", "b": "begin", "C": "constraint", "c": "cpus-per-task", "D": "chdir", "d":

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dibs import matching, pools, rooms, sharing, views
-from dibs.devices import DeviceId, Inventory
-from dibs.jobs import JobId, Request
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import JobId, Request
 from dibs.pools import Demand, Pool
 from dibs.sharing import Room, Terms, Want
 from dibs.views import Active, Policy, View, Waiting

@@ -16,11 +16,11 @@ from typing import TypeVar
 
 from dibs import observing, probe, store
 from dibs.core import Core
-from dibs.devices import Inventory
 from dibs.drains import Drains
 from dibs.errors import MachineError
-from dibs.jobs import ACTIVE, Job, JobId
 from dibs.looking import Looking
+from dibs.model.devices import Inventory
+from dibs.model.jobs import ACTIVE, Job, JobId
 from dibs.turns import Turn
 
 T = TypeVar("T")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import places, units
+from dibs import places
+from dibs.model import units
 
 
 class Bytes(int):

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dibs import errors, places, spelling, units
+from dibs import errors, places
+from dibs.model import spelling, units
 from dibs.setting_kinds import (
     ANY_TEXT,
     COUNT,

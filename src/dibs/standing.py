@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dibs import holders, locks, tickets
-from dibs.devices import DeviceId, Inventory
-from dibs.jobs import Request
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import Request
 from dibs.views import Active, Collector, Occupant
 
 #: Seconds for which a device is left alone after a runner was refused it though nobody is seen to hold it.

@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import database, durations, lifecycle, ranks, rows, selection
+from dibs import database, durations, rows
 from dibs.errors import Bug
 from dibs.findings import BatchTally as BatchTally
 from dibs.findings import Happening as Happening
 from dibs.findings import PastAttempt as PastAttempt
-from dibs.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State
+from dibs.model import lifecycle, ranks, selection
+from dibs.model.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State
 from dibs.reader import Reader as Reader
 from dibs.reader import digest
 from dibs.runs import SweepWish

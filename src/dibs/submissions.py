@@ -17,9 +17,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dibs import arrays, codec, edits, metrics, scripts, templates, wire, wishing
+from dibs import edits, metrics, wire, wishing
 from dibs.errors import UserError
-from dibs.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
+from dibs.model import arrays, codec, scripts, templates
+from dibs.model.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
 
 #: What is said of a whole submission.
 RULES = ("at_once", "halt_after")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dibs import commands, drafts, job_options, options
 from dibs.client import Client
 from dibs.drafts import Body
-from dibs.jobs import default_name
+from dibs.model.jobs import default_name
 from dibs.options import Args, Kind, Option
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dibs.devices import DeviceId
-from dibs.jobs import Job
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import Job
 
 #: Upper ends of the classes, in seconds.
 WAITS_S = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs import holders, leases, locks, processes, sharing, units
+from dibs import holders, leases, locks, processes, sharing
+from dibs.model import units
 from dibs.sharing import Want
 
 TYPE_CHECKING = False

@@ -10,12 +10,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dibs import lifecycle, selection
 from dibs.attempts import Shim
-from dibs.devices import Inventory
 from dibs.engines.local import Local
 from dibs.errors import NotFound
-from dibs.jobs import Job, JobId
+from dibs.model import lifecycle, selection
+from dibs.model.devices import Inventory
+from dibs.model.jobs import Job, JobId
 from dibs.records import Running
 from dibs.store import Store
 from dibs.views import Policy

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dibs.devices import Device, DeviceId, Inventory
-from dibs.jobs import Job, JobId
+from dibs.model.devices import Device, DeviceId, Inventory
+from dibs.model.jobs import Job, JobId
 
 #: Samples of a device that are kept one by one: an hour at one in 5 s.
 MOST_SAMPLES = 720

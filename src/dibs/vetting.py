@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dibs import belonging, foreign, holders, leases, probe, rooms
-from dibs.devices import Device, DeviceId, Inventory
 from dibs.foreign import Limits
 from dibs.holders import Holder
-from dibs.jobs import Request
 from dibs.locks import Folder
+from dibs.model.devices import Device, DeviceId, Inventory
+from dibs.model.jobs import Request
 from dibs.probe import Probe
 from dibs.settings import Settings
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dibs import devices, rooms, sharing
-from dibs.devices import DeviceId, Inventory
-from dibs.jobs import JobId, Request
+from dibs import rooms, sharing
+from dibs.model import devices
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import JobId, Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,14 +34,14 @@ def test_every_name_is_there_and_is_not_a_module_by_accident(name: str) -> None:
 def test_submodules_do_not_hide_functions() -> None:
     """`dibs.jobs` is a function for users and a module of ours; Python would put the module in its place."""
     program = (
-        "import dibs.jobs\n"
-        "from dibs.jobs import State\n"
+        "import dibs.model.jobs\n"
+        "from dibs.model.jobs import State\n"
         "assert callable(dibs.jobs), dibs.jobs\n"
         "assert State.QUEUED.value == 'queued'\n"
-        "from dibs import jobs, errors\n"
+        "from dibs.model import jobs; from dibs import errors\n"
         "assert callable(jobs) and errors.UserError is dibs.errors.UserError"
     )
-    assert "dibs.jobs" in loaded(program)
+    assert "dibs.model.jobs" in loaded(program)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

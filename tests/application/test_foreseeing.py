@@ -8,12 +8,12 @@ import pytest
 
 import build
 from desk import Desk
-from dibs import lifecycle
 from dibs.durations import Span
 from dibs.errors import MachineError
 from dibs.forecasts import Foreseen, Prospect
 from dibs.foreseeing import HOLDS_FOR_MS, Foreseeing
-from dibs.jobs import JobId
+from dibs.model import lifecycle
+from dibs.model.jobs import JobId
 from dibs.reasons import Sight
 from dibs.views import Policy, View
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import build
-from dibs import lifecycle, notices
-from dibs.jobs import Job
+from dibs import notices
+from dibs.model import lifecycle
+from dibs.model.jobs import Job
 from dibs.notices import Event
 from dibs.store import BatchTally
 

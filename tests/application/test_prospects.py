@@ -6,9 +6,10 @@ import math
 import pytest
 
 import build
-from dibs import durations, forecasts, lifecycle, prospects
+from dibs import durations, forecasts, prospects
 from dibs.durations import Span
-from dibs.jobs import After, JobId, When
+from dibs.model import lifecycle
+from dibs.model.jobs import After, JobId, When
 from dibs.store import Store
 from dibs.views import Policy, View
 

@@ -7,11 +7,12 @@ import pytest
 
 import build
 from desk import DONE, FAILED, RUNNING
-from dibs import codec, core, lifecycle, selection
+from dibs import core
 from dibs.declaring import MOST_ROWS, Earlier
-from dibs.devices import DeviceId
 from dibs.forecasts import Forecast
-from dibs.jobs import After, JobId, When
+from dibs.model import codec, lifecycle, selection
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import After, JobId, When
 from dibs.obstacles import Reason
 from dibs.reasons import Sight
 from dibs.store import Store

@@ -7,9 +7,10 @@ import os
 
 import build
 from desk import PLACED, Desk
-from dibs import attempts, dispatch, lifecycle, records
+from dibs import attempts, dispatch, records
 from dibs.engines.local import Local
-from dibs.jobs import Outcome, State
+from dibs.model import lifecycle
+from dibs.model.jobs import Outcome, State
 from dibs.turns import Order
 
 

@@ -7,10 +7,11 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import dispatch, forgetting, lifecycle, selection, sweeps, turns, values
+from dibs import dispatch, forgetting, sweeps, turns, values
 from dibs.errors import NotFound, UserError
 from dibs.findings import RunsSince
-from dibs.jobs import JobId, Member, State, When
+from dibs.model import lifecycle, selection
+from dibs.model.jobs import JobId, Member, State, When
 from dibs.runs import SweepWish
 from dibs.sweeps import Fate
 from dibs.wishing import NO_RULES, Rules, Wish

@@ -6,10 +6,11 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import attempts, lifecycle, turns, verbs
-from dibs.devices import Inventory
+from dibs import attempts, turns, verbs
 from dibs.errors import Impossible, NotFound, UserError
-from dibs.jobs import JobId, Outcome, State, When
+from dibs.model import lifecycle
+from dibs.model.devices import Inventory
+from dibs.model.jobs import JobId, Outcome, State, When
 from dibs.wishing import Wish
 
 

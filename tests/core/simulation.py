@@ -14,8 +14,8 @@ from random import Random
 
 import build
 from dibs import rooms, scheduling, sharing
-from dibs.devices import DeviceId, Inventory
-from dibs.jobs import JobId, Request
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import JobId, Request
 from dibs.scheduling import Plan
 from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import arrays, errors
+from dibs import errors
+from dibs.model import arrays
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import captured, codec, lifecycle
-from dibs.devices import Device, DeviceId, Process
-from dibs.jobs import After, Cause, JobId, Outcome, State, When
+from dibs.model import captured, codec, lifecycle
+from dibs.model.devices import Device, DeviceId, Process
+from dibs.model.jobs import After, Cause, JobId, Outcome, State, When
 
 #: The keys of a job in JSON that everybody outside may rely on.
 PROMISED = [

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import devices
-from dibs.devices import Device, DeviceId, Inventory
+from dibs.model import devices
+from dibs.model.devices import Device, DeviceId, Inventory
 
 REAL = Inventory(
     (

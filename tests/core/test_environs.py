@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import captured, codec, environs, lifecycle
 from dibs.errors import UserError
+from dibs.model import captured, codec, environs, lifecycle
 
 NAMES = st.from_regex(rb"[A-Z_]{1,12}", fullmatch=True)
 

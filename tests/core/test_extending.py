@@ -13,7 +13,7 @@ import build
 from dibs import extending, run_commands, values
 from dibs.errors import UserError
 from dibs.grid import Point
-from dibs.jobs import Asked
+from dibs.model.jobs import Asked
 from dibs.runs import Sweep
 from dibs.values import Data, Value
 

@@ -17,7 +17,7 @@ import build
 from dibs import forecasts, scheduling
 from dibs.durations import Span
 from dibs.forecasts import Coming, Forecast, Foreseen, Prospect
-from dibs.jobs import JobId, Outcome, When
+from dibs.model.jobs import JobId, Outcome, When
 from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))

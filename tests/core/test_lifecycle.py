@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import lifecycle
 from dibs.errors import Bug
-from dibs.jobs import ACTIVE, BAD, WAITING, Cause, JobId, Outcome, State
+from dibs.model import lifecycle
+from dibs.model.jobs import ACTIVE, BAD, WAITING, Cause, JobId, Outcome, State
 
 KINDS = typing.get_args(lifecycle.Event)
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"

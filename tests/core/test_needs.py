@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 import build
-from dibs import lifecycle, needs
-from dibs.jobs import After, Cause, JobId, Outcome, State, When
-from dibs.needs import Hopeless, Met, Open
+from dibs.model import lifecycle, needs
+from dibs.model.jobs import After, Cause, JobId, Outcome, State, When
+from dibs.model.needs import Hopeless, Met, Open
 
 MANY = settings(max_examples=settings.default.max_examples * (50 if os.environ.get("DIBS_PROVE") else 5))
 

@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 
 import build
-from dibs import devices, foreign, health, observations
-from dibs.devices import Device, DeviceId, Inventory, Process
+from dibs import foreign, health, observations
 from dibs.foreign import Limits
-from dibs.jobs import JobId, State
+from dibs.model import devices
+from dibs.model.devices import Device, DeviceId, Inventory, Process
+from dibs.model.jobs import JobId, State
 from dibs.observations import Look, Seen, observe
 
 GIB = 2**30

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from test_scheduling import WORLDS
 
 import build
-from dibs import devices, obstacles, scheduling
-from dibs.devices import DeviceId
-from dibs.jobs import JobId, Request
+from dibs import obstacles, scheduling
+from dibs.model import devices
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import JobId, Request
 from dibs.obstacles import Reason
 from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 

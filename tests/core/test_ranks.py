@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import ranks
+from dibs.model import ranks
 
 
 def test_jobs_stand_in_the_order_of_their_ids():

@@ -6,9 +6,9 @@ import pytest
 
 import build
 from dibs import obstacles, refusals, rooms, scheduling
-from dibs.devices import EXCLUSIVE, Device, DeviceId
 from dibs.errors import Impossible
-from dibs.jobs import JobId, Request
+from dibs.model.devices import EXCLUSIVE, Device, DeviceId
+from dibs.model.jobs import JobId, Request
 from dibs.views import Active, Policy, View
 
 GIB = 2**30

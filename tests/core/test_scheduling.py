@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import devices, refusals, scheduling, views
+from dibs import refusals, scheduling, views
 from dibs.errors import Impossible, UserError
-from dibs.jobs import JobId, Request
+from dibs.model import devices
+from dibs.model.jobs import JobId, Request
 from dibs.scheduling import Plan
 from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import selection
 from dibs.errors import UserError
-from dibs.selection import Everything, Ids, InState, Last, Like, Since
+from dibs.model import selection
+from dibs.model.selection import Everything, Ids, InState, Last, Like, Since
 
 
 def parse(*words):

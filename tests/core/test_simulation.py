@@ -15,7 +15,7 @@ import simulation
 import build
 from dibs import obstacles, refusals, scheduling, views
 from dibs.errors import Impossible
-from dibs.jobs import JobId, Request
+from dibs.model.jobs import JobId, Request
 from dibs.obstacles import Reason
 from dibs.scheduling import Plan
 from dibs.views import Active, Collector, Occupant, Policy, View, Waiting

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import spelling
+from dibs.model import spelling
 
 VERBS = ("status", "add", "run", "show", "cancel", "retry", "completion", "config", "doctor")
 

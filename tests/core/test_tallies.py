@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import build
-from dibs.devices import DeviceId
-from dibs.jobs import Cause, Job, Outcome, State
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import Cause, Job, Outcome, State
 from dibs.tallies import Histogram, Tally
 
 ONE, TWO = DeviceId("GPU-1"), DeviceId("GPU-2")

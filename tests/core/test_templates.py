@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import errors, templates
+from dibs import errors
+from dibs.model import templates
 
 VALUES = {"id": 12, "name": "a/b", "project": "..", "index": 3, "attempt": 1, "array": 9}
 

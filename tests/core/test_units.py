@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import errors, units
+from dibs import errors
+from dibs.model import units
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs.devices import Device, DeviceId, Inventory, Process
-from dibs.jobs import JobId, State
+from dibs.model.devices import Device, DeviceId, Inventory, Process
+from dibs.model.jobs import JobId, State
 from dibs.uses import MOST_SAMPLES, Ledger, memory_of
 
 A, B = DeviceId("GPU-a"), DeviceId("GPU-b")

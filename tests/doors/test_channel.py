@@ -13,10 +13,10 @@ import pytest
 from listening import Ear, Heard
 
 import build
-from dibs.devices import Inventory
 from dibs.http_api.hub import Stream
 from dibs.http_api.streaming import Channel, gather_s
 from dibs.locks import Folder
+from dibs.model.devices import Inventory
 from dibs.service import Events
 from dibs.store import Store
 

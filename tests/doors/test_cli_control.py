@@ -14,7 +14,7 @@ from bench import Bench, wait_for
 from dibs import edit_drafts, job_options, places, processes
 from dibs.cli import kill
 from dibs.errors import DibsError
-from dibs.jobs import JobId
+from dibs.model.jobs import JobId
 from dibs.store import Store
 
 LONG = ["sleep", "1000"]

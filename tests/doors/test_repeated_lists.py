@@ -11,8 +11,8 @@ import pytest
 import build
 from bench import Bench
 from desk import Desk
-from dibs import lifecycle
 from dibs.http_api.showing import Shown
+from dibs.model import lifecycle
 
 
 def edit(**changes: object) -> dict[str, object]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 import build
 from bench import Bench
 from dibs import drafts, job_options, options, retyping, submissions, wishing
-from dibs.jobs import After, Asked, JobId, Request, Trouble, Warn, When
+from dibs.model.jobs import After, Asked, JobId, Request, Trouble, Warn, When
 from dibs.options import Option
 
 TABLE: tuple[Option[object], ...] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)

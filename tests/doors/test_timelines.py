@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from bench import Bench
-from dibs import codec, settings
+from dibs import settings
 from dibs.errors import UserError
+from dibs.model import codec
 
 
 def bars(queue: Bench, **query: str) -> dict[int, dict[str, Any]]:

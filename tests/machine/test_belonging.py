@@ -11,9 +11,9 @@ import pytest
 
 from bench import wait_for
 from dibs import belonging, holders, holding, processes, users
-from dibs.devices import Device, DeviceId, Process
 from dibs.holders import Holder
 from dibs.locks import Folder
+from dibs.model.devices import Device, DeviceId, Process
 
 CARD = Device(DeviceId("GPU-a"), 0, "A100", 24 * 2**30)
 

@@ -6,8 +6,9 @@ import types
 
 import pytest
 
-from dibs import amd, driver, environs, errors, nvidia, probe
-from dibs.devices import Inventory
+from dibs import amd, driver, errors, nvidia, probe
+from dibs.model import environs
+from dibs.model.devices import Inventory
 from dibs.settings import Settings
 
 GIB = 2**30

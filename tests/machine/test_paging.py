@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import build
-from dibs import paging, selection
+from dibs import paging
 from dibs.errors import UserError
-from dibs.jobs import Job
+from dibs.model import selection
+from dibs.model.jobs import Job
 from dibs.paging import Place, Sort, Wanted
 from dibs.reader import Reader
 from dibs.store import Store

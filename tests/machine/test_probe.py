@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dibs import devices, errors, informants, probe
-from dibs.devices import Inventory
+from dibs import errors, informants, probe
+from dibs.model import devices
+from dibs.model.devices import Inventory
 from dibs.settings import Settings
 from fakes.nvml import world
 

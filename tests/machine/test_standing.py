@@ -7,7 +7,7 @@ import pytest
 import build
 import lease_lab
 from dibs import leases, locks, tickets
-from dibs.jobs import Request
+from dibs.model.jobs import Request
 from dibs.standing import Standing
 from dibs.views import Active
 

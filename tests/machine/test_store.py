@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import build
-from dibs import database, lifecycle, ranks, rows, selection
+from dibs import database, rows
 from dibs.errors import Bug, MachineError, NotFound, UserError
-from dibs.jobs import BAD, Job, JobId, Outcome, Request, State
+from dibs.model import lifecycle, ranks, selection
+from dibs.model.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.store import SETTLE_AFTER, BatchTally, Happening, PastAttempt, Reader, Store
 from dibs.views import Active, Waiting
 

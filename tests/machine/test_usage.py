@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import build
-from dibs import lifecycle
-from dibs.devices import DeviceId
 from dibs.findings import Used
 from dibs.http_api import usages
-from dibs.jobs import JobId
+from dibs.model import lifecycle
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import JobId
 from dibs.store import Store
 from dibs.uses import Sample
 

@@ -10,7 +10,7 @@ import pytest
 import forking
 from bench import Bench
 from dibs import holders, leases, settings, sharing, slot_kinds, slots, users, vetting, waiting
-from dibs.jobs import Request
+from dibs.model.jobs import Request
 
 GIB = 2**30
 NOTE = leases.Note("test", "me")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dibs import lifecycle, selection
 from dibs.cli import show
-from dibs.jobs import State
+from dibs.model import lifecycle, selection
+from dibs.model.jobs import State
 
 WEB = Path(__file__).parents[2] / "src/dibs/web"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs import devices, holders, leases, probe, settings, slots
+from dibs import holders, leases, probe, settings, slots
+from dibs.model import devices
 
 #: Files that an NVIDIA driver, or that of Windows below us, makes: without them there is nobody to ask for GPUs.
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")

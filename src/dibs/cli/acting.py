@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Callable
 
-from dibs import answers, client, options, questions, selection
+from dibs import answers, client, options, questions
 from dibs.cli import cleaning, screen
+from dibs.model import selection
 from dibs.options import Args
 
 #: Jobs that are named one by one.

@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import client, disk, leases, places, probe, questions, settings, survival, units
+from dibs import client, disk, leases, places, probe, questions, settings, survival
 from dibs.errors import DibsError, UserError
+from dibs.model import units
 from dibs.settings import Settings
 from dibs.version import __version__
 

@@ -6,10 +6,11 @@ import os
 import sys
 from typing import TypedDict
 
-from dibs import client, options, questions, units
+from dibs import client, options, questions
 from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import NotFound
+from dibs.model import units
 from dibs.options import Args, Option
 
 SUMMARY = "Forget finished jobs: rows and logs. Checkpoints stay unless you say so."

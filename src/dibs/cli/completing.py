@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dibs import cli, options, selection, settings
+from dibs import cli, options, settings
 from dibs.cli import help as pages
 from dibs.cli import topics
+from dibs.model import selection
 from dibs.options import Option
 
 #: Seconds that a daemon may take while somebody holds the Tab key.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import options, places, settings, spelling
+from dibs import options, places, settings
 from dibs.cli import screen
 from dibs.cli.screen import Column
 from dibs.errors import UserError
+from dibs.model import spelling
 from dibs.options import Args, Option
 from dibs.settings import Setting, Settings
 

@@ -12,11 +12,12 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 
-from dibs import answers, options, questions, units
+from dibs import answers, options, questions
 from dibs.answers import Acted, WholeJob
 from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import DibsError, UserError
+from dibs.model import units
 
 #: Used when neither variable is set.
 USUAL = "vi"

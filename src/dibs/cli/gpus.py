@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import TypedDict
 from urllib.parse import quote
 
-from dibs import client, devices, options, units
+from dibs import client, options
 from dibs.answers import Gpu, Gpus, Holder
 from dibs.cli import screen, watching
 from dibs.cli.screen import Column, Screen
 from dibs.errors import NotFound, UserError
+from dibs.model import devices, units
 from dibs.options import Args, Option
 
 SUMMARY = "List every GPU and who holds it, other users included."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
-from dibs import cli, options, spelling
+from dibs import cli, options
 from dibs.cli import topics
 from dibs.errors import UserError
+from dibs.model import spelling
 from dibs.options import Args, Option
 
 SUMMARY = "Show all verbs, one with its options, or a topic."

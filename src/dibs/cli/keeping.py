@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from dibs import errors, holding, leases, processes
-from dibs.devices import DeviceId
 from dibs.errors import DibsError, MachineError, NotAllowed, NotFound
+from dibs.model.devices import DeviceId
 
 #: Seconds in which a holder that was told to let go must be gone.
 LET_GO_FOR_S = 10.0

@@ -16,25 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from select import select
 
-from dibs import (
-    commands,
-    devices,
-    drafts,
-    environs,
-    job_options,
-    leases,
-    leasing,
-    moments,
-    options,
-    processes,
-    settings,
-    units,
-    waiting,
-)
+from dibs import commands, drafts, job_options, leases, leasing, moments, options, processes, settings, waiting
 from dibs.cli import attending, keeping, screen, signals
-from dibs.devices import DeviceId
 from dibs.errors import Conflict, DibsError, NotFound, UserError
-from dibs.jobs import Request
+from dibs.model import devices, environs, units
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import Request
 from dibs.options import Args, Option
 
 SUMMARY = "Hold GPUs for a command in this terminal, for a shell, or by hand until Ctrl-C."

@@ -9,9 +9,9 @@ import signal
 import sys
 from io import FileIO
 
-from dibs import units
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.signals import Left
+from dibs.model import units
 
 #: Bytes read at once.
 PIECE = 64 * 1024

@@ -6,24 +6,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dibs import (
-    captured,
-    devices,
-    drains,
-    environs,
-    job_options,
-    leases,
-    lines,
-    options,
-    piped,
-    piping,
-    probe,
-    settings,
-    units,
-)
+from dibs import drains, job_options, leases, lines, options, piped, piping, probe, settings
 from dibs.cli import placing, screen
-from dibs.devices import DeviceId, Inventory
 from dibs.errors import MachineError, UserError
+from dibs.model import captured, devices, environs, units
+from dibs.model.devices import DeviceId, Inventory
 from dibs.options import Args, Option
 from dibs.slots import Slot
 

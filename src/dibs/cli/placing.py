@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dibs import granted, job_options, knowing, leases, options, refusals, settings, units, users, vetting, views
-from dibs.devices import DeviceId, Inventory
+from dibs import granted, job_options, knowing, leases, options, refusals, settings, users, vetting, views
 from dibs.errors import UserError
-from dibs.jobs import Request
+from dibs.model import units
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import Request
 from dibs.options import Args, Kind, Option
 from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.slots import Etiquette, Slot, Slots

@@ -6,11 +6,12 @@ import shlex
 import sys
 from typing import Any
 
-from dibs import client, options, units
+from dibs import client, options
 from dibs.cli import screen
 from dibs.cli import show as show_job
 from dibs.cli.screen import Screen
 from dibs.drafts import Body
+from dibs.model import units
 from dibs.options import Args
 
 #: Commands of a batch that are shown.

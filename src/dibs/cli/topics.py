@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dibs import errors, selection, settings
-from dibs.jobs import Cause
+from dibs import errors, settings
+from dibs.model import selection
+from dibs.model.jobs import Cause
 
 #: Paragraphs, and tables of two columns between them.
 Parts = tuple["str | tuple[tuple[str, str], ...]", ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from dibs import actions, housekeeping, selection, wire
+from dibs import actions, housekeeping, wire
 from dibs.errors import UserError
 from dibs.http_api import exchanges
+from dibs.model import selection
 
 
 async def post_actions(request: web.Request) -> web.Response:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from dibs import actions, codec, wire
+from dibs import actions, wire
 from dibs.http_api import exchanges
+from dibs.model import codec
 from dibs.version import __version__
 
 

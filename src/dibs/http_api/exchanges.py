@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from dibs import spelling, wire
+from dibs import wire
 from dibs.errors import UserError
-from dibs.jobs import JobId
+from dibs.model import spelling
+from dibs.model.jobs import JobId
 from dibs.service import Daemon
 from dibs.store import Reader
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import codec, reasons, views
-from dibs.devices import Inventory, indices
+from dibs import reasons, views
 from dibs.forecasts import Forecast
 from dibs.http_api import exchanges
-from dibs.jobs import Job, State
+from dibs.model import codec
+from dibs.model.devices import Inventory, indices
+from dibs.model.jobs import Job, State
 from dibs.obstacles import Reason
 from dibs.reasons import Sight
 from dibs.store import Reader

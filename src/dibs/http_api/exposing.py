@@ -14,9 +14,9 @@ from pathlib import Path
 from aiohttp import web
 
 from dibs import exposition, places
-from dibs.devices import Device
 from dibs.exposition import Family, Sample, counter, gauge, histogram
 from dibs.http_api import exchanges, queues, streaming
+from dibs.model.devices import Device
 from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.tallies import Tally

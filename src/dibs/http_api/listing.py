@@ -9,13 +9,14 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from dibs import devices, moments, paging, selection
+from dibs import moments, paging
 from dibs.core import now_ms
-from dibs.devices import Inventory
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
+from dibs.model import devices, selection
+from dibs.model.devices import Inventory
+from dibs.model.selection import Atom
 from dibs.paging import Wanted
-from dibs.selection import Atom
 from dibs.store import Reader
 
 #: Jobs on a page, and on one where nobody says how many.

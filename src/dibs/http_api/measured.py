@@ -9,7 +9,7 @@ from aiohttp import web
 
 from dibs import reports, tails
 from dibs.http_api import exchanges, logs
-from dibs.jobs import Job
+from dibs.model.jobs import Job
 from dibs.reports import Numbers
 from dibs.service import Daemon
 from dibs.store import Reader

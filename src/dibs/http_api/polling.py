@@ -7,10 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import selection, turns
+from dibs import turns
 from dibs.core import now_ms
 from dibs.findings import Glance
 from dibs.http_api import exchanges
+from dibs.model import selection
 from dibs.service import Daemon
 from dibs.store import Reader
 

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dibs import codec, paging, selection, turns, views
+from dibs import paging, turns, views
 from dibs.core import now_ms
-from dibs.devices import Inventory, indices
 from dibs.errors import UserError
 from dibs.http_api import exchanges, explaining, listing, machines, measured
-from dibs.jobs import Job, JobId
+from dibs.model import codec, selection
+from dibs.model.devices import Inventory, indices
+from dibs.model.jobs import Job, JobId
 from dibs.reasons import Sight
 from dibs.reports import Numbers
 from dibs.service import Daemon

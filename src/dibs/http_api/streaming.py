@@ -15,13 +15,13 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs import codec
 from dibs.database import DatabaseError
 from dibs.errors import Conflict, DibsError, MachineError, UserError
 from dibs.findings import Numbered
 from dibs.http_api import exchanges, hub, machines, queues
 from dibs.http_api.hub import Hub, Message, Stream
-from dibs.jobs import JobId
+from dibs.model import codec
+from dibs.model.jobs import JobId
 from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.version import __version__

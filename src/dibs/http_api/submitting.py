@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from dibs import codec, commands, reasons, scripts, submissions, turns, verbs, wishing
+from dibs import commands, reasons, submissions, turns, verbs, wishing
 from dibs.core import now_ms
 from dibs.forecasts import Forecast
 from dibs.http_api import exchanges, explaining, machines
-from dibs.jobs import Asked, JobId
+from dibs.model import codec, scripts
+from dibs.model.jobs import Asked, JobId
 from dibs.reader import Reader
 from dibs.reasons import Sight
 from dibs.service import Daemon

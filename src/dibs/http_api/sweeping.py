@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs import codec, commands, reports, submissions, sweeps, wire
+from dibs import commands, reports, submissions, sweeps, wire
 from dibs.errors import UserError
 from dibs.findings import RunsSince
 from dibs.http_api import exchanges, measured
-from dibs.jobs import JobId, Member
+from dibs.model import codec
+from dibs.model.jobs import JobId, Member
 from dibs.runs import Run, Sweep, SweepWish
 from dibs.service import Daemon
 from dibs.store import Reader

@@ -9,12 +9,12 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from dibs import codec
 from dibs.core import now_ms
-from dibs.devices import DeviceId
 from dibs.forecasts import Planned
 from dibs.http_api import exchanges, listing
-from dibs.jobs import Job
+from dibs.model import codec
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import Job
 from dibs.reasons import Sight
 from dibs.service import Daemon
 from dibs.store import Reader

@@ -9,9 +9,9 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from dibs import codec
 from dibs.core import now_ms
 from dibs.http_api import exchanges
+from dibs.model import codec
 from dibs.store import Reader
 
 #: Days that can be asked for: so long is kept how busy devices were.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dibs import selection
 from dibs.client import Client
 from dibs.errors import NotFound
+from dibs.model import selection
 from dibs_compat.gpupeasy.entries import Entry
 
 

@@ -15,8 +15,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dibs import client, commands, drafts, selection, templates
+from dibs import client, commands, drafts
 from dibs.errors import Conflict, DibsError, NoDaemon, NotFound, UserError
+from dibs.model import selection, templates
 from dibs.options import Args
 from dibs_compat.gpupeasy import asking, entries, gpu_lists
 from dibs_compat.gpupeasy.entries import Entry

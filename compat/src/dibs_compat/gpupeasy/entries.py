@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dibs.jobs import ACTIVE, HELD_BY, WAITING, Outcome
+from dibs.model.jobs import ACTIVE, HELD_BY, WAITING, Outcome
 
 #: The project of all jobs of this door.
 PROJECT = "gpupeasy"

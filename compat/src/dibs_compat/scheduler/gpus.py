@@ -6,8 +6,9 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from dibs import devices, holders, leases, probe, settings
+from dibs import holders, leases, probe, settings
 from dibs.errors import MachineError
+from dibs.model import devices
 from dibs_compat.scheduler import state
 from dibs_compat.scheduler.state import Entries
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, NewType
 
-from dibs import units
-from dibs.devices import DeviceId
+from dibs.model import units
+from dibs.model.devices import DeviceId
 
 JobId = NewType("JobId", int)
 

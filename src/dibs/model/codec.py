@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from dibs.devices import Device, Inventory, indices
-from dibs.jobs import Asked, Job, Request, Warn
+from dibs.model.devices import Device, Inventory, indices
+from dibs.model.jobs import Asked, Job, Request, Warn
 
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")

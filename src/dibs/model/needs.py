@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dibs.jobs import JobId, Outcome, When
+from dibs.model.jobs import JobId, Outcome, When
 
 Outcomes = Sequence[tuple[JobId, When, Outcome | None]]
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from dibs import captured, codec
-from dibs.captured import DEVICE_NAMES as DEVICE_NAMES
-from dibs.devices import DeviceId, Inventory, indices
 from dibs.errors import UserError
-from dibs.jobs import Job
+from dibs.model import captured, codec
+from dibs.model.captured import DEVICE_NAMES as DEVICE_NAMES
+from dibs.model.devices import DeviceId, Inventory, indices
+from dibs.model.jobs import Job
 
 
 def capture(environ: Mapping[bytes, bytes], exclude: Iterable[str] = ()) -> bytes:

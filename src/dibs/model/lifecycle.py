@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dibs.devices import DeviceId
 from dibs.errors import Bug
-from dibs.jobs import Cause, Job, JobId, Outcome, State, Trouble
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import Cause, Job, JobId, Outcome, State, Trouble
 
 
 @dataclass(frozen=True, slots=True)

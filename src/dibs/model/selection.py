@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dibs import spelling, units
 from dibs.errors import UserError
-from dibs.jobs import ACTIVE, Outcome, State
+from dibs.model import spelling, units
+from dibs.model.jobs import ACTIVE, Outcome, State
 
 
 @dataclass(frozen=True, slots=True)
