@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dibs.model import devices, lifecycle
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Asked, Job, JobId, Request
-from dibs.views import Waiting
+from dibs.scheduling.views import Waiting
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from dibs import turns, verbs
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.model import lifecycle, selection
+from dibs.scheduling.views import Policy
 from dibs.settings import Settings
 from dibs.store import Store
-from dibs.views import Policy
 from dibs.wishing import Wish
 
 TABLES = ("jobs", "events", "attempts", "requests", "environs", "facts")

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from dibs import dispatch, scheduling, verbs, views
+from dibs import dispatch, verbs
 from dibs.attempts import crash_point
 from dibs.attending import RETRY_FOR_S, Attending
 from dibs.engines.local import Local
@@ -24,12 +24,13 @@ from dibs.foreseeing import Foreseeing
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId
 from dibs.notices import Notices
+from dibs.scheduling import scheduling, views
+from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 from dibs.standing import Outlook, Standing
 from dibs.store import Store
 from dibs.tallies import Tally
 from dibs.turns import PAUSED, StartRunner, Turn, Work
 from dibs.verbs import Submitted
-from dibs.views import Active, Occupant, Policy, View, Waiting
 from dibs.waits import Waits
 from dibs.wishing import Rules, Wish
 

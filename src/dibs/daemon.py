@@ -32,10 +32,10 @@ from dibs.looking import Looking
 from dibs.model.devices import DeviceId, with_drained
 from dibs.observations import Seen
 from dibs.observing import Observing
+from dibs.scheduling.views import Policy
 from dibs.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.standing import Standing
 from dibs.turns import Work
-from dibs.views import Policy
 from dibs.waits import Waits
 
 log = logging.getLogger("dibs.daemon")

@@ -10,14 +10,15 @@ import logging
 import os
 from dataclasses import dataclass, replace
 
-from dibs import attempts, oom, scheduling
+from dibs import attempts, oom
 from dibs.attempts import crash_point
 from dibs.model import lifecycle, needs, units
 from dibs.model.jobs import BAD, Job, JobId, State
 from dibs.records import Final, Running
-from dibs.scheduling import Plan
+from dibs.scheduling import scheduling
+from dibs.scheduling.scheduling import Plan
+from dibs.scheduling.views import Policy, View
 from dibs.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word
-from dibs.views import Policy, View
 
 log = logging.getLogger("dibs.dispatch")
 

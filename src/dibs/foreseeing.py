@@ -9,7 +9,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from dibs.forecasts import Foreseen
+from dibs.scheduling.forecasts import Foreseen
 
 #: Milliseconds for which a forecast holds where nothing changes: time goes on, and what runs may take longer.
 HOLDS_FOR_MS = 1000

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dibs import holders, rooms, vetting
+from dibs import holders, vetting
 from dibs.locks import Folder
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Request
+from dibs.scheduling import rooms
+from dibs.scheduling.sharing import Terms
 from dibs.settings import Settings
-from dibs.sharing import Terms
 
 #: Seconds for which what strangers use of the devices is believed, by a door that shares them.
 FRESH_S = 5.0

@@ -6,27 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import (
-    drains,
-    holders,
-    job_options,
-    knowing,
-    leases,
-    probe,
-    refusals,
-    rooms,
-    settings,
-    sharing,
-    users,
-    vetting,
-    views,
-    waiting,
-)
+from dibs import drains, holders, job_options, knowing, leases, probe, settings, users, vetting, waiting
 from dibs.errors import Busy, MachineError, UserError
 from dibs.model import devices, environs, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.options import Args
+from dibs.scheduling import refusals, rooms, sharing, views
 
 
 @dataclass(frozen=True)

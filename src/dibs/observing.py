@@ -22,8 +22,8 @@ from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId, State
 from dibs.observations import Finding, Look, Seen
 from dibs.probe import Probe
+from dibs.scheduling.views import Occupant
 from dibs.turns import Order, Turn
-from dibs.views import Occupant
 
 #: Seconds for which a look is good enough to give a device out on the strength of it: many jobs that start at once
 #: share one, and somebody who came a moment ago is seen.

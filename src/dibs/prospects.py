@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dibs import durations, views
-from dibs.durations import Span
-from dibs.forecasts import Coming, Line, Prospect
 from dibs.model import needs, ranks
 from dibs.model.jobs import Job, JobId, State
+from dibs.scheduling import durations, views
+from dibs.scheduling.durations import Span
+from dibs.scheduling.forecasts import Coming, Line, Prospect
+from dibs.scheduling.views import View, Waiting
 from dibs.store import Reader
-from dibs.views import View, Waiting
 
 #: Jobs of all lines together, but of each line what one plan needs, and at most four times as many for that.
 MOST_JOBS = 500

@@ -13,14 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dibs import choosing, database, declaring, rows
-from dibs.declaring import Earlier
+from dibs import choosing, database, rows
 from dibs.errors import NotFound, UserError
 from dibs.findings import BatchTally, Glance, Happening, Numbered, PastAttempt, RunsSince, Stay, Used, Waited, Waits
 from dibs.model import selection, spelling, units
 from dibs.model.jobs import Cause, Job, JobId, Outcome, When
 from dibs.runs import Run, Sweep
-from dibs.views import Active, Waiting
+from dibs.scheduling import declaring
+from dibs.scheduling.declaring import Earlier
+from dibs.scheduling.views import Active, Waiting
 
 
 class Reader:

@@ -9,16 +9,17 @@ import bisect
 import contextlib
 from collections.abc import Sequence
 
-from dibs import declaring, forecasts, obstacles, prospects, rooms, scheduling, standing, turns, views
+from dibs import prospects, standing, turns
 from dibs.core import Core, now_ms
-from dibs.forecasts import Forecast, Foreseen
 from dibs.foreseeing import Foreseeing
 from dibs.model import codec, needs, units
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Asked, Job, JobId, Request, State
-from dibs.obstacles import Reason
+from dibs.scheduling import declaring, forecasts, obstacles, rooms, scheduling, views
+from dibs.scheduling.forecasts import Forecast, Foreseen
+from dibs.scheduling.obstacles import Reason
+from dibs.scheduling.views import Policy, View, Waiting
 from dibs.store import Reader
-from dibs.views import Policy, View, Waiting
 
 #: Jobs that are named of those that another waits for.
 MOST_NAMED = 8

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dibs import holders, sharing, tickets
+from dibs import holders, tickets
+from dibs.scheduling import sharing
 from dibs.slots import RETRY_S, Etiquette, Slot, Slots, move_up
 
 TYPE_CHECKING = False
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from dibs.leases import Lease, Note
     from dibs.locks import Folder
-    from dibs.sharing import Terms
+    from dibs.scheduling.sharing import Terms
     from dibs.waiting import Vet
 
 

@@ -10,7 +10,8 @@ import fcntl
 import os
 import time
 
-from dibs import holders, leases, locks, sharing, tickets, waiting
+from dibs import holders, leases, locks, tickets, waiting
+from dibs.scheduling import sharing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from dibs.leases import Lease, Note
     from dibs.locks import Folder
-    from dibs.sharing import Terms
+    from dibs.scheduling.sharing import Terms
     from dibs.tickets import Ticket
     from dibs.waiting import Vet
 

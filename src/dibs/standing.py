@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from dibs import holders, locks, tickets
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.views import Active, Collector, Occupant
+from dibs.scheduling.views import Active, Collector, Occupant
 
 #: Seconds for which a device is left alone after a runner was refused it though nobody is seen to hold it.
 SHUN_FOR_S = 1.0

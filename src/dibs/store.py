@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import database, durations, rows
+from dibs import database, rows
 from dibs.errors import Bug
 from dibs.findings import BatchTally as BatchTally
 from dibs.findings import Happening as Happening
@@ -25,6 +25,7 @@ from dibs.model.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, 
 from dibs.reader import Reader as Reader
 from dibs.reader import digest
 from dibs.runs import SweepWish
+from dibs.scheduling import durations
 from dibs.uses import Key, Minute, Sample, Use
 
 #: Commits after which the log is copied into the file: as many as fit into the log that was prepared.

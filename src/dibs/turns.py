@@ -17,8 +17,8 @@ from dibs.model import lifecycle, selection
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job, JobId
 from dibs.records import Running
+from dibs.scheduling.views import Policy
 from dibs.store import Store
-from dibs.views import Policy
 
 T = TypeVar("T")
 

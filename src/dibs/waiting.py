@@ -9,7 +9,8 @@ import os
 import select
 import time
 
-from dibs import errors, holders, leases, locks, sharing, tickets
+from dibs import errors, holders, leases, locks, tickets
+from dibs.scheduling import sharing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from dibs.leases import Lease, Note
     from dibs.locks import Folder
-    from dibs.sharing import Terms
+    from dibs.scheduling.sharing import Terms
     from dibs.tickets import OwnTicket, Ticket
 
     class Vet(Protocol):

@@ -8,14 +8,14 @@ import pytest
 
 import build
 from desk import Desk
-from dibs.durations import Span
 from dibs.errors import MachineError
-from dibs.forecasts import Foreseen, Prospect
 from dibs.foreseeing import HOLDS_FOR_MS, Foreseeing
 from dibs.model import lifecycle
 from dibs.model.jobs import JobId
 from dibs.reasons import Sight
-from dibs.views import Policy, View
+from dibs.scheduling.durations import Span
+from dibs.scheduling.forecasts import Foreseen, Prospect
+from dibs.scheduling.views import Policy, View
 
 
 def make() -> Foreseen:

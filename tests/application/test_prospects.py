@@ -6,12 +6,13 @@ import math
 import pytest
 
 import build
-from dibs import durations, forecasts, prospects
-from dibs.durations import Span
+from dibs import prospects
 from dibs.model import lifecycle
 from dibs.model.jobs import After, JobId, When
+from dibs.scheduling import durations, forecasts
+from dibs.scheduling.durations import Span
+from dibs.scheduling.views import Policy, View
 from dibs.store import Store
-from dibs.views import Policy, View
 
 NOW = build.NOW
 MINUTE = 60_000

@@ -8,16 +8,16 @@ import pytest
 import build
 from desk import DONE, FAILED, RUNNING
 from dibs import core
-from dibs.declaring import MOST_ROWS, Earlier
-from dibs.forecasts import Forecast
 from dibs.model import codec, lifecycle, selection
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, JobId, When
-from dibs.obstacles import Reason
 from dibs.reasons import Sight
+from dibs.scheduling.declaring import MOST_ROWS, Earlier
+from dibs.scheduling.forecasts import Forecast
+from dibs.scheduling.obstacles import Reason
+from dibs.scheduling.views import Policy, View
 from dibs.store import Store
 from dibs.uses import Use
-from dibs.views import Policy, View
 
 LATER = 4_000_000_000_000
 

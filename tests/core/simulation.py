@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 import build
-from dibs import rooms, scheduling, sharing
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import Plan
-from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling import rooms, scheduling, sharing
+from dibs.scheduling.scheduling import Plan
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import declaring
-from dibs.declaring import GIB, LEAST_LOOKS, Earlier
 from dibs.model import units
+from dibs.scheduling import declaring
+from dibs.scheduling.declaring import GIB, LEAST_LOOKS, Earlier
 
 CARD = 24 * GIB
 SIZES = st.integers(0, 100 * GIB)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import durations
-from dibs.durations import Span
+from dibs.scheduling import durations
+from dibs.scheduling.durations import Span
 
 TIMES = st.lists(st.floats(0, 1e6), max_size=40)
 

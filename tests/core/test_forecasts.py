@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from test_scheduling import WORLDS
 
 import build
-from dibs import forecasts, scheduling
-from dibs.durations import Span
-from dibs.forecasts import Coming, Forecast, Foreseen, Prospect
 from dibs.model.jobs import JobId, Outcome, When
-from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling import forecasts, scheduling
+from dibs.scheduling.durations import Span
+from dibs.scheduling.forecasts import Coming, Forecast, Foreseen, Prospect
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
 SEEDS = range(300 if PROVING else 10)

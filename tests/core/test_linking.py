@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 
 import build
-from dibs import linking
+from dibs.scheduling import linking
 
 DEVICES = "abcdefgh"
 

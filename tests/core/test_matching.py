@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import matching
+from dibs.scheduling import matching
 
 DEVICES = "abcde"
 

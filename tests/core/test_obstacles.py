@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from test_scheduling import WORLDS
 
 import build
-from dibs import obstacles, scheduling
 from dibs.model import devices
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId, Request
-from dibs.obstacles import Reason
-from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling import obstacles, scheduling
+from dibs.scheduling.obstacles import Reason
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 HOW_THEY_ARE = "`dibs gpus` shows how the GPUs are."
 PRIORITY = "A higher --priority would pass it."

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 import build
-from dibs import obstacles, refusals, rooms, scheduling
 from dibs.errors import Impossible
 from dibs.model.devices import EXCLUSIVE, Device, DeviceId
 from dibs.model.jobs import JobId, Request
-from dibs.views import Active, Policy, View
+from dibs.scheduling import obstacles, refusals, rooms, scheduling
+from dibs.scheduling.views import Active, Policy, View
 
 GIB = 2**30
 CARD = Device(DeviceId("GPU-a"), 0, "A100", 24 * GIB)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import refusals, scheduling, views
 from dibs.errors import Impossible, UserError
 from dibs.model import devices
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import Plan
-from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling import refusals, scheduling, views
+from dibs.scheduling.scheduling import Plan
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 TYPES = ("NVIDIA A100", "Tesla T4")
 

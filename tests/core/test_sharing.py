@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 
 import build
-from dibs import sharing
-from dibs.sharing import Room, Terms, Want
+from dibs.scheduling import sharing
+from dibs.scheduling.sharing import Room, Terms, Want
 
 DEVICES = "abcd"
 CAPACITY = 10

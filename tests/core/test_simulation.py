@@ -13,12 +13,12 @@ import pytest
 import simulation
 
 import build
-from dibs import obstacles, refusals, scheduling, views
 from dibs.errors import Impossible
 from dibs.model.jobs import JobId, Request
-from dibs.obstacles import Reason
-from dibs.scheduling import Plan
-from dibs.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling import obstacles, refusals, scheduling, views
+from dibs.scheduling.obstacles import Reason
+from dibs.scheduling.scheduling import Plan
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
 SEEDS = range(500 if PROVING else 12)

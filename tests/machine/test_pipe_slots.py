@@ -8,7 +8,7 @@ import pytest
 
 import lease_lab
 from dibs import holders, leases, slots
-from dibs.sharing import Terms
+from dibs.scheduling.sharing import Terms
 from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.slots import Etiquette, Slot, Slots
 from lease_lab import Puppet, hangs_up

@@ -8,8 +8,8 @@ import build
 import lease_lab
 from dibs import leases, locks, tickets
 from dibs.model.jobs import Request
+from dibs.scheduling.views import Active
 from dibs.standing import Standing
-from dibs.views import Active
 
 OURS, THEIRS = build.ids(0, 1)
 

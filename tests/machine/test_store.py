@@ -21,8 +21,8 @@ from dibs import database, rows
 from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.model import lifecycle, ranks, selection
 from dibs.model.jobs import BAD, Job, JobId, Outcome, Request, State
+from dibs.scheduling.views import Active, Waiting
 from dibs.store import SETTLE_AFTER, BatchTally, Happening, PastAttempt, Reader, Store
-from dibs.views import Active, Waiting
 
 REQUESTS = (
     Request(0),

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lease_lab
-from dibs import holders, leases, sharing, tickets, waiting
+from dibs import holders, leases, tickets, waiting
+from dibs.scheduling import sharing
 from lease_lab import DEADLINE_S, close, hangs_up, needs_root, wait_for
 
 # pytest finds fixtures by their names in this module.

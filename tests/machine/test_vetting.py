@@ -9,8 +9,9 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs import holders, leases, settings, sharing, slot_kinds, slots, users, vetting, waiting
+from dibs import holders, leases, settings, slot_kinds, slots, users, vetting, waiting
 from dibs.model.jobs import Request
+from dibs.scheduling import sharing
 
 GIB = 2**30
 NOTE = leases.Note("test", "me")

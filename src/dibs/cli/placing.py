@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dibs import granted, job_options, knowing, leases, options, refusals, settings, users, vetting, views
+from dibs import granted, job_options, knowing, leases, options, settings, users, vetting
 from dibs.errors import UserError
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.options import Args, Kind, Option
+from dibs.scheduling import refusals, views
 from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.slots import Etiquette, Slot, Slots
 

@@ -6,14 +6,15 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import reasons, views
-from dibs.forecasts import Forecast
+from dibs import reasons
 from dibs.http_api import exchanges
 from dibs.model import codec
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, State
-from dibs.obstacles import Reason
 from dibs.reasons import Sight
+from dibs.scheduling import views
+from dibs.scheduling.forecasts import Forecast
+from dibs.scheduling.obstacles import Reason
 from dibs.store import Reader
 
 #: Starts to come that are told at once.

@@ -7,16 +7,17 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, disk, drains, holders, scheduling, sharing, tickets, uses, wire
+from dibs import actions, disk, drains, holders, tickets, uses, wire
 from dibs.core import now_ms
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
 from dibs.model import codec, devices
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job
+from dibs.scheduling import scheduling, sharing
+from dibs.scheduling.views import Active, Occupant, View
 from dibs.service import Daemon
 from dibs.store import Reader
-from dibs.views import Active, Occupant, View
 
 
 async def get_gpus(request: web.Request) -> web.Response:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dibs import paging, turns, views
+from dibs import paging, turns
 from dibs.core import now_ms
 from dibs.errors import UserError
 from dibs.http_api import exchanges, explaining, listing, machines, measured
@@ -18,6 +18,7 @@ from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, JobId
 from dibs.reasons import Sight
 from dibs.reports import Numbers
+from dibs.scheduling import views
 from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.version import __version__

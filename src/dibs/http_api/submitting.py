@@ -10,12 +10,12 @@ from aiohttp import web
 
 from dibs import commands, reasons, submissions, turns, verbs, wishing
 from dibs.core import now_ms
-from dibs.forecasts import Forecast
 from dibs.http_api import exchanges, explaining, machines
 from dibs.model import codec, scripts
 from dibs.model.jobs import Asked, JobId
 from dibs.reader import Reader
 from dibs.reasons import Sight
+from dibs.scheduling.forecasts import Forecast
 from dibs.service import Daemon
 
 

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import matching, pools, rooms, sharing, views
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
-from dibs.pools import Demand, Pool
-from dibs.sharing import Room, Terms, Want
-from dibs.views import Active, Policy, View, Waiting
+from dibs.scheduling import matching, pools, rooms, sharing, views
+from dibs.scheduling.pools import Demand, Pool
+from dibs.scheduling.sharing import Room, Terms, Want
+from dibs.scheduling.views import Active, Policy, View, Waiting
 
 
 @dataclass(frozen=True, slots=True)

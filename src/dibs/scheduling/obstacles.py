@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dibs import pools, rooms, scheduling, sharing, views
 from dibs.model import selection, units
 from dibs.model.devices import DeviceId, Inventory
-from dibs.pools import Pool
-from dibs.scheduling import Plan
-from dibs.sharing import Room
-from dibs.views import Active, Occupant, Policy, View, Waiting
+from dibs.scheduling import pools, rooms, scheduling, sharing, views
+from dibs.scheduling.pools import Pool
+from dibs.scheduling.scheduling import Plan
+from dibs.scheduling.sharing import Room
+from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 
 #: Holders that are named.
 MOST_TOLD = 8

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dibs import rooms, sharing
 from dibs.model import devices
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
+from dibs.scheduling import rooms, sharing
 
 
 @dataclass(frozen=True, slots=True)

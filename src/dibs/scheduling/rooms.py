@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dibs import sharing
 from dibs.model import devices, units
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.sharing import Room
+from dibs.scheduling import sharing
+from dibs.scheduling.sharing import Room
 
 if TYPE_CHECKING:
-    from dibs.views import Active, Policy, View
+    from dibs.scheduling.views import Active, Policy, View
 
 #: A device that nobody has, where nobody shares any.
 WHOLE = sharing.room(None, 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dibs import views
 from dibs.errors import Impossible, UserError
 from dibs.model import devices, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.model.units import count_gpus
-from dibs.views import Policy
+from dibs.scheduling import views
+from dibs.scheduling.views import Policy
 
 
 def check_possible(request: Request, inventory: Inventory, policy: Policy, who: str = "the job") -> None:

@@ -8,14 +8,14 @@ Lean.
 
 from __future__ import annotations
 
-from dibs import linking, matching
+from dibs.scheduling import linking, matching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
-    from dibs.linking import Closeness
+    from dibs.scheduling.linking import Closeness
 
     #: By device, whatever its name is to the type checker.
     Rooms = Mapping[Any, "Room"]

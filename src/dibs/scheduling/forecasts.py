@@ -14,13 +14,13 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import scheduling, views
-from dibs.durations import Span
 from dibs.model import needs
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Outcome, Request
-from dibs.scheduling import Plan
-from dibs.views import Active, Policy, View, Waiting
+from dibs.scheduling import scheduling, views
+from dibs.scheduling.durations import Span
+from dibs.scheduling.scheduling import Plan
+from dibs.scheduling.views import Active, Policy, View, Waiting
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
 #: Jobs that ask for the same and were submitted together stand in one line.
