@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from dibs import cli, errors, options
-from dibs import settings as tables
 from dibs.cli import help as helping
 from dibs.cli import topics
 from dibs.model import lifecycle
+from dibs.system import settings as tables
 from dibs.version import __version__
 
 ROOT = Path(__file__).parent.parent

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import forking
-from dibs import client, places, processes
+from dibs import client
 from dibs.errors import NoDaemon
+from dibs.system import places, processes
 from forking import PATIENCE_S, Forked
 
 T = TypeVar("T")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench import end
-from dibs import client, processes
+from dibs import client
 from dibs.store import Store
+from dibs.system import processes
 from pretend import __main__ as demo
 from pretend import cards, crowd, day, machine, training
 

@@ -14,8 +14,9 @@ from typing import get_type_hints
 
 import pytest
 
-from dibs import cli, errors, handles, job_options, keywords, options, settings
+from dibs import cli, errors, handles, job_options, keywords, options
 from dibs.model import lifecycle
+from dibs.system import settings
 from dibs.version import __version__
 
 ROOT = Path(__file__).parent.parent

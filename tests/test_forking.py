@@ -13,7 +13,8 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs import client, processes
+from dibs import client
+from dibs.system import processes
 
 
 @pytest.fixture

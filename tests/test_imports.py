@@ -194,16 +194,6 @@ PLACES = {
     "run_commands": "sweeps",
     "values": "sweeps",
     "wandb_files": "sweeps",
-    "commands": "system",
-    "disk": "system",
-    "locks": "system",
-    "survival": "system",
-    "places": "system",
-    "peers": "system",
-    "processes": "system",
-    "setting_kinds": "system",
-    "settings": "system",
-    "users": "system",
 }
 
 #: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks). `random`

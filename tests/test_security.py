@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dibs import settings
 from dibs.cli import VERBS
+from dibs.system import settings
 
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "docs" / "security.md").read_text()

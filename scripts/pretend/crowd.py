@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs import places
 from dibs.model.jobs import Asked, Member, Request
 from dibs.store import Store
+from dibs.system import places
 from pretend import cards, day
 
 #: Of so many jobs, those with this remainder ended like that.

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dibs import edits, processes, submissions, verbs
+from dibs import edits, submissions, verbs
 from dibs.errors import NotFound, UserError
 from dibs.model import selection
 from dibs.model.jobs import JobId
+from dibs.system import processes
 from dibs.turns import Acted, Changed, Turn
 
 

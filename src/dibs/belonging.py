@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dibs import holders, holding, processes
+from dibs import holders, holding
 from dibs.holders import Holder
-from dibs.locks import Folder
 from dibs.model.devices import Device
+from dibs.system import processes
+from dibs.system.locks import Folder
 
 
 def outside(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset[int]:

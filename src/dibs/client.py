@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from dibs import errors, places
+from dibs import errors
 from dibs.errors import MachineError, NoDaemon
+from dibs.system import places
 
 #: Seconds a daemon may take until it answers; a cold interpreter on a loaded machine needs several.
 START_FOR_S = 30

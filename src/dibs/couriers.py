@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dibs import calls, places
+from dibs import calls
 from dibs.absence import Absence
 from dibs.client import Client, Pending
 from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.futures import BrokenJob, Future
 from dibs.model import selection
+from dibs.system import places
 
 #: Calls, and about how many bytes of them, in one submission.
 MOST_CALLS = 1000

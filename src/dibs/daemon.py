@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs import dispatch, housekeeping, leases, places, probe, processes, settings, store, users, vetting
+from dibs import dispatch, housekeeping, leases, probe, store, vetting
 from dibs.core import Core, now_ms
 from dibs.database import Check, DatabaseError, backup
 from dibs.drains import Drains
@@ -35,6 +35,7 @@ from dibs.observing import Observing
 from dibs.scheduling.views import Policy
 from dibs.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.standing import Standing
+from dibs.system import places, processes, settings, users
 from dibs.turns import Work
 from dibs.waits import Waits
 

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dibs import commands, job_options, options, settings
+from dibs import job_options, options
 from dibs.errors import UserError
 from dibs.model import environs, spelling
 from dibs.model.jobs import When
 from dibs.options import Args, Option
+from dibs.system import commands, settings
 
 if TYPE_CHECKING:
     from dibs.run_commands import Template

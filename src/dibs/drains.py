@@ -13,7 +13,7 @@ from dibs import holders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.locks import Folder
+    from dibs.system.locks import Folder
 
 #: Bytes of a reason.
 LONGEST_BYTES = 800

@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import commands
 from dibs.model import captured
+from dibs.system import commands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

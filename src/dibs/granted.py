@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 
-from dibs import holders, holding, processes
+from dibs import holders, holding
+from dibs.system import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.holders import Holder
-    from dibs.locks import Folder
     from dibs.model.devices import DeviceId, Inventory
+    from dibs.system.locks import Folder
 
 
 def devices(place: Folder, inventory: Inventory) -> list[DeviceId]:

@@ -12,15 +12,15 @@ import sys
 import time
 from _json import encode_basestring_ascii as _quoted
 
-from dibs import locks, processes, users
 from dibs.scheduling import sharing
+from dibs.system import locks, processes, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dibs.locks import Folder
     from dibs.scheduling.sharing import Room, Terms
+    from dibs.system.locks import Folder
 
 #: Characters of a device's id. `/` stays free: it stands for `.` in socket names, where `.` separates the parts.
 ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:")

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 from dibs import holders, vetting
-from dibs.locks import Folder
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Request
 from dibs.scheduling import rooms
 from dibs.scheduling.sharing import Terms
-from dibs.settings import Settings
+from dibs.system.locks import Folder
+from dibs.system.settings import Settings
 
 #: Seconds for which what strangers use of the devices is believed, by a door that shares them.
 FRESH_S = 5.0

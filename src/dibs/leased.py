@@ -17,9 +17,10 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from dibs import handles, job_options, keywords, leasing, settings, waiting
+from dibs import handles, job_options, keywords, leasing, waiting
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 from dibs.model import environs
+from dibs.system import settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

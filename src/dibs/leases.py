@@ -12,12 +12,13 @@ import os
 import select
 import time
 
-from dibs import drains, errors, holders, locks, processes
+from dibs import drains, errors, holders
 from dibs.holders import Holder as Holder
 from dibs.holders import Note as Note
-from dibs.locks import Broken as Broken
-from dibs.locks import Folder as Folder
-from dibs.locks import folder as folder
+from dibs.system import locks, processes
+from dibs.system.locks import Broken as Broken
+from dibs.system.locks import Folder as Folder
+from dibs.system.locks import folder as folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

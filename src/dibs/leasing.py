@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import drains, holders, job_options, knowing, leases, probe, settings, users, vetting, waiting
+from dibs import drains, holders, job_options, knowing, leases, probe, vetting, waiting
 from dibs.errors import Busy, MachineError, UserError
 from dibs.model import devices, environs, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.options import Args
 from dibs.scheduling import refusals, rooms, sharing, views
+from dibs.system import settings, users
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import processes
+from dibs.system import processes
 
 
 def is_left(group: int) -> bool:

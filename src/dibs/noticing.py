@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from dibs import processes
+from dibs.system import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from dibs import users
 from dibs.model import devices
+from dibs.system import users
 
 #: NVML error codes that say that a card is unwell. All others mean that it does not tell.
 FAULTS = {

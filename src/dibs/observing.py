@@ -13,16 +13,17 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from dibs import belonging, health, holders, observations, processes, uses
+from dibs import belonging, health, holders, observations, uses
 from dibs.core import Core, now_ms
 from dibs.foreign import Limits
-from dibs.locks import Folder
 from dibs.model import lifecycle, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId, State
 from dibs.observations import Finding, Look, Seen
 from dibs.probe import Probe
 from dibs.scheduling.views import Occupant
+from dibs.system import processes
+from dibs.system.locks import Folder
 from dibs.turns import Order, Turn
 
 #: Seconds for which a look is good enough to give a device out on the strength of it: many jobs that start at once

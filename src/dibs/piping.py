@@ -13,9 +13,10 @@ import stat
 import time
 from collections import deque
 
-from dibs import leftovers, processes, spawning
+from dibs import leftovers, spawning
 from dibs.pipe_signals import Signals
 from dibs.piped import NEVER, Ended, Job, counted
+from dibs.system import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

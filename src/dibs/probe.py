@@ -20,7 +20,7 @@ from dibs.model.devices import Device, DeviceId, Inventory, Process
 from dibs.nvidia import SLICES
 
 if TYPE_CHECKING:
-    from dibs.settings import Settings
+    from dibs.system.settings import Settings
 
 #: Seconds. A driver under load answers in less than one.
 DEADLINE_S = 5.0

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from dibs import options, places
+from dibs import options
 from dibs.answers import Acted, Overview, Starts, WholeJob
 from dibs.errors import NotFound, UserError
 from dibs.model import selection, units
+from dibs.system import places
 
 if TYPE_CHECKING:
     from dibs.client import Client
@@ -105,7 +106,7 @@ def identity(queue: Client) -> Identity | None:
 
 def deaf(queue: Client) -> int | None:
     """Return the pid of a daemon that runs without a socket, because somebody deleted it; None if there is none."""
-    from dibs import locks
+    from dibs.system import locks
 
     path = places.daemon_lock(queue.home)
     holders = locks.flocked().get(locks.key_of(str(path)) or "", [])

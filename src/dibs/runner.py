@@ -14,7 +14,8 @@ import os
 import sys
 import time
 
-from dibs import attempts, oom, processes, records, spares, starting, supervision
+from dibs import attempts, oom, records, spares, starting, supervision
+from dibs.system import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from dibs.leases import Lease, Note
-    from dibs.locks import Folder
     from dibs.scheduling.sharing import Terms
+    from dibs.system.locks import Folder
     from dibs.waiting import Vet
 
 

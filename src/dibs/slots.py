@@ -10,16 +10,17 @@ import fcntl
 import os
 import time
 
-from dibs import holders, leases, locks, tickets, waiting
+from dibs import holders, leases, tickets, waiting
 from dibs.scheduling import sharing
+from dibs.system import locks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from dibs.leases import Lease, Note
-    from dibs.locks import Folder
     from dibs.scheduling.sharing import Terms
+    from dibs.system.locks import Folder
     from dibs.tickets import Ticket
     from dibs.waiting import Vet
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
-from dibs import commands, processes
+from dibs.system import commands, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

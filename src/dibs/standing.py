@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dibs import holders, locks, tickets
+from dibs import holders, tickets
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active, Collector, Occupant
+from dibs.system import locks
 
 #: Seconds for which a device is left alone after a runner was refused it though nobody is seen to hold it.
 SHUN_FOR_S = 1.0

@@ -10,7 +10,8 @@ import errno
 import os
 import sys
 
-from dibs import attempts, processes, records, spares
+from dibs import attempts, records, spares
+from dibs.system import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

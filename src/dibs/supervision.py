@@ -11,7 +11,8 @@ import os
 import sys
 import time
 
-from dibs import attempts, processes, records
+from dibs import attempts, records
+from dibs.system import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dibs import commands, drafts, job_options, options
+from dibs import drafts, job_options, options
 from dibs.client import Client
 from dibs.drafts import Body
 from dibs.model.jobs import default_name
 from dibs.options import Args, Kind, Option
+from dibs.system import commands
 
 if TYPE_CHECKING:
     from dibs.documents import Sweep

@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dibs import commands, extending, values, verbs, wishing
+from dibs import extending, values, verbs, wishing
 from dibs.errors import Bug, UserError
 from dibs.model import lifecycle, selection
 from dibs.model.jobs import Asked, JobId, Member, Outcome, State
 from dibs.runs import Sweep, SweepWish
+from dibs.system import commands
 from dibs.turns import Turn
 from dibs.values import Data
 from dibs.wishing import Rules, Wish

@@ -10,17 +10,18 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs import holders, leases, locks, processes
+from dibs import holders, leases
 from dibs.model import units
 from dibs.scheduling import sharing
 from dibs.scheduling.sharing import Want
+from dibs.system import locks, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from dibs.locks import Folder
     from dibs.scheduling.sharing import Room, Terms
+    from dibs.system.locks import Folder
 
 #: Start of a ticket's file name; uid, pid and the boot-time ns at which it was put down follow, so none comes twice.
 TICKET = ".dibs-ticket-"

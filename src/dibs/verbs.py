@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dibs import processes, turns, wishing
+from dibs import turns, wishing
 from dibs.errors import UserError
 from dibs.model import lifecycle, selection
 from dibs.model.jobs import ACTIVE, Asked, Cause, Job, JobId, Member, Outcome, State
+from dibs.system import processes
 from dibs.turns import PAUSED, Acted, Changed, Left, Order, Turn
 from dibs.wishing import NO_RULES, Checked, Rules, Wish
 

@@ -14,12 +14,12 @@ from dataclasses import replace
 from dibs import belonging, foreign, holders, leases, probe
 from dibs.foreign import Limits
 from dibs.holders import Holder
-from dibs.locks import Folder
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.probe import Probe
 from dibs.scheduling import rooms
-from dibs.settings import Settings
+from dibs.system.locks import Folder
+from dibs.system.settings import Settings
 
 #: A device alone, that nobody else uses: what the old tools know of.
 WHOLE = Request()

@@ -9,8 +9,9 @@ import os
 import select
 import time
 
-from dibs import errors, holders, leases, locks, tickets
+from dibs import errors, holders, leases, tickets
 from dibs.scheduling import sharing
+from dibs.system import locks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from dibs.leases import Lease, Note
-    from dibs.locks import Folder
     from dibs.scheduling.sharing import Terms
+    from dibs.system.locks import Folder
     from dibs.tickets import OwnTicket, Ticket
 
     class Vet(Protocol):

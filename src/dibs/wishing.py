@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import commands
 from dibs.errors import MachineError, UserError
 from dibs.model import environs, selection, templates, units
 from dibs.model.jobs import After, Asked, Member, Request, When, default_name
 from dibs.scheduling import refusals
+from dibs.system import commands
 from dibs.turns import Turn, pick
 
 #: Jobs in one submission.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import commands
+from dibs.system import commands
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from typing import Any
 
 import forking
 from bench import PATIENCE_S, Bench, end, wait_for
-from dibs import holders, leases, processes
+from dibs import holders, leases
+from dibs.system import processes
 
 #: What differs from run to run: pids and moments.
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")

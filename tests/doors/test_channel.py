@@ -15,10 +15,10 @@ from listening import Ear, Heard
 import build
 from dibs.http_api.hub import Stream
 from dibs.http_api.streaming import Channel, gather_s
-from dibs.locks import Folder
 from dibs.model.devices import Inventory
 from dibs.service import Events
 from dibs.store import Store
+from dibs.system.locks import Folder
 
 PATIENCE_S = 60.0
 

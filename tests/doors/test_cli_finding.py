@@ -16,10 +16,11 @@ import pytest
 from terminal import Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import cli, options, settings
+from dibs import cli, options
 from dibs.cli import checks, completing, completion, report, topics
 from dibs.cli import help as pages
 from dibs.errors import MachineError, UserError
+from dibs.system import settings
 from dibs.version import __version__
 from fakes.nvml import world
 
@@ -128,7 +129,7 @@ def test_a_driver_that_hangs_does_not_stop_the_doctor(tmp_path: Path) -> None:
     driver = world.World(world.build(tmp_path), tmp_path / "state.txt")
     driver.is_now("gpu 0 util=7", "slow nvmlInitWithFlags ms=3600000")
     program = (
-        "import sys; from pathlib import Path; from dibs import settings; from dibs.cli import checks\n"
+        "import sys; from pathlib import Path; from dibs.system import settings; from dibs.cli import checks\n"
         "here = Path(sys.argv[1]); values = settings.Settings(nvml_library=Path(sys.argv[2]))\n"
         "for found in checks.gpus(checks.Patient({}, here, None, values, str(here)), driver_s=0.2): print(found)"
     )

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from terminal import Terminal
 
 from bench import Bench
-from dibs import cli, client, fast, job_options, places, settings
+from dibs import cli, client, fast, job_options
+from dibs.system import places, settings
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "src" / "bin" / "dibs"

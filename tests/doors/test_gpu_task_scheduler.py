@@ -360,7 +360,7 @@ def test_when_the_scheduler_is_killed_its_tasks_end(project: Project) -> None:
 
 
 def _parent(pid: int) -> int:
-    from dibs import processes
+    from dibs.system import processes
 
     proc = processes.look(pid)
     assert proc is not None

@@ -13,9 +13,9 @@ import pytest
 
 from bench import Bench
 from browsers import Browser, link, quiet_port
-from dibs import places, settings
 from dibs.errors import Conflict, MachineError, UserError
 from dibs.http_api import opening
+from dibs.system import places, settings
 from dibs.tokens import Tokens
 
 

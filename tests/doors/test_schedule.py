@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from old_tools import OldTools, is_watching
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import users
-from dibs.locks import Folder
 from dibs.model import devices
 from dibs.model.devices import Inventory
+from dibs.system import users
+from dibs.system.locks import Folder
 from dibs_compat.scheduler import parsing, sch, screen, state
 from dibs_compat.scheduler.gpus import Gpus
 from dibs_compat.scheduler.line import Wish

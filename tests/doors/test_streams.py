@@ -14,9 +14,9 @@ import pytest
 from listening import Heard, Listener, ask, is_end
 
 from bench import Bench, wait_for
-from dibs import places
 from dibs.errors import NotFound
 from dibs.http_api import hub, streaming
+from dibs.system import places
 
 
 def table(queue: Bench, since: int = 0) -> list[tuple[int, int, str]]:

@@ -13,8 +13,8 @@ import pytest
 from terminal import Terminal
 
 from bench import Bench, wait_for
-from dibs import processes
 from dibs.errors import UserError
+from dibs.system import processes
 
 
 def write(bench: Bench, name: str, text: str) -> Path:

@@ -14,10 +14,10 @@ import pytest
 
 from bench import Bench, wait_for
 from browsers import converse
-from dibs import places
 from dibs.http_api import admission, telling
 from dibs.http_api.admission import Asked, Door
 from dibs.http_api.routes import ROUTES
+from dibs.system import places
 from forking import PATIENCE_S
 from matrix import BODIES, FETCHES, METHODS, OWN, STRANGER, TOKEN
 

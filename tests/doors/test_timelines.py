@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bench import Bench
-from dibs import settings
 from dibs.errors import UserError
 from dibs.model import codec
+from dibs.system import settings
 
 
 def bars(queue: Bench, **query: str) -> dict[int, dict[str, Any]]:

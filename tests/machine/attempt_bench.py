@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from dibs import attempts, processes, records
+from dibs import attempts, records
+from dibs.system import processes
 
 SOURCE = Path(attempts.__file__).parent
 ROOT = str(SOURCE.parent)

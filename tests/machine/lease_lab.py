@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from dibs import holders, leases, locks, tickets
+from dibs import holders, leases, tickets
+from dibs.system import locks
 
 #: Seconds after which a wait has failed: less than the 30 s after which everybody looks again anyhow.
 DEADLINE_S = 25.0

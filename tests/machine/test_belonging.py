@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from bench import wait_for
-from dibs import belonging, holders, holding, processes, users
+from dibs import belonging, holders, holding
 from dibs.holders import Holder
-from dibs.locks import Folder
 from dibs.model.devices import Device, DeviceId, Process
+from dibs.system import processes, users
+from dibs.system.locks import Folder
 
 CARD = Device(DeviceId("GPU-a"), 0, "A100", 24 * 2**30)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dibs import drains, leases
-from dibs.locks import Folder
+from dibs.system.locks import Folder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from dibs import amd, driver, errors, nvidia, probe
 from dibs.model import environs
 from dibs.model.devices import Inventory
-from dibs.settings import Settings
+from dibs.system.settings import Settings
 
 GIB = 2**30
 #: All codes that nvidia-ml-py 13 knows.

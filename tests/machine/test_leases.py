@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 import lease_lab
-from dibs import errors, holders, leases, locks, processes, tickets
+from dibs import errors, holders, leases, tickets
 from dibs.scheduling import sharing
+from dibs.system import locks, processes
 from lease_lab import close, hangs_up, needs_root, race
 
 # pytest finds fixtures by their names in this module.

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dibs import peers
-from dibs.peers import Peer
+from dibs.system import peers
+from dibs.system.peers import Peer
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 OURS, THEIRS = ("127.0.0.1", 0x1F90), ("127.0.0.1", 0xC350)

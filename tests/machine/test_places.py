@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dibs import errors, places
+from dibs import errors
+from dibs.system import places
 
 ID = "0123456789abcdef0123456789abcdef"
 

@@ -13,7 +13,7 @@ import pytest
 from dibs import errors, informants, probe
 from dibs.model import devices
 from dibs.model.devices import Inventory
-from dibs.settings import Settings
+from dibs.system.settings import Settings
 from fakes.nvml import world
 
 GIB = 2**30

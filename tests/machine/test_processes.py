@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attempt_bench import DEADLINE_S, until
-from dibs import processes
+from dibs.system import processes
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dibs import errors, settings
-from dibs.setting_kinds import Bytes
-from dibs.settings import SETTINGS, Settings
+from dibs import errors
+from dibs.system import settings
+from dibs.system.setting_kinds import Bytes
+from dibs.system.settings import SETTINGS, Settings
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 
@@ -315,7 +316,7 @@ def test_a_link_is_judged_by_what_it_points_to(place, tmp_path):
 def test_loading_without_a_file_imports_no_toml(tmp_path):
     """The command line loads the settings on every call."""
     code = (
-        "import sys; from pathlib import Path; from dibs import settings\n"
+        "import sys; from pathlib import Path; from dibs.system import settings\n"
         f"settings.load({{'HOME': {str(tmp_path)!r}}}, Path('/nonexistent'))\n"
         "print({'tomllib', 'subprocess', 'hashlib', 'difflib', 'pwd', 'json'} & set(sys.modules))"
     )

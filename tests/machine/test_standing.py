@@ -6,10 +6,11 @@ import pytest
 
 import build
 import lease_lab
-from dibs import leases, locks, tickets
+from dibs import leases, tickets
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active
 from dibs.standing import Standing
+from dibs.system import locks
 
 OURS, THEIRS = build.ids(0, 1)
 

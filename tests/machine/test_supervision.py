@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from attempt_bench import Bench
-from dibs import processes, supervision
+from dibs import supervision
+from dibs.system import processes
 
 CATCHER = """
 import signal

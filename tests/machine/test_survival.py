@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs import disk, survival
+from dibs.system import disk, survival
 
 SESSION = "0::/user.slice/user-1000.slice/session-3.scope\n"
 MANAGER = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn.scope\n"

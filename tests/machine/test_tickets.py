@@ -49,7 +49,7 @@ LOOK = """
 import sys
 opened = []
 sys.addaudithook(lambda event, words: opened.append(str(words[0])) if event == "open" else None)
-from dibs import locks, tickets
+from dibs.system import locks; from dibs import tickets
 place = locks.Folder(sys.argv[1])
 own = tickets.queue_up(place, 1, ["A"])
 opened.clear()

@@ -9,9 +9,10 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs import holders, leases, settings, slot_kinds, slots, users, vetting, waiting
+from dibs import holders, leases, slot_kinds, slots, vetting, waiting
 from dibs.model.jobs import Request
 from dibs.scheduling import sharing
+from dibs.system import settings, users
 
 GIB = 2**30
 NOTE = leases.Note("test", "me")

@@ -20,8 +20,9 @@ import dibs
 import forking
 import recording
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import attempts, processes
+from dibs import attempts
 from dibs.errors import DibsError
+from dibs.system import processes
 from forking import Forked
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from bench import Bench, wait_for
-from dibs import client, database, places
+from dibs import client, database
 from dibs.errors import DibsError, MachineError
 from dibs.store import Store
+from dibs.system import places
 from fakes.nvml import world
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
@@ -145,7 +146,7 @@ def test_cancel_ends_a_tree_that_will_not_go(bench: Bench) -> None:
     bench.until(job, "started")
     bench.cancel(job, grace_s=0.3)
     assert bench.until(job)["state"] == "cancelled"
-    from dibs import processes
+    from dibs.system import processes
 
     assert list(processes.marked([f"DIBS_JOB_ID={job}".encode(), f"DIBS_HOME={bench.home}".encode()])) == []
     assert bench.free_devices() == [0, 1, 2, 3]

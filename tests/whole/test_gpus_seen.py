@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import Bench, wait_for
-from dibs import users
+from dibs.system import users
 
 GIB = 2**30
 A, B, C = (f"GPU-{letter * 4}" for letter in "abc")

@@ -12,7 +12,8 @@ import pytest
 
 import people
 from bench import wait_for
-from dibs import drains, locks
+from dibs import drains
+from dibs.system import locks
 from people import Person
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")

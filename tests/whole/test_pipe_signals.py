@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import holders, leases, processes
+from dibs import holders, leases
+from dibs.system import processes
 
 DOORS = {
     "pipe": [sys.executable, "-m", "dibs", "pipe", "--gpu-ids", "0"],

@@ -15,7 +15,7 @@ import pytest
 import people
 from bench import PATIENCE_S, wait_for
 from dibs import tickets
-from dibs.locks import Folder
+from dibs.system.locks import Folder
 from dibs_compat.scheduler import state
 from people import Person
 

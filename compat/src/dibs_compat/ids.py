@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs import holders, leases, probe, settings, slots
+from dibs import holders, leases, probe, slots
 from dibs.model import devices
+from dibs.system import settings
 
 #: Files that an NVIDIA driver, or that of Windows below us, makes: without them there is nobody to ask for GPUs.
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")

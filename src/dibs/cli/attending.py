@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 
-from dibs import processes
+from dibs.system import processes
 
 #: What wakes us; blocked, so that nothing comes between a look and the next wait.
 WAKE = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP))

@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import client, disk, leases, places, probe, questions, settings, survival
+from dibs import client, leases, probe, questions
 from dibs.errors import DibsError, UserError
 from dibs.model import units
-from dibs.settings import Settings
+from dibs.system import disk, places, settings, survival
+from dibs.system.settings import Settings
 from dibs.version import __version__
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"

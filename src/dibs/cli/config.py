@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import options, places, settings
+from dibs import options
 from dibs.cli import screen
 from dibs.cli.screen import Column
 from dibs.errors import UserError
 from dibs.model import spelling
 from dibs.options import Args, Option
-from dibs.settings import Setting, Settings
+from dibs.system import places, settings
+from dibs.system.settings import Setting, Settings
 
 SUMMARY = "List all settings with value, source and meaning, or print one value."
 USAGE = ("[OPTIONS] [SETTING]",)

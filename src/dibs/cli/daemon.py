@@ -7,11 +7,12 @@ import signal
 import sys
 import time
 
-from dibs import answers, client, options, places, questions
+from dibs import answers, client, options, questions
 from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import MachineError, NoDaemon, NotFound, UserError
 from dibs.options import Args, Option
+from dibs.system import places
 
 SUMMARY = "Start, stop or look at the daemon; jobs run on without it."
 USAGE = (
@@ -124,7 +125,7 @@ def _under_way(queue: Client) -> list[str] | None:
 
 def _wait_until_gone(queue: Client, pid: int) -> None:
     """Wait until nobody holds the daemon's lock. Only looked at: taken, it would be in the way of the next one."""
-    from dibs import locks
+    from dibs.system import locks
 
     lock = locks.key_of(str(places.daemon_lock(queue.home)))
     until = time.monotonic() + STOP_FOR_S

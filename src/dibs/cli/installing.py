@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import client, places
+from dibs import client
 from dibs.errors import MachineError, UserError
+from dibs.system import places
 
 #: How a unit of ours begins, and what ends our line for cron.
 MARK = "# Written by `dibs daemon install`; `dibs daemon uninstall` takes it away."

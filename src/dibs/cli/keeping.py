@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from dibs import errors, holding, leases, processes
+from dibs import errors, holding, leases
 from dibs.errors import DibsError, MachineError, NotAllowed, NotFound
 from dibs.model.devices import DeviceId
+from dibs.system import processes
 
 #: Seconds in which a holder that was told to let go must be gone.
 LET_GO_FOR_S = 10.0

@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from select import select
 
-from dibs import commands, drafts, job_options, leases, leasing, moments, options, processes, settings, waiting
+from dibs import drafts, job_options, leases, leasing, moments, options, waiting
 from dibs.cli import attending, keeping, screen, signals
 from dibs.errors import Conflict, DibsError, NotFound, UserError
 from dibs.model import devices, environs, units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Request
 from dibs.options import Args, Option
+from dibs.system import commands, processes, settings
 
 SUMMARY = "Hold GPUs for a command in this terminal, for a shell, or by hand until Ctrl-C."
 USAGE = (

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dibs import commands, drafts, job_options, options
+from dibs import drafts, job_options, options
 from dibs.cli import add
 from dibs.drafts import Body
 from dibs.errors import UserError
 from dibs.options import Args, Option
+from dibs.system import commands
 
 SUMMARY = "Queue one job an argument, as GNU parallel runs them; print their ids."
 USAGE = (

@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dibs import drains, job_options, leases, lines, options, piped, piping, probe, settings
+from dibs import drains, job_options, leases, lines, options, piped, piping, probe
 from dibs.cli import placing, screen
 from dibs.errors import MachineError, UserError
 from dibs.model import captured, devices, environs, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.options import Args, Option
 from dibs.slots import Slot
+from dibs.system import settings
 
 SUMMARY = "Run one command a line from stdin, each on its own GPU, and wait for all of them."
 USAGE = ("[OPTIONS] < COMMANDS",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dibs import granted, job_options, knowing, leases, options, settings, users, vetting
+from dibs import granted, job_options, knowing, leases, options, vetting
 from dibs.errors import UserError
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
@@ -13,6 +13,7 @@ from dibs.options import Args, Kind, Option
 from dibs.scheduling import refusals, views
 from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.slots import Etiquette, Slot, Slots
+from dibs.system import settings, users
 
 
 def _read_groups(text: str) -> tuple[tuple[str, ...], ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dibs import errors, settings
+from dibs import errors
 from dibs.model import selection
 from dibs.model.jobs import Cause
+from dibs.system import settings
 
 #: Paragraphs, and tables of two columns between them.
 Parts = tuple["str | tuple[tuple[str, str], ...]", ...]

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dibs import places, runner
+from dibs import runner
+from dibs.system import places
 
 #: Puts only our own package in reach of the bare interpreter, at the end, and uses its cached byte code.
 BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from dibs import {module}; {module}.main()"
@@ -28,7 +29,7 @@ ITS_FD = 3
 
 def boot(module: str, *words: str) -> list[str]:
     """Return the command line of a lean process of ours."""
-    root = str(Path(places.__file__).resolve().parent.parent)
+    root = str(Path(places.__file__).resolve().parents[2])
     return [sys.executable, "-I", "-S", "-c", BOOT.format(module=module), root, *words]
 
 

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import attempts, commands, processes, records, spares
+from dibs import attempts, records, spares
 from dibs.engines.launching import Runners, boot, spawn
 from dibs.model import environs, scripts, templates
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
 from dibs.scheduling import rooms
-from dibs.settings import Settings
+from dibs.system import commands, processes
+from dibs.system.settings import Settings
 from dibs.values import write as written
 
 

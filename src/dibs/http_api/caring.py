@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import settings
 from dibs.http_api import exchanges
+from dibs.system import settings
 from dibs.version import __version__
 
 #: What a daemon that answers need not ask of itself.

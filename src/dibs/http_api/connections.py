@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dibs import peers
 from dibs.errors import Bug, UserError
 from dibs.http_api.admission import Door
-from dibs.peers import Peer
+from dibs.system import peers
+from dibs.system.peers import Peer
 
 log = logging.getLogger("dibs.http")
 

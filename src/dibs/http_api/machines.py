@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, disk, drains, holders, tickets, uses, wire
+from dibs import actions, drains, holders, tickets, uses, wire
 from dibs.core import now_ms
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
@@ -18,6 +18,7 @@ from dibs.scheduling import scheduling, sharing
 from dibs.scheduling.views import Active, Occupant, View
 from dibs.service import Daemon
 from dibs.store import Reader
+from dibs.system import disk
 
 
 async def get_gpus(request: web.Request) -> web.Response:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from dibs import commands, reasons, submissions, turns, verbs, wishing
+from dibs import reasons, submissions, turns, verbs, wishing
 from dibs.core import now_ms
 from dibs.http_api import exchanges, explaining, machines
 from dibs.model import codec, scripts
@@ -17,6 +17,7 @@ from dibs.reader import Reader
 from dibs.reasons import Sight
 from dibs.scheduling.forecasts import Forecast
 from dibs.service import Daemon
+from dibs.system import commands
 
 
 async def post_jobs(request: web.Request) -> web.Response:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs import commands, reports, submissions, sweeps, wire
+from dibs import reports, submissions, sweeps, wire
 from dibs.errors import UserError
 from dibs.findings import RunsSince
 from dibs.http_api import exchanges, measured
@@ -20,6 +20,7 @@ from dibs.runs import Run, Sweep, SweepWish
 from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.submissions import Name, Word
+from dibs.system import commands
 
 #: Points in one request: a turn of the core must stay short.
 MOST_POINTS = 10_000

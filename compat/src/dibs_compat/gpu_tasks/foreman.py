@@ -14,7 +14,8 @@ import signal
 import socket
 import time
 
-from dibs import leases, processes, slot_kinds, slots, users
+from dibs import leases, slot_kinds, slots
+from dibs.system import processes, users
 from dibs_compat.gpu_tasks import attending, messages, workers
 from dibs_compat.gpu_tasks.orders import Order, Task
 

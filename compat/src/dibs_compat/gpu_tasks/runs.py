@@ -18,8 +18,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dibs import errors, processes
+from dibs import errors
 from dibs.cli.signals import Signals
+from dibs.system import processes
 from dibs_compat import ids
 from dibs_compat.gpu_tasks import hiding, messages, orders
 from dibs_compat.gpu_tasks.journals import Journal, Said

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from dibs import peers
+from dibs.system import peers
 
 #: Names of this machine that no name server is asked for; a tunnel brings any port.
 LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?")

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from aiohttp import ClientSession, ClientTimeout, web
 
-from dibs import client, places
+from dibs import client
 from dibs.errors import DibsError, UserError
+from dibs.system import places
 from dibs_compat.gpupeasy import admitting, core, gui
 from dibs_compat.gpupeasy.desk import Desk
 from dibs_compat.gpupeasy.logbook import Logbook

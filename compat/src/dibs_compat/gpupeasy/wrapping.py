@@ -9,7 +9,8 @@ import fcntl
 import os
 import sys
 
-from dibs import leases, processes, users, waiting
+from dibs import leases, waiting
+from dibs.system import processes, users
 
 
 def main() -> int:

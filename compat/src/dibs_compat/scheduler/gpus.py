@@ -6,9 +6,10 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from dibs import holders, leases, probe, settings
+from dibs import holders, leases, probe
 from dibs.errors import MachineError
 from dibs.model import devices
+from dibs.system import settings
 from dibs_compat.scheduler import state
 from dibs_compat.scheduler.state import Entries
 

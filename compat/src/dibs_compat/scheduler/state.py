@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from dibs import locks, processes
 from dibs.errors import MachineError
+from dibs.system import locks, processes
 
 DEFAULT_PATH = "/tmp/gpu_scheduler_info"
 

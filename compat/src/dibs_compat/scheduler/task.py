@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from dibs import processes, records, supervision
+from dibs import records, supervision
 from dibs.errors import DibsError
+from dibs.system import processes
 from dibs_compat.scheduler import screen
 from dibs_compat.scheduler.line import Taken
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import places
 from dibs.model import units
+from dibs.system import places
 
 
 class Bytes(int):

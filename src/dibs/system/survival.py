@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs import users
+from dibs.system import users
 
 LOGIND_CONFIG = Path("/etc/systemd/logind.conf")
 LINGERING = Path("/var/lib/systemd/linger")

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dibs import errors, places
+from dibs import errors
 from dibs.model import spelling, units
-from dibs.setting_kinds import (
+from dibs.system import places
+from dibs.system.setting_kinds import (
     ANY_TEXT,
     COUNT,
     DURATION,
