@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, SupportsFloat
 
-from dibs import reports
 from dibs.errors import MachineError, UserError
+from dibs.logs import reports
 
 
 class Scalar(Protocol):

@@ -115,7 +115,7 @@ def _read_warn(text: str) -> dict[str, object]:
 
 
 def _read_metric(text: str) -> tuple[str, str]:
-    from dibs import metrics
+    from dibs.logs import metrics
 
     name, equals, pattern = text.partition("=")
     if not equals:

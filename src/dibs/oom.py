@@ -5,7 +5,7 @@ Runs under `python -I -S`, so only modules that cost nothing are imported.
 
 from __future__ import annotations
 
-from dibs import tails
+from dibs.logs import tails
 
 #: What frameworks say when the memory of a device runs out.
 DEVICE_WORDS = (

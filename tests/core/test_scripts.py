@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import errors, metrics
+from dibs import errors
+from dibs.logs import metrics
 from dibs.model import scripts
 
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from dibs import log_files, searching
 from dibs.errors import Conflict, UserError
-from dibs.log_files import LogFile
+from dibs.logs import log_files, searching
+from dibs.logs.log_files import LogFile
 
 GIB = 1024**3
 texts = some.lists(

@@ -1,6 +1,6 @@
 """Numbers that runs print: found in the end of a log by expressions, which may be bad ones."""
 
-from dibs import numbers
+from dibs.logs import numbers
 
 
 def test_the_last_match_counts_also_within_a_line():

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import reports
+from dibs.logs import reports
 
 
 def test_the_last_number_of_each_name_counts(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dibs import answers, reports
+from dibs import answers
 from dibs.answers import Job, Machine, Overview, Share, Starts
 from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
+from dibs.logs import reports
 from dibs.model import selection, units
 
 EMPTY = "No jobs yet. Queue one: dibs add python train.py"

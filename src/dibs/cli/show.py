@@ -6,11 +6,12 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import answers, assigning, client, moments, options, questions, reports
+from dibs import answers, assigning, client, moments, options, questions
 from dibs.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.cli import acting, logs, overview, screen
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.screen import Column, Screen
+from dibs.logs import reports
 from dibs.model import units
 from dibs.options import Args, Option
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import reports, tails
 from dibs.http_api import exchanges, logs
+from dibs.logs import reports, tails
+from dibs.logs.reports import Numbers
 from dibs.model.jobs import Job
-from dibs.reports import Numbers
 from dibs.service import Daemon
 from dibs.store import Reader
 

@@ -13,11 +13,11 @@ from dibs import paging, turns
 from dibs.core import now_ms
 from dibs.errors import UserError
 from dibs.http_api import exchanges, explaining, listing, machines, measured
+from dibs.logs.reports import Numbers
 from dibs.model import codec, selection
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, JobId
 from dibs.reasons import Sight
-from dibs.reports import Numbers
 from dibs.scheduling import views
 from dibs.service import Daemon
 from dibs.store import Reader

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs import reports, submissions, sweeps, wire
+from dibs import submissions, sweeps, wire
 from dibs.errors import UserError
 from dibs.findings import RunsSince
 from dibs.http_api import exchanges, measured
+from dibs.logs import reports
 from dibs.model import codec
 from dibs.model.jobs import JobId, Member
 from dibs.runs import Run, Sweep, SweepWish

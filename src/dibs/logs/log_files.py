@@ -13,8 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import searching
 from dibs.errors import Conflict, MachineError, UserError
+from dibs.logs import searching
 
 #: Bytes read at once.
 BLOCK = 256 * 1024

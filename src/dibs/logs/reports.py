@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from dibs import tails
 from dibs.errors import UserError
+from dibs.logs import tails
 
 if TYPE_CHECKING:
     from typing import TypeGuard

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dibs import reports, tails
-from dibs.reports import Numbers, Summary
+from dibs.logs import reports, tails
+from dibs.logs.reports import Numbers, Summary
 
 #: Bytes at the end of a log in which numbers are looked for.
 LOG_BYTES = 4 * 1024 * 1024
@@ -32,7 +32,7 @@ SUMMARIES_FOR_S = 10.0
 #: What expressions find in a log: the last numbers, and what all of them come to.
 Printed = tuple[Numbers, dict[str, Summary]]
 
-log = logging.getLogger("dibs.numbers")
+log = logging.getLogger("dibs.logs.numbers")
 
 
 def search(
@@ -43,7 +43,7 @@ def search(
 ) -> list[Printed]:
     """Return what expressions find in each of some logs; less, and a line in our log, if they take too long."""
     asked = json.dumps({"logs": list(logs), "metrics": dict(metrics)}).encode()
-    words = [sys.executable, "-P", "-m", "dibs.numbers", str(summaries_for_s)]
+    words = [sys.executable, "-P", "-m", "dibs.logs.numbers", str(summaries_for_s)]
     timeout_s = deadline_s + summaries_for_s
     try:
         told = subprocess.run(words, input=asked, stdout=subprocess.PIPE, timeout=timeout_s, check=True).stdout
