@@ -124,12 +124,6 @@ PLACES = {
     "sweeps": "jobqueue",
     "core": "jobqueue",
     "turns": "jobqueue",
-    "drains": "leases",
-    "holders": "leases",
-    "holding": "leases",
-    "leases": "leases",
-    "tickets": "leases",
-    "waiting": "leases",
     "call_names": "python_api",
     "call": "python_api",
     "answering": "python_api",
@@ -330,7 +324,7 @@ def test_a_bare_interpreter_runs_the_runner_without_dear_modules() -> None:
     """What the statements say is also what happens: `typing`, `enum`, `re` and the like never get in."""
     program = (
         "import os, sys; before = set(sys.modules); sys.path.append(sys.argv[1])\n"
-        "import dibs.runner, dibs.launcher, dibs.leases, dibs.tickets\n"
+        "import dibs.runner, dibs.launcher, dibs.leases.leases, dibs.leases.tickets\n"
         "print(*sorted(name for name in set(sys.modules) - before if not name.startswith('dibs')))"
     )
     loaded = _run(["-I", "-S", "-c", program, str(SOURCE.parent)]).split()

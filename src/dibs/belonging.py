@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dibs import holders, holding
-from dibs.holders import Holder
+from dibs.leases import holders, holding
+from dibs.leases.holders import Holder
 from dibs.model.devices import Device
 from dibs.system import processes
 from dibs.system.locks import Folder

@@ -20,14 +20,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs import dispatch, housekeeping, leases, probe, store, vetting
+from dibs import dispatch, housekeeping, probe, store, vetting
 from dibs.core import Core, now_ms
 from dibs.database import Check, DatabaseError, backup
-from dibs.drains import Drains
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.gathering import Gathering
+from dibs.leases import leases
+from dibs.leases.drains import Drains
 from dibs.looking import Looking
 from dibs.model.devices import DeviceId, with_drained
 from dibs.observations import Seen

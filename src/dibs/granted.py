@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 
-from dibs import holders, holding
+from dibs.leases import holders, holding
 from dibs.system import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.holders import Holder
+    from dibs.leases.holders import Holder
     from dibs.model.devices import DeviceId, Inventory
     from dibs.system.locks import Folder
 

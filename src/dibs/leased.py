@@ -17,15 +17,16 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from dibs import handles, job_options, keywords, leasing, waiting
+from dibs import handles, job_options, keywords, leasing
 from dibs.errors import Busy, Conflict, TimedOut, UserError
+from dibs.leases import waiting
 from dibs.model import environs
 from dibs.system import settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dibs.leases import Lease as OneLease
+    from dibs.leases.leases import Lease as OneLease
 
 P = ParamSpec("P")
 T = TypeVar("T")

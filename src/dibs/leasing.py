@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import drains, holders, job_options, knowing, leases, probe, vetting, waiting
+from dibs import job_options, knowing, probe, vetting
 from dibs.errors import Busy, MachineError, UserError
+from dibs.leases import drains, holders, leases, waiting
 from dibs.model import devices, environs, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request

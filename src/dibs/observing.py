@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from dibs import belonging, health, holders, observations, uses
+from dibs import belonging, health, observations, uses
 from dibs.core import Core, now_ms
 from dibs.foreign import Limits
+from dibs.leases import holders
 from dibs.model import lifecycle, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId, State

@@ -52,8 +52,6 @@ def preload() -> None:
     import ctypes as ctypes
     import resource as resource  # wait4 imports it for its third result
 
-    from dibs import leases as leases
-
 
 def serve(fd: int) -> None:
     """Carry out the starts that arrive at a socket, one after the other, until the daemon closes it."""
@@ -223,7 +221,7 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
     """Return the descriptors of all leases, or the refusal."""
     if not spec.devices and not spec.shares:
         return []
-    from dibs import leases  # a job without devices does not pay for it
+    from dibs.leases import leases  # a job without devices does not pay for it
 
     place = leases.Folder(spec.lease_dir) if spec.lease_dir else leases.folder()
     note = leases.Note(spec.note_job)

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from dibs import observing, probe, store
 from dibs.core import Core
-from dibs.drains import Drains
 from dibs.errors import MachineError
+from dibs.leases.drains import Drains
 from dibs.looking import Looking
 from dibs.model.devices import Inventory
 from dibs.model.jobs import ACTIVE, Job, JobId

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs import holders, tickets
+from dibs.leases import holders, tickets
 from dibs.scheduling import sharing
 from dibs.slots import RETRY_S, Etiquette, Slot, Slots, move_up
 
@@ -10,10 +10,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from dibs.leases import Lease, Note
+    from dibs.leases.leases import Lease, Note
+    from dibs.leases.waiting import Vet
     from dibs.scheduling.sharing import Terms
     from dibs.system.locks import Folder
-    from dibs.waiting import Vet
 
 
 class ChosenSlots(Slots):

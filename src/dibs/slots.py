@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 
-from dibs import holders, leases, tickets, waiting
+from dibs.leases import holders, leases, tickets, waiting
 from dibs.scheduling import sharing
 from dibs.system import locks
 
@@ -18,11 +18,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from dibs.leases import Lease, Note
+    from dibs.leases.leases import Lease, Note
+    from dibs.leases.tickets import Ticket
+    from dibs.leases.waiting import Vet
     from dibs.scheduling.sharing import Terms
     from dibs.system.locks import Folder
-    from dibs.tickets import Ticket
-    from dibs.waiting import Vet
 
 #: Where the descriptors of our leases are kept, out of the way of the numbers that a command sees them on.
 KEPT_FD = 400

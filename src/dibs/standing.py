@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dibs import holders, tickets
+from dibs.leases import holders, tickets
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active, Collector, Occupant

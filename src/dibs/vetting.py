@@ -11,9 +11,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dibs import belonging, foreign, holders, leases, probe
+from dibs import belonging, foreign, probe
 from dibs.foreign import Limits
-from dibs.holders import Holder
+from dibs.leases import holders, leases
+from dibs.leases.holders import Holder
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.probe import Probe

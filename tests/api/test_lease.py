@@ -18,9 +18,10 @@ import pytest
 
 import dibs
 from bench import wait_for
-from dibs import errors, keywords, leased, tickets
+from dibs import errors, keywords, leased
 from dibs.cli import lease as typed_lease
-from dibs.leases import folder
+from dibs.leases import tickets
+from dibs.leases.leases import folder
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench import PATIENCE_S, wait_for
-from dibs import holders, leases, tickets
+from dibs.leases import holders, leases, tickets
 from dibs.system import processes
 
 #: A task that does what its configuration says, and writes down what it sees.

@@ -15,7 +15,7 @@ from typing import Any
 
 import forking
 from bench import PATIENCE_S, Bench, end, wait_for
-from dibs import holders, leases
+from dibs.leases import holders, leases
 from dibs.system import processes
 
 #: What differs from run to run: pids and moments.
@@ -72,7 +72,7 @@ class OldTools:
 
     def until_waiting(self, count: int = 1) -> None:
         """Wait until so many stand in the line."""
-        from dibs import tickets
+        from dibs.leases import tickets
 
         wait_for(lambda: len(tickets.line(self.place)), lambda seen: seen == count)
 

@@ -15,7 +15,7 @@ import pytest
 from terminal import CTRL_C, CTRL_Z, Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import holders, leases
+from dibs.leases import holders, leases
 
 
 def held(bench: Bench) -> dict[str, str | None]:

@@ -12,7 +12,7 @@ import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import Bench
-from dibs import holders, leases
+from dibs.leases import holders, leases
 from dibs.system import locks
 
 pytestmark = pytest.mark.usefixtures("started")

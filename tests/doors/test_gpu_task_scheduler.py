@@ -162,7 +162,7 @@ def test_a_folder_of_the_old_tool_counts_as_done(project: Project) -> None:
 def test_what_is_done_is_skipped_without_waiting_for_a_gpu(project: Project) -> None:
     project.configure(config({"a": [1]}))
     project.run()
-    from dibs import leases
+    from dibs.leases import leases
 
     for lease in (taken := leases.take(project.place, ["0"], leases.Note())):
         assert project.held("0") == {lease.device}

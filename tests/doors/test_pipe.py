@@ -13,7 +13,7 @@ import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import holders, leases
+from dibs.leases import holders, leases
 
 GATE = "while [ ! -e go ]; do sleep 0.01; done"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import holders, leases
+from dibs.leases import holders, leases
 from simple_gpu_scheduler import scheduler
 
 CASES = json.loads((Path(__file__).parent.parent / "data" / "simple_gpu_scheduler.json").read_text())["cases"]

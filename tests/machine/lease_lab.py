@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs import holders, leases, tickets
+from dibs.leases import holders, leases, tickets
 from dibs.system import locks
 
 #: Seconds after which a wait has failed: less than the 30 s after which everybody looks again anyhow.

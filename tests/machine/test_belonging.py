@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench import wait_for
-from dibs import belonging, holders, holding
-from dibs.holders import Holder
+from dibs import belonging
+from dibs.leases import holders, holding
+from dibs.leases.holders import Holder
 from dibs.model.devices import Device, DeviceId, Process
 from dibs.system import processes, users
 from dibs.system.locks import Folder

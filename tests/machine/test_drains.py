@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs import drains, leases
+from dibs.leases import drains, leases
 from dibs.system.locks import Folder
 
 

@@ -8,7 +8,8 @@ import pytest
 
 import build
 import lease_lab
-from dibs import granted, leases
+from dibs import granted
+from dibs.leases import leases
 from lease_lab import Puppet
 
 # pytest finds fixtures by their names in this module.

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import lease_lab
-from dibs import errors, holders, leases, tickets
+from dibs import errors
+from dibs.leases import holders, leases, tickets
 from dibs.scheduling import sharing
 from dibs.system import locks, processes
 from lease_lab import close, hangs_up, needs_root, race
@@ -543,7 +544,8 @@ def test_two_folders_do_not_see_each_other(place, tmp_path):
 def test_lean_processes_load_nothing_dear():
     source = str(Path(leases.__file__).parents[1])
     script = (
-        f"import sys; sys.path.insert(0, {source!r}); import dibs.leases, dibs.tickets, dibs.waiting; "
+        f"import sys; sys.path.insert(0, {source!r}); "
+        "import dibs.leases.leases, dibs.leases.tickets, dibs.leases.waiting; "
         "print(*[name for name in 'json re typing dataclasses enum socket subprocess collections'.split() "
         "if name in sys.modules])"
     )

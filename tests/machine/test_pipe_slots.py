@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 import lease_lab
-from dibs import holders, leases, slots
+from dibs import slots
+from dibs.leases import holders, leases
 from dibs.scheduling.sharing import Terms
 from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.slots import Etiquette, Slot, Slots

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from attempt_bench import DEADLINE_S, ROOT, RUNNER, Bench, give, until
-from dibs import attempts, leases, records, runner
+from dibs import attempts, records, runner
+from dibs.leases import leases
 from dibs.system import processes
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import build
 import lease_lab
-from dibs import leases, tickets
+from dibs.leases import leases, tickets
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active
 from dibs.standing import Standing

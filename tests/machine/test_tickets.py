@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lease_lab
-from dibs import holders, leases, tickets, waiting
+from dibs.leases import holders, leases, tickets, waiting
 from dibs.scheduling import sharing
 from lease_lab import DEADLINE_S, close, hangs_up, needs_root, wait_for
 
@@ -49,7 +49,7 @@ LOOK = """
 import sys
 opened = []
 sys.addaudithook(lambda event, words: opened.append(str(words[0])) if event == "open" else None)
-from dibs.system import locks; from dibs import tickets
+from dibs.system import locks; from dibs.leases import tickets
 place = locks.Folder(sys.argv[1])
 own = tickets.queue_up(place, 1, ["A"])
 opened.clear()

@@ -9,7 +9,8 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs import holders, leases, slot_kinds, slots, vetting, waiting
+from dibs import slot_kinds, slots, vetting
+from dibs.leases import holders, leases, waiting
 from dibs.model.jobs import Request
 from dibs.scheduling import sharing
 from dibs.system import settings, users

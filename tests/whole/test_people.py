@@ -12,7 +12,7 @@ import pytest
 
 import people
 from bench import wait_for
-from dibs import drains
+from dibs.leases import drains
 from dibs.system import locks
 from people import Person
 

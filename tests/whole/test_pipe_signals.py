@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import holders, leases
+from dibs.leases import holders, leases
 from dibs.system import processes
 
 DOORS = {

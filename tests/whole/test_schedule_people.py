@@ -14,7 +14,7 @@ import pytest
 
 import people
 from bench import PATIENCE_S, wait_for
-from dibs import tickets
+from dibs.leases import tickets
 from dibs.system.locks import Folder
 from dibs_compat.scheduler import state
 from people import Person

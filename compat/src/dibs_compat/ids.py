@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs import holders, leases, probe, slots
+from dibs import probe, slots
+from dibs.leases import holders, leases
 from dibs.model import devices
 from dibs.system import settings
 

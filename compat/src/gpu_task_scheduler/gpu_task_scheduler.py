@@ -11,7 +11,8 @@ import os
 import signal
 from typing import Any
 
-from dibs import errors, granted, leases
+from dibs import errors, granted
+from dibs.leases import leases
 from dibs.system import settings
 from dibs_compat import ids
 from dibs_compat.gpu_tasks import hiding, runs, sources

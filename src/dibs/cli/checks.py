@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import client, leases, probe, questions
+from dibs import client, probe, questions
 from dibs.errors import DibsError, UserError
+from dibs.leases import leases
 from dibs.model import units
 from dibs.system import disk, places, settings, survival
 from dibs.system.settings import Settings

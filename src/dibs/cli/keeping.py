@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from dibs import errors, holding, leases
+from dibs import errors
 from dibs.errors import DibsError, MachineError, NotAllowed, NotFound
+from dibs.leases import holding, leases
 from dibs.model.devices import DeviceId
 from dibs.system import processes
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from select import select
 
-from dibs import drafts, job_options, leases, leasing, moments, options, waiting
+from dibs import drafts, job_options, leasing, moments, options
 from dibs.cli import attending, keeping, screen, signals
 from dibs.errors import Conflict, DibsError, NotFound, UserError
+from dibs.leases import leases, waiting
 from dibs.model import devices, environs, units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Request

@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dibs import drains, job_options, leases, lines, options, piped, piping, probe
+from dibs import job_options, lines, options, piped, piping, probe
 from dibs.cli import placing, screen
 from dibs.errors import MachineError, UserError
+from dibs.leases import drains, leases
 from dibs.model import captured, devices, environs, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.options import Args, Option

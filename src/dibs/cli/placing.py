@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dibs import granted, job_options, knowing, leases, options, vetting
+from dibs import granted, job_options, knowing, options, vetting
 from dibs.errors import UserError
+from dibs.leases import leases
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request

@@ -7,10 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, drains, holders, tickets, uses, wire
+from dibs import actions, uses, wire
 from dibs.core import now_ms
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
+from dibs.leases import drains, holders, tickets
 from dibs.model import codec, devices
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job

@@ -5,7 +5,7 @@ import os
 import pwd  # noqa: F401
 import sys
 
-from dibs import holders, leases
+from dibs.leases import holders, leases
 
 place, count, number = leases.Folder(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 print("ready", flush=True)

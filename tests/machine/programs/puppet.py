@@ -6,7 +6,7 @@ import pwd  # noqa: F401
 import subprocess
 import sys
 
-from dibs import leases, tickets, waiting
+from dibs.leases import leases, tickets, waiting
 
 place = leases.Folder(sys.argv[1])
 held: list[leases.Lease] = []

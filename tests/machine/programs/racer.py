@@ -4,7 +4,7 @@ import os
 import random
 import sys
 
-from dibs import leases
+from dibs.leases import leases
 
 folder, markers, seed, times = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 place = leases.Folder(folder)

@@ -9,7 +9,7 @@ import fcntl
 import os
 import sys
 
-from dibs import leases, waiting
+from dibs.leases import leases, waiting
 from dibs.system import processes, users
 
 

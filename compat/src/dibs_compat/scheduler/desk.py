@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import leases, vetting, waiting
+from dibs import vetting
 from dibs.cli.signals import Signals
 from dibs.errors import DibsError
+from dibs.leases import leases, waiting
 from dibs.system import commands, processes, settings, users
 from dibs_compat.scheduler import gpus, releasing, screen, state, task
 from dibs_compat.scheduler.line import Line, Stopped, Taken, Wish

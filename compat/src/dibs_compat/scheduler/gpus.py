@@ -6,8 +6,9 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from dibs import holders, leases, probe
+from dibs import probe
 from dibs.errors import MachineError
+from dibs.leases import holders, leases
 from dibs.model import devices
 from dibs.system import settings
 from dibs_compat.scheduler import state

@@ -8,8 +8,8 @@ import signal
 import time
 from collections.abc import Sequence
 
-from dibs import holders
 from dibs.errors import Conflict, MachineError, NotAllowed, NotFound
+from dibs.leases import holders
 from dibs.system import processes
 from dibs_compat.scheduler import state
 from dibs_compat.scheduler.gpus import Gpus

@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from dibs import holders
 from dibs.cli import cleaning
+from dibs.leases import holders
 from dibs_compat.scheduler import state
 from dibs_compat.scheduler.state import Entries
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs import holders, leases
+from dibs.leases import holders, leases
 from dibs.model import units
 from dibs.scheduling import sharing
 from dibs.scheduling.sharing import Want

@@ -9,7 +9,8 @@ import os
 import select
 import time
 
-from dibs import errors, holders, leases, tickets
+from dibs import errors
+from dibs.leases import holders, leases, tickets
 from dibs.scheduling import sharing
 from dibs.system import locks
 
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Protocol
 
-    from dibs.leases import Lease, Note
+    from dibs.leases.leases import Lease, Note
+    from dibs.leases.tickets import OwnTicket, Ticket
     from dibs.scheduling.sharing import Terms
     from dibs.system.locks import Folder
-    from dibs.tickets import OwnTicket, Ticket
 
     class Vet(Protocol):
         """Returns those of the devices that must not be used now; `is_taken`: they have just become ours."""

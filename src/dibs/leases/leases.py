@@ -12,9 +12,10 @@ import os
 import select
 import time
 
-from dibs import drains, errors, holders
-from dibs.holders import Holder as Holder
-from dibs.holders import Note as Note
+from dibs import errors
+from dibs.leases import drains, holders
+from dibs.leases.holders import Holder as Holder
+from dibs.leases.holders import Note as Note
 from dibs.system import locks, processes
 from dibs.system.locks import Broken as Broken
 from dibs.system.locks import Folder as Folder

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from dibs import holders
+from dibs.leases import holders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
