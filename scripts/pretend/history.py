@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dibs import core, values
+from dibs.devices.uses import Minute, Sample, Use
 from dibs.model import captured, environs, lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Asked, JobId, Request, When
 from dibs.runs import SweepWish
 from dibs.store import Store
 from dibs.system import places
-from dibs.uses import Minute, Sample, Use
 from pretend import cards, day, training
 from pretend.day import Day, Work
 

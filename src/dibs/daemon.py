@@ -20,9 +20,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs import dispatch, housekeeping, probe, store, vetting
+from dibs import dispatch, housekeeping, store, vetting
 from dibs.core import Core, now_ms
 from dibs.database import Check, DatabaseError, backup
+from dibs.devices import probe
+from dibs.devices.observations import Seen
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
@@ -31,7 +33,6 @@ from dibs.leases import leases
 from dibs.leases.drains import Drains
 from dibs.looking import Looking
 from dibs.model.devices import DeviceId, with_drained
-from dibs.observations import Seen
 from dibs.observing import Observing
 from dibs.scheduling.views import Policy
 from dibs.service import SAFETY_TICK_S, Daemon, Events, Identity

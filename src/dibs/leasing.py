@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import job_options, knowing, probe, vetting
+from dibs import job_options, knowing, vetting
+from dibs.devices import probe
 from dibs.errors import Busy, MachineError, UserError
 from dibs.leases import drains, holders, leases, waiting
 from dibs.model import devices, environs, units

@@ -12,11 +12,12 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from dibs import observing, probe
+from dibs import observing
 from dibs.core import now_ms
 from dibs.database import DatabaseError
+from dibs.devices import probe
+from dibs.devices.listening import Listener
 from dibs.errors import DibsError
-from dibs.listening import Listener
 from dibs.observing import Observing
 
 if TYPE_CHECKING:

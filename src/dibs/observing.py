@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from dibs import belonging, health, observations, uses
 from dibs.core import Core, now_ms
-from dibs.foreign import Limits
+from dibs.devices import belonging, health, observations, uses
+from dibs.devices.foreign import Limits
+from dibs.devices.observations import Finding, Look, Seen
+from dibs.devices.probe import Probe
 from dibs.leases import holders
 from dibs.model import lifecycle, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId, State
-from dibs.observations import Finding, Look, Seen
-from dibs.probe import Probe
 from dibs.scheduling.views import Occupant
 from dibs.system import processes
 from dibs.system.locks import Folder

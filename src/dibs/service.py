@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dibs import observing, probe, store
+from dibs import observing, store
 from dibs.core import Core
+from dibs.devices import probe
 from dibs.errors import MachineError
 from dibs.leases.drains import Drains
 from dibs.looking import Looking

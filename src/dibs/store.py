@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dibs import database, rows
+from dibs.devices.uses import Key, Minute, Sample, Use
 from dibs.errors import Bug
 from dibs.findings import BatchTally as BatchTally
 from dibs.findings import Happening as Happening
@@ -26,7 +27,6 @@ from dibs.reader import Reader as Reader
 from dibs.reader import digest
 from dibs.runs import SweepWish
 from dibs.scheduling import durations
-from dibs.uses import Key, Minute, Sample, Use
 
 #: Commits after which the log is copied into the file: as many as fit into the log that was prepared.
 SETTLE_AFTER = 64

@@ -11,13 +11,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dibs import belonging, foreign, probe
-from dibs.foreign import Limits
+from dibs.devices import belonging, foreign, probe
+from dibs.devices.foreign import Limits
+from dibs.devices.probe import Probe
 from dibs.leases import holders, leases
 from dibs.leases.holders import Holder
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.probe import Probe
 from dibs.scheduling import rooms
 from dibs.system.locks import Folder
 from dibs.system.settings import Settings

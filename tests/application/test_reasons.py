@@ -8,6 +8,7 @@ import pytest
 import build
 from desk import DONE, FAILED, RUNNING
 from dibs import core
+from dibs.devices.uses import Use
 from dibs.model import codec, lifecycle, selection
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, JobId, When
@@ -17,7 +18,6 @@ from dibs.scheduling.forecasts import Forecast
 from dibs.scheduling.obstacles import Reason
 from dibs.scheduling.views import Policy, View
 from dibs.store import Store
-from dibs.uses import Use
 
 LATER = 4_000_000_000_000
 

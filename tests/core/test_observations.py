@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 import build
-from dibs import foreign, health, observations
-from dibs.foreign import Limits
+from dibs.devices import foreign, health, observations
+from dibs.devices.foreign import Limits
+from dibs.devices.observations import Look, Seen, observe
 from dibs.model import devices
 from dibs.model.devices import Device, DeviceId, Inventory, Process
 from dibs.model.jobs import JobId, State
-from dibs.observations import Look, Seen, observe
 
 GIB = 2**30
 LIMITS = Limits()

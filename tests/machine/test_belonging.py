@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import wait_for
-from dibs import belonging
+from dibs.devices import belonging
 from dibs.leases import holders, holding
 from dibs.leases.holders import Holder
 from dibs.model.devices import Device, DeviceId, Process

@@ -6,7 +6,8 @@ import types
 
 import pytest
 
-from dibs import amd, driver, errors, nvidia, probe
+from dibs import errors
+from dibs.devices import amd, driver, nvidia, probe
 from dibs.model import environs
 from dibs.model.devices import Inventory
 from dibs.system.settings import Settings

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dibs import errors, informants, probe
+from dibs import errors
+from dibs.devices import informants, probe
 from dibs.model import devices
 from dibs.model.devices import Inventory
 from dibs.system.settings import Settings

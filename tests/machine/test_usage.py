@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import build
+from dibs.devices.uses import Sample
 from dibs.findings import Used
 from dibs.http_api import usages
 from dibs.model import lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId
 from dibs.store import Store
-from dibs.uses import Sample
 
 MINUTE = 60_000
 #: Days of ten minutes, so that small numbers cross their bounds.

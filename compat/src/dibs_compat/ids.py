@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs import probe, slots
+from dibs import slots
+from dibs.devices import probe
 from dibs.leases import holders, leases
 from dibs.model import devices
 from dibs.system import settings

@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dibs import job_options, lines, options, piped, piping, probe
+from dibs import job_options, lines, options, piped, piping
 from dibs.cli import placing, screen
+from dibs.devices import probe
 from dibs.errors import MachineError, UserError
 from dibs.leases import drains, leases
 from dibs.model import captured, devices, environs, units

@@ -7,8 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, uses, wire
+from dibs import actions, wire
 from dibs.core import now_ms
+from dibs.devices import uses
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
 from dibs.leases import drains, holders, tickets

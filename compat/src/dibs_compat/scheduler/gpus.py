@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from dibs import probe
+from dibs.devices import probe
 from dibs.errors import MachineError
 from dibs.leases import holders, leases
 from dibs.model import devices

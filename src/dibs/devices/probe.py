@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dibs import errors, informants
-from dibs.informants import Answer, Informant
+from dibs import errors
+from dibs.devices import informants
+from dibs.devices.informants import Answer, Informant
+from dibs.devices.nvidia import SLICES
 from dibs.model import devices, units
 from dibs.model.devices import Device, DeviceId, Inventory, Process
-from dibs.nvidia import SLICES
 
 if TYPE_CHECKING:
     from dibs.system.settings import Settings
@@ -206,7 +207,7 @@ class Probe:
 def child_command(settings: Settings, kind: str) -> tuple[str, ...]:
     """Return the command of a child that talks to the driver: one to `read`, or one to `listen`."""
     library = () if settings.nvml_library is None else (str(settings.nvml_library),)
-    return (sys.executable, "-P", "-m", "dibs.driver", kind, *library)
+    return (sys.executable, "-P", "-m", "dibs.devices.driver", kind, *library)
 
 
 def _no_answer(trouble: str) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TextIO
 
-from dibs import amd, nvidia
+from dibs.devices import amd, nvidia
 
 #: Seconds after which an answer is given up, in case the parent is gone and the driver hangs.
 LIFE_S = 60

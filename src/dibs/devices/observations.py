@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs import foreign, health, uses
-from dibs.foreign import Limits
+from dibs.devices import foreign, health, uses
+from dibs.devices.foreign import Limits
 from dibs.model import units
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job, JobId

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from dibs import nvidia
+from dibs.devices import nvidia
 
 Record = dict[str, object]
 
