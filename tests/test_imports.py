@@ -126,15 +126,6 @@ PLACES = {
     "stopping": "python_api",
     "pickles": "python_api",
     "sweep_handles": "python_api",
-    "attempts": "runner",
-    "launcher": "runner",
-    "runner": "runner",
-    "noticing": "runner",
-    "oom": "runner",
-    "records": "runner",
-    "spares": "runner",
-    "starting": "runner",
-    "supervision": "runner",
     "calls": "store",
     "database": "store",
     "paging": "store",
@@ -313,7 +304,7 @@ def test_a_bare_interpreter_runs_the_runner_without_dear_modules() -> None:
     """What the statements say is also what happens: `typing`, `enum`, `re` and the like never get in."""
     program = (
         "import os, sys; before = set(sys.modules); sys.path.append(sys.argv[1])\n"
-        "import dibs.runner, dibs.launcher, dibs.leases.leases, dibs.leases.tickets\n"
+        "import dibs.runner.runner, dibs.runner.launcher, dibs.leases.leases, dibs.leases.tickets\n"
         "print(*sorted(name for name in set(sys.modules) - before if not name.startswith('dibs')))"
     )
     loaded = _run(["-I", "-S", "-c", program, str(SOURCE.parent)]).split()

@@ -11,12 +11,13 @@ import os
 import socket
 from collections.abc import Callable
 
-from dibs import dispatch, records
-from dibs.attempts import Shim, crash_point
+from dibs import dispatch
 from dibs.engines.local import Local
 from dibs.model import units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job, JobId
+from dibs.runner import records
+from dibs.runner.attempts import Shim, crash_point
 from dibs.store import Store
 from dibs.turns import Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, Work
 from dibs.waits import Waits

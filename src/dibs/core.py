@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from dibs import dispatch, verbs
-from dibs.attempts import crash_point
 from dibs.attending import RETRY_FOR_S, Attending
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
@@ -24,6 +23,7 @@ from dibs.foreseeing import Foreseeing
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId
 from dibs.notices import Notices
+from dibs.runner.attempts import crash_point
 from dibs.scheduling import scheduling, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 from dibs.standing import Outlook, Standing

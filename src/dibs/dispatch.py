@@ -10,11 +10,11 @@ import logging
 import os
 from dataclasses import dataclass, replace
 
-from dibs import attempts, oom
-from dibs.attempts import crash_point
 from dibs.model import lifecycle, needs, units
 from dibs.model.jobs import BAD, Job, JobId, State
-from dibs.records import Final, Running
+from dibs.runner import attempts, oom
+from dibs.runner.attempts import crash_point
+from dibs.runner.records import Final, Running
 from dibs.scheduling import scheduling
 from dibs.scheduling.scheduling import Plan
 from dibs.scheduling.views import Policy, View

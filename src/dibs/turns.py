@@ -10,13 +10,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dibs.attempts import Shim
 from dibs.engines.local import Local
 from dibs.errors import NotFound
 from dibs.model import lifecycle, selection
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job, JobId
-from dibs.records import Running
+from dibs.runner.attempts import Shim
+from dibs.runner.records import Running
 from dibs.scheduling.views import Policy
 from dibs.store import Store
 

@@ -7,10 +7,11 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import attempts, dispatch, edits, forgetting, submissions, turns, verbs, wishing
+from dibs import dispatch, edits, forgetting, submissions, turns, verbs, wishing
 from dibs.errors import Conflict, Impossible, NotFound, UserError
 from dibs.model import lifecycle, selection
 from dibs.model.jobs import JobId, Outcome, State, When
+from dibs.runner import attempts
 from dibs.wishing import Wish
 
 PAUSED = (*RUNNING, lifecycle.Paused(3))

@@ -7,10 +7,11 @@ import os
 
 import build
 from desk import PLACED, Desk
-from dibs import attempts, dispatch, records
+from dibs import dispatch
 from dibs.engines.local import Local
 from dibs.model import lifecycle
 from dibs.model.jobs import Outcome, State
+from dibs.runner import attempts, records
 from dibs.turns import Order
 
 

@@ -6,11 +6,12 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import attempts, turns, verbs
+from dibs import turns, verbs
 from dibs.errors import Impossible, NotFound, UserError
 from dibs.model import lifecycle
 from dibs.model.devices import Inventory
 from dibs.model.jobs import JobId, Outcome, State, When
+from dibs.runner import attempts
 from dibs.wishing import Wish
 
 

@@ -280,7 +280,7 @@ def test_show_says_each_thing_once(bench: Bench) -> None:
 
 def bench_pid(bench: Bench, job_id: int) -> int:
     """Return the pid of a job's command without a daemon, from its record."""
-    from dibs import records
+    from dibs.runner import records
 
     running = records.read_running(f"{bench.home}/jobs/{job_id}/1", 1)
     assert running is not None

@@ -20,7 +20,8 @@ from test_table_selectors import VERBS as WITH_SELECTORS
 from test_table_selectors import bare
 
 from bench import Bench, wait_for
-from dibs import cli, options, records
+from dibs import cli, options
+from dibs.runner import records
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = ["sleep", "1000"]

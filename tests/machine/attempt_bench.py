@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from dibs import attempts, records
+from dibs.runner import attempts, records
 from dibs.system import processes
 
 SOURCE = Path(attempts.__file__).parent
 ROOT = str(SOURCE.parent)
-RUNNER = f"import sys; sys.path.append({ROOT!r}); from dibs import runner; runner.main()"
-EXAMINER = f"import sys; sys.path.append({ROOT!r}); from dibs import attempts; attempts.examine(sys.argv[1], 1)"
+RUNNER = f"import sys; sys.path.append({ROOT!r}); from dibs.runner import runner; runner.main()"
+EXAMINER = f"import sys; sys.path.append({ROOT!r}); from dibs.runner import attempts; attempts.examine(sys.argv[1], 1)"
 
 #: Seconds after which a condition that should come true is a failure. Long: the machine may be busy.
 DEADLINE_S = 60.0

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attempt_bench import EXAMINER, Bench, crash_points, until
-from dibs import attempts, records
+from dibs.runner import attempts, records
 
 #: Where a runner can die, and where somebody who decides about it can.
 RUNNER_POINTS = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attempt_bench import Bench, give
-from dibs import attempts, records, runner, spares
+from dibs.runner import attempts, records, runner, spares
 
 SHIM = "shim 1 2 boot"
 

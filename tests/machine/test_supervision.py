@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from attempt_bench import Bench
-from dibs import supervision
+from dibs.runner import supervision
 from dibs.system import processes
 
 CATCHER = """

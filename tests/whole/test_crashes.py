@@ -20,8 +20,8 @@ import dibs
 import forking
 import recording
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import attempts
 from dibs.errors import DibsError
+from dibs.runner import attempts
 from dibs.system import processes
 from forking import Forked
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dibs import runner
+from dibs.runner import runner
 from dibs.system import places
 
 #: Puts only our own package in reach of the bare interpreter, at the end, and uses its cached byte code.

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import attempts, records, spares
 from dibs.engines.launching import Runners, boot, spawn
 from dibs.model import environs, scripts, templates
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
+from dibs.runner import attempts, records, spares
 from dibs.scheduling import rooms
 from dibs.system import commands, processes
 from dibs.system.settings import Settings

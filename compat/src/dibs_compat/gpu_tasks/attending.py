@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Collection
 
-from dibs import records, supervision
+from dibs.runner import records, supervision
 from dibs.system import processes
 from dibs_compat.gpu_tasks import messages
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from dibs import records, supervision
 from dibs.errors import DibsError
+from dibs.runner import records, supervision
 from dibs.system import processes
 from dibs_compat.scheduler import screen
 from dibs_compat.scheduler.line import Taken

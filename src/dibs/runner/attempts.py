@@ -14,13 +14,13 @@ import fcntl
 import os
 import time
 
-from dibs import records
+from dibs.runner import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
 else:
-    from dibs.records import record
+    from dibs.runner.records import record
 
 TOMBSTONE = "tombstone"
 

@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 
-from dibs import attempts, records, spares
+from dibs.runner import attempts, records, spares
 from dibs.system import processes
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from dibs import attempts, records
+from dibs.runner import attempts, records
 from dibs.system import processes
 
 TYPE_CHECKING = False

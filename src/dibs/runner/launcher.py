@@ -12,7 +12,7 @@ import gc
 import os
 import sys
 
-from dibs import attempts, runner
+from dibs.runner import attempts, runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs import attempts, records
+from dibs.runner import attempts, records
 
 #: Our own log: private, only ever appended to, never reached by a link.
 LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from dibs import attempts, oom, records, spares, starting, supervision
+from dibs.runner import attempts, oom, records, spares, starting, supervision
 from dibs.system import processes
 
 TYPE_CHECKING = False
