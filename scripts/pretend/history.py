@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dibs import core, values
+from dibs import core
 from dibs.devices.uses import Minute, Sample, Use
 from dibs.model import captured, environs, lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Asked, JobId, Request, When
-from dibs.runs import SweepWish
 from dibs.store import Store
+from dibs.sweeps import values
+from dibs.sweeps.runs import SweepWish
 from dibs.system import places
 from pretend import cards, day, training
 from pretend.day import Day, Work

@@ -20,7 +20,7 @@ from dibs.options import Args, Option
 from dibs.system import commands, settings
 
 if TYPE_CHECKING:
-    from dibs.run_commands import Template
+    from dibs.sweeps.run_commands import Template
 
 Body = dict[str, object]
 

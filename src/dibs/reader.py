@@ -18,10 +18,10 @@ from dibs.errors import NotFound, UserError
 from dibs.findings import BatchTally, Glance, Happening, Numbered, PastAttempt, RunsSince, Stay, Used, Waited, Waits
 from dibs.model import selection, spelling, units
 from dibs.model.jobs import Cause, Job, JobId, Outcome, When
-from dibs.runs import Run, Sweep
 from dibs.scheduling import declaring
 from dibs.scheduling.declaring import Earlier
 from dibs.scheduling.views import Active, Waiting
+from dibs.sweeps.runs import Run, Sweep
 
 
 class Reader:

@@ -25,8 +25,8 @@ from dibs.model import lifecycle, ranks, selection
 from dibs.model.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State
 from dibs.reader import Reader as Reader
 from dibs.reader import digest
-from dibs.runs import SweepWish
 from dibs.scheduling import durations
+from dibs.sweeps.runs import SweepWish
 
 #: Commits after which the log is copied into the file: as many as fit into the log that was prepared.
 SETTLE_AFTER = 64

@@ -17,9 +17,9 @@ from dibs.options import Args, Kind, Option
 from dibs.system import commands
 
 if TYPE_CHECKING:
-    from dibs.documents import Sweep
-    from dibs.grid import Point, Points
-    from dibs.run_commands import Writer
+    from dibs.sweeps.documents import Sweep
+    from dibs.sweeps.grid import Point, Points
+    from dibs.sweeps.run_commands import Writer
 
 
 def _read_seed(text: str) -> int:
@@ -30,7 +30,7 @@ def _read_seed(text: str) -> int:
 
 
 def _read_goal(text: str) -> str:
-    from dibs import documents
+    from dibs.sweeps import documents
 
     if text not in documents.GOALS:
         raise ValueError
@@ -82,7 +82,7 @@ class Asked:
     @property
     def writer(self) -> Writer:
         """Return what writes their commands."""
-        from dibs.run_commands import Writer
+        from dibs.sweeps.run_commands import Writer
 
         assert self.sweep.command is not None
         return Writer(self.sweep.command, self.sweep.folder)

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
 
-from dibs import awaiting, client, documents, handles, keywords, questions, ranking, sweep_drafts, sweep_files
+from dibs import awaiting, client, handles, keywords, questions, sweep_drafts
 from dibs.client import Client
 from dibs.errors import MachineError, NotFound, TimedOut, UserError
 from dibs.handles import Command, Job
 from dibs.options import Option
+from dibs.sweeps import documents, ranking, sweep_files
 
 if TYPE_CHECKING:
     # Not loaded for those who do not have it.

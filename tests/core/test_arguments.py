@@ -2,8 +2,9 @@
 
 import pytest
 
-from dibs import arguments, errors, run_commands
-from dibs.grid import Points
+from dibs import errors
+from dibs.sweeps import arguments, run_commands
+from dibs.sweeps.grid import Points
 
 
 def commands(*words):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dibs import conditions, errors
+from dibs import errors
+from dibs.sweeps import conditions
 
 
 @pytest.mark.parametrize(

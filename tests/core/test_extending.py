@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs import extending, run_commands, values
 from dibs.errors import UserError
-from dibs.grid import Point
 from dibs.model.jobs import Asked
-from dibs.runs import Sweep
-from dibs.values import Data, Value
+from dibs.sweeps import extending, run_commands, values
+from dibs.sweeps.grid import Point
+from dibs.sweeps.runs import Sweep
+from dibs.sweeps.values import Data, Value
 
 
 def sweep(command: str, folder: str | None = None, argv: tuple[str, ...] | None = None) -> Sweep:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import columns, errors, grid, parameters, spaces, values
-from dibs.grid import Points
+from dibs import errors
+from dibs.sweeps import columns, grid, parameters, spaces, values
+from dibs.sweeps.grid import Points
 
 
 def space(*words, **more):

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import columns, errors, parameters, values
+from dibs import errors
+from dibs.sweeps import columns, parameters, values
 
 
 def texts(*words):

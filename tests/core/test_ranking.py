@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import ranking
 from dibs.errors import UserError
-from dibs.ranking import Run
+from dibs.sweeps import ranking
+from dibs.sweeps.ranking import Run
 
 
 def run(index, state="done", numbers=None, **params):

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dibs import errors, parameters, quoting, run_commands, spaces, values
-from dibs.grid import Point, Points
-from dibs.run_commands import Writer
+from dibs import errors
+from dibs.sweeps import parameters, quoting, run_commands, spaces, values
+from dibs.sweeps.grid import Point, Points
+from dibs.sweeps.run_commands import Writer
 
 
 def point(index=0, **given):

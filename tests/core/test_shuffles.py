@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import shuffles
+from dibs.sweeps import shuffles
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 42, 123, -5, 2**70])

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from bench import Bench
-from dibs import cli, options, ranking, sweep_drafts
+from dibs import cli, options, sweep_drafts
 from dibs.cli import map as mapping
 from dibs.cli import result_tables, screen, sweep
 from dibs.cli.screen import Screen
 from dibs.cli.spooling import Spool
 from dibs.errors import UserError
-from dibs.ranking import Run
+from dibs.sweeps import ranking
+from dibs.sweeps.ranking import Run
 
 
 def parse(*words: str) -> options.Args:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from dibs import errors, run_commands, sweep_files
+from dibs import errors
+from dibs.sweeps import run_commands, sweep_files
 
 YAML = """
 name: lr-scan
@@ -213,7 +214,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
 
 def test_only_a_yaml_file_costs_yaml(tmp_path):
     (tmp_path / "a.json").write_text(SAME["a.json"])
-    program = "import sys; from dibs import sweep_files as s; s.load(sys.argv[1]); print('yaml' in sys.modules)"
+    program = "import sys; from dibs.sweeps import sweep_files as s; s.load(sys.argv[1]); print('yaml' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "a.json"], capture_output=True, text=True, check=True
     )

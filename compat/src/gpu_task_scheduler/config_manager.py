@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dibs.sequences import Lazy
+from dibs.sweeps.sequences import Lazy
 
 #: A dictionary of the user, with whatever is in it.
 Config = dict[str, Any]

@@ -15,7 +15,7 @@ import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from dibs import shuffles
+from dibs.sweeps import shuffles
 
 __all__ = ["HyperparameterSearch", "build_hyperparameter_search", "generate_commands"]
 

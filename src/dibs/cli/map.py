@@ -39,9 +39,9 @@ def main(args: Args) -> int:
 
 def read(args: Args) -> Body:
     """Return the request that a command line asks for."""
-    from dibs import arguments
-    from dibs.grid import Points
-    from dibs.run_commands import Writer
+    from dibs.sweeps import arguments
+    from dibs.sweeps.grid import Points
+    from dibs.sweeps.run_commands import Writer
 
     for word in args.words:
         commands.check_text(word, "the command")

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from dibs import values
 from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
-from dibs.ranking import Group, Run
+from dibs.sweeps import values
+from dibs.sweeps.ranking import Group, Run
 
 #: Digits of a number that people read; programs get all of them.
 DIGITS = 6

@@ -6,14 +6,15 @@ import os
 import sys
 from typing import Any
 
-from dibs import client, options, ranking
+from dibs import client, options
 from dibs.cli import result_tables, screen
 from dibs.cli.result_tables import Table
 from dibs.cli.spooling import Chosen, Spool
 from dibs.errors import UserError
 from dibs.options import Args, Kind, Option
-from dibs.ranking import Group
 from dibs.sweep_drafts import GOAL
+from dibs.sweeps import ranking
+from dibs.sweeps.ranking import Group
 
 SUMMARY = "Show what came out of a sweep, one line a run, the best first."
 USAGE = ("[OPTIONS] NAME", "[OPTIONS]")

@@ -11,8 +11,9 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dibs import client, ranking
-from dibs.ranking import Run
+from dibs import client
+from dibs.sweeps import ranking
+from dibs.sweeps.ranking import Run
 
 #: Runs in one answer of the daemon.
 PART = 5000

@@ -17,7 +17,7 @@ from dibs.options import Args, Kind, Option
 from dibs.system import commands
 
 if TYPE_CHECKING:
-    from dibs.documents import Sweep
+    from dibs.sweeps.documents import Sweep
 
 SUMMARY = "Queue one job for each point of a parameter space; again: what is missing."
 USAGE = (
@@ -87,7 +87,7 @@ def read(args: Args) -> sweep_drafts.Asked:
     sweep, file = _space(args, before)
     given, command = _command(before if file is None else (), after)
     if command is not None:
-        from dibs import run_commands
+        from dibs.sweeps import run_commands
 
         sweep = replace(sweep, command=run_commands.parse(command))
     if sweep.command is None:
@@ -100,7 +100,7 @@ def read(args: Args) -> sweep_drafts.Asked:
 
 def _space(args: Args, before: Sequence[str]) -> tuple[Sweep, str | None]:
     """Return the sweep of a file, and which, or that of the parameters that were typed."""
-    from dibs import documents, parameters, spaces, sweep_files
+    from dibs.sweeps import documents, parameters, spaces, sweep_files
 
     typed = args.all(PARAMETER)
     is_file = len(before) == 1 and before[0].endswith(sweep_files.SUFFIXES) and len(before[0].split()) == 1

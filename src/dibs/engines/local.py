@@ -21,9 +21,9 @@ from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
 from dibs.runner import attempts, records, spares
 from dibs.scheduling import rooms
+from dibs.sweeps.values import write as written
 from dibs.system import commands, processes
 from dibs.system.settings import Settings
-from dibs.values import write as written
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,18 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs import submissions, sweeps, wire
+from dibs import submissions, wire
 from dibs.errors import UserError
 from dibs.findings import RunsSince
 from dibs.http_api import exchanges, measured
+from dibs.jobqueue import sweeps
 from dibs.logs import reports
 from dibs.model import codec
 from dibs.model.jobs import JobId, Member
-from dibs.runs import Run, Sweep, SweepWish
 from dibs.service import Daemon
 from dibs.store import Reader
 from dibs.submissions import Name, Word
+from dibs.sweeps.runs import Run, Sweep, SweepWish
 from dibs.system import commands
 
 #: Points in one request: a turn of the core must stay short.

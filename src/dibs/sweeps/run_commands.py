@@ -32,11 +32,11 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dibs import grid, quoting
 from dibs.errors import UserError
-from dibs.grid import Point, Points
 from dibs.model import templates, units
-from dibs.quoting import Place
+from dibs.sweeps import grid, quoting
+from dibs.sweeps.grid import Point, Points
+from dibs.sweeps.quoting import Place
 
 NAME = re.compile(r"[^\W\d][\w-]*(?:\.[\w-]+)*")
 #: `{lr}`, `{lr:raw}`

@@ -13,12 +13,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dibs import run_commands, values
 from dibs.errors import UserError
-from dibs.grid import Point
 from dibs.model.jobs import Asked
-from dibs.runs import Sweep
-from dibs.values import Data, Value
+from dibs.sweeps import run_commands, values
+from dibs.sweeps.grid import Point
+from dibs.sweeps.runs import Sweep
+from dibs.sweeps.values import Data, Value
 
 #: Digits after the point with which people write numbers.
 MOST_DIGITS = 4

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dibs import columns, run_commands, values
-from dibs.columns import Column, Distribution, Linear, Logarithmic, LogUniform, Normal, Uniform
 from dibs.errors import UserError
-from dibs.values import Value
+from dibs.sweeps import columns, run_commands, values
+from dibs.sweeps.columns import Column, Distribution, Linear, Logarithmic, LogUniform, Normal, Uniform
+from dibs.sweeps.values import Value
 
 EXAMPLES = "-p lr 0.1 0.01, -p lr=0.1,0.01 or -p 'lr=logspace(1e-5,1e-1,5)'"
 CALL = re.compile(r"\s*([A-Za-z_]+)\(([^()]*)\)\s*")

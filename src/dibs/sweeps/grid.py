@@ -29,12 +29,12 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from dibs import columns, shuffles, values
-from dibs.columns import Column, Computed, Distribution
-from dibs.conditions import Condition
 from dibs.errors import UserError
-from dibs.sequences import Lazy
-from dibs.values import Data, Value
+from dibs.sweeps import columns, shuffles, values
+from dibs.sweeps.columns import Column, Computed, Distribution
+from dibs.sweeps.conditions import Condition
+from dibs.sweeps.sequences import Lazy
+from dibs.sweeps.values import Data, Value
 
 #: Rows up to which an axis is handed to `itertools.product`, which keeps a copy of it, or is compared with another.
 FEW = 10_000

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from dibs import columns, nodes, parameters, spaces, values
-from dibs.columns import Column, Distribution, LogUniform, Normal, Steps, Uniform, Weighted
 from dibs.errors import UserError
-from dibs.grid import Space
-from dibs.nodes import Node
-from dibs.parameters import Parameter
-from dibs.run_commands import Field, Piece, Template
-from dibs.values import Value
+from dibs.sweeps import columns, nodes, parameters, spaces, values
+from dibs.sweeps.columns import Column, Distribution, LogUniform, Normal, Steps, Uniform, Weighted
+from dibs.sweeps.grid import Space
+from dibs.sweeps.nodes import Node
+from dibs.sweeps.parameters import Parameter
+from dibs.sweeps.run_commands import Field, Piece, Template
+from dibs.sweeps.values import Value
 
 KEYS = (
     "program",

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dibs import values
-from dibs.sequences import Lazy
-from dibs.values import Data, Value
+from dibs.sweeps import values
+from dibs.sweeps.sequences import Lazy
+from dibs.sweeps.values import Data, Value
 
 #: Digits that a computed number keeps: more than anybody types, fewer than the last ones, where floats go wrong.
 DIGITS = 12

@@ -15,13 +15,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from dibs import conditions, nodes, parameters, run_commands, spaces, wandb_files
 from dibs.errors import UserError
-from dibs.grid import Points, Space
 from dibs.model import units
-from dibs.nodes import Node
-from dibs.parameters import Parameter
-from dibs.run_commands import Template
+from dibs.sweeps import conditions, nodes, parameters, run_commands, spaces, wandb_files
+from dibs.sweeps.grid import Points, Space
+from dibs.sweeps.nodes import Node
+from dibs.sweeps.parameters import Parameter
+from dibs.sweeps.run_commands import Template
 
 GOALS = {"minimize": "minimize", "min": "minimize", "maximize": "maximize", "max": "maximize"}
 

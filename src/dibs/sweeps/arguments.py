@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dibs import run_commands, values
 from dibs.errors import UserError
-from dibs.grid import Axis, Block, Space
-from dibs.run_commands import Template
+from dibs.sweeps import run_commands, values
+from dibs.sweeps.grid import Axis, Block, Space
+from dibs.sweeps.run_commands import Template
 
 SEPARATORS = (":::", ":::+")
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dibs import columns, conditions, grid
-from dibs.conditions import Condition
 from dibs.errors import UserError
-from dibs.grid import Axis, Block, Space
-from dibs.parameters import Parameter
-from dibs.values import Value
+from dibs.sweeps import columns, conditions, grid
+from dibs.sweeps.conditions import Condition
+from dibs.sweeps.grid import Axis, Block, Space
+from dibs.sweeps.parameters import Parameter
+from dibs.sweeps.values import Value
 
 
 def build(

@@ -11,9 +11,9 @@ import contextlib
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
-from dibs import values
 from dibs.errors import UserError
-from dibs.values import Data, Value
+from dibs.sweeps import values
+from dibs.sweeps.values import Data, Value
 
 #: A leaf, a list or a mapping.
 Node = object

@@ -14,7 +14,7 @@ import random
 from array import array
 from collections.abc import Callable, Iterator
 
-from dibs.sequences import Lazy
+from dibs.sweeps.sequences import Lazy
 
 #: Places up to which an order is that of `random.shuffle`: made in an instant, and the old tool's order.
 WHOLE = 100_000

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dibs import documents, nodes, parameters, spaces, values
-from dibs.documents import Sweep
 from dibs.errors import MachineError, UserError
-from dibs.nodes import Node
-from dibs.values import Value
+from dibs.sweeps import documents, nodes, parameters, spaces, values
+from dibs.sweeps.documents import Sweep
+from dibs.sweeps.nodes import Node
+from dibs.sweeps.values import Value
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".csv")
 
