@@ -8,7 +8,7 @@ from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.model import lifecycle, selection
 from dibs.scheduling.views import Policy
-from dibs.store import Store
+from dibs.store.store import Store
 from dibs.system.settings import Settings
 from dibs.wishing import Wish
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dibs.model.jobs import Asked, Member, Request
-from dibs.store import Store
+from dibs.store.store import Store
 from dibs.system import places
 from pretend import cards, day
 

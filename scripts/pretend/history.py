@@ -18,7 +18,7 @@ from dibs.devices.uses import Minute, Sample, Use
 from dibs.model import captured, environs, lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Asked, JobId, Request, When
-from dibs.store import Store
+from dibs.store.store import Store
 from dibs.sweeps import values
 from dibs.sweeps.runs import SweepWish
 from dibs.system import places

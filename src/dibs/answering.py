@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import calls, pickles
+from dibs import pickles
+from dibs.store import calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

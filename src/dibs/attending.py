@@ -18,7 +18,7 @@ from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job, JobId
 from dibs.runner import records
 from dibs.runner.attempts import Shim, crash_point
-from dibs.store import Store
+from dibs.store.store import Store
 from dibs.turns import Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, Work
 from dibs.waits import Waits
 

@@ -27,7 +27,7 @@ from dibs.runner.attempts import crash_point
 from dibs.scheduling import scheduling, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 from dibs.standing import Outlook, Standing
-from dibs.store import Store
+from dibs.store.store import Store
 from dibs.tallies import Tally
 from dibs.turns import PAUSED, StartRunner, Turn, Work
 from dibs.verbs import Submitted

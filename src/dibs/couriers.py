@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dibs import calls
 from dibs.absence import Absence
 from dibs.client import Client, Pending
 from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.futures import BrokenJob, Future
 from dibs.model import selection
+from dibs.store import calls
 from dibs.system import places
 
 #: Calls, and about how many bytes of them, in one submission.

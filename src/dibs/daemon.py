@@ -20,9 +20,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs import dispatch, housekeeping, store, vetting
+from dibs import dispatch, housekeeping, vetting
 from dibs.core import Core, now_ms
-from dibs.database import Check, DatabaseError, backup
 from dibs.devices import probe
 from dibs.devices.observations import Seen
 from dibs.engines.launching import Runners
@@ -37,6 +36,8 @@ from dibs.observing import Observing
 from dibs.scheduling.views import Policy
 from dibs.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.standing import Standing
+from dibs.store import store
+from dibs.store.database import Check, DatabaseError, backup
 from dibs.system import places, processes, settings, users
 from dibs.turns import Work
 from dibs.waits import Waits

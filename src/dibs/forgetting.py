@@ -12,7 +12,7 @@ from dibs import turns
 from dibs.errors import Conflict
 from dibs.model import selection
 from dibs.model.jobs import JobId, Outcome
-from dibs.store import Reader
+from dibs.store.store import Reader
 from dibs.turns import Turn
 
 FINISHED_WORDS = frozenset(outcome.value for outcome in Outcome)

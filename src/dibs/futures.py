@@ -13,8 +13,9 @@ from concurrent import futures
 from concurrent.futures import BrokenExecutor, CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dibs import calls, pickles
+from dibs import pickles
 from dibs.errors import DibsError, MachineError
+from dibs.store import calls
 
 if TYPE_CHECKING:
     from dibs.answers import Job as Told

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dibs.core import Core
-from dibs.database import DatabaseError
 from dibs.errors import DibsError, NotFound
 from dibs.logs import numbers, reports, tails
 from dibs.logs.numbers import Printed
 from dibs.model.jobs import Job, JobId
-from dibs.store import Reader
+from dibs.store.database import DatabaseError
+from dibs.store.store import Reader
 from dibs.turns import Turn
 
 log = logging.getLogger("dibs.gathering")

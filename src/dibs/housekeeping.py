@@ -14,12 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dibs import calls, folders, forgetting
+from dibs import folders, forgetting
 from dibs.core import now_ms
 from dibs.forgetting import MOST_IN_A_STEP
 from dibs.model import selection
 from dibs.model.jobs import JobId
-from dibs.store import Reader
+from dibs.store import calls
+from dibs.store.store import Reader
 
 if TYPE_CHECKING:
     from dibs.service import Daemon

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from dibs import observing
 from dibs.core import now_ms
-from dibs.database import DatabaseError
 from dibs.devices import probe
 from dibs.devices.listening import Listener
 from dibs.errors import DibsError
 from dibs.observing import Observing
+from dibs.store.database import DatabaseError
 
 if TYPE_CHECKING:
     from dibs.model.jobs import Job

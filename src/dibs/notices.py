@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dibs.database import DatabaseError
 from dibs.engines.launching import boot
 from dibs.engines.local import Local
 from dibs.model import codec, units
 from dibs.model.jobs import BAD, Job
-from dibs.store import BatchTally
+from dibs.store.database import DatabaseError
+from dibs.store.store import BatchTally
 from dibs.turns import Turn
 
 log = logging.getLogger("dibs.notices")

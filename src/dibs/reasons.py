@@ -19,7 +19,7 @@ from dibs.scheduling import declaring, forecasts, obstacles, rooms, scheduling, 
 from dibs.scheduling.forecasts import Forecast, Foreseen
 from dibs.scheduling.obstacles import Reason
 from dibs.scheduling.views import Policy, View, Waiting
-from dibs.store import Reader
+from dibs.store.store import Reader
 
 #: Jobs that are named of those that another waits for.
 MOST_NAMED = 8

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dibs import observing, store
+from dibs import observing
 from dibs.core import Core
 from dibs.devices import probe
 from dibs.errors import MachineError
@@ -22,6 +22,7 @@ from dibs.leases.drains import Drains
 from dibs.looking import Looking
 from dibs.model.devices import Inventory
 from dibs.model.jobs import ACTIVE, Job, JobId
+from dibs.store import store
 from dibs.turns import Turn
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from dibs import notices
 from dibs.model import lifecycle
 from dibs.model.jobs import Job
 from dibs.notices import Event
-from dibs.store import BatchTally
+from dibs.store.store import BatchTally
 
 SETTING = "tell-me"
 

@@ -17,7 +17,7 @@ from dibs.scheduling.declaring import MOST_ROWS, Earlier
 from dibs.scheduling.forecasts import Forecast
 from dibs.scheduling.obstacles import Reason
 from dibs.scheduling.views import Policy, View
-from dibs.store import Store
+from dibs.store.store import Store
 
 LATER = 4_000_000_000_000
 

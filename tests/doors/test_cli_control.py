@@ -15,7 +15,7 @@ from dibs import edit_drafts, job_options
 from dibs.cli import kill
 from dibs.errors import DibsError
 from dibs.model.jobs import JobId
-from dibs.store import Store
+from dibs.store.store import Store
 from dibs.system import places, processes
 
 LONG = ["sleep", "1000"]

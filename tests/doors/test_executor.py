@@ -19,11 +19,12 @@ import pytest
 
 import dibs
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import calls, client, pickles
+from dibs import client, pickles
 from dibs.couriers import Courier, Parcel, Terms
 from dibs.errors import Impossible, MachineError, NoDaemon, UserError
 from dibs.futures import BrokenJob, CallFailed, Future
 from dibs.pickles import Unpicklable
+from dibs.store import calls
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_a_worker_loads_nothing_that_the_call_does_not_need(pool: dibs.Executor)
     bare = "import os, _pickle, __future__, sys; print(*sys.modules)"
     there = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, check=True).stdout.split()
     loaded = set(pool.submit(eval, "list(__import__('sys').modules)").result(PATIENCE_S))
-    assert loaded - set(there) == {"dibs", "dibs.answering", "dibs.calls", "dibs.pickles"}
+    assert loaded - set(there) == {"dibs", "dibs.answering", "dibs.store.calls", "dibs.pickles"}
 
 
 def test_a_call_is_a_job_that_people_can_read(pool: dibs.Executor, queue: Bench) -> None:

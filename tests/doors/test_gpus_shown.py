@@ -11,7 +11,7 @@ from bench import Bench, wait_for
 from dibs.cli import gpus
 from dibs.cli.screen import Screen
 from dibs.devices.uses import Use
-from dibs.store import Store
+from dibs.store.store import Store
 
 GIB = 2**30
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import calls
+from dibs.store import calls
 
 KEY = "0123456789abcdef"
 

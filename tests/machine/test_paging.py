@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import build
-from dibs import paging
 from dibs.errors import UserError
 from dibs.model import selection
 from dibs.model.jobs import Job
-from dibs.paging import Place, Sort, Wanted
-from dibs.reader import Reader
-from dibs.store import Store
+from dibs.store import paging
+from dibs.store.paging import Place, Sort, Wanted
+from dibs.store.reader import Reader
+from dibs.store.store import Store
 
 EVERYTHING = ((selection.Everything(),),)
 NOW = build.NOW + 10_000

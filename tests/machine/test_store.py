@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import build
-from dibs import database, rows
 from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.model import lifecycle, ranks, selection
 from dibs.model.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.scheduling.views import Active, Waiting
-from dibs.store import SETTLE_AFTER, BatchTally, Happening, PastAttempt, Reader, Store
+from dibs.store import database, rows
+from dibs.store.store import SETTLE_AFTER, BatchTally, Happening, PastAttempt, Reader, Store
 
 REQUESTS = (
     Request(0),
@@ -706,7 +706,7 @@ def test_a_file_that_was_cut_off_is_not_called_whole_for_a_log_that_was_only_pre
 def test_without_room_for_the_log_it_is_as_long_as_what_is_in_it(path):
     script = f"""
 import pathlib, resource, signal
-from dibs import database
+from dibs.store import database
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2 ** 20, resource.RLIM_INFINITY))
 connection, _ = database.open_writer(pathlib.Path({str(path)!r}))

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import build
 from dibs.devices.uses import Sample
-from dibs.findings import Used
 from dibs.http_api import usages
 from dibs.model import lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId
-from dibs.store import Store
+from dibs.store.findings import Used
+from dibs.store.store import Store
 
 MINUTE = 60_000
 #: Days of ten minutes, so that small numbers cross their bounds.

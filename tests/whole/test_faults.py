@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from bench import Bench, wait_for
-from dibs import client, database
+from dibs import client
 from dibs.errors import DibsError, MachineError
-from dibs.store import Store
+from dibs.store import database
+from dibs.store.store import Store
 from dibs.system import places
 from fakes.nvml import world
 

@@ -15,7 +15,7 @@ from dibs.reasons import Sight
 from dibs.scheduling import views
 from dibs.scheduling.forecasts import Forecast
 from dibs.scheduling.obstacles import Reason
-from dibs.store import Reader
+from dibs.store.store import Reader
 
 #: Starts to come that are told at once.
 MOST_STARTS = 100

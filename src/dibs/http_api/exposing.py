@@ -18,7 +18,7 @@ from dibs.exposition import Family, Sample, counter, gauge, histogram
 from dibs.http_api import exchanges, queues, streaming
 from dibs.model.devices import Device
 from dibs.service import Daemon
-from dibs.store import Reader
+from dibs.store.store import Reader
 from dibs.system import places
 from dibs.tallies import Tally
 from dibs.version import __version__

@@ -9,15 +9,16 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from dibs import moments, paging
+from dibs import moments
 from dibs.core import now_ms
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
 from dibs.model import devices, selection
 from dibs.model.devices import Inventory
 from dibs.model.selection import Atom
-from dibs.paging import Wanted
-from dibs.store import Reader
+from dibs.store import paging
+from dibs.store.paging import Wanted
+from dibs.store.store import Reader
 
 #: Jobs on a page, and on one where nobody says how many.
 MOST, USUAL = 1000, 100

@@ -18,7 +18,7 @@ from dibs.logs import log_files
 from dibs.logs.log_files import LogFile
 from dibs.model.jobs import Job, JobId
 from dibs.service import Daemon
-from dibs.store import Reader
+from dibs.store.store import Reader
 
 T = TypeVar("T")
 #: Lines at the end, and lines found, that one answer has at most.

@@ -19,7 +19,7 @@ from dibs.model.jobs import Job
 from dibs.scheduling import scheduling, sharing
 from dibs.scheduling.views import Active, Occupant, View
 from dibs.service import Daemon
-from dibs.store import Reader
+from dibs.store.store import Reader
 from dibs.system import disk
 
 

@@ -12,7 +12,7 @@ from dibs.logs import reports, tails
 from dibs.logs.reports import Numbers
 from dibs.model.jobs import Job
 from dibs.service import Daemon
-from dibs.store import Reader
+from dibs.store.store import Reader
 
 
 async def are_read(daemon: Daemon, is_unread: Callable[[Reader], bool], for_s: float) -> None:

@@ -9,11 +9,11 @@ from aiohttp import web
 
 from dibs import turns
 from dibs.core import now_ms
-from dibs.findings import Glance
 from dibs.http_api import exchanges
 from dibs.model import selection
 from dibs.service import Daemon
-from dibs.store import Reader
+from dibs.store.findings import Glance
+from dibs.store.store import Reader
 
 #: Seconds between two answers to one who watches a count grow.
 NEWS_EVERY_S = 0.2

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from dibs import actions, turns, verbs, wire
 from dibs.http_api import exchanges
-from dibs.store import Reader
+from dibs.store.store import Reader
 
 
 async def get_queue(request: web.Request) -> web.Response:

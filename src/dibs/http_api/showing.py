@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dibs import paging, turns
+from dibs import turns
 from dibs.core import now_ms
 from dibs.errors import UserError
 from dibs.http_api import exchanges, explaining, listing, machines, measured
@@ -20,7 +20,8 @@ from dibs.model.jobs import Job, JobId
 from dibs.reasons import Sight
 from dibs.scheduling import views
 from dibs.service import Daemon
-from dibs.store import Reader
+from dibs.store import paging
+from dibs.store.store import Reader
 from dibs.version import __version__
 
 #: Rows of the overview: all that one looks at; `select=all` gives everything.

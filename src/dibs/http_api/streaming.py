@@ -15,15 +15,15 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs.database import DatabaseError
 from dibs.errors import Conflict, DibsError, MachineError, UserError
-from dibs.findings import Numbered
 from dibs.http_api import exchanges, hub, machines, queues
 from dibs.http_api.hub import Hub, Message, Stream
 from dibs.model import codec
 from dibs.model.jobs import JobId
 from dibs.service import Daemon
-from dibs.store import Reader
+from dibs.store.database import DatabaseError
+from dibs.store.findings import Numbered
+from dibs.store.store import Reader
 from dibs.version import __version__
 
 log = logging.getLogger("dibs.streaming")

@@ -13,10 +13,10 @@ from dibs.core import now_ms
 from dibs.http_api import exchanges, explaining, machines
 from dibs.model import codec, scripts
 from dibs.model.jobs import Asked, JobId
-from dibs.reader import Reader
 from dibs.reasons import Sight
 from dibs.scheduling.forecasts import Forecast
 from dibs.service import Daemon
+from dibs.store.reader import Reader
 from dibs.system import commands
 
 

@@ -12,14 +12,14 @@ from aiohttp import web
 
 from dibs import submissions, wire
 from dibs.errors import UserError
-from dibs.findings import RunsSince
 from dibs.http_api import exchanges, measured
 from dibs.jobqueue import sweeps
 from dibs.logs import reports
 from dibs.model import codec
 from dibs.model.jobs import JobId, Member
 from dibs.service import Daemon
-from dibs.store import Reader
+from dibs.store.findings import RunsSince
+from dibs.store.store import Reader
 from dibs.submissions import Name, Word
 from dibs.sweeps.runs import Run, Sweep, SweepWish
 from dibs.system import commands

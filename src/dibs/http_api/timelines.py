@@ -17,7 +17,7 @@ from dibs.model.jobs import Job
 from dibs.reasons import Sight
 from dibs.scheduling.forecasts import Planned
 from dibs.service import Daemon
-from dibs.store import Reader
+from dibs.store.store import Reader
 
 #: Bars of the past, and of the plan: more than a picture can show.
 MOST_PAST, MOST_PLANNED = 5000, 200

@@ -45,7 +45,7 @@ PRAGMA wal_autocheckpoint = 8000;
 
 def read_sql(name: str) -> str:
     """Return one of the files in `sql/`."""
-    return resources.files("dibs").joinpath("sql", name).read_text()
+    return resources.files("dibs.store").joinpath("sql", name).read_text()
 
 
 def named_queries() -> dict[str, str]:

@@ -15,17 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import database, rows
 from dibs.devices.uses import Key, Minute, Sample, Use
 from dibs.errors import Bug
-from dibs.findings import BatchTally as BatchTally
-from dibs.findings import Happening as Happening
-from dibs.findings import PastAttempt as PastAttempt
 from dibs.model import lifecycle, ranks, selection
 from dibs.model.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State
-from dibs.reader import Reader as Reader
-from dibs.reader import digest
 from dibs.scheduling import durations
+from dibs.store import database, rows
+from dibs.store.findings import BatchTally as BatchTally
+from dibs.store.findings import Happening as Happening
+from dibs.store.findings import PastAttempt as PastAttempt
+from dibs.store.reader import Reader as Reader
+from dibs.store.reader import digest
 from dibs.sweeps.runs import SweepWish
 
 #: Commits after which the log is copied into the file: as many as fit into the log that was prepared.

@@ -15,7 +15,7 @@ from typing import Any
 from dibs.errors import UserError
 from dibs.model import selection
 from dibs.model.jobs import Job, JobId
-from dibs.reader import Reader
+from dibs.store.reader import Reader
 
 SORTS = ("id", "submitted", "started", "finished", "priority", "duration", "name")
 #: Ids that one list has at most.

@@ -13,14 +13,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dibs import choosing, database, rows
 from dibs.errors import NotFound, UserError
-from dibs.findings import BatchTally, Glance, Happening, Numbered, PastAttempt, RunsSince, Stay, Used, Waited, Waits
 from dibs.model import selection, spelling, units
 from dibs.model.jobs import Cause, Job, JobId, Outcome, When
 from dibs.scheduling import declaring
 from dibs.scheduling.declaring import Earlier
 from dibs.scheduling.views import Active, Waiting
+from dibs.store import choosing, database, rows
+from dibs.store.findings import (
+    BatchTally,
+    Glance,
+    Happening,
+    Numbered,
+    PastAttempt,
+    RunsSince,
+    Stay,
+    Used,
+    Waited,
+    Waits,
+)
 from dibs.sweeps.runs import Run, Sweep
 
 
