@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import build
-from dibs import turns, verbs
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
+from dibs.jobqueue import turns, verbs
+from dibs.jobqueue.wishing import Wish
 from dibs.model import lifecycle, selection
 from dibs.scheduling.views import Policy
 from dibs.store.store import Store
 from dibs.system.settings import Settings
-from dibs.wishing import Wish
 
 TABLES = ("jobs", "events", "attempts", "requests", "environs", "facts")
 

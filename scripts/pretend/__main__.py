@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dibs import client, core, errors
+from dibs import client, errors
+from dibs.jobqueue import core
 from dibs.system import places, processes
 from fakes.nvml import world
 from pretend import crowd, day, history, machine, training

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dibs import core
 from dibs.devices.uses import Minute, Sample, Use
+from dibs.jobqueue import core
 from dibs.model import captured, environs, lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Asked, JobId, Request, When

@@ -20,7 +20,7 @@ from typing import Any
 from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
 
 from bench import Bench, wait_for
-from dibs import core
+from dibs.jobqueue import core
 from dibs.system import places
 from pretend import crowd
 from visiting import FLAGS, Visits, heap_bytes, link_to

@@ -11,12 +11,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dibs import edits, submissions, verbs
+from dibs import submissions
 from dibs.errors import NotFound, UserError
+from dibs.jobqueue import edits, verbs
+from dibs.jobqueue.turns import Acted, Changed, Turn
 from dibs.model import selection
 from dibs.model.jobs import JobId
 from dibs.system import processes
-from dibs.turns import Acted, Changed, Turn
 
 
 class OneActionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -20,14 +20,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs import dispatch, housekeeping, vetting
-from dibs.core import Core, now_ms
+from dibs import housekeeping, vetting
 from dibs.devices import probe
 from dibs.devices.observations import Seen
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.gathering import Gathering
+from dibs.jobqueue import dispatch
+from dibs.jobqueue.core import Core, now_ms
+from dibs.jobqueue.standing import Standing
+from dibs.jobqueue.turns import Work
+from dibs.jobqueue.waits import Waits
 from dibs.leases import leases
 from dibs.leases.drains import Drains
 from dibs.looking import Looking
@@ -35,12 +39,9 @@ from dibs.model.devices import DeviceId, with_drained
 from dibs.observing import Observing
 from dibs.scheduling.views import Policy
 from dibs.service import SAFETY_TICK_S, Daemon, Events, Identity
-from dibs.standing import Standing
 from dibs.store import store
 from dibs.store.database import Check, DatabaseError, backup
 from dibs.system import places, processes, settings, users
-from dibs.turns import Work
-from dibs.waits import Waits
 
 log = logging.getLogger("dibs.daemon")
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dibs import turns
 from dibs.errors import Conflict
+from dibs.jobqueue import turns
+from dibs.jobqueue.turns import Turn
 from dibs.model import selection
 from dibs.model.jobs import JobId, Outcome
 from dibs.store.store import Reader
-from dibs.turns import Turn
 
 FINISHED_WORDS = frozenset(outcome.value for outcome in Outcome)
 #: Jobs in one turn: forgetting takes its time in small steps.

@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dibs.core import Core
 from dibs.errors import DibsError, NotFound
+from dibs.jobqueue.core import Core
+from dibs.jobqueue.turns import Turn
 from dibs.logs import numbers, reports, tails
 from dibs.logs.numbers import Printed
 from dibs.model.jobs import Job, JobId
 from dibs.store.database import DatabaseError
 from dibs.store.store import Reader
-from dibs.turns import Turn
 
 log = logging.getLogger("dibs.gathering")
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dibs import folders, forgetting
-from dibs.core import now_ms
 from dibs.forgetting import MOST_IN_A_STEP
+from dibs.jobqueue.core import now_ms
 from dibs.model import selection
 from dibs.model.jobs import JobId
 from dibs.store import calls

@@ -13,10 +13,10 @@ import time
 from typing import TYPE_CHECKING
 
 from dibs import observing
-from dibs.core import now_ms
 from dibs.devices import probe
 from dibs.devices.listening import Listener
 from dibs.errors import DibsError
+from dibs.jobqueue.core import now_ms
 from dibs.observing import Observing
 from dibs.store.database import DatabaseError
 

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from dibs.core import Core, now_ms
 from dibs.devices import belonging, health, observations, uses
 from dibs.devices.foreign import Limits
 from dibs.devices.observations import Finding, Look, Seen
 from dibs.devices.probe import Probe
+from dibs.jobqueue.core import Core, now_ms
+from dibs.jobqueue.turns import Order, Turn
 from dibs.leases import holders
 from dibs.model import lifecycle, units
 from dibs.model.devices import DeviceId, Inventory
@@ -25,7 +26,6 @@ from dibs.model.jobs import Job, JobId, State
 from dibs.scheduling.views import Occupant
 from dibs.system import processes
 from dibs.system.locks import Folder
-from dibs.turns import Order, Turn
 
 #: Seconds for which a look is good enough to give a device out on the strength of it: many jobs that start at once
 #: share one, and somebody who came a moment ago is seen.

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from dibs import observing
-from dibs.core import Core
 from dibs.devices import probe
 from dibs.errors import MachineError
+from dibs.jobqueue.core import Core
+from dibs.jobqueue.turns import Turn
 from dibs.leases.drains import Drains
 from dibs.looking import Looking
 from dibs.model.devices import Inventory
 from dibs.model.jobs import ACTIVE, Job, JobId
 from dibs.store import store
-from dibs.turns import Turn
 
 T = TypeVar("T")
 

@@ -17,8 +17,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dibs import edits, wire, wishing
+from dibs import wire
 from dibs.errors import UserError
+from dibs.jobqueue import edits, wishing
 from dibs.logs import metrics
 from dibs.model import arrays, codec, scripts, templates
 from dibs.model.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name

@@ -7,12 +7,13 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import dispatch, edits, forgetting, submissions, turns, verbs, wishing
+from dibs import forgetting, submissions
 from dibs.errors import Conflict, Impossible, NotFound, UserError
+from dibs.jobqueue import dispatch, edits, turns, verbs, wishing
+from dibs.jobqueue.wishing import Wish
 from dibs.model import lifecycle, selection
 from dibs.model.jobs import JobId, Outcome, State, When
 from dibs.runner import attempts
-from dibs.wishing import Wish
 
 PAUSED = (*RUNNING, lifecycle.Paused(3))
 ORPHANED = (*RUNNING, lifecycle.Orphaned(3))

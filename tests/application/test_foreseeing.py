@@ -9,10 +9,10 @@ import pytest
 import build
 from desk import Desk
 from dibs.errors import MachineError
-from dibs.foreseeing import HOLDS_FOR_MS, Foreseeing
+from dibs.jobqueue.foreseeing import HOLDS_FOR_MS, Foreseeing
+from dibs.jobqueue.reasons import Sight
 from dibs.model import lifecycle
 from dibs.model.jobs import JobId
-from dibs.reasons import Sight
 from dibs.scheduling.durations import Span
 from dibs.scheduling.forecasts import Foreseen, Prospect
 from dibs.scheduling.views import Policy, View

@@ -3,9 +3,10 @@
 import pytest
 
 import build
-from dibs import submissions, verbs
+from dibs import submissions
 from dibs.errors import UserError
-from dibs.wishing import Rules, Wish
+from dibs.jobqueue import verbs
+from dibs.jobqueue.wishing import Rules, Wish
 
 
 def submit(desk, count=1, **rules):

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import build
-from dibs import notices
+from dibs.jobqueue import notices
+from dibs.jobqueue.notices import Event
 from dibs.model import lifecycle
 from dibs.model.jobs import Job
-from dibs.notices import Event
 from dibs.store.store import BatchTally
 
 SETTING = "tell-me"

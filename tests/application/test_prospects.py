@@ -6,7 +6,7 @@ import math
 import pytest
 
 import build
-from dibs import prospects
+from dibs.jobqueue import prospects
 from dibs.model import lifecycle
 from dibs.model.jobs import After, JobId, When
 from dibs.scheduling import durations, forecasts

@@ -7,12 +7,12 @@ import pytest
 
 import build
 from desk import DONE, FAILED, RUNNING
-from dibs import core
 from dibs.devices.uses import Use
+from dibs.jobqueue import core
+from dibs.jobqueue.reasons import Sight
 from dibs.model import codec, lifecycle, selection
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, JobId, When
-from dibs.reasons import Sight
 from dibs.scheduling.declaring import MOST_ROWS, Earlier
 from dibs.scheduling.forecasts import Forecast
 from dibs.scheduling.obstacles import Reason

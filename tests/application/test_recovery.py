@@ -7,12 +7,12 @@ import os
 
 import build
 from desk import PLACED, Desk
-from dibs import dispatch
 from dibs.engines.local import Local
+from dibs.jobqueue import dispatch
+from dibs.jobqueue.turns import Order
 from dibs.model import lifecycle
 from dibs.model.jobs import Outcome, State
 from dibs.runner import attempts, records
-from dibs.turns import Order
 
 
 def recover(desk, boot):

@@ -7,16 +7,16 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import dispatch, forgetting, turns
+from dibs import forgetting
 from dibs.errors import NotFound, UserError
-from dibs.jobqueue import sweeps
+from dibs.jobqueue import dispatch, sweeps, turns
 from dibs.jobqueue.sweeps import Fate
+from dibs.jobqueue.wishing import NO_RULES, Rules, Wish
 from dibs.model import lifecycle, selection
 from dibs.model.jobs import JobId, Member, State, When
 from dibs.store.findings import RunsSince
 from dibs.sweeps import values
 from dibs.sweeps.runs import SweepWish
-from dibs.wishing import NO_RULES, Rules, Wish
 
 
 def wish(**more):

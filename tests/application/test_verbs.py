@@ -6,13 +6,13 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import turns, verbs
 from dibs.errors import Impossible, NotFound, UserError
+from dibs.jobqueue import turns, verbs
+from dibs.jobqueue.wishing import Wish
 from dibs.model import lifecycle
 from dibs.model.devices import Inventory
 from dibs.model.jobs import JobId, Outcome, State, When
 from dibs.runner import attempts
-from dibs.wishing import Wish
 
 
 def wish(**wanted):

@@ -3,9 +3,9 @@
 import pytest
 
 import build
-from dibs import wishing
 from dibs.errors import UserError
-from dibs.wishing import Wish
+from dibs.jobqueue import wishing
+from dibs.jobqueue.wishing import Wish
 
 
 def wish(**wanted):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import build
+from dibs.jobqueue.tallies import Histogram, Tally
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Cause, Job, Outcome, State
-from dibs.tallies import Histogram, Tally
 
 ONE, TWO = DeviceId("GPU-1"), DeviceId("GPU-2")
 

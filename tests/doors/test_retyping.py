@@ -12,7 +12,8 @@ from hypothesis import strategies as some
 
 import build
 from bench import Bench
-from dibs import drafts, job_options, options, retyping, submissions, wishing
+from dibs import drafts, job_options, options, retyping, submissions
+from dibs.jobqueue import wishing
 from dibs.model.jobs import After, Asked, JobId, Request, Trouble, Warn, When
 from dibs.options import Option
 

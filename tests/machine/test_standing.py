@@ -6,10 +6,10 @@ import pytest
 
 import build
 import lease_lab
+from dibs.jobqueue.standing import Standing
 from dibs.leases import leases, tickets
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active
-from dibs.standing import Standing
 from dibs.system import locks
 
 OURS, THEIRS = build.ids(0, 1)

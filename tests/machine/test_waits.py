@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dibs.waits import Waits
+from dibs.jobqueue.waits import Waits
 
 
 @pytest.fixture

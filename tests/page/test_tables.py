@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from bench import Bench, wait_for
-from dibs import core
+from dibs.jobqueue import core
 from dibs.system import places
 from pretend import crowd
 from visiting import PageAt, Visits, heap_bytes, link_to

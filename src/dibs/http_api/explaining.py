@@ -6,12 +6,12 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import reasons
 from dibs.http_api import exchanges
+from dibs.jobqueue import reasons
+from dibs.jobqueue.reasons import Sight
 from dibs.model import codec
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, State
-from dibs.reasons import Sight
 from dibs.scheduling import views
 from dibs.scheduling.forecasts import Forecast
 from dibs.scheduling.obstacles import Reason

@@ -10,9 +10,9 @@ from aiohttp import web
 from msgspec import Meta
 
 from dibs import moments
-from dibs.core import now_ms
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
+from dibs.jobqueue.core import now_ms
 from dibs.model import devices, selection
 from dibs.model.devices import Inventory
 from dibs.model.selection import Atom

@@ -8,10 +8,10 @@ from typing import Any
 from aiohttp import web
 
 from dibs import actions, wire
-from dibs.core import now_ms
 from dibs.devices import uses
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
+from dibs.jobqueue.core import now_ms
 from dibs.leases import drains, holders, tickets
 from dibs.model import codec, devices
 from dibs.model.devices import Device, DeviceId, Inventory

@@ -7,9 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import turns
-from dibs.core import now_ms
 from dibs.http_api import exchanges
+from dibs.jobqueue import turns
+from dibs.jobqueue.core import now_ms
 from dibs.model import selection
 from dibs.service import Daemon
 from dibs.store.findings import Glance

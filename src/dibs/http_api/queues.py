@@ -6,8 +6,9 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, turns, verbs, wire
+from dibs import actions, wire
 from dibs.http_api import exchanges
+from dibs.jobqueue import turns, verbs
 from dibs.store.store import Reader
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dibs import turns
-from dibs.core import now_ms
 from dibs.errors import UserError
 from dibs.http_api import exchanges, explaining, listing, machines, measured
+from dibs.jobqueue import turns
+from dibs.jobqueue.core import now_ms
+from dibs.jobqueue.reasons import Sight
 from dibs.logs.reports import Numbers
 from dibs.model import codec, selection
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, JobId
-from dibs.reasons import Sight
 from dibs.scheduling import views
 from dibs.service import Daemon
 from dibs.store import paging

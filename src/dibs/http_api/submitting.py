@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from dibs import reasons, submissions, turns, verbs, wishing
-from dibs.core import now_ms
+from dibs import submissions
 from dibs.http_api import exchanges, explaining, machines
+from dibs.jobqueue import reasons, turns, verbs, wishing
+from dibs.jobqueue.core import now_ms
+from dibs.jobqueue.reasons import Sight
 from dibs.model import codec, scripts
 from dibs.model.jobs import Asked, JobId
-from dibs.reasons import Sight
 from dibs.scheduling.forecasts import Forecast
 from dibs.service import Daemon
 from dibs.store.reader import Reader

@@ -9,12 +9,12 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from dibs.core import now_ms
 from dibs.http_api import exchanges, listing
+from dibs.jobqueue.core import now_ms
+from dibs.jobqueue.reasons import Sight
 from dibs.model import codec
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job
-from dibs.reasons import Sight
 from dibs.scheduling.forecasts import Planned
 from dibs.service import Daemon
 from dibs.store.store import Reader

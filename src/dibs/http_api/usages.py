@@ -9,8 +9,8 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from dibs.core import now_ms
 from dibs.http_api import exchanges
+from dibs.jobqueue.core import now_ms
 from dibs.model import codec
 from dibs.store.store import Reader
 

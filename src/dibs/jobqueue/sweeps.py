@@ -15,16 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dibs import verbs, wishing
 from dibs.errors import Bug, UserError
+from dibs.jobqueue import verbs, wishing
+from dibs.jobqueue.turns import Turn
+from dibs.jobqueue.wishing import Rules, Wish
 from dibs.model import lifecycle, selection
 from dibs.model.jobs import Asked, JobId, Member, Outcome, State
 from dibs.sweeps import extending, values
 from dibs.sweeps.runs import Sweep, SweepWish
 from dibs.sweeps.values import Data
 from dibs.system import commands
-from dibs.turns import Turn
-from dibs.wishing import Rules, Wish
 
 #: The rest of a sweep is held if so many, the first to end, all ended badly: then it is the command.
 HALT_FIRST = 3

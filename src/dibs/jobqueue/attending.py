@@ -11,18 +11,18 @@ import os
 import socket
 from collections.abc import Callable
 
-from dibs import dispatch
 from dibs.engines.local import Local
+from dibs.jobqueue import dispatch
+from dibs.jobqueue.turns import Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, Work
+from dibs.jobqueue.waits import Waits
 from dibs.model import units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job, JobId
 from dibs.runner import records
 from dibs.runner.attempts import Shim, crash_point
 from dibs.store.store import Store
-from dibs.turns import Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, Work
-from dibs.waits import Waits
 
-log = logging.getLogger("dibs.core")
+log = logging.getLogger("dibs.jobqueue.core")
 
 #: Seconds until what the system refused is tried again.
 RETRY_FOR_S = 1.0

@@ -9,12 +9,12 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from dibs import turns, wishing
 from dibs.errors import Conflict, UserError
+from dibs.jobqueue import turns, wishing
+from dibs.jobqueue.turns import Acted, Left, Order, Turn
+from dibs.jobqueue.wishing import Wish
 from dibs.model import selection
 from dibs.model.jobs import Asked, Job, JobId, Request, State, default_name
-from dibs.turns import Acted, Left, Order, Turn
-from dibs.wishing import Wish
 
 #: What a field of a request is called in a wish, where that differs.
 WISHED = {"limit_s": "time_limit_s"}

@@ -9,9 +9,9 @@ import bisect
 import contextlib
 from collections.abc import Sequence
 
-from dibs import prospects, standing, turns
-from dibs.core import Core, now_ms
-from dibs.foreseeing import Foreseeing
+from dibs.jobqueue import prospects, standing, turns
+from dibs.jobqueue.core import Core, now_ms
+from dibs.jobqueue.foreseeing import Foreseeing
 from dibs.model import codec, needs, units
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Asked, Job, JobId, Request, State

@@ -10,6 +10,7 @@ import logging
 import os
 from dataclasses import dataclass, replace
 
+from dibs.jobqueue.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word
 from dibs.model import lifecycle, needs, units
 from dibs.model.jobs import BAD, Job, JobId, State
 from dibs.runner import attempts, oom
@@ -18,9 +19,8 @@ from dibs.runner.records import Final, Running
 from dibs.scheduling import scheduling
 from dibs.scheduling.scheduling import Plan
 from dibs.scheduling.views import Policy, View
-from dibs.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word
 
-log = logging.getLogger("dibs.dispatch")
+log = logging.getLogger("dibs.jobqueue.dispatch")
 
 
 @dataclass(frozen=True, slots=True)

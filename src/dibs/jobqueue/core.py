@@ -15,27 +15,27 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from dibs import dispatch, verbs
-from dibs.attending import RETRY_FOR_S, Attending
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
-from dibs.foreseeing import Foreseeing
+from dibs.jobqueue import dispatch, verbs
+from dibs.jobqueue.attending import RETRY_FOR_S, Attending
+from dibs.jobqueue.foreseeing import Foreseeing
+from dibs.jobqueue.notices import Notices
+from dibs.jobqueue.standing import Outlook, Standing
+from dibs.jobqueue.tallies import Tally
+from dibs.jobqueue.turns import PAUSED, StartRunner, Turn, Work
+from dibs.jobqueue.verbs import Submitted
+from dibs.jobqueue.waits import Waits
+from dibs.jobqueue.wishing import Rules, Wish
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId
-from dibs.notices import Notices
 from dibs.runner.attempts import crash_point
 from dibs.scheduling import scheduling, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
-from dibs.standing import Outlook, Standing
 from dibs.store.store import Store
-from dibs.tallies import Tally
-from dibs.turns import PAUSED, StartRunner, Turn, Work
-from dibs.verbs import Submitted
-from dibs.waits import Waits
-from dibs.wishing import Rules, Wish
 
 T = TypeVar("T")
-log = logging.getLogger("dibs.core")
+log = logging.getLogger("dibs.jobqueue.core")
 
 #: Requests and news in one transaction at most: keeps a turn short when thousands of jobs end at once.
 MOST_IN_A_TURN = 500

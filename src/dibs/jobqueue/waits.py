@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dibs.precedence import Way
+from dibs.jobqueue.precedence import Way
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dibs import turns, wishing
 from dibs.errors import UserError
+from dibs.jobqueue import turns, wishing
+from dibs.jobqueue.turns import PAUSED, Acted, Changed, Left, Order, Turn
+from dibs.jobqueue.wishing import NO_RULES, Checked, Rules, Wish
 from dibs.model import lifecycle, selection
 from dibs.model.jobs import ACTIVE, Asked, Cause, Job, JobId, Member, Outcome, State
 from dibs.system import processes
-from dibs.turns import PAUSED, Acted, Changed, Left, Order, Turn
-from dibs.wishing import NO_RULES, Checked, Rules, Wish
 
 #: Jobs whose command may be there to hear a signal.
 SIGNALLED = (State.RUNNING, State.PAUSED, State.STOPPING)

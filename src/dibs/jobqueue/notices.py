@@ -18,13 +18,13 @@ from typing import Any
 
 from dibs.engines.launching import boot
 from dibs.engines.local import Local
+from dibs.jobqueue.turns import Turn
 from dibs.model import codec, units
 from dibs.model.jobs import BAD, Job
 from dibs.store.database import DatabaseError
 from dibs.store.store import BatchTally
-from dibs.turns import Turn
 
-log = logging.getLogger("dibs.notices")
+log = logging.getLogger("dibs.jobqueue.notices")
 
 #: Seconds that a notice may take.
 DEADLINE_S = 30.0

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dibs.errors import MachineError, UserError
+from dibs.jobqueue.turns import Turn, pick
 from dibs.model import environs, selection, templates, units
 from dibs.model.jobs import After, Asked, Member, Request, When, default_name
 from dibs.scheduling import refusals
 from dibs.system import commands
-from dibs.turns import Turn, pick
 
 #: Jobs in one submission.
 MOST_AT_ONCE = 100_000
