@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dibs import cli, errors, options
+from dibs import cli, errors
 from dibs.cli import help as helping
 from dibs.cli import topics
 from dibs.model import lifecycle
+from dibs.submission import options
 from dibs.system import settings as tables
 from dibs.version import __version__
 

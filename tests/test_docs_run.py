@@ -12,8 +12,9 @@ import pytest
 
 import blocks
 import typist
-from dibs import cli, options
+from dibs import cli
 from dibs.errors import UserError
+from dibs.submission import options
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

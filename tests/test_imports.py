@@ -110,16 +110,6 @@ PLACES = {
     "stopping": "python_api",
     "pickles": "python_api",
     "sweep_handles": "python_api",
-    "retyping": "submission",
-    "assigning": "submission",
-    "drafts": "submission",
-    "edit_drafts": "submission",
-    "esy": "submission",
-    "job_options": "submission",
-    "options": "submission",
-    "sbatch": "submission",
-    "scripting": "submission",
-    "moments": "submission",
 }
 
 #: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks). `random`

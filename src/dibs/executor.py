@@ -19,14 +19,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from dibs import answering, call_names, client, drafts, job_options, keywords, pickles, questions
+from dibs import answering, call_names, client, keywords, pickles, questions
 from dibs.client import Client
 from dibs.couriers import Courier, Limit, Parcel, Terms
 from dibs.errors import DibsError, UserError
 from dibs.futures import VALUES, Future, cancel_all
 from dibs.keywords import Options
-from dibs.options import Args
 from dibs.store import calls
+from dibs.submission import drafts, job_options
+from dibs.submission.options import Args
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -12,16 +12,17 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self, Unpack, cast, overload
 
-from dibs import answers, awaiting, client, drafts, edit_drafts, job_options, keywords, questions, scripting
+from dibs import answers, awaiting, client, keywords, questions
 from dibs.answers import Gpu, Rehearsal, WholeJob
 from dibs.client import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
 from dibs.keywords import Options
-from dibs.options import Args
+from dibs.submission import drafts, edit_drafts, job_options, scripting
+from dibs.submission.options import Args
 from dibs.system import commands
 
 if TYPE_CHECKING:
-    from dibs.drafts import Body
+    from dibs.submission.drafts import Body
 
 #: What may be said of `submit`, and of `edit`.
 SUBMIT_OPTIONS = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)

@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from signal import Signals
 from typing import Protocol, TypedDict
 
-from dibs import job_options, options
 from dibs.errors import DibsError, UserError
 from dibs.model import units
-from dibs.options import Args, Option
+from dibs.submission import job_options, options
+from dibs.submission.options import Args, Option
 
 
 class Handle(Protocol):

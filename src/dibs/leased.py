@@ -17,10 +17,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from dibs import handles, job_options, keywords, leasing
+from dibs import handles, keywords, leasing
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 from dibs.leases import waiting
 from dibs.model import environs
+from dibs.submission import job_options
 from dibs.system import settings
 
 if TYPE_CHECKING:

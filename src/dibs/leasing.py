@@ -6,15 +6,16 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import job_options, knowing, vetting
+from dibs import knowing, vetting
 from dibs.devices import probe
 from dibs.errors import Busy, MachineError, UserError
 from dibs.leases import drains, holders, leases, waiting
 from dibs.model import devices, environs, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.options import Args
 from dibs.scheduling import refusals, rooms, sharing, views
+from dibs.submission import job_options
+from dibs.submission.options import Args
 from dibs.system import settings, users
 
 

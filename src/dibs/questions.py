@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from dibs import options
 from dibs.answers import Acted, Overview, Starts, WholeJob
 from dibs.errors import NotFound, UserError
 from dibs.model import selection, units
+from dibs.submission import options
 from dibs.system import places
 
 if TYPE_CHECKING:

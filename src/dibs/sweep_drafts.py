@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dibs import drafts, job_options, options
 from dibs.client import Client
-from dibs.drafts import Body
 from dibs.model.jobs import default_name
-from dibs.options import Args, Kind, Option
+from dibs.submission import drafts, job_options, options
+from dibs.submission.drafts import Body
+from dibs.submission.options import Args, Kind, Option
 from dibs.system import commands
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dibs import awaiting, client, handles, keywords, questions, sweep_drafts
 from dibs.client import Client
 from dibs.errors import MachineError, NotFound, TimedOut, UserError
 from dibs.handles import Command, Job
-from dibs.options import Option
+from dibs.submission.options import Option
 from dibs.sweeps import documents, ranking, sweep_files
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import dibs
 from bench import Bench
 from dibs import errors, sweep_drafts, sweep_handles
 from dibs.cli import sweep as verb
-from dibs.options import parse
+from dibs.submission.options import parse
 
 COMMAND = "echo {lr} {bs}"
 PAIR = {"lr": [0.1, 0.01], "bs": [32, 64]}

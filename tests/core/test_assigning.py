@@ -2,7 +2,7 @@
 
 import pytest
 
-from dibs import assigning
+from dibs.submission import assigning
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.esy import Entry, Malformed, parse
+from dibs.submission.esy import Entry, Malformed, parse
 
 JOB = Entry("a", "/out/a", ("echo", "1"))
 

@@ -4,7 +4,8 @@ import shlex
 
 import pytest
 
-from dibs import errors, sbatch
+from dibs import errors
+from dibs.submission import sbatch
 
 PLACE = sbatch.Place("ada", "box")
 #: Digits that Python does not read as a number: too many, and one that stands above the line.

@@ -11,11 +11,11 @@ import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
-from dibs import edit_drafts, job_options
 from dibs.cli import kill
 from dibs.errors import DibsError
 from dibs.model.jobs import JobId
 from dibs.store.store import Store
+from dibs.submission import edit_drafts, job_options
 from dibs.system import places, processes
 
 LONG = ["sleep", "1000"]

@@ -13,9 +13,9 @@ from terminal import Terminal
 from test_cli_parsing import parse
 
 from bench import Bench, wait_for
-from dibs import drafts, moments
 from dibs.cli import add
 from dibs.errors import UserError
+from dibs.submission import drafts, moments
 
 pytestmark = pytest.mark.usefixtures("started")
 

@@ -16,10 +16,11 @@ import pytest
 from terminal import Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import cli, options
+from dibs import cli
 from dibs.cli import checks, completing, completion, report, topics
 from dibs.cli import help as pages
 from dibs.errors import MachineError, UserError
+from dibs.submission import options
 from dibs.system import settings
 from dibs.version import __version__
 from fakes.nvml import world

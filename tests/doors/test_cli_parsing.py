@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dibs import cli, drafts, job_options, options, questions
+from dibs import cli, questions
 from dibs.errors import UserError
-from dibs.options import Args
+from dibs.submission import drafts, job_options, options
+from dibs.submission.options import Args
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from dibs.cli.cleaning import LogCleaner, clean
 from dibs.cli.screen import Column, Screen
 from dibs.devices import observations
 from dibs.model import lifecycle
-from dibs.options import Args
+from dibs.submission.options import Args
 
 PIPED = Screen(is_terminal=False, is_coloured=False, width=None)
 COLUMNS = (Column("ID", is_right=True), Column("NAME", least=8), Column("STATE", is_state=True), Column("CMD", least=8))

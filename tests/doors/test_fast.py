@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from terminal import Terminal
 
 from bench import Bench
-from dibs import cli, client, fast, job_options
+from dibs import cli, client, fast
+from dibs.submission import job_options
 from dibs.system import places, settings
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,11 @@ from hypothesis import strategies as some
 
 import build
 from bench import Bench
-from dibs import drafts, job_options, options, retyping, submissions
+from dibs import submissions
 from dibs.jobqueue import wishing
 from dibs.model.jobs import After, Asked, JobId, Request, Trouble, Warn, When
-from dibs.options import Option
+from dibs.submission import drafts, job_options, options, retyping
+from dibs.submission.options import Option
 
 TABLE: tuple[Option[object], ...] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)
 #: Far away: a moment that has passed is not typed again.

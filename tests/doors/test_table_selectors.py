@@ -16,7 +16,8 @@ from keyboard import Typed, Typist
 from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
-from dibs import cli, options
+from dibs import cli
+from dibs.submission import options
 
 Job = dict[str, Any]
 

@@ -20,8 +20,9 @@ from test_table_selectors import VERBS as WITH_SELECTORS
 from test_table_selectors import bare
 
 from bench import Bench, wait_for
-from dibs import cli, options
+from dibs import cli
 from dibs.runner import records
+from dibs.submission import options
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = ["sleep", "1000"]

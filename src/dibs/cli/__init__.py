@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from dibs import options
 from dibs.errors import DibsError, UserError
 from dibs.model import spelling
+from dibs.submission import options
 
 #: Every verb and its module, in the order of `dibs --help`.
 VERBS = {

@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Callable
 
-from dibs import answers, client, options, questions
+from dibs import answers, client, questions
 from dibs.cli import cleaning, screen
 from dibs.model import selection
-from dibs.options import Args
+from dibs.submission import options
+from dibs.submission.options import Args
 
 #: Jobs that are named one by one.
 MOST_NAMED = 20

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import client, drafts, job_options, options, scripting
+from dibs import client
 from dibs.cli import hints, screen
 from dibs.errors import UserError
-from dibs.options import Args, Option
+from dibs.submission import drafts, job_options, options, scripting
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Queue a command; print its id."
 USAGE = (

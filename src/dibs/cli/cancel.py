@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import awaiting, client, options, questions
+from dibs import awaiting, client, questions
 from dibs.answers import Acted
 from dibs.cli import acting, screen
 from dibs.errors import NotFound
 from dibs.model import units
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 from dibs.system import settings
 
 SUMMARY = "Drop queued jobs, stop running ones with all their processes."

@@ -6,12 +6,13 @@ import os
 import sys
 from typing import TypedDict
 
-from dibs import client, options, questions
+from dibs import client, questions
 from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import NotFound
 from dibs.model import units
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Forget finished jobs: rows and logs. Checkpoints stay unless you say so."
 USAGE = ("[OPTIONS] [SELECTOR...]",)

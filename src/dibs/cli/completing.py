@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dibs import cli, options
+from dibs import cli
 from dibs.cli import help as pages
 from dibs.cli import topics
 from dibs.model import selection
-from dibs.options import Option
+from dibs.submission import options
+from dibs.submission.options import Option
 from dibs.system import settings
 
 #: Seconds that a daemon may take while somebody holds the Tab key.

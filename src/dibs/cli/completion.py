@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dibs import client, options
+from dibs import client
 from dibs.cli import cleaning, completing, screen
 from dibs.errors import DibsError, UserError
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 from dibs.system import places
 
 SUMMARY = "Print or install completion for bash, zsh or fish."

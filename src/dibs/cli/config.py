@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import options
 from dibs.cli import screen
 from dibs.cli.screen import Column
 from dibs.errors import UserError
 from dibs.model import spelling
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 from dibs.system import places, settings
 from dibs.system.settings import Setting, Settings
 

@@ -7,11 +7,12 @@ import signal
 import sys
 import time
 
-from dibs import answers, client, options, questions
+from dibs import answers, client, questions
 from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import MachineError, NoDaemon, NotFound, UserError
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 from dibs.system import places
 
 SUMMARY = "Start, stop or look at the daemon; jobs run on without it."

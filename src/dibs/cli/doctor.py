@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import options
 from dibs.cli import checks, screen
 from dibs.cli.checks import Finding
 from dibs.cli.screen import Screen
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Check driver, folders, leases, daemon, logout, reboot and disk; say what to do."
 USAGE = ("[OPTIONS]",)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from dibs import answers, client, edit_drafts, options, questions
+from dibs import answers, client, questions
 from dibs.cli import acting, editing, screen
 from dibs.errors import UserError
-from dibs.options import Args, Option
+from dibs.submission import edit_drafts, options
+from dibs.submission.options import Args, Option
 from dibs.system import commands
 
 SUMMARY = "Change waiting jobs by the options of add, or one of them in your editor."

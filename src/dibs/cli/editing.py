@@ -12,12 +12,13 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 
-from dibs import answers, options, questions
+from dibs import answers, questions
 from dibs.answers import Acted, WholeJob
 from dibs.cli import screen
 from dibs.client import Client
 from dibs.errors import DibsError, UserError
 from dibs.model import units
+from dibs.submission import options
 
 #: Used when neither variable is set.
 USUAL = "vi"
@@ -175,7 +176,7 @@ def _need(word: str) -> dict[str, str]:
 def _begin(value: object) -> str:
     from datetime import datetime
 
-    from dibs import moments
+    from dibs.submission import moments
 
     word = value.isoformat() if isinstance(value, datetime) else str(value)
     return moments.parse(word, datetime.now()).isoformat()

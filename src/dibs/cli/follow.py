@@ -6,7 +6,7 @@ import os
 
 from dibs import client, questions
 from dibs.cli import log
-from dibs.options import Args, Option
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Print a job's output to its end; exit with the job's code."
 USAGE = ("[OPTIONS] SELECTOR",)

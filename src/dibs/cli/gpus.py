@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import TypedDict
 from urllib.parse import quote
 
-from dibs import client, options
+from dibs import client
 from dibs.answers import Gpu, Gpus, Holder
 from dibs.cli import screen, watching
 from dibs.cli.screen import Column, Screen
 from dibs.errors import NotFound, UserError
 from dibs.model import devices, units
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "List every GPU and who holds it, other users included."
 USAGE = ("[OPTIONS]", "drain GPU... [--reason TEXT]", "undrain GPU...")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
-from dibs import cli, options
+from dibs import cli
 from dibs.cli import topics
 from dibs.errors import UserError
 from dibs.model import spelling
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Show all verbs, one with its options, or a topic."
 USAGE = ("[VERB|TOPIC]",)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dibs import assigning
 from dibs.cli import screen
 from dibs.model import captured
+from dibs.submission import assigning
 from dibs.system import commands, survival
 from dibs.version import __version__
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import drafts, esy, job_options, options
 from dibs.cli import add
-from dibs.drafts import Body
 from dibs.errors import UserError
 from dibs.model import templates
-from dibs.options import Args, Option
+from dibs.submission import drafts, esy, job_options, options
+from dibs.submission.drafts import Body
+from dibs.submission.options import Args, Option
 from dibs.system import commands
 
 SUMMARY = "Queue the jobs of a GPUPeasy file (.esy); print their ids."

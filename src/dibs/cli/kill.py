@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs import client, options, questions
+from dibs import client, questions
 from dibs.cli import acting, screen
 from dibs.errors import UserError
-from dibs.options import Args, Kind, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Kind, Option
 from dibs.system import processes
 
 

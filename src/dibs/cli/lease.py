@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from select import select
 
-from dibs import drafts, job_options, leasing, moments, options
+from dibs import leasing
 from dibs.cli import attending, keeping, screen, signals
 from dibs.errors import Conflict, DibsError, NotFound, UserError
 from dibs.leases import leases, waiting
 from dibs.model import devices, environs, units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Request
-from dibs.options import Args, Option
+from dibs.submission import drafts, job_options, moments, options
+from dibs.submission.options import Args, Option
 from dibs.system import commands, processes, settings
 
 SUMMARY = "Hold GPUs for a command in this terminal, for a shell, or by hand until Ctrl-C."

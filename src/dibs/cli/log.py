@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from dibs import answers, client, options, questions
+from dibs import answers, client, questions
 from dibs.answers import WholeJob
 from dibs.cli import following, logs, screen, signals, status
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Print a job's output; -f to its end, with the job's exit code."
 USAGE = ("[OPTIONS] SELECTOR",)

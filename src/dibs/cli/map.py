@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dibs import drafts, job_options, options
 from dibs.cli import add
-from dibs.drafts import Body
 from dibs.errors import UserError
-from dibs.options import Args, Option
+from dibs.submission import drafts, job_options, options
+from dibs.submission.drafts import Body
+from dibs.submission.options import Args, Option
 from dibs.system import commands
 
 SUMMARY = "Queue one job an argument, as GNU parallel runs them; print their ids."

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from dibs import client, options, questions
+from dibs import client, questions
 from dibs.cli import screen
 from dibs.errors import UserError
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Put a waiting job elsewhere in the queue, among the jobs of its priority."
 USAGE = ("JOB first", "JOB last", "JOB before JOB", "JOB after JOB")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from dibs import client, options
+from dibs import client
 from dibs.cli import acting, screen
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Start nothing new, or stop the processes of running jobs for a while."
 USAGE = ("[OPTIONS]", "[OPTIONS] SELECTOR...")

@@ -6,15 +6,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dibs import job_options, lines, options, piped, piping
+from dibs import lines, piped, piping
 from dibs.cli import placing, screen
 from dibs.devices import probe
 from dibs.errors import MachineError, UserError
 from dibs.leases import drains, leases
 from dibs.model import captured, devices, environs, units
 from dibs.model.devices import DeviceId, Inventory
-from dibs.options import Args, Option
 from dibs.slots import Slot
+from dibs.submission import job_options, options
+from dibs.submission.options import Args, Option
 from dibs.system import settings
 
 SUMMARY = "Run one command a line from stdin, each on its own GPU, and wait for all of them."

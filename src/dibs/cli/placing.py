@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dibs import granted, job_options, knowing, options, vetting
+from dibs import granted, knowing, vetting
 from dibs.errors import UserError
 from dibs.leases import leases
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.options import Args, Kind, Option
 from dibs.scheduling import refusals, views
 from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.slots import Etiquette, Slot, Slots
+from dibs.submission import job_options, options
+from dibs.submission.options import Args, Kind, Option
 from dibs.system import settings, users
 
 

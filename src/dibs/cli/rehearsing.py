@@ -6,13 +6,14 @@ import shlex
 import sys
 from typing import Any
 
-from dibs import client, options
+from dibs import client
 from dibs.cli import screen
 from dibs.cli import show as show_job
 from dibs.cli.screen import Screen
-from dibs.drafts import Body
 from dibs.model import units
-from dibs.options import Args
+from dibs.submission import options
+from dibs.submission.drafts import Body
+from dibs.submission.options import Args
 
 #: Commands of a batch that are shown.
 SHOWN = 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 
-from dibs import options
 from dibs.errors import UserError
 from dibs.logs import reports
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Inside a job: report numbers, which `dibs show` and tables then have."
 USAGE = ("NAME=NUMBER...",)

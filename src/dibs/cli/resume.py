@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dibs import options
 from dibs.cli import acting, pause
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Start jobs again after `dibs pause`, or let paused jobs go on."
 USAGE = ("[OPTIONS]", "[OPTIONS] SELECTOR...")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dibs import options
 from dibs.cli import acting
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Queue finished jobs that did not succeed once more."
 USAGE = ("[OPTIONS] SELECTOR...",)

@@ -6,11 +6,12 @@ import os
 import signal
 import sys
 
-from dibs import answers, client, drafts, job_options, questions, scripting
+from dibs import answers, client, questions
 from dibs.answers import Job, WholeJob
 from dibs.cli import following, hints, logs, rehearsing, screen, signals, status
 from dibs.errors import Busy, DibsError, UserError
-from dibs.options import Args, Option
+from dibs.submission import drafts, job_options, scripting
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
 USAGE = ("[OPTIONS] COMMAND...", '[OPTIONS] "SHELL COMMAND"', "[OPTIONS] --script FILE [--] [ARGUMENTS]")

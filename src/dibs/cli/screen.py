@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from dibs import options
 from dibs.cli.cleaning import clean as clean
 from dibs.model import units
+from dibs.submission import options
 
 #: When the terminal does not tell.
 USUAL_WIDTH = 80

@@ -6,14 +6,15 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import answers, assigning, client, moments, options, questions
+from dibs import answers, client, questions
 from dibs.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.cli import acting, logs, overview, screen
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.screen import Column, Screen
 from dibs.logs import reports
 from dibs.model import units
-from dibs.options import Args, Option
+from dibs.submission import assigning, moments, options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Show everything about jobs, with attempts, events and the end of the log."
 USAGE = ("[OPTIONS] SELECTOR...",)

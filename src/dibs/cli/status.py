@@ -6,13 +6,14 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import client, options, questions
+from dibs import client, questions
 from dibs.answers import Job, Overview, Starts
 from dibs.cli import hints, overview, screen, watching
 from dibs.cli.overview import remark as remark
 from dibs.cli.screen import Column, Screen
 from dibs.errors import NoDaemon
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Show machine, running, next and latest jobs, or those selected."
 USAGE = ("[OPTIONS] [SELECTOR...]",)

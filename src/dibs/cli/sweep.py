@@ -10,10 +10,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dibs import client, drafts, job_options, options, sweep_drafts
+from dibs import client, sweep_drafts
 from dibs.cli import hints, screen
 from dibs.errors import UserError
-from dibs.options import Args, Kind, Option
+from dibs.submission import drafts, job_options, options
+from dibs.submission.options import Args, Kind, Option
 from dibs.system import commands
 
 if TYPE_CHECKING:

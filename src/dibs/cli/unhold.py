@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dibs import options
 from dibs.cli import acting
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Let held jobs wait for their turn again."
 USAGE = ("[OPTIONS] SELECTOR...",)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from dibs import client, options, questions
+from dibs import client, questions
 from dibs.cli import screen
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 from dibs.version import __version__
 
 SUMMARY = "Show the version of dibs, and of a running daemon if it differs."

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from dibs import awaiting, client, options, questions
+from dibs import awaiting, client, questions
 from dibs.answers import Waited
 from dibs.cli import screen, signals
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Wait for jobs: 0 if all are done, 1 if not, 124 if the time is over."
 USAGE = ("[OPTIONS] [SELECTOR...]",)

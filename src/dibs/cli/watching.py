@@ -11,7 +11,7 @@ from types import FrameType
 
 from dibs.cli import cleaning
 from dibs.errors import DibsError
-from dibs.options import Kind, Option
+from dibs.submission.options import Kind, Option
 
 #: Seconds between two looks.
 USUAL_S = 2.0

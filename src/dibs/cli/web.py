@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dibs import client, options
+from dibs import client
 from dibs.cli import screen
 from dibs.errors import UserError
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 from dibs.system import users
 
 SUMMARY = "Open the page: prints a link that is good once, and over ssh the tunnel for it."

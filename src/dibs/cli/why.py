@@ -6,11 +6,12 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import client, options, questions
+from dibs import client, questions
 from dibs.answers import Why
 from dibs.cli import screen, show
 from dibs.cli.screen import Screen
-from dibs.options import Args, Option
+from dibs.submission import options
+from dibs.submission.options import Args, Option
 
 SUMMARY = "Say why a job waits, what would help, and when it may start."
 USAGE = ("[OPTIONS] SELECTOR...",)

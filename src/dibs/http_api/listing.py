@@ -9,7 +9,6 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from dibs import moments
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
 from dibs.jobqueue.core import now_ms
@@ -19,6 +18,7 @@ from dibs.model.selection import Atom
 from dibs.store import paging
 from dibs.store.paging import Wanted
 from dibs.store.store import Reader
+from dibs.submission import moments
 
 #: Jobs on a page, and on one where nobody says how many.
 MOST, USUAL = 1000, 100

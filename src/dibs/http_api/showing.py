@@ -178,7 +178,7 @@ async def get_job(request: web.Request) -> web.Response:
 
 def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
     # It brings the options of the command line, which nothing else here needs.
-    from dibs import retyping
+    from dibs.submission import retyping
 
     attempts = [
         {

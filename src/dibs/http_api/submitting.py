@@ -60,7 +60,7 @@ def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[wishing.Wish], rules:
 async def _rehearse(daemon: Daemon, wishes: list[wishing.Wish], rules: wishing.Rules) -> web.Response:
     """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
     # It brings the options of the command line, which a submission does not need.
-    from dibs import retyping
+    from dibs.submission import retyping
 
     rehearsed = await daemon.do(lambda turn: verbs.rehearse(turn, wishes))
     _, first = rehearsed.jobs[0]

@@ -15,10 +15,11 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dibs import client, drafts
+from dibs import client
 from dibs.errors import Conflict, DibsError, NoDaemon, NotFound, UserError
 from dibs.model import selection, templates
-from dibs.options import Args
+from dibs.submission import drafts
+from dibs.submission.options import Args
 from dibs.system import commands
 from dibs_compat.gpupeasy import asking, entries, gpu_lists
 from dibs_compat.gpupeasy.entries import Entry

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from aiohttp import ClientError, ClientSession, web
 
-from dibs import esy
+from dibs.submission import esy
 from dibs_compat.gpupeasy import pages
 
 CORE: web.AppKey[ClientSession] = web.AppKey("core", ClientSession)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dibs import options
 from dibs.errors import UserError
 from dibs.model import units
 from dibs.model.jobs import PRIORITIES, Trouble, When
-from dibs.options import Kind, Option
+from dibs.submission import options
+from dibs.submission.options import Kind, Option
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -82,7 +82,7 @@ def _read_dependency(text: str) -> tuple[tuple[str, When], ...]:
 def _read_begin(text: str) -> datetime:
     from datetime import datetime
 
-    from dibs import moments
+    from dibs.submission import moments
 
     return moments.parse(text, datetime.now())
 

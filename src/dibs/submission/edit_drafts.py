@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dibs import drafts, job_options
-from dibs.options import Args, Option
+from dibs.submission import drafts, job_options
+from dibs.submission.options import Args, Option
 
 #: Which fields of a job an option says; a test finds options that are missing here.
 FIELDS: dict[Option[object], tuple[str, ...]] = {

@@ -12,11 +12,11 @@ from binascii import b2a_base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import drafts, job_options, options, sbatch
-from dibs.drafts import Body
 from dibs.errors import UserError
 from dibs.model import scripts
-from dibs.options import Args, Option
+from dibs.submission import drafts, job_options, options, sbatch
+from dibs.submission.drafts import Body
+from dibs.submission.options import Args, Option
 from dibs.system import commands, settings, users
 
 #: Options of which the one who speaks last means all: what was said before about the same thing no longer counts.

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dibs import job_options, options
 from dibs.errors import UserError
 from dibs.model import environs, spelling
 from dibs.model.jobs import When
-from dibs.options import Args, Option
+from dibs.submission import job_options, options
+from dibs.submission.options import Args, Option
 from dibs.system import commands, settings
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def told_begin(args: Args) -> str:
     begin = args.get(job_options.BEGIN)
     if begin is None:
         return ""
-    from dibs import moments
+    from dibs.submission import moments
 
     return f"; begins {moments.shown(begin)}"
 

@@ -10,10 +10,10 @@ import shlex
 from collections.abc import Iterator
 from datetime import datetime
 
-from dibs import drafts, job_options
 from dibs.model import codec, units
 from dibs.model.jobs import RETRIED_BY_DEFAULT, Asked, Request, Trouble, When, default_name
-from dibs.options import Option
+from dibs.submission import drafts, job_options
+from dibs.submission.options import Option
 from dibs.system import commands
 
 AFTER = {When.DONE: job_options.AFTER, When.ANY: job_options.AFTER_ANY, When.END: job_options.AFTER_END}
