@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import forking
-from dibs import client
+from dibs.client import client
 from dibs.errors import NoDaemon
 from dibs.system import places, processes
 from forking import PATIENCE_S, Forked

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import end
-from dibs import client
+from dibs.client import client
 from dibs.store.store import Store
 from dibs.system import processes
 from pretend import __main__ as demo

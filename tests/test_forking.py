@@ -13,7 +13,7 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs import client
+from dibs.client import client
 from dibs.system import processes
 
 

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dibs import client, errors
+from dibs import errors
+from dibs.client import client
 from dibs.jobqueue import core
 from dibs.system import places, processes
 from fakes.nvml import world

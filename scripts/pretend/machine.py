@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dibs import client, errors
+from dibs import errors
+from dibs.client import client
 from fakes.nvml.world import World
 from pretend import cards, day
 from pretend.day import Kind, Work

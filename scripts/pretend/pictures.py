@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from dibs import client
+from dibs.client import client
 from pretend import __main__ as demo
 from pretend import day
 from visiting import FLAGS

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dibs.absence import Absence
-from dibs.client import Client, Pending
+from dibs.client.absence import Absence
+from dibs.client.client import Client, Pending
 from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.futures import BrokenJob, Future
 from dibs.model import selection

@@ -19,8 +19,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from dibs import answering, call_names, client, keywords, pickles, questions
-from dibs.client import Client
+from dibs import answering, call_names, keywords, pickles
+from dibs.client import client, questions
+from dibs.client.client import Client
 from dibs.couriers import Courier, Limit, Parcel, Terms
 from dibs.errors import DibsError, UserError
 from dibs.futures import VALUES, Future, cancel_all

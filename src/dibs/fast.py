@@ -274,7 +274,7 @@ def _ask(daemon: Socket, body: str, environ: Mapping[str, str]) -> tuple[int, di
         daemon.sendall("\r\n".join(lines).encode())
         return _read(daemon)
     except (TimeoutError, ConnectionError) as error:
-        from dibs import client
+        from dibs.client import client
 
         raise client.unanswered(error, ANSWER_FOR_S) from None
 
@@ -304,7 +304,7 @@ def _more(daemon: Socket) -> bytes:
 def _tell(status: int, headers: dict[str, list[str]], body: bytes) -> int:
     """Print the answer as `dibs.cli.add` does; return the exit code."""
     if status != 201:
-        from dibs import client
+        from dibs.client import client
 
         raise client.refusal(status, body)
     for note in headers.get("dibs-note", ()):

@@ -18,7 +18,7 @@ from dibs.errors import DibsError, MachineError
 from dibs.store import calls
 
 if TYPE_CHECKING:
-    from dibs.answers import Job as Told
+    from dibs.client.answers import Job as Told
     from dibs.couriers import Courier
     from dibs.handles import Job
 

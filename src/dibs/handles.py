@@ -12,9 +12,10 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self, Unpack, cast, overload
 
-from dibs import answers, awaiting, client, keywords, questions
-from dibs.answers import Gpu, Rehearsal, WholeJob
-from dibs.client import Client
+from dibs import keywords
+from dibs.client import answers, awaiting, client, questions
+from dibs.client.answers import Gpu, Rehearsal, WholeJob
+from dibs.client.client import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
 from dibs.keywords import Options
 from dibs.submission import drafts, edit_drafts, job_options, scripting

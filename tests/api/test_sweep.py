@@ -12,8 +12,9 @@ import pytest
 
 import dibs
 from bench import Bench
-from dibs import errors, sweep_drafts, sweep_handles
+from dibs import errors, sweep_handles
 from dibs.cli import sweep as verb
+from dibs.client import sweep_drafts
 from dibs.submission.options import parse
 
 COMMAND = "echo {lr} {bs}"

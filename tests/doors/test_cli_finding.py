@@ -17,8 +17,9 @@ from terminal import Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
 from dibs import cli
-from dibs.cli import checks, completing, completion, report, topics
+from dibs.cli import completing, completion, report, topics
 from dibs.cli import help as pages
+from dibs.client import checks
 from dibs.errors import MachineError, UserError
 from dibs.submission import options
 from dibs.system import settings
@@ -130,7 +131,7 @@ def test_a_driver_that_hangs_does_not_stop_the_doctor(tmp_path: Path) -> None:
     driver = world.World(world.build(tmp_path), tmp_path / "state.txt")
     driver.is_now("gpu 0 util=7", "slow nvmlInitWithFlags ms=3600000")
     program = (
-        "import sys; from pathlib import Path; from dibs.system import settings; from dibs.cli import checks\n"
+        "import sys; from pathlib import Path; from dibs.system import settings; from dibs.client import checks\n"
         "here = Path(sys.argv[1]); values = settings.Settings(nvml_library=Path(sys.argv[2]))\n"
         "for found in checks.gpus(checks.Patient({}, here, None, values, str(here)), driver_s=0.2): print(found)"
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dibs import cli, questions
+from dibs import cli
+from dibs.client import questions
 from dibs.errors import UserError
 from dibs.submission import drafts, job_options, options
 from dibs.submission.options import Args

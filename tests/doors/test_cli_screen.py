@@ -16,10 +16,10 @@ from rich.cells import cell_len
 from terminal import Terminal
 
 from bench import Bench
-from dibs import answers
 from dibs.cli import logs, screen, show
 from dibs.cli.cleaning import LogCleaner, clean
 from dibs.cli.screen import Column, Screen
+from dibs.client import answers
 from dibs.devices import observations
 from dibs.model import lifecycle
 from dibs.submission.options import Args

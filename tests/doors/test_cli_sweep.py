@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from bench import Bench
-from dibs import cli, sweep_drafts
+from dibs import cli
 from dibs.cli import map as mapping
 from dibs.cli import result_tables, screen, sweep
 from dibs.cli.screen import Screen
 from dibs.cli.spooling import Spool
+from dibs.client import sweep_drafts
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.sweeps import ranking

@@ -19,7 +19,8 @@ import pytest
 
 import dibs
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import client, pickles
+from dibs import pickles
+from dibs.client import client
 from dibs.couriers import Courier, Parcel, Terms
 from dibs.errors import Impossible, MachineError, NoDaemon, UserError
 from dibs.futures import BrokenJob, CallFailed, Future

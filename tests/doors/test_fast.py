@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from terminal import Terminal
 
 from bench import Bench
-from dibs import cli, client, fast
+from dibs import cli, fast
+from dibs.client import client
 from dibs.submission import job_options
 from dibs.system import places, settings
 
@@ -438,7 +439,7 @@ def loaded(stderr: str) -> set[str]:
 
 DEAR = {
     *("json", "re", "typing", "asyncio", "argparse", "subprocess", "socket", "dataclasses", "pathlib", "enum"),
-    *("collections", "contextlib", "functools", "datetime", "dibs.cli", "dibs.client", "dibs.errors"),
+    *("collections", "contextlib", "functools", "datetime", "dibs.cli", "dibs.client.client", "dibs.errors"),
 }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench import Bench, wait_for
-from dibs import client
+from dibs.client import client
 from dibs.errors import DibsError, MachineError
 from dibs.store import database
 from dibs.store.store import Store

@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from dibs import answers, client, questions
 from dibs.cli import cleaning, screen
+from dibs.client import answers, client, questions
 from dibs.model import selection
 from dibs.submission import options
 from dibs.submission.options import Args

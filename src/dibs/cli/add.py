@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import client
 from dibs.cli import hints, screen
+from dibs.client import client
 from dibs.errors import UserError
 from dibs.submission import drafts, job_options, options, scripting
 from dibs.submission.options import Args, Option

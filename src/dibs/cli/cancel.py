@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import awaiting, client, questions
-from dibs.answers import Acted
 from dibs.cli import acting, screen
+from dibs.client import awaiting, client, questions
+from dibs.client.answers import Acted
 from dibs.errors import NotFound
 from dibs.model import units
 from dibs.submission import options

@@ -6,9 +6,9 @@ import os
 import sys
 from typing import TypedDict
 
-from dibs import client, questions
 from dibs.cli import screen
-from dibs.client import Client
+from dibs.client import client, questions
+from dibs.client.client import Client
 from dibs.errors import NotFound
 from dibs.model import units
 from dibs.submission import options

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dibs import client
 from dibs.cli import cleaning, completing, screen
+from dibs.client import client
 from dibs.errors import DibsError, UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option

@@ -7,9 +7,9 @@ import signal
 import sys
 import time
 
-from dibs import answers, client, questions
 from dibs.cli import screen
-from dibs.client import Client
+from dibs.client import answers, client, questions
+from dibs.client.client import Client
 from dibs.errors import MachineError, NoDaemon, NotFound, UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.cli import checks, screen
-from dibs.cli.checks import Finding
+from dibs.cli import screen
 from dibs.cli.screen import Screen
+from dibs.client import checks
+from dibs.client.checks import Finding
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 

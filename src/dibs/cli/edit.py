@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dibs import answers, client, questions
 from dibs.cli import acting, editing, screen
+from dibs.client import answers, client, questions
 from dibs.errors import UserError
 from dibs.submission import edit_drafts, options
 from dibs.submission.options import Args, Option

@@ -12,10 +12,10 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 
-from dibs import answers, questions
-from dibs.answers import Acted, WholeJob
 from dibs.cli import screen
-from dibs.client import Client
+from dibs.client import answers, questions
+from dibs.client.answers import Acted, WholeJob
+from dibs.client.client import Client
 from dibs.errors import DibsError, UserError
 from dibs.model import units
 from dibs.submission import options

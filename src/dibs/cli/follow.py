@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dibs import client, questions
 from dibs.cli import log
+from dibs.client import client, questions
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Print a job's output to its end; exit with the job's code."

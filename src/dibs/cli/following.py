@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import answers
-from dibs.absence import Absence
-from dibs.answers import Job, WholeJob
 from dibs.cli.logs import Tail
 from dibs.cli.signals import Signals
-from dibs.client import Client
+from dibs.client import answers
+from dibs.client.absence import Absence
+from dibs.client.answers import Job, WholeJob
+from dibs.client.client import Client
 from dibs.errors import NoDaemon
 
 #: Seconds between looks at a growing file.

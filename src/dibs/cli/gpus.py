@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import TypedDict
 from urllib.parse import quote
 
-from dibs import client
-from dibs.answers import Gpu, Gpus, Holder
 from dibs.cli import screen, watching
 from dibs.cli.screen import Column, Screen
+from dibs.client import client
+from dibs.client.answers import Gpu, Gpus, Holder
 from dibs.errors import NotFound, UserError
 from dibs.model import devices, units
 from dibs.submission import options

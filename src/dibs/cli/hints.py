@@ -17,7 +17,7 @@ from dibs.system import commands, survival
 from dibs.version import __version__
 
 if TYPE_CHECKING:
-    from dibs.answers import Overview
+    from dibs.client.answers import Overview
 
 #: What was last said about devices, in the state folder; the fast path looks at it too.
 DEVICES_TOLD = "told.devices"

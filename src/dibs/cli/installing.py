@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import client
+from dibs.client import client
 from dibs.errors import MachineError, UserError
 from dibs.system import places
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs import client, questions
 from dibs.cli import acting, screen
+from dibs.client import client, questions
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Kind, Option

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from dibs import answers, client, questions
-from dibs.answers import WholeJob
 from dibs.cli import following, logs, screen, signals, status
+from dibs.client import answers, client, questions
+from dibs.client.answers import WholeJob
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 

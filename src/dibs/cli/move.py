@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dibs import client, questions
 from dibs.cli import screen
+from dibs.client import client, questions
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dibs import answers
-from dibs.answers import Job, Machine, Overview, Share, Starts
 from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
+from dibs.client import answers
+from dibs.client.answers import Job, Machine, Overview, Share, Starts
 from dibs.logs import reports
 from dibs.model import selection, units
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dibs import client
 from dibs.cli import acting, screen
+from dibs.client import client
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 

@@ -6,10 +6,10 @@ import shlex
 import sys
 from typing import Any
 
-from dibs import client
 from dibs.cli import screen
 from dibs.cli import show as show_job
 from dibs.cli.screen import Screen
+from dibs.client import client
 from dibs.model import units
 from dibs.submission import options
 from dibs.submission.drafts import Body

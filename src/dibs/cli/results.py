@@ -6,14 +6,14 @@ import os
 import sys
 from typing import Any
 
-from dibs import client
 from dibs.cli import result_tables, screen
 from dibs.cli.result_tables import Table
 from dibs.cli.spooling import Chosen, Spool
+from dibs.client import client
+from dibs.client.sweep_drafts import GOAL
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Kind, Option
-from dibs.sweep_drafts import GOAL
 from dibs.sweeps import ranking
 from dibs.sweeps.ranking import Group
 

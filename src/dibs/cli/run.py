@@ -6,9 +6,9 @@ import os
 import signal
 import sys
 
-from dibs import answers, client, questions
-from dibs.answers import Job, WholeJob
 from dibs.cli import following, hints, logs, rehearsing, screen, signals, status
+from dibs.client import answers, client, questions
+from dibs.client.answers import Job, WholeJob
 from dibs.errors import Busy, DibsError, UserError
 from dibs.submission import drafts, job_options, scripting
 from dibs.submission.options import Args, Option

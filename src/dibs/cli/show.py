@@ -6,11 +6,11 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import answers, client, questions
-from dibs.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.cli import acting, logs, overview, screen
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.screen import Column, Screen
+from dibs.client import answers, client, questions
+from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.logs import reports
 from dibs.model import units
 from dibs.submission import assigning, moments, options

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dibs import client
+from dibs.client import client
 from dibs.sweeps import ranking
 from dibs.sweeps.ranking import Run
 

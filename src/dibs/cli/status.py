@@ -6,11 +6,11 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import client, questions
-from dibs.answers import Job, Overview, Starts
 from dibs.cli import hints, overview, screen, watching
 from dibs.cli.overview import remark as remark
 from dibs.cli.screen import Column, Screen
+from dibs.client import client, questions
+from dibs.client.answers import Job, Overview, Starts
 from dibs.errors import NoDaemon
 from dibs.submission import options
 from dibs.submission.options import Args, Option

@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dibs import client, sweep_drafts
 from dibs.cli import hints, screen
+from dibs.client import client, sweep_drafts
 from dibs.errors import UserError
 from dibs.submission import drafts, job_options, options
 from dibs.submission.options import Args, Kind, Option

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from dibs import awaiting, client, questions
-from dibs.answers import Waited
 from dibs.cli import screen, signals
+from dibs.client import awaiting, client, questions
+from dibs.client.answers import Waited
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 

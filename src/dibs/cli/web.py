@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dibs import client
 from dibs.cli import screen
+from dibs.client import client
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option

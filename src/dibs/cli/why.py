@@ -6,10 +6,10 @@ import os
 import sys
 from datetime import datetime
 
-from dibs import client, questions
-from dibs.answers import Why
 from dibs.cli import screen, show
 from dibs.cli.screen import Screen
+from dibs.client import client, questions
+from dibs.client.answers import Why
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 

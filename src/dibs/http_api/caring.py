@@ -45,7 +45,7 @@ async def get_doctor(request: web.Request) -> web.Response:
 
 def _checks(environ: dict[str, str]) -> list[dict[str, Any]]:
     # Only for this, and it brings the whole command line.
-    from dibs.cli import checks
+    from dibs.client import checks
 
     states = {checks.OK: "ok", checks.WARNING: "warn", checks.PROBLEM: "bad"}
     found = checks.run(environ, but_for=NEEDLESS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dibs.client import Client
+from dibs.client.client import Client
 from dibs.errors import NotFound
 from dibs.model import selection
 from dibs_compat.gpupeasy.entries import Entry

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import client
+from dibs.client import client
 from dibs.errors import DibsError
 from dibs_compat.gpupeasy import entries
 from dibs_compat.gpupeasy.desk import Desk, Refused

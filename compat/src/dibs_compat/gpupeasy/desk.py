@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dibs import client
+from dibs.client import client
 from dibs.errors import Conflict, DibsError, NoDaemon, NotFound, UserError
 from dibs.model import selection, templates
 from dibs.submission import drafts

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession, ClientTimeout, web
 
-from dibs import client
+from dibs.client import client
 from dibs.errors import DibsError, UserError
 from dibs.system import places
 from dibs_compat.gpupeasy import admitting, core, gui

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from dibs import questions
-from dibs.absence import Absence
-from dibs.answers import Waited
-from dibs.client import Client
+from dibs.client import questions
+from dibs.client.absence import Absence
+from dibs.client.answers import Waited
+from dibs.client.client import Client
 from dibs.errors import NoDaemon
 
 #: Seconds of one long poll.

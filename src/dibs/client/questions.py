@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from dibs.answers import Acted, Overview, Starts, WholeJob
+from dibs.client.answers import Acted, Overview, Starts, WholeJob
 from dibs.errors import NotFound, UserError
 from dibs.model import selection, units
 from dibs.submission import options
 from dibs.system import places
 
 if TYPE_CHECKING:
-    from dibs.client import Client
+    from dibs.client.client import Client
 
 
 class Identity(TypedDict):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs import client, questions
+from dibs.client import client, questions
 from dibs.devices import probe
 from dibs.errors import DibsError, UserError
 from dibs.leases import leases
