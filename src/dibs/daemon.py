@@ -20,12 +20,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs import housekeeping, vetting
+from dibs import housekeeping
 from dibs.devices import probe
 from dibs.devices.observations import Seen
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
+from dibs.foreground import vetting
 from dibs.gathering import Gathering
 from dibs.jobqueue import dispatch
 from dibs.jobqueue.core import Core, now_ms

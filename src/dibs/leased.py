@@ -17,8 +17,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from dibs import handles, keywords, leasing
+from dibs import handles, keywords
 from dibs.errors import Busy, Conflict, TimedOut, UserError
+from dibs.foreground import leasing
 from dibs.leases import waiting
 from dibs.model import environs
 from dibs.submission import job_options

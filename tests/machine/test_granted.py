@@ -8,7 +8,7 @@ import pytest
 
 import build
 import lease_lab
-from dibs import granted
+from dibs.foreground import granted
 from dibs.leases import leases
 from lease_lab import Puppet
 

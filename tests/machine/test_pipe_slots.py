@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 import lease_lab
-from dibs import slots
+from dibs.foreground import slots
+from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
+from dibs.foreground.slots import Etiquette, Slot, Slots
 from dibs.leases import holders, leases
 from dibs.scheduling.sharing import Terms
-from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
-from dibs.slots import Etiquette, Slot, Slots
 from lease_lab import Puppet, hangs_up
 
 # pytest finds fixtures by their names in this module.

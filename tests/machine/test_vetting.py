@@ -9,7 +9,7 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs import slot_kinds, slots, vetting
+from dibs.foreground import slot_kinds, slots, vetting
 from dibs.leases import holders, leases, waiting
 from dibs.model.jobs import Request
 from dibs.scheduling import sharing

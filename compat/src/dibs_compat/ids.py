@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs import slots
 from dibs.devices import probe
+from dibs.foreground import slots
 from dibs.leases import holders, leases
 from dibs.model import devices
 from dibs.system import settings

@@ -11,7 +11,8 @@ import os
 import signal
 from typing import Any
 
-from dibs import errors, granted
+from dibs import errors
+from dibs.foreground import granted
 from dibs.leases import leases
 from dibs.system import settings
 from dibs_compat import ids

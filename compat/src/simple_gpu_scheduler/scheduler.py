@@ -15,7 +15,8 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from dibs import errors, granted, lines, piped, piping, slot_kinds, slots, vetting
+from dibs import errors
+from dibs.foreground import granted, lines, piped, piping, slot_kinds, slots, vetting
 from dibs.leases import leases, waiting
 from dibs.system import settings, users
 from dibs_compat import ids

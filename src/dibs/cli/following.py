@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dibs.cli.logs import Tail
-from dibs.cli.signals import Signals
 from dibs.client import answers
 from dibs.client.absence import Absence
 from dibs.client.answers import Job, WholeJob
 from dibs.client.client import Client
 from dibs.errors import NoDaemon
+from dibs.foreground.signals import Signals
 
 #: Seconds between looks at a growing file.
 LOOK_EVERY_S = 0.1

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from select import select
 
-from dibs import leasing
-from dibs.cli import attending, keeping, screen, signals
+from dibs.cli import screen
 from dibs.errors import Conflict, DibsError, NotFound, UserError
+from dibs.foreground import attending, keeping, leasing, signals
 from dibs.leases import leases, waiting
 from dibs.model import devices, environs, units
 from dibs.model.devices import DeviceId

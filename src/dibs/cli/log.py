@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from dibs.cli import following, logs, screen, signals, status
+from dibs.cli import following, logs, screen, status
 from dibs.client import answers, client, questions
 from dibs.client.answers import WholeJob
+from dibs.foreground import signals
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 

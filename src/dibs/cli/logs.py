@@ -10,7 +10,7 @@ import sys
 from io import FileIO
 
 from dibs.cli.cleaning import LogCleaner
-from dibs.cli.signals import Left
+from dibs.foreground.signals import Left
 from dibs.model import units
 
 #: Bytes read at once.

@@ -6,14 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dibs import lines, piped, piping
-from dibs.cli import placing, screen
+from dibs.cli import screen
 from dibs.devices import probe
 from dibs.errors import MachineError, UserError
+from dibs.foreground import lines, piped, piping, placing
+from dibs.foreground.slots import Slot
 from dibs.leases import drains, leases
 from dibs.model import captured, devices, environs, units
 from dibs.model.devices import DeviceId, Inventory
-from dibs.slots import Slot
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
 from dibs.system import settings

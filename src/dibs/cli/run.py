@@ -6,10 +6,11 @@ import os
 import signal
 import sys
 
-from dibs.cli import following, hints, logs, rehearsing, screen, signals, status
+from dibs.cli import following, hints, logs, rehearsing, screen, status
 from dibs.client import answers, client, questions
 from dibs.client.answers import Job, WholeJob
 from dibs.errors import Busy, DibsError, UserError
+from dibs.foreground import signals
 from dibs.submission import drafts, job_options, scripting
 from dibs.submission.options import Args, Option
 

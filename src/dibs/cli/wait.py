@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from dibs.cli import screen, signals
+from dibs.cli import screen
 from dibs.client import awaiting, client, questions
 from dibs.client.answers import Waited
+from dibs.foreground import signals
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 

@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 
-from dibs import slot_kinds, slots
+from dibs.foreground import slot_kinds, slots
 from dibs.leases import leases
 from dibs.system import processes, users
 from dibs_compat.gpu_tasks import attending, messages, workers

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dibs import errors
-from dibs.cli.signals import Signals
+from dibs.foreground.signals import Signals
 from dibs.system import processes
 from dibs_compat import ids
 from dibs_compat.gpu_tasks import hiding, messages, orders

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dibs import slots
+from dibs.foreground import slots
 
 #: What a UUID begins with, of which people write only the first few letters.
 UUIDS = ("GPU-", "MIG-", "FAKE-")

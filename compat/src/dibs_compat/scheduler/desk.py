@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import vetting
-from dibs.cli.signals import Signals
 from dibs.errors import DibsError
+from dibs.foreground import vetting
+from dibs.foreground.signals import Signals
 from dibs.leases import leases, waiting
 from dibs.system import commands, processes, settings, users
 from dibs_compat.scheduler import gpus, releasing, screen, state, task

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from dibs.cli.signals import Signals
 from dibs.errors import Busy, Impossible
+from dibs.foreground.signals import Signals
 from dibs.leases import leases, waiting
 from dibs_compat.scheduler.gpus import Gpus
 from dibs_compat.scheduler.state import Entries, Entry, State

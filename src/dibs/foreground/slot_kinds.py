@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dibs.foreground.slots import RETRY_S, Etiquette, Slot, Slots, move_up
 from dibs.leases import holders, tickets
 from dibs.scheduling import sharing
-from dibs.slots import RETRY_S, Etiquette, Slot, Slots, move_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

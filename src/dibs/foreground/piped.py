@@ -4,8 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.piping import Pipe
-    from dibs.slots import Slot
+    from dibs.foreground.piping import Pipe
+    from dibs.foreground.slots import Slot
 
 NEVER = float("inf")
 

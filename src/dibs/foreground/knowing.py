@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dibs import vetting
+from dibs.foreground import vetting
 from dibs.leases import holders
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Request

@@ -13,9 +13,9 @@ import stat
 import time
 from collections import deque
 
-from dibs import leftovers, spawning
-from dibs.pipe_signals import Signals
-from dibs.piped import NEVER, Ended, Job, counted
+from dibs.foreground import leftovers, spawning
+from dibs.foreground.pipe_signals import Signals
+from dibs.foreground.piped import NEVER, Ended, Job, counted
 from dibs.system import processes
 
 TYPE_CHECKING = False
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
 
-    from dibs.lines import Lines
-    from dibs.piped import Door, Rules
-    from dibs.slots import Slot, Slots
+    from dibs.foreground.lines import Lines
+    from dibs.foreground.piped import Door, Rules
+    from dibs.foreground.slots import Slot, Slots
 else:
     # `signal` imports enum; the C module below it has all we need and costs nothing.
     import _signal as signal

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs import knowing, vetting
 from dibs.devices import probe
 from dibs.errors import Busy, MachineError, UserError
+from dibs.foreground import knowing, vetting
 from dibs.leases import drains, holders, leases, waiting
 from dibs.model import devices, environs, units
 from dibs.model.devices import DeviceId, Inventory

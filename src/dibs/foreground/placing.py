@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dibs import granted, knowing, vetting
 from dibs.errors import UserError
+from dibs.foreground import granted, knowing, vetting
+from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
+from dibs.foreground.slots import Etiquette, Slot, Slots
 from dibs.leases import leases
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.scheduling import refusals, views
-from dibs.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
-from dibs.slots import Etiquette, Slot, Slots
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Kind, Option
 from dibs.system import settings, users
@@ -83,7 +83,7 @@ def slots(
     per_gpu = args.get(PER_GPU) or 1
 
     def tell_wait(wanted: Sequence[str]) -> None:
-        from dibs import leasing
+        from dibs.foreground import leasing
 
         if not wanted:
             say(f"waiting: the setting keep_free leaves {units.count_gpus(values.keep_free)} free for others")
