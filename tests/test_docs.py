@@ -14,8 +14,9 @@ from typing import get_type_hints
 
 import pytest
 
-from dibs import cli, errors, handles, keywords
+from dibs import cli, errors
 from dibs.model import lifecycle
+from dibs.python_api import handles, keywords
 from dibs.submission import job_options, options
 from dibs.system import settings
 from dibs.version import __version__

@@ -74,19 +74,6 @@ PLACES = {
     "submissions": "http_api",
     "tokens": "http_api",
     "wire": "http_api",
-    "call_names": "python_api",
-    "call": "python_api",
-    "answering": "python_api",
-    "couriers": "python_api",
-    "executor": "python_api",
-    "futures": "python_api",
-    "inside": "python_api",
-    "handles": "python_api",
-    "keywords": "python_api",
-    "leased": "python_api",
-    "stopping": "python_api",
-    "pickles": "python_api",
-    "sweep_handles": "python_api",
 }
 
 #: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks). `random`
@@ -248,7 +235,7 @@ def test_third_party_packages_are_loaded_where_the_table_says(name: str) -> None
     assert not wrong, f"{name} may not load these; see PACKAGES"
 
 
-@pytest.mark.parametrize("name", ["dibs", "dibs.client.client", "dibs.executor"])
+@pytest.mark.parametrize("name", ["dibs", "dibs.client.client", "dibs.python_api.executor"])
 def test_importing_it_needs_the_standard_library_alone(name: str) -> None:
     """It lives in people's own environments, beside whatever versions they have."""
     # What `site` loads for the .pth files of other packages comes before us and is not ours.

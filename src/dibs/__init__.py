@@ -12,40 +12,40 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs import errors as errors
-    from dibs.executor import Executor as Executor
-    from dibs.handles import Job as Job
-    from dibs.handles import gpus as gpus
-    from dibs.handles import job as job
-    from dibs.handles import jobs as jobs
-    from dibs.handles import submit as submit
-    from dibs.handles import submit_many as submit_many
-    from dibs.inside import checkpoint_dir as checkpoint_dir
-    from dibs.inside import params as params
-    from dibs.inside import report as report
-    from dibs.leased import lease as lease
-    from dibs.stopping import is_stopping as is_stopping
-    from dibs.stopping import on_stop as on_stop
-    from dibs.sweep_handles import Sweep as Sweep
+    from dibs.python_api.executor import Executor as Executor
+    from dibs.python_api.handles import Job as Job
+    from dibs.python_api.handles import gpus as gpus
+    from dibs.python_api.handles import job as job
+    from dibs.python_api.handles import jobs as jobs
+    from dibs.python_api.handles import submit as submit
+    from dibs.python_api.handles import submit_many as submit_many
+    from dibs.python_api.inside import checkpoint_dir as checkpoint_dir
+    from dibs.python_api.inside import params as params
+    from dibs.python_api.inside import report as report
+    from dibs.python_api.leased import lease as lease
+    from dibs.python_api.stopping import is_stopping as is_stopping
+    from dibs.python_api.stopping import on_stop as on_stop
+    from dibs.python_api.sweep_handles import Sweep as Sweep
     from dibs.version import __version__ as __version__
 
 #: What users find here, and the module that each comes from; an empty one is a module itself.
 _HOMES = {
     "__version__": "version",
-    "Executor": "executor",
-    "Job": "handles",
-    "Sweep": "sweep_handles",
-    "checkpoint_dir": "inside",
+    "Executor": "python_api.executor",
+    "Job": "python_api.handles",
+    "Sweep": "python_api.sweep_handles",
+    "checkpoint_dir": "python_api.inside",
     "errors": "",
-    "gpus": "handles",
-    "is_stopping": "stopping",
-    "job": "handles",
-    "jobs": "handles",
-    "lease": "leased",
-    "on_stop": "stopping",
-    "params": "inside",
-    "report": "inside",
-    "submit": "handles",
-    "submit_many": "handles",
+    "gpus": "python_api.handles",
+    "is_stopping": "python_api.stopping",
+    "job": "python_api.handles",
+    "jobs": "python_api.handles",
+    "lease": "python_api.leased",
+    "on_stop": "python_api.stopping",
+    "params": "python_api.inside",
+    "report": "python_api.inside",
+    "submit": "python_api.handles",
+    "submit_many": "python_api.handles",
 }
 __all__ = sorted(_HOMES)
 

@@ -14,7 +14,8 @@ import user_program
 
 import dibs
 from bench import Bench, wait_for
-from dibs import errors, handles
+from dibs import errors
+from dibs.python_api import handles
 
 
 def test_a_job_runs_and_tells_how_it_ended(queue: Bench) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs import cli, errors, handles
+from dibs import cli, errors
+from dibs.python_api import handles
 from dibs.submission import drafts, options
 
 #: Days to come. Fixed, because they are in the names of tests, which are the same for all who collect them.

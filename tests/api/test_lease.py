@@ -18,10 +18,11 @@ import pytest
 
 import dibs
 from bench import wait_for
-from dibs import errors, keywords, leased
+from dibs import errors
 from dibs.cli import lease as typed_lease
 from dibs.leases import tickets
 from dibs.leases.leases import folder
+from dibs.python_api import keywords, leased
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from typing import IO
 import pytest
 
 from bench import wait_for
-from dibs import stopping
 from dibs.errors import UserError
+from dibs.python_api import stopping
 
 #: Prints when it is called, and never waits for more.
 HEAD = """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dibs import call_names
+from dibs.python_api import call_names
 
 
 def train(*args, **kwargs):

@@ -19,12 +19,12 @@ import pytest
 
 import dibs
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import pickles
 from dibs.client import client
-from dibs.couriers import Courier, Parcel, Terms
 from dibs.errors import Impossible, MachineError, NoDaemon, UserError
-from dibs.futures import BrokenJob, CallFailed, Future
-from dibs.pickles import Unpicklable
+from dibs.python_api import pickles
+from dibs.python_api.couriers import Courier, Parcel, Terms
+from dibs.python_api.futures import BrokenJob, CallFailed, Future
+from dibs.python_api.pickles import Unpicklable
 from dibs.store import calls
 
 
@@ -79,7 +79,7 @@ def test_a_worker_loads_nothing_that_the_call_does_not_need(pool: dibs.Executor)
     bare = "import os, _pickle, __future__, sys; print(*sys.modules)"
     there = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, check=True).stdout.split()
     loaded = set(pool.submit(eval, "list(__import__('sys').modules)").result(PATIENCE_S))
-    assert loaded - set(there) == {"dibs", "dibs.answering", "dibs.store.calls", "dibs.pickles"}
+    assert loaded - set(there) == {"dibs", "dibs.python_api.answering", "dibs.store.calls", "dibs.python_api.pickles"}
 
 
 def test_a_call_is_a_job_that_people_can_read(pool: dibs.Executor, queue: Bench) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dibs import pickles
+from dibs.python_api import pickles
 
 
 @dataclass

@@ -13,14 +13,14 @@ from concurrent import futures
 from concurrent.futures import BrokenExecutor, CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dibs import pickles
 from dibs.errors import DibsError, MachineError
+from dibs.python_api import pickles
 from dibs.store import calls
 
 if TYPE_CHECKING:
     from dibs.client.answers import Job as Told
-    from dibs.couriers import Courier
-    from dibs.handles import Job
+    from dibs.python_api.couriers import Courier
+    from dibs.python_api.handles import Job
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Future(futures.Future[T]):
     @property
     def job(self) -> Job:
         """Return the job, as soon as it is in the queue; raise what kept it from getting there."""
-        from dibs import handles
+        from dibs.python_api import handles
 
         if self._job_id is None:
             self._check_process()

@@ -19,13 +19,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from dibs import answering, call_names, keywords, pickles
 from dibs.client import client, questions
 from dibs.client.client import Client
-from dibs.couriers import Courier, Limit, Parcel, Terms
 from dibs.errors import DibsError, UserError
-from dibs.futures import VALUES, Future, cancel_all
-from dibs.keywords import Options
+from dibs.python_api import answering, call_names, keywords, pickles
+from dibs.python_api.couriers import Courier, Limit, Parcel, Terms
+from dibs.python_api.futures import VALUES, Future, cancel_all
+from dibs.python_api.keywords import Options
 from dibs.store import calls
 from dibs.submission import drafts, job_options
 from dibs.submission.options import Args

@@ -8,7 +8,7 @@ import sys
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from dibs import answering
+from dibs.python_api import answering
 
 if __name__ == "__main__":
     answering.main()

@@ -12,12 +12,12 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self, Unpack, cast, overload
 
-from dibs import keywords
 from dibs.client import answers, awaiting, client, questions
 from dibs.client.answers import Gpu, Rehearsal, WholeJob
 from dibs.client.client import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
-from dibs.keywords import Options
+from dibs.python_api import keywords
+from dibs.python_api.keywords import Options
 from dibs.submission import drafts, edit_drafts, job_options, scripting
 from dibs.submission.options import Args
 from dibs.system import commands

@@ -17,11 +17,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from dibs import handles, keywords
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 from dibs.foreground import leasing
 from dibs.leases import waiting
 from dibs.model import environs
+from dibs.python_api import handles, keywords
 from dibs.submission import job_options
 from dibs.system import settings
 

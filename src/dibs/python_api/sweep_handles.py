@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
 
-from dibs import handles, keywords
 from dibs.client import awaiting, client, questions, sweep_drafts
 from dibs.client.client import Client
 from dibs.errors import MachineError, NotFound, TimedOut, UserError
-from dibs.handles import Command, Job
+from dibs.python_api import handles, keywords
+from dibs.python_api.handles import Command, Job
 from dibs.submission.options import Option
 from dibs.sweeps import documents, ranking, sweep_files
 

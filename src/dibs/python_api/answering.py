@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs import pickles
+from dibs.python_api import pickles
 from dibs.store import calls
 
 TYPE_CHECKING = False

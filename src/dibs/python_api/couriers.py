@@ -22,8 +22,8 @@ from typing import Any
 from dibs.client.absence import Absence
 from dibs.client.client import Client, Pending
 from dibs.errors import DibsError, MachineError, NotFound, UserError
-from dibs.futures import BrokenJob, Future
 from dibs.model import selection
+from dibs.python_api.futures import BrokenJob, Future
 from dibs.store import calls
 from dibs.system import places
 
