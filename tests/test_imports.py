@@ -61,14 +61,6 @@ EXCEPTIONS = {
 #: Modules on their way, and the package that each is going to.
 PLACES = {
     "fast": "cli",
-    "housekeeping": "daemon",
-    "forgetting": "daemon",
-    "folders": "daemon",
-    "looking": "daemon",
-    "observing": "daemon",
-    "daemon": "daemon",
-    "gathering": "daemon",
-    "service": "daemon",
     "actions": "http_api",
     "exposition": "http_api",
     "submissions": "http_api",

@@ -7,7 +7,8 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import forgetting, submissions
+from dibs import submissions
+from dibs.daemon import forgetting
 from dibs.errors import Conflict, Impossible, NotFound, UserError
 from dibs.jobqueue import dispatch, edits, turns, verbs, wishing
 from dibs.jobqueue.wishing import Wish

@@ -7,7 +7,7 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import forgetting
+from dibs.daemon import forgetting
 from dibs.errors import NotFound, UserError
 from dibs.jobqueue import dispatch, sweeps, turns
 from dibs.jobqueue.sweeps import Fate

@@ -13,10 +13,10 @@ import pytest
 from listening import Ear, Heard
 
 import build
+from dibs.daemon.service import Events
 from dibs.http_api.hub import Stream
 from dibs.http_api.streaming import Channel, gather_s
 from dibs.model.devices import Inventory
-from dibs.service import Events
 from dibs.store.store import Store
 from dibs.system.locks import Folder
 

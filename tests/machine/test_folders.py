@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs import folders
+from dibs.daemon import folders
 
 
 def made(root: Path, job_id: int = 7) -> Path:

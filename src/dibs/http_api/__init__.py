@@ -15,13 +15,13 @@ from pathlib import Path
 
 from aiohttp import web
 
+from dibs.daemon.service import Daemon
 from dibs.http_api import connections, exchanges, guarding, pages, sessions, showing, streaming, telling
 from dibs.http_api.admission import Door
 from dibs.http_api.guarding import Guard
 from dibs.http_api.opening import Browsers
 from dibs.http_api.pages import Pages
 from dibs.http_api.routes import ROUTES
-from dibs.service import Daemon
 from dibs.system import places
 from dibs.system.settings import Settings
 from dibs.tokens import Tokens

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from dibs import actions, housekeeping, wire
+from dibs import actions, wire
+from dibs.daemon import housekeeping
 from dibs.errors import UserError
 from dibs.http_api import exchanges
 from dibs.model import selection

@@ -10,10 +10,10 @@ import msgspec
 from aiohttp import web
 
 from dibs import wire
+from dibs.daemon.service import Daemon
 from dibs.errors import UserError
 from dibs.model import spelling
 from dibs.model.jobs import JobId
-from dibs.service import Daemon
 from dibs.store.store import Reader
 
 #: Bytes of one request: a hundred thousand commands with their common parts said once.

@@ -14,11 +14,11 @@ from pathlib import Path
 from aiohttp import web
 
 from dibs import exposition
+from dibs.daemon.service import Daemon
 from dibs.exposition import Family, Sample, counter, gauge, histogram
 from dibs.http_api import exchanges, queues, streaming
 from dibs.jobqueue.tallies import Tally
 from dibs.model.devices import Device
-from dibs.service import Daemon
 from dibs.store.store import Reader
 from dibs.system import places
 from dibs.version import __version__

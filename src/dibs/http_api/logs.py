@@ -12,12 +12,12 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
+from dibs.daemon.service import Daemon
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
 from dibs.logs import log_files
 from dibs.logs.log_files import LogFile
 from dibs.model.jobs import Job, JobId
-from dibs.service import Daemon
 from dibs.store.store import Reader
 
 T = TypeVar("T")

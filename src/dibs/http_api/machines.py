@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from dibs import actions, wire
+from dibs.daemon.service import Daemon
 from dibs.devices import uses
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges
@@ -18,7 +19,6 @@ from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job
 from dibs.scheduling import scheduling, sharing
 from dibs.scheduling.views import Active, Occupant, View
-from dibs.service import Daemon
 from dibs.store.store import Reader
 from dibs.system import disk
 

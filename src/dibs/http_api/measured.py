@@ -7,11 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
+from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges, logs
 from dibs.logs import reports, tails
 from dibs.logs.reports import Numbers
 from dibs.model.jobs import Job
-from dibs.service import Daemon
 from dibs.store.store import Reader
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
+from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges
 from dibs.jobqueue import turns
 from dibs.jobqueue.core import now_ms
 from dibs.model import selection
-from dibs.service import Daemon
 from dibs.store.findings import Glance
 from dibs.store.store import Reader
 

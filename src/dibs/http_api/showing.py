@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from dibs.daemon.service import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchanges, explaining, listing, machines, measured
 from dibs.jobqueue import turns
@@ -19,7 +20,6 @@ from dibs.model import codec, selection
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, JobId
 from dibs.scheduling import views
-from dibs.service import Daemon
 from dibs.store import paging
 from dibs.store.store import Reader
 from dibs.version import __version__

@@ -15,12 +15,12 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
+from dibs.daemon.service import Daemon
 from dibs.errors import Conflict, DibsError, MachineError, UserError
 from dibs.http_api import exchanges, hub, machines, queues
 from dibs.http_api.hub import Hub, Message, Stream
 from dibs.model import codec
 from dibs.model.jobs import JobId
-from dibs.service import Daemon
 from dibs.store.database import DatabaseError
 from dibs.store.findings import Numbered
 from dibs.store.store import Reader

@@ -9,6 +9,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from dibs import submissions
+from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges, explaining, machines
 from dibs.jobqueue import reasons, turns, verbs, wishing
 from dibs.jobqueue.core import now_ms
@@ -16,7 +17,6 @@ from dibs.jobqueue.reasons import Sight
 from dibs.model import codec, scripts
 from dibs.model.jobs import Asked, JobId
 from dibs.scheduling.forecasts import Forecast
-from dibs.service import Daemon
 from dibs.store.reader import Reader
 from dibs.system import commands
 

@@ -11,13 +11,13 @@ import msgspec
 from aiohttp import web
 
 from dibs import submissions, wire
+from dibs.daemon.service import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchanges, measured
 from dibs.jobqueue import sweeps
 from dibs.logs import reports
 from dibs.model import codec
 from dibs.model.jobs import JobId, Member
-from dibs.service import Daemon
 from dibs.store.findings import RunsSince
 from dibs.store.store import Reader
 from dibs.submissions import Name, Word

@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
+from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges, listing
 from dibs.jobqueue.core import now_ms
 from dibs.jobqueue.reasons import Sight
@@ -16,7 +17,6 @@ from dibs.model import codec
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job
 from dibs.scheduling.forecasts import Planned
-from dibs.service import Daemon
 from dibs.store.store import Reader
 
 #: Bars of the past, and of the plan: more than a picture can show.

@@ -12,19 +12,19 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from dibs import observing
+from dibs.daemon import observing
+from dibs.daemon.observing import Observing
 from dibs.devices import probe
 from dibs.devices.listening import Listener
 from dibs.errors import DibsError
 from dibs.jobqueue.core import now_ms
-from dibs.observing import Observing
 from dibs.store.database import DatabaseError
 
 if TYPE_CHECKING:
+    from dibs.daemon.service import Daemon
     from dibs.model.jobs import Job
-    from dibs.service import Daemon
 
-log = logging.getLogger("dibs.looking")
+log = logging.getLogger("dibs.daemon.looking")
 
 #: Seconds between looks, and while memory is coming back.
 EVERY_S, SETTLING_S = 5.0, 1.0

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dibs import folders, forgetting
-from dibs.forgetting import MOST_IN_A_STEP
+from dibs.daemon import folders, forgetting
+from dibs.daemon.forgetting import MOST_IN_A_STEP
 from dibs.jobqueue.core import now_ms
 from dibs.model import selection
 from dibs.model.jobs import JobId
@@ -23,9 +23,9 @@ from dibs.store import calls
 from dibs.store.store import Reader
 
 if TYPE_CHECKING:
-    from dibs.service import Daemon
+    from dibs.daemon.service import Daemon
 
-log = logging.getLogger("dibs.housekeeping")
+log = logging.getLogger("dibs.daemon.housekeeping")
 
 #: Seconds after which calls that were never submitted have nobody left who would.
 STRAY_AFTER_S = 3600.0

@@ -21,7 +21,7 @@ from dibs.model.jobs import Job, JobId
 from dibs.store.database import DatabaseError
 from dibs.store.store import Reader
 
-log = logging.getLogger("dibs.gathering")
+log = logging.getLogger("dibs.daemon.gathering")
 
 #: Attempts whose numbers are kept in one turn.
 MOST_AT_ONCE = 200

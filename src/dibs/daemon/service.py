@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dibs import observing
+from dibs.daemon import observing
+from dibs.daemon.looking import Looking
 from dibs.devices import probe
 from dibs.errors import MachineError
 from dibs.jobqueue.core import Core
 from dibs.jobqueue.turns import Turn
 from dibs.leases.drains import Drains
-from dibs.looking import Looking
 from dibs.model.devices import Inventory
 from dibs.model.jobs import ACTIVE, Job, JobId
 from dibs.store import store

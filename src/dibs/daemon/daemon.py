@@ -20,14 +20,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs import housekeeping
+from dibs.daemon import housekeeping
+from dibs.daemon.gathering import Gathering
+from dibs.daemon.looking import Looking
+from dibs.daemon.observing import Observing
+from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.devices import probe
 from dibs.devices.observations import Seen
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.foreground import vetting
-from dibs.gathering import Gathering
 from dibs.jobqueue import dispatch
 from dibs.jobqueue.core import Core, now_ms
 from dibs.jobqueue.standing import Standing
@@ -35,16 +38,13 @@ from dibs.jobqueue.turns import Work
 from dibs.jobqueue.waits import Waits
 from dibs.leases import leases
 from dibs.leases.drains import Drains
-from dibs.looking import Looking
 from dibs.model.devices import DeviceId, with_drained
-from dibs.observing import Observing
 from dibs.scheduling.views import Policy
-from dibs.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.store import store
 from dibs.store.database import Check, DatabaseError, backup
 from dibs.system import places, processes, settings, users
 
-log = logging.getLogger("dibs.daemon")
+log = logging.getLogger("dibs.daemon.daemon")
 
 #: Seconds between automatic copies of the database.
 BACKUP_EVERY_S = 3600.0
