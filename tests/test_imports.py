@@ -61,11 +61,6 @@ EXCEPTIONS = {
 #: Modules on their way, and the package that each is going to.
 PLACES = {
     "fast": "cli",
-    "actions": "http_api",
-    "exposition": "http_api",
-    "submissions": "http_api",
-    "tokens": "http_api",
-    "wire": "http_api",
 }
 
 #: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks). `random`

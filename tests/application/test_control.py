@@ -7,9 +7,9 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs import submissions
 from dibs.daemon import forgetting
 from dibs.errors import Conflict, Impossible, NotFound, UserError
+from dibs.http_api.schemas import submissions
 from dibs.jobqueue import dispatch, edits, turns, verbs, wishing
 from dibs.jobqueue.wishing import Wish
 from dibs.model import lifecycle, selection

@@ -3,8 +3,8 @@
 import pytest
 
 import build
-from dibs import submissions
 from dibs.errors import UserError
+from dibs.http_api.schemas import submissions
 from dibs.jobqueue import verbs
 from dibs.jobqueue.wishing import Rules, Wish
 

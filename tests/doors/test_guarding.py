@@ -14,8 +14,8 @@ from dibs.http_api import guarding
 from dibs.http_api.admission import Door
 from dibs.http_api.connections import Connection
 from dibs.http_api.guarding import Guard
+from dibs.http_api.tokens import PATIENT_UNTIL, Tokens
 from dibs.system.peers import Peer
-from dibs.tokens import PATIENT_UNTIL, Tokens
 from forking import PATIENCE_S
 
 HOST = "127.0.0.1:80"

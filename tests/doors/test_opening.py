@@ -15,8 +15,8 @@ from bench import Bench
 from browsers import Browser, link, quiet_port
 from dibs.errors import Conflict, MachineError, UserError
 from dibs.http_api import opening
+from dibs.http_api.tokens import Tokens
 from dibs.system import places, settings
-from dibs.tokens import Tokens
 
 
 @pytest.fixture(scope="session")

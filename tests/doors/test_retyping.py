@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 import build
 from bench import Bench
-from dibs import submissions
+from dibs.http_api.schemas import submissions
 from dibs.jobqueue import wishing
 from dibs.model.jobs import After, Asked, JobId, Request, Trouble, Warn, When
 from dibs.submission import drafts, job_options, options, retyping

@@ -22,7 +22,7 @@ from dibs.http_api.admission import Asked
 from dibs.http_api.connections import HEADERS, OF_PAGES
 from dibs.http_api.routes import ROUTES
 from dibs.http_api.routing import Route
-from dibs.tokens import DELAY_S, PATIENT_UNTIL
+from dibs.http_api.tokens import DELAY_S, PATIENT_UNTIL
 from forking import PATIENCE_S
 from matrix import (
     BODIES,

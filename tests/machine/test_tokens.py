@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from dibs.tokens import CODE_FOR_S, DELAY_S, FORGET_AFTER_S, MOST_CODES, MOST_SIDES, PATIENT_UNTIL, Failures, Tokens
+from dibs.http_api.tokens import (
+    CODE_FOR_S,
+    DELAY_S,
+    FORGET_AFTER_S,
+    MOST_CODES,
+    MOST_SIDES,
+    PATIENT_UNTIL,
+    Failures,
+    Tokens,
+)
 
 
 @pytest.fixture

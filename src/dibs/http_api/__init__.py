@@ -22,9 +22,9 @@ from dibs.http_api.guarding import Guard
 from dibs.http_api.opening import Browsers
 from dibs.http_api.pages import Pages
 from dibs.http_api.routes import ROUTES
+from dibs.http_api.tokens import Tokens
 from dibs.system import places
 from dibs.system.settings import Settings
-from dibs.tokens import Tokens
 
 
 @contextlib.asynccontextmanager

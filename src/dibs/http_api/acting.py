@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from dibs import actions, wire
 from dibs.daemon import housekeeping
 from dibs.errors import UserError
-from dibs.http_api import exchanges
+from dibs.http_api import exchanges, wire
+from dibs.http_api.schemas import actions
 from dibs.model import selection
 
 

@@ -9,7 +9,7 @@ import enum
 import re
 from dataclasses import dataclass
 
-from dibs import tokens
+from dibs.http_api import tokens
 
 #: All that our routes use. Everything else is refused, unknown methods and CORS preflights included.
 METHODS = frozenset({"GET", "HEAD", "POST", "PATCH"})

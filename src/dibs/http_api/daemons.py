@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from dibs import actions, wire
-from dibs.http_api import exchanges
+from dibs.http_api import exchanges, wire
+from dibs.http_api.schemas import actions
 from dibs.model import codec
 from dibs.version import __version__
 

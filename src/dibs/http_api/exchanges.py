@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from dibs import wire
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
+from dibs.http_api import wire
 from dibs.model import spelling
 from dibs.model.jobs import JobId
 from dibs.store.store import Reader

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from dibs import exposition
 from dibs.daemon.service import Daemon
-from dibs.exposition import Family, Sample, counter, gauge, histogram
-from dibs.http_api import exchanges, queues, streaming
+from dibs.http_api import exchanges, exposition, queues, streaming
+from dibs.http_api.exposition import Family, Sample, counter, gauge, histogram
 from dibs.jobqueue.tallies import Tally
 from dibs.model.devices import Device
 from dibs.store.store import Reader

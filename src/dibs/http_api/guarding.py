@@ -15,7 +15,7 @@ from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, NotSigne
 from dibs.http_api import admission, connections, exchanges
 from dibs.http_api.admission import Asked, Refusal
 from dibs.http_api.connections import Connection
-from dibs.tokens import Failures, Tokens
+from dibs.http_api.tokens import Failures, Tokens
 
 log = logging.getLogger("dibs.http")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, wire
 from dibs.daemon.service import Daemon
 from dibs.devices import uses
 from dibs.errors import NotAllowed, NotFound
-from dibs.http_api import exchanges
+from dibs.http_api import exchanges, wire
+from dibs.http_api.schemas import actions
 from dibs.jobqueue.core import now_ms
 from dibs.leases import drains, holders, tickets
 from dibs.model import codec, devices

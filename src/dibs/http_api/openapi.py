@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dibs.http_api import shapes
 from dibs.http_api.routing import Content, Route
+from dibs.http_api.schemas import shapes
 from dibs.version import __version__
 
 #: What every route may answer: a wrong request, no token, not yours, another daemon's devices, a machine that refuses.

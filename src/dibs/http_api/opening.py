@@ -23,9 +23,9 @@ from dibs.errors import Conflict, DibsError, MachineError, UserError
 from dibs.http_api import connections
 from dibs.http_api.admission import Door
 from dibs.http_api.connections import Connection
+from dibs.http_api.tokens import Tokens
 from dibs.system import peers
 from dibs.system.settings import Settings
-from dibs.tokens import Tokens
 
 log = logging.getLogger("dibs.http")
 

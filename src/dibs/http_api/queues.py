@@ -6,8 +6,8 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs import actions, wire
-from dibs.http_api import exchanges
+from dibs.http_api import exchanges, wire
+from dibs.http_api.schemas import actions
 from dibs.jobqueue import turns, verbs
 from dibs.store.store import Reader
 

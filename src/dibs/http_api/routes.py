@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dibs import actions, submissions
 from dibs.http_api import (
     acting,
     caring,
@@ -13,25 +12,22 @@ from dibs.http_api import (
     exposing,
     listing,
     logs,
-    machine_shapes,
     machines,
     measured,
     openapi,
     pages,
     polling,
-    queries,
     queues,
     sessions,
-    shapes,
     showing,
     streaming,
     submitting,
-    sweep_shapes,
     sweeping,
     timelines,
     usages,
 )
 from dibs.http_api.routing import Content, Route
+from dibs.http_api.schemas import actions, machine_shapes, queries, shapes, submissions, sweep_shapes
 
 HTML = {200: Content("text/html")}
 TEXT = Content("text/plain")

@@ -8,12 +8,11 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from dibs import wire
 from dibs.errors import NotSignedIn
-from dibs.http_api import exchanges
+from dibs.http_api import exchanges, wire
 from dibs.http_api.guarding import Guard
 from dibs.http_api.opening import Browsers
-from dibs.tokens import CODE_FOR_S
+from dibs.http_api.tokens import CODE_FOR_S
 
 GUARD: web.AppKey[Guard] = web.AppKey("guard", Guard)
 BROWSERS: web.AppKey[Browsers] = web.AppKey("browsers", Browsers)

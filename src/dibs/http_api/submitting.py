@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from dibs import submissions
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges, explaining, machines
+from dibs.http_api.schemas import submissions
 from dibs.jobqueue import reasons, turns, verbs, wishing
 from dibs.jobqueue.core import now_ms
 from dibs.jobqueue.reasons import Sight

@@ -10,17 +10,17 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from dibs import submissions, wire
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import exchanges, measured
+from dibs.http_api import exchanges, measured, wire
+from dibs.http_api.schemas import submissions
+from dibs.http_api.schemas.submissions import Name, Word
 from dibs.jobqueue import sweeps
 from dibs.logs import reports
 from dibs.model import codec
 from dibs.model.jobs import JobId, Member
 from dibs.store.findings import RunsSince
 from dibs.store.store import Reader
-from dibs.submissions import Name, Word
 from dibs.sweeps.runs import Run, Sweep, SweepWish
 from dibs.system import commands
 

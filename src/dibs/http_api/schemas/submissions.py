@@ -17,8 +17,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dibs import wire
 from dibs.errors import UserError
+from dibs.http_api import wire
 from dibs.jobqueue import edits, wishing
 from dibs.logs import metrics
 from dibs.model import arrays, codec, scripts, templates

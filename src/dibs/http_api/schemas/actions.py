@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dibs import submissions
 from dibs.errors import NotFound, UserError
+from dibs.http_api.schemas import submissions
 from dibs.jobqueue import edits, verbs
 from dibs.jobqueue.turns import Acted, Changed, Turn
 from dibs.model import selection
