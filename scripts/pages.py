@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from dibs import cli, errors
-from dibs.cli import help as helping
 from dibs.cli import topics
+from dibs.cli.verbs import help as helping
 from dibs.model import lifecycle
 from dibs.submission import options
 from dibs.system import settings as tables

@@ -58,11 +58,6 @@ EXCEPTIONS = {
     ("daemon", "http_api"): "the composition root, inside the function that builds everything",
 }
 
-#: Modules on their way, and the package that each is going to.
-PLACES = {
-    "fast": "cli",
-}
-
 #: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks). `random`
 #: is one as long as it is given a seed.
 PURE = frozenset(
@@ -124,8 +119,6 @@ def _imports(nodes: list[ast.stmt], is_paid: bool) -> Iterator[Import]:
 def package(name: str) -> str:
     """Return the package of a module; that of the top is ""."""
     first, _, rest = name.partition(".")
-    if name in PLACES:
-        return PLACES[name]
     if first in PACKAGES and (rest or (SOURCE / first).is_dir()):
         return first
     return ""

@@ -27,7 +27,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dibs import cli, fast
+from dibs import cli
+from dibs.cli import fast
 from dibs.daemon import daemon
 from dibs_compat.gpupeasy import commands as gpupeasy
 from dibs_compat.scheduler import sch, schedule

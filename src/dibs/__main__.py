@@ -2,7 +2,7 @@
 
 import sys
 
-from dibs import fast
+from dibs.cli import fast
 
 if __name__ == "__main__":
     fast.main()

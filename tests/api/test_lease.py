@@ -19,7 +19,7 @@ import pytest
 import dibs
 from bench import wait_for
 from dibs import errors
-from dibs.cli import lease as typed_lease
+from dibs.cli.verbs import lease as typed_lease
 from dibs.leases import tickets
 from dibs.leases.leases import folder
 from dibs.python_api import keywords, leased

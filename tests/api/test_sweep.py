@@ -13,7 +13,7 @@ import pytest
 import dibs
 from bench import Bench
 from dibs import errors
-from dibs.cli import sweep as verb
+from dibs.cli.verbs import sweep as verb
 from dibs.client import sweep_drafts
 from dibs.python_api import sweep_handles
 from dibs.submission.options import parse

@@ -11,7 +11,7 @@ import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
-from dibs.cli import kill
+from dibs.cli.verbs import kill
 from dibs.errors import DibsError
 from dibs.model.jobs import JobId
 from dibs.store.store import Store

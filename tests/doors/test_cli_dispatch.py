@@ -13,7 +13,7 @@ from terminal import Terminal
 from test_cli_parsing import parse
 
 from bench import Bench, wait_for
-from dibs.cli import add
+from dibs.cli.verbs import add
 from dibs.errors import UserError
 from dibs.submission import drafts, moments
 

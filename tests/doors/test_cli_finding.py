@@ -17,8 +17,9 @@ from terminal import Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
 from dibs import cli
-from dibs.cli import completing, completion, report, topics
-from dibs.cli import help as pages
+from dibs.cli import completing, topics
+from dibs.cli.verbs import completion, report
+from dibs.cli.verbs import help as pages
 from dibs.client import checks
 from dibs.errors import MachineError, UserError
 from dibs.submission import options

@@ -68,7 +68,7 @@ def test_options_and_selectors_may_mix() -> None:
 
 
 def test_short_flags_may_be_joined() -> None:
-    from dibs.cli import log
+    from dibs.cli.verbs import log
 
     args = parse("log", "-fn20", "12")
     assert args.has(log.FOLLOW)

@@ -16,9 +16,10 @@ from rich.cells import cell_len
 from terminal import Terminal
 
 from bench import Bench
-from dibs.cli import logs, screen, show
+from dibs.cli import logs, screen
 from dibs.cli.cleaning import LogCleaner, clean
 from dibs.cli.screen import Column, Screen
+from dibs.cli.verbs import show
 from dibs.client import answers
 from dibs.devices import observations
 from dibs.model import lifecycle

@@ -13,10 +13,11 @@ import pytest
 
 from bench import Bench
 from dibs import cli
-from dibs.cli import map as mapping
-from dibs.cli import result_tables, screen, sweep
+from dibs.cli import result_tables, screen
 from dibs.cli.screen import Screen
 from dibs.cli.spooling import Spool
+from dibs.cli.verbs import map as mapping
+from dibs.cli.verbs import sweep
 from dibs.client import sweep_drafts
 from dibs.errors import UserError
 from dibs.submission import options

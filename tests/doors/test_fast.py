@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from terminal import Terminal
 
 from bench import Bench
-from dibs import cli, fast
+from dibs import cli
+from dibs.cli import fast
 from dibs.client import client
 from dibs.submission import job_options
 from dibs.system import places, settings

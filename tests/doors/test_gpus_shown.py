@@ -8,8 +8,8 @@ import pytest
 from terminal import Terminal
 
 from bench import Bench, wait_for
-from dibs.cli import gpus
 from dibs.cli.screen import Screen
+from dibs.cli.verbs import gpus
 from dibs.devices.uses import Use
 from dibs.store.store import Store
 

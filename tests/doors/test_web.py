@@ -16,7 +16,7 @@ import pytest
 
 from bench import Bench
 from browsers import Browser, converse, link, quiet_port
-from dibs.cli import web
+from dibs.cli.verbs import web
 from dibs.http_api import admission, pages
 from dibs.http_api.admission import Asked
 from dibs.http_api.connections import HEADERS, OF_PAGES

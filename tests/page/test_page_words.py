@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dibs.cli import show
+from dibs.cli.verbs import show
 from dibs.model import lifecycle, selection
 from dibs.model.jobs import State
 

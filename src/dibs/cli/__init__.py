@@ -20,39 +20,39 @@ from dibs.submission import options
 
 #: Every verb and its module, in the order of `dibs --help`.
 VERBS = {
-    "status": "dibs.cli.status",
-    "add": "dibs.cli.add",
-    "run": "dibs.cli.run",
-    "pipe": "dibs.cli.pipe",
-    "map": "dibs.cli.map",
-    "import": "dibs.cli.importing",
-    "sweep": "dibs.cli.sweep",
-    "results": "dibs.cli.results",
-    "show": "dibs.cli.show",
-    "why": "dibs.cli.why",
-    "log": "dibs.cli.log",
-    "follow": "dibs.cli.follow",
-    "wait": "dibs.cli.wait",
-    "cancel": "dibs.cli.cancel",
-    "kill": "dibs.cli.kill",
-    "retry": "dibs.cli.retry",
-    "hold": "dibs.cli.hold",
-    "unhold": "dibs.cli.unhold",
-    "pause": "dibs.cli.pause",
-    "resume": "dibs.cli.resume",
-    "move": "dibs.cli.move",
-    "edit": "dibs.cli.edit",
-    "clean": "dibs.cli.clean",
-    "gpus": "dibs.cli.gpus",
-    "lease": "dibs.cli.lease",
-    "report": "dibs.cli.report",
-    "daemon": "dibs.cli.daemon",
-    "web": "dibs.cli.web",
-    "doctor": "dibs.cli.doctor",
-    "config": "dibs.cli.config",
-    "completion": "dibs.cli.completion",
-    "version": "dibs.cli.version",
-    "help": "dibs.cli.help",
+    "status": "dibs.cli.verbs.status",
+    "add": "dibs.cli.verbs.add",
+    "run": "dibs.cli.verbs.run",
+    "pipe": "dibs.cli.verbs.pipe",
+    "map": "dibs.cli.verbs.map",
+    "import": "dibs.cli.verbs.importing",
+    "sweep": "dibs.cli.verbs.sweep",
+    "results": "dibs.cli.verbs.results",
+    "show": "dibs.cli.verbs.show",
+    "why": "dibs.cli.verbs.why",
+    "log": "dibs.cli.verbs.log",
+    "follow": "dibs.cli.verbs.follow",
+    "wait": "dibs.cli.verbs.wait",
+    "cancel": "dibs.cli.verbs.cancel",
+    "kill": "dibs.cli.verbs.kill",
+    "retry": "dibs.cli.verbs.retry",
+    "hold": "dibs.cli.verbs.hold",
+    "unhold": "dibs.cli.verbs.unhold",
+    "pause": "dibs.cli.verbs.pause",
+    "resume": "dibs.cli.verbs.resume",
+    "move": "dibs.cli.verbs.move",
+    "edit": "dibs.cli.verbs.edit",
+    "clean": "dibs.cli.verbs.clean",
+    "gpus": "dibs.cli.verbs.gpus",
+    "lease": "dibs.cli.verbs.lease",
+    "report": "dibs.cli.verbs.report",
+    "daemon": "dibs.cli.verbs.daemon",
+    "web": "dibs.cli.verbs.web",
+    "doctor": "dibs.cli.verbs.doctor",
+    "config": "dibs.cli.verbs.config",
+    "completion": "dibs.cli.verbs.completion",
+    "version": "dibs.cli.verbs.version",
+    "help": "dibs.cli.verbs.help",
 }
 ALIASES = {"submit": "add", "enqueue": "unhold"}
 #: What people type in other tools: named in the error, never guessed into.
@@ -187,7 +187,7 @@ def _suggest(name: str) -> str:
 
 
 def _show_help(name: str) -> int:
-    from dibs.cli import help as pages
+    from dibs.cli.verbs import help as pages
 
     return pages.show(name)
 

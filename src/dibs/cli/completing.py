@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dibs import cli
-from dibs.cli import help as pages
 from dibs.cli import topics
+from dibs.cli.verbs import help as pages
 from dibs.model import selection
 from dibs.submission import options
 from dibs.submission.options import Option

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from dibs.cli import screen
-from dibs.cli import show as show_job
 from dibs.cli.screen import Screen
+from dibs.cli.verbs import show as show_job
 from dibs.client import client
 from dibs.model import units
 from dibs.submission import options

@@ -6,8 +6,9 @@ import os
 import sys
 from datetime import datetime
 
-from dibs.cli import screen, show
+from dibs.cli import screen
 from dibs.cli.screen import Screen
+from dibs.cli.verbs import show
 from dibs.client import client, questions
 from dibs.client.answers import Why
 from dibs.submission import options

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dibs.cli import acting, pause
+from dibs.cli import acting
+from dibs.cli.verbs import pause
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 

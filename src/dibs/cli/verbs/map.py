@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs.cli import add
+from dibs.cli.verbs import add
 from dibs.errors import UserError
 from dibs.submission import drafts, job_options, options
 from dibs.submission.drafts import Body

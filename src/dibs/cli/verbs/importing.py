@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.cli import add
+from dibs.cli.verbs import add
 from dibs.errors import UserError
 from dibs.model import templates
 from dibs.submission import drafts, esy, job_options, options

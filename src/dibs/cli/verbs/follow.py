@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.cli import log
+from dibs.cli.verbs import log
 from dibs.client import client, questions
 from dibs.submission.options import Args, Option
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dibs.cli import following, logs, screen, status
+from dibs.cli import following, logs, screen
+from dibs.cli.verbs import status
 from dibs.client import answers, client, questions
 from dibs.client.answers import WholeJob
 from dibs.foreground import signals

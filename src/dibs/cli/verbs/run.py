@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 
-from dibs.cli import following, hints, logs, rehearsing, screen, status
+from dibs.cli import following, hints, logs, rehearsing, screen
+from dibs.cli.verbs import status
 from dibs.client import answers, client, questions
 from dibs.client.answers import Job, WholeJob
 from dibs.errors import Busy, DibsError, UserError

@@ -1,0 +1,1 @@
+"""One file for each verb, named as it is typed."""
