@@ -66,15 +66,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_HOMES})
-
-
-class _Package(type(sys)):  # type: ignore[misc]
-    """This package, on which a submodule never hides a function: `dibs.jobs` is one, and a module of ours."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # Python puts every submodule here when it is first imported; `from dibs.jobs import Job` does not need that.
-        if not (_HOMES.get(name) and isinstance(value, type(sys))):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

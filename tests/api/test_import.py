@@ -32,13 +32,13 @@ def test_every_name_is_there_and_is_not_a_module_by_accident(name: str) -> None:
 
 
 def test_submodules_do_not_hide_functions() -> None:
-    """`dibs.jobs` is a function for users and a module of ours; Python would put the module in its place."""
+    """`dibs.jobs` is a function for users; no module of ours may take its place."""
     program = (
         "import dibs.model.jobs\n"
         "from dibs.model.jobs import State\n"
         "assert callable(dibs.jobs), dibs.jobs\n"
         "assert State.QUEUED.value == 'queued'\n"
-        "from dibs.model import jobs; from dibs import errors\n"
+        "from dibs import jobs, errors\n"
         "assert callable(jobs) and errors.UserError is dibs.errors.UserError"
     )
     assert "dibs.model.jobs" in loaded(program)

@@ -147,6 +147,19 @@ def test_the_command_of_a_call_is_known_as_one():
     assert calls.is_call(words)
 
 
+def test_a_call_of_an_older_release_runs_with_the_program_of_today():
+    words = calls.words(("python", "-P"), KEY, 12)
+    old = [*words[:2], words[2].removesuffix(calls.PROGRAM) + calls.OLD_PROGRAM, *words[3:]]
+    assert calls.is_call(old)
+    assert calls.current(old) == words
+
+
+@pytest.mark.parametrize("path", ["/nowhere/dibs/call.py", "/nowhere/dibs/python_api/call.py"])
+def test_a_call_whose_installation_is_gone_keeps_its_command(path):
+    words = ["python", path, KEY, "1"]
+    assert calls.current(words) == words
+
+
 @pytest.mark.parametrize("argv", [None, [], ["python", "call.py", "x", "1"], ["a", "/dibs/call.py", "x", "y"]])
 def test_other_commands_are_not(argv):
     assert not calls.is_call(argv)

@@ -90,7 +90,7 @@ def test_jobs_get_the_uuids_of_real_cards(tmp_path: Path, cards: world.World) ->
     bench = Bench(tmp_path, devices="", DIBS_NVML_LIBRARY=str(cards.library), FAKE_NVML_STATE=str(cards.state))
     # In the foreground: a daemon that starts by itself does not see the variables of the pretend driver.
     bench.home.mkdir(mode=0o700)
-    with subprocess.Popen([sys.executable, "-P", "-m", "dibs.daemon.daemon"], env=bench.environ):
+    with subprocess.Popen([sys.executable, "-P", "-m", "dibs.daemon"], env=bench.environ):
         try:
             wait_for(lambda: bench.pid() is not None)
             job = bench.add("echo $CUDA_VISIBLE_DEVICES $DIBS_GPU_INDICES", gpus=1, gpu_type="rtx*4090")

@@ -176,7 +176,7 @@ class Client:
         log = str(places.daemon_log(self.home))
         os.posix_spawn(
             sys.executable,
-            [sys.executable, "-P", "-m", "dibs.daemon.daemon", "--ready-fd", "3"],
+            [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", "3"],
             environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

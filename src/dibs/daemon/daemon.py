@@ -44,7 +44,7 @@ from dibs.store import store
 from dibs.store.database import Check, DatabaseError, backup
 from dibs.system import places, processes, settings, users
 
-log = logging.getLogger("dibs.daemon.daemon")
+log = logging.getLogger("dibs.daemon.main")
 
 #: Seconds between automatic copies of the database.
 BACKUP_EVERY_S = 3600.0
@@ -293,7 +293,3 @@ def _teller(words: list[str]) -> Callable[[str], None]:
             os.close(fd)
 
     return tell
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,7 @@ from dibs.runner import runner
 from dibs.system import places
 
 #: Puts only our own package in reach of the bare interpreter, at the end, and uses its cached byte code.
-BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from dibs import {module}; {module}.main()"
+BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from dibs.runner import {module}; {module}.main()"
 #: Seconds between two launchers: one that dies at once must not be started in a loop.
 PAUSE_S = 1.0
 #: Seconds that a runner without work is kept for the next start.

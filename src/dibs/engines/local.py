@@ -21,6 +21,7 @@ from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
 from dibs.runner import attempts, records, spares
 from dibs.scheduling import rooms
+from dibs.store import calls
 from dibs.sweeps.values import write as written
 from dibs.system import commands, processes
 from dibs.system.settings import Settings
@@ -111,7 +112,8 @@ class Local:
             argv = self._script_words(job, script, asked.argv, env)
         else:
             path = env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
-            argv = commands.words(asked.command, asked.argv, self.settings.shell, path, asked.cwd)
+            own = asked.argv and calls.current(asked.argv)
+            argv = commands.words(asked.command, own, self.settings.shell, path, asked.cwd)
         return records.Spec(
             job=job.id,
             attempt=job.attempt,

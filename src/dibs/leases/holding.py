@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: Longest single wait in seconds: poll(2) counts milliseconds in 31 bits.
 LONGEST_S = 86400.0
 NEVER = "never"
+#: Where this file is, and where it was in release 0.1: a keeper that was started then still holds what it holds.
+PROGRAMS = (__file__, f"{os.path.dirname(os.path.dirname(__file__))}/holding.py")
 
 
 def command(owner: int, folder: str, devices: Sequence[str], limit_s: float | None, pidfd: int) -> list[str]:
@@ -29,7 +31,7 @@ def command(owner: int, folder: str, devices: Sequence[str], limit_s: float | No
 
 def read(words: Sequence[str]) -> tuple[int, str, list[str]] | None:
     """Return owner, lease folder and devices from the command line of a holder; None if it is none."""
-    if len(words) != 9 or words[3] != __file__ or not words[4].isdecimal():
+    if len(words) != 9 or words[3] not in PROGRAMS or not words[4].isdecimal():
         return None
     return int(words[4]), words[5], words[6].split(",")
 

@@ -1,4 +1,4 @@
-"""The program of a job that is a call from Python: `python -P .../dibs/call.py KEY NUMBER`.
+"""The program of a job that is a call from Python: `python -P .../dibs/python_api/call.py KEY NUMBER`.
 
 It is compiled anew at each start, so it only finds dibs, wherever the caller has it, and hands over.
 """
@@ -6,7 +6,7 @@ It is compiled anew at each start, so it only finds dibs, wherever the caller ha
 import os
 import sys
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from dibs.python_api import answering
 

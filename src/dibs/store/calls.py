@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 #: Where calls wait, in the state folder.
 FOLDER = "calls"
 #: The last words of the command of a job that is a call: this file, the key of its bundle, its number in it.
-PROGRAM = "call.py"
+PROGRAM = "python_api/call.py"
+#: The same file in release 0.1: such commands still wait in queues, and name it.
+OLD_PROGRAM = "call.py"
 BUNDLE_HEAD = b"dibs-calls 1\n"
 RESULT_HEAD = b"dibs-result 1 "
 VALUE, ERROR = b"value", b"error"
@@ -166,9 +168,19 @@ def _sync_folder(path: str) -> None:
 
 def words(program: Sequence[str], key: str, number: int) -> list[str]:
     """Return the command of a job that is a call."""
-    return [*program, f"{os.path.dirname(__file__)}/{PROGRAM}", key, str(number)]
+    return [*program, f"{os.path.dirname(os.path.dirname(__file__))}/{PROGRAM}", key, str(number)]
 
 
 def is_call(argv: Sequence[str] | None) -> bool:
     """Tell whether a command is that of a call."""
-    return argv is not None and len(argv) >= 4 and argv[-3].endswith(f"/dibs/{PROGRAM}") and argv[-1].isdigit()
+    if argv is None or len(argv) < 4 or not argv[-1].isdigit():
+        return False
+    return argv[-3].endswith((f"/dibs/{PROGRAM}", f"/dibs/{OLD_PROGRAM}"))
+
+
+def current(argv: Sequence[str]) -> Sequence[str]:
+    """Return the command of a call with the path that its program has today, if it was queued by an older release."""
+    if not is_call(argv) or os.path.exists(argv[-3]):
+        return argv
+    moved = argv[-3].removesuffix(OLD_PROGRAM) + PROGRAM
+    return [*argv[:-3], moved, *argv[-2:]] if os.path.exists(moved) else argv

@@ -63,7 +63,7 @@ def start(queue: Client, args: Args) -> int:
         return 0
     if args.has(FOREGROUND):
         places.prepare(queue.home)
-        os.execv(sys.executable, [sys.executable, "-P", "-m", "dibs.daemon.daemon"])
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "dibs.daemon"])
     # Inside a job or a lease it is dibs itself who set it, for that job alone.
     visible = None if "DIBS_GPU_INDICES" in os.environ else os.environ.get("CUDA_VISIBLE_DEVICES")
     queue.start({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
