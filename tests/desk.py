@@ -7,7 +7,7 @@ from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.jobqueue import turns, verbs
 from dibs.jobqueue.wishing import Wish
-from dibs.model import lifecycle, selection
+from dibs.model import lifecycle, selectors
 from dibs.scheduling.views import Policy
 from dibs.store.store import Store
 from dibs.system.settings import Settings
@@ -38,7 +38,7 @@ class Desk:
         """Do a verb to the jobs that `words` mean."""
         self.turn = self.new_turn()
         with self.store.batch():
-            return verb(self.turn, selection.parse(words), **more)
+            return verb(self.turn, selectors.parse(words), **more)
 
     def submit(self, *wishes):
         self.turn = self.new_turn()

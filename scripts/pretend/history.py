@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dibs.devices.uses import Minute, Sample, Use
 from dibs.jobqueue import core
-from dibs.model import captured, environs, lifecycle
+from dibs.model import environment, environment_names, lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Asked, JobId, Request, When
 from dibs.store.store import Store
@@ -88,7 +88,7 @@ def write(place: Place, story: Day, now: int) -> dict[str, JobId]:
 def _submit(store: Store, place: Place, works: list[Work], now: int) -> dict[str, JobId]:
     """Submit everything in the order of the day; the runs of a sweep together."""
     path = os.pathsep.join((str(Path(os.sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"))
-    blob = captured.pack({b"PATH": path.encode(), b"HOME": str(place.lab).encode(), b"LANG": b"C.UTF-8"})
+    blob = environment_names.pack({b"PATH": path.encode(), b"HOME": str(place.lab).encode(), b"LANG": b"C.UTF-8"})
     environ_id = store.keep_environ(blob)
     sweeps: dict[str, tuple[int, int]] = {}
     ids: dict[str, JobId] = {}
@@ -231,7 +231,7 @@ def _write_files(home: Path, job_id: JobId, work: Work, now: int) -> None:
         step = (ended - began) / max(1, len(shown))
         moments = (datetime.fromtimestamp((began + step * n) / 1000, UTC) for n in range(1, len(shown) + 1))
         lines = [training.report_line(epoch.numbers, at) for epoch, at in zip(shown, moments, strict=True)]
-        _write(Path(environs.report_path(attempt, str(folder))), "".join(lines))
+        _write(Path(environment.report_path(attempt, str(folder))), "".join(lines))
     os.symlink(f"{len(attempts)}/log", folder / "log")
 
 

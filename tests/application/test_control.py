@@ -12,7 +12,7 @@ from dibs.errors import Conflict, Impossible, NotFound, UserError
 from dibs.http_api.schemas import submissions
 from dibs.jobqueue import dispatch, edits, turns, verbs, wishing
 from dibs.jobqueue.wishing import Wish
-from dibs.model import lifecycle, selection
+from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Outcome, State, When
 from dibs.runner import attempts
 
@@ -35,7 +35,7 @@ def edit(desk, *words, **changes):
 
 def queue(desk):
     """Return the waiting jobs in the order in which they are served."""
-    found = desk.store.select(selection.parse(["held", "queued"]), build.NOW)
+    found = desk.store.select(selectors.parse(["held", "queued"]), build.NOW)
     return [job.id for job in sorted(found, key=lambda job: (-job.asked.priority, job.rank, job.id))]
 
 
@@ -462,14 +462,14 @@ def test_an_unfinished_job_is_never_forgotten(desk, events):
     desk.job(*DONE)
     desk.job(*events)
     with pytest.raises(Conflict, match=r"job 2 is .*: only finished jobs can be forgotten\. Nothing was changed"):
-        forgetting.choose(desk.store, selection.parse(["all"]), build.NOW)
+        forgetting.choose(desk.store, selectors.parse(["all"]), build.NOW)
     assert forget(desk, 2) == []
 
 
 def test_a_job_that_somebody_waits_for_stays(desk):
     desk.job(*FAILED)
     wait_for(desk, 1, When.END)
-    choice = forgetting.choose(desk.store, selection.parse(["finished"]), build.NOW)
+    choice = forgetting.choose(desk.store, selectors.parse(["finished"]), build.NOW)
     assert (choice.ids, choice.needed) == ([], [1])
     assert forget(desk, 1) == []
 

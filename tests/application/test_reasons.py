@@ -10,7 +10,7 @@ from desk import DONE, FAILED, RUNNING
 from dibs.devices.uses import Use
 from dibs.jobqueue import core
 from dibs.jobqueue.reasons import Sight
-from dibs.model import codec, lifecycle, selection
+from dibs.model import lifecycle, selectors, serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, JobId, When
 from dibs.scheduling.declaring import MOST_ROWS, Earlier
@@ -83,7 +83,8 @@ def test_what_runs_of_the_same_command_in_the_same_folder_used_is_known(desk):
         (
             {"begin_at": LATER},
             Reason(
-                f"it begins at {codec.moment(LATER)} (--begin)", "`dibs edit 11 --unset begin` lets it start sooner."
+                f"it begins at {serialization.moment(LATER)} (--begin)",
+                "`dibs edit 11 --unset begin` lets it start sooner.",
             ),
         ),
     ],
@@ -97,7 +98,7 @@ def test_a_job_that_is_in_no_line_yet_says_what_it_waits_for(store, asked, reaso
 def test_a_job_that_a_program_holds_names_it(store):
     submit(store, {"tags": ("x", "held-by:gpupeasy-server --port 8888")})
     with store.batch():
-        store.hold(selection.parse(["1"]), build.NOW)
+        store.hold(selectors.parse(["1"]), build.NOW)
     assert sight(store).reason(store.job(1)) == Reason(
         "it is held until `gpupeasy-server --port 8888` lets it go",
         "If that does not run, start it again; `dibs unhold 1` lets the job go on without it.",

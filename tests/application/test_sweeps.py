@@ -12,7 +12,7 @@ from dibs.errors import NotFound, UserError
 from dibs.jobqueue import dispatch, sweeps, turns
 from dibs.jobqueue.sweeps import Fate
 from dibs.jobqueue.wishing import NO_RULES, Rules, Wish
-from dibs.model import lifecycle, selection
+from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Member, State, When
 from dibs.store.findings import RunsSince
 from dibs.sweeps import values
@@ -68,7 +68,7 @@ class Sweeping:
             dispatch.follow_up(self.desk.turn)
 
     def words(self):
-        return [job.word for job in self.desk.store.select(selection.parse(["sweep:lr"]), build.NOW)]
+        return [job.word for job in self.desk.store.select(selectors.parse(["sweep:lr"]), build.NOW)]
 
     def read(self, job_id, attempt=1, **numbers):
         with self.desk.store.batch():
@@ -224,19 +224,19 @@ def test_a_sweep_is_selected_by_its_name_its_project_or_a_glob(lr, desk):
     lr.add(0, 1)
     desk.job()
     for word in ("sweep:lr", "sweep:default/lr", "sweep:l*"):
-        assert desk.store.select_ids(selection.parse([word]), build.NOW) == [1, 2]
+        assert desk.store.select_ids(selectors.parse([word]), build.NOW) == [1, 2]
 
 
 def test_a_name_that_two_projects_have_is_refused_with_both(lr, desk):
     lr._do(sweeps.begin, SweepWish("other", "lr", "x"), Rules(), wish())
     with pytest.raises(UserError) as refused:
-        desk.store.select_ids(selection.parse(["sweep:lr"]), build.NOW)
+        desk.store.select_ids(selectors.parse(["sweep:lr"]), build.NOW)
     assert "sweep:default/lr and sweep:other/lr" in refused.value.hint
 
 
 def test_a_sweep_that_is_not_there_is_not_found(lr, desk):
     with pytest.raises(NotFound, match='no sweep "lrr"'):
-        turns.pick(desk.turn, selection.parse(["sweep:lrr"]))
+        turns.pick(desk.turn, selectors.parse(["sweep:lrr"]))
 
 
 # -- results ------------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_a_run_that_never_began_has_no_numbers_to_be_read(lr, desk):
 def test_many_that_are_cancelled_at_once_are_results_too(lr, desk):
     lr.add(0, 1)
     with desk.store.batch():
-        desk.store.cancel_waiting(selection.parse(["sweep:lr"]), build.NOW)
+        desk.store.cancel_waiting(selectors.parse(["sweep:lr"]), build.NOW)
     assert [run.word for run in runs(desk, lr)] == ["cancelled", "cancelled"]
 
 

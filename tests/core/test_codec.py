@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs.model import captured, codec, lifecycle
+from dibs.model import environment_names, lifecycle, serialization
 from dibs.model.devices import Device, DeviceId, Process
 from dibs.model.jobs import After, Cause, JobId, Outcome, State, When
 
@@ -30,7 +30,7 @@ ENVIRONS = st.dictionaries(NAMES, VALUES, max_size=5)
 
 def to_json(job, **more):
     wanted = {"user": "ada", "log": "/files/jobs/1/1/log", "stderr": None, "reason": None} | more
-    return codec.job_to_json(job, build.inventory(4), **wanted)
+    return serialization.job_to_json(job, build.inventory(4), **wanted)
 
 
 # -- environments -------------------------------------------------------------------------------------------------
@@ -38,72 +38,72 @@ def to_json(job, **more):
 
 @given(ENVIRONS)
 def test_an_environment_comes_back_as_it_was_whatever_bytes_are_in_it(environ):
-    assert codec.unpack_environ(captured.pack(environ)) == environ
+    assert serialization.unpack_environ(environment_names.pack(environ)) == environ
 
 
 @given(ENVIRONS, st.randoms(use_true_random=False))
 def test_equal_environments_are_equal_bytes(environ, random):
     pairs = list(environ.items())
     random.shuffle(pairs)
-    assert captured.pack(dict(pairs)) == captured.pack(environ)
+    assert environment_names.pack(dict(pairs)) == environment_names.pack(environ)
 
 
 @given(st.binary(max_size=30))
 def test_any_bytes_can_be_read_as_an_environment_without_empty_names(blob):
-    assert b"" not in codec.unpack_environ(blob)
+    assert b"" not in serialization.unpack_environ(blob)
 
 
 def test_an_entry_without_a_value_is_dropped():
-    assert codec.unpack_environ(b"A=1\0B\0C=") == {b"A": b"1", b"C": b""}
+    assert serialization.unpack_environ(b"A=1\0B\0C=") == {b"A": b"1", b"C": b""}
 
 
 def test_a_value_may_contain_an_equals_sign():
-    assert codec.unpack_environ(b"A=b=c") == {b"A": b"b=c"}
+    assert serialization.unpack_environ(b"A=b=c") == {b"A": b"b=c"}
 
 
 @pytest.mark.parametrize(
     "name", ["WANDB_API_KEY", "HF_TOKEN", "MY_SECRET", "PASSWORD", "DB_PASSWD", "AWS_CREDENTIALS", "X_AUTH", "api_key"]
 )
 def test_the_value_of_a_name_that_looks_like_a_secret_is_masked(name):
-    assert codec.mask_environ([(name, "hunter2")]) == {name: "***"}
+    assert serialization.mask_environ([(name, "hunter2")]) == {name: "***"}
 
 
 @pytest.mark.parametrize("name", ["PATH", "LR", "SEED", "HOME"])
 def test_other_values_are_shown(name):
-    assert codec.mask_environ([(name, "value")]) == {name: "value"}
+    assert serialization.mask_environ([(name, "value")]) == {name: "value"}
 
 
 # -- moments ------------------------------------------------------------------------------------------------------
 
 
 def test_a_moment_is_written_in_utc_to_the_millisecond():
-    assert codec.moment(build.NOW + 7) == "2026-11-15T12:00:00.007Z"
+    assert serialization.moment(build.NOW + 7) == "2026-11-15T12:00:00.007Z"
 
 
 def test_no_moment_stays_none():
-    assert codec.moment(None) is None
+    assert serialization.moment(None) is None
 
 
 @given(st.integers(0, 4102444800000))
 def test_a_moment_comes_back_as_it_was(at):
-    assert codec.parse_moment(codec.moment(at)) == at
+    assert serialization.parse_moment(serialization.moment(at)) == at
 
 
 def test_a_moment_with_another_time_zone_is_the_same_moment():
-    assert codec.parse_moment("2026-11-15T13:00:00+01:00") == build.NOW
+    assert serialization.parse_moment("2026-11-15T13:00:00+01:00") == build.NOW
 
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-10:00", "9999-01-01T00:00:00Z", "0001-01-01T00:00:00+10:00"])
 def test_a_moment_that_is_no_date_in_every_time_zone_is_refused(text):
     with pytest.raises(ValueError):
-        codec.parse_moment(text)
+        serialization.parse_moment(text)
 
 
 @pytest.mark.parametrize(
     ("at", "text"), [(10**15, "9999-01-01T00:00:00.000Z"), (-(10**15), "1970-01-01T00:00:00.000Z")]
 )
 def test_a_moment_that_is_no_date_is_told_as_the_next_that_is_one(at, text):
-    assert codec.moment(at) == text
+    assert serialization.moment(at) == text
 
 
 # -- a job --------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def test_no_secret_of_the_environment_is_in_the_json_of_a_job():
 
 def test_a_device_is_shown_as_the_driver_told():
     device = Device(DeviceId("GPU-1"), 0, "Tesla T4", 16, 4, 50, 60, (Process(7, "bob", "python", 3),), "lost")
-    assert codec.device_to_json(device) == {
+    assert serialization.device_to_json(device) == {
         "index": 0,
         "id": "GPU-1",
         "name": "Tesla T4",

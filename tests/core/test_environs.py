@@ -6,21 +6,21 @@ from hypothesis import strategies as st
 
 import build
 from dibs.errors import UserError
-from dibs.model import captured, codec, environs, lifecycle
+from dibs.model import environment, environment_names, lifecycle, serialization
 
 NAMES = st.from_regex(rb"[A-Z_]{1,12}", fullmatch=True)
 
 
 def kept(environ, exclude=()):
-    return codec.unpack_environ(environs.capture(environ, exclude))
+    return serialization.unpack_environ(environment.capture(environ, exclude))
 
 
 def seen(*gpus, visible="uuid", environ=None, **asked):
     """Return what a job on those GPUs sees, as text."""
     job = build.lived(build.job(7, gpus=len(gpus), **asked), lifecycle.Placed(1, build.ids(*gpus)))
-    env = environs.for_job(
+    env = environment.for_job(
         job,
-        captured.pack(environ or {}),
+        environment_names.pack(environ or {}),
         build.inventory(4),
         visible=visible,
         port=4567,
@@ -60,19 +60,19 @@ def test_a_name_in_other_bytes_can_be_excluded_too():
 
 @given(st.dictionaries(NAMES, st.just(b"1"), max_size=8))
 def test_nothing_else_is_lost(environ):
-    own = [name for name in environ if name.startswith(b"DIBS_") or name.decode() in environs.DEVICE_NAMES]
+    own = [name for name in environ if name.startswith(b"DIBS_") or name.decode() in environment.DEVICE_NAMES]
     assert set(environ) - set(kept(environ)) == set(own)
 
 
-@pytest.mark.parametrize("name", [*environs.DEVICE_NAMES, "DIBS_PORT", "", "A=B", "A\0B"])
+@pytest.mark.parametrize("name", [*environment.DEVICE_NAMES, "DIBS_PORT", "", "A=B", "A\0B"])
 def test_a_variable_that_is_not_the_submitters_to_give_is_refused(name):
     with pytest.raises(UserError, match="-e "):
-        environs.check_given(name)
+        environment.check_given(name)
 
 
 @pytest.mark.parametrize("name", ["LR", "PATH", "CUDA_HOME", "MY_DIBS_", "lower"])
 def test_any_other_variable_may_be_given(name):
-    environs.check_given(name)
+    environment.check_given(name)
 
 
 # -- inside a job -------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_what_was_given_with_the_job_stands_over_the_captured():
 
 def test_a_second_attempt_reports_to_a_file_of_its_own_and_keeps_its_checkpoints():
     job = build.job(7, attempt=2, allocation=build.ids(0))
-    env = environs.for_job(job, b"", build.inventory(1), visible="uuid", port=1, folder="/f")
+    env = environment.for_job(job, b"", build.inventory(1), visible="uuid", port=1, folder="/f")
     assert (env[b"DIBS_ATTEMPT"], env[b"DIBS_REPORT"], env[b"DIBS_CHECKPOINT_DIR"]) == (
         b"2",
         b"/f/2/report.jsonl",
@@ -152,5 +152,5 @@ def test_a_second_attempt_reports_to_a_file_of_its_own_and_keeps_its_checkpoints
 
 
 def test_bytes_that_are_no_text_reach_the_job_as_they_were():
-    env = environs.for_job(build.job(), b"RAW=\xff\xfe", build.inventory(1), visible="uuid", port=1, folder="/f")
+    env = environment.for_job(build.job(), b"RAW=\xff\xfe", build.inventory(1), visible="uuid", port=1, folder="/f")
     assert env[b"RAW"] == b"\xff\xfe"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 import build
-from dibs.model import lifecycle, needs
+from dibs.model import dependencies, lifecycle
+from dibs.model.dependencies import Hopeless, Met, Open
 from dibs.model.jobs import After, Cause, JobId, Outcome, State, When
-from dibs.model.needs import Hopeless, Met, Open
 
 MANY = settings(max_examples=settings.default.max_examples * (50 if os.environ.get("DIBS_PROVE") else 5))
 
@@ -18,7 +18,7 @@ DONE, FAILED, NOT_YET = Outcome.DONE, Outcome.FAILED, None
 
 def judge(*wants):
     """Judge needs written as ("done", outcome), numbered from 1."""
-    return needs.judge([(JobId(n), When(when), outcome) for n, (when, outcome) in enumerate(wants, 1)])
+    return dependencies.judge([(JobId(n), When(when), outcome) for n, (when, outcome) in enumerate(wants, 1)])
 
 
 # -- one job ------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Queue:
         job = self.jobs[number]
         if not job.is_waiting:
             return
-        verdict = needs.judge([(need.id, need.when, self.jobs[need.id].outcome) for need in job.asked.after])
+        verdict = dependencies.judge([(need.id, need.when, self.jobs[need.id].outcome) for need in job.asked.after])
         if isinstance(verdict, Hopeless):
             self.record(number, lifecycle.NeedFailed(build.NOW, verdict.because))
         else:
@@ -246,6 +246,6 @@ def test_the_order_in_which_needs_are_told_decides_nothing_but_who_is_named(stor
     *_, queue = turns(story)
     for job in queue.jobs.values():
         told = [(need.id, need.when, queue.jobs[need.id].outcome) for need in job.asked.after]
-        there, back = needs.judge(told), needs.judge(told[::-1])
+        there, back = dependencies.judge(told), dependencies.judge(told[::-1])
         assert type(there) is type(back)
         assert not isinstance(there, Open) or set(there.ids) == set(back.ids)

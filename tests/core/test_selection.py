@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs.errors import UserError
-from dibs.model import selection
-from dibs.model.selection import Everything, Ids, InState, Last, Like, Since
+from dibs.model import selectors
+from dibs.model.selectors import Everything, Ids, InState, Last, Like, Since
 
 
 def parse(*words):
-    return selection.parse(words)
+    return selectors.parse(words)
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_any_number_of_ids_can_be_said():
 
 
 def test_so_many_other_words_that_the_store_could_not_answer_are_refused():
-    assert len(parse(*(f"name:{n}" for n in range(selection.MOST_PARTS)))) == selection.MOST_PARTS
+    assert len(parse(*(f"name:{n}" for n in range(selectors.MOST_PARTS)))) == selectors.MOST_PARTS
     with pytest.raises(UserError, match="at most 500 selectors"):
-        parse(*(f"name:{n}" for n in range(selection.MOST_PARTS + 1)))
+        parse(*(f"name:{n}" for n in range(selectors.MOST_PARTS + 1)))
     with pytest.raises(UserError, match="at most 500 selectors"):
-        parse("+".join(f"name:{n}" for n in range(selection.MOST_PARTS + 1)))
+        parse("+".join(f"name:{n}" for n in range(selectors.MOST_PARTS + 1)))
 
 
 def test_a_mistyped_state_is_answered_with_the_nearest_one():

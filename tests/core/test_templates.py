@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs import errors
-from dibs.model import templates
+from dibs.model import path_templates
 
 VALUES = {"id": 12, "name": "a/b", "project": "..", "index": 3, "attempt": 1, "array": 9}
 
@@ -23,8 +23,8 @@ VALUES = {"id": 12, "name": "a/b", "project": "..", "index": 3, "attempt": 1, "a
     ],
 )
 def test_placeholders_are_filled_and_a_name_never_chooses_a_folder(template, path):
-    templates.check(template)
-    assert templates.fill(template, VALUES) == path
+    path_templates.check(template)
+    assert path_templates.fill(template, VALUES) == path
 
 
 @pytest.mark.parametrize(
@@ -32,14 +32,14 @@ def test_placeholders_are_filled_and_a_name_never_chooses_a_folder(template, pat
 )
 def test_an_unknown_placeholder_is_refused_with_those_that_exist(template):
     with pytest.raises(errors.UserError, match=r"\{id\} \{name\} \{project\} \{index\} \{attempt\} \{array\}"):
-        templates.check(template)
+        path_templates.check(template)
 
 
 def test_parameters_may_be_placeholders_too():
-    templates.check("{lr}-{id}", (*templates.NAMES, "lr"))
+    path_templates.check("{lr}-{id}", (*path_templates.NAMES, "lr"))
 
 
 @given(st.text())
 def test_an_escaped_text_means_itself(text):
-    templates.check(templates.escape(text))
-    assert templates.fill(templates.escape(text), VALUES) == text
+    path_templates.check(path_templates.escape(text))
+    assert path_templates.fill(path_templates.escape(text), VALUES) == text

@@ -9,7 +9,7 @@ import pytest
 
 from bench import Bench
 from dibs.errors import UserError
-from dibs.model import codec
+from dibs.model import serialization
 from dibs.system import settings
 
 
@@ -28,9 +28,9 @@ def test_a_timeline_has_what_ran_what_runs_and_what_comes(queue: Bench) -> None:
     assert told[done]["state"] == "done"
     assert told[done]["from"] <= told[done]["to"]
     assert {told[n]["to"] for n in running} == {None}
-    ends = [codec.parse_moment(told[n]["from"]) + 3_600_000 for n in running]
-    assert [codec.parse_moment(told[n]["expected_end"]) for n in running] == ends
-    assert codec.parse_moment(told[first]["from"]) == max(ends)
+    ends = [serialization.parse_moment(told[n]["from"]) + 3_600_000 for n in running]
+    assert [serialization.parse_moment(told[n]["expected_end"]) for n in running] == ends
+    assert serialization.parse_moment(told[first]["from"]) == max(ends)
     assert {told[n]["expected_end"] for n in (done, first, second)} == {None}
     assert sorted(told[n]["gpu_ids"][0] for n in running) == [f"FAKE-{n}" for n in range(4)]
     assert sorted(told[first]["gpu_ids"]) == [f"FAKE-{n}" for n in range(4)]

@@ -8,7 +8,7 @@ import pytest
 
 from dibs import errors
 from dibs.devices import amd, driver, nvidia, probe
-from dibs.model import environs
+from dibs.model import environment
 from dibs.model.devices import Inventory
 from dibs.system.settings import Settings
 
@@ -300,17 +300,17 @@ def test_each_vendor_is_named_by_its_own_variable_alone(monkeypatch, nvml):
     pretend_amdsmi(monkeypatch)
     nvml.is_now("system init=12")
     found, _ = ask(nvml)
-    shown = environs.for_devices(found, found.ids, "uuid")
+    shown = environment.for_devices(found, found.ids, "uuid")
     assert shown == {"ROCR_VISIBLE_DEVICES": "GPU-first,GPU-second", "DIBS_GPU_INDICES": "0,1"}
     intel = probe.Probe(Settings(devices="intel:1,0")).read()
     assert intel.ids == ("INTEL-0", "INTEL-1")
-    assert environs.for_devices(intel, ("INTEL-1",), "uuid") == {"ZE_AFFINITY_MASK": "1", "DIBS_GPU_INDICES": "1"}
+    assert environment.for_devices(intel, ("INTEL-1",), "uuid") == {"ZE_AFFINITY_MASK": "1", "DIBS_GPU_INDICES": "1"}
 
 
 def test_a_slice_is_named_by_its_uuid_also_where_indices_are_wanted(nvml):
     nvml.is_now("gpu 0 mig=1", "mig 0 uuid=MIG-x gi=1")
     found, _ = ask(nvml)
-    assert environs.for_devices(found, found.ids, "index")["CUDA_VISIBLE_DEVICES"] == "MIG-x"
+    assert environment.for_devices(found, found.ids, "index")["CUDA_VISIBLE_DEVICES"] == "MIG-x"
 
 
 @pytest.mark.parametrize("text", ["intel:", "intel:x", "intel:0,0", "intel:-1", "intel:0,,1"])

@@ -13,14 +13,14 @@ from hypothesis import strategies as some
 
 import build
 from dibs.errors import UserError
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.model.jobs import Job
 from dibs.store import paging
 from dibs.store.paging import Place, Sort, Wanted
 from dibs.store.reader import Reader
 from dibs.store.store import Store
 
-EVERYTHING = ((selection.Everything(),),)
+EVERYTHING = ((selectors.Everything(),),)
 NOW = build.NOW + 10_000
 
 
@@ -39,7 +39,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
             for step in range(number % 9):
                 event = build.event(job, number + step, build.NOW + 200 + (number * 37) % 100 + step)
                 job = store.record(job, event)
-        store.forget([job.id for job in store.select(selection.parse(["finished"]), NOW)][3:6], with_checkpoints=False)
+        store.forget([job.id for job in store.select(selectors.parse(["finished"]), NOW)][3:6], with_checkpoints=False)
     with contextlib.closing(Reader.open(path)) as own:
         yield own
 
@@ -72,18 +72,18 @@ def listed(reader: Reader, wanted: Wanted, most: int) -> list[int]:
         after = paging.read_cursor(wanted.sort, paging.write_cursor(wanted.sort, after))
 
 
-words = some.none() | some.sets(some.sampled_from(selection.STATE_WORDS), min_size=1).map(
+words = some.none() | some.sets(some.sampled_from(selectors.STATE_WORDS), min_size=1).map(
     lambda found: tuple(sorted(found))
 )
 filters = some.lists(
     some.sampled_from(
         [
-            selection.Is("project", "p1"),
-            selection.Is("tag", "x"),
-            selection.Is("gpu", "GPU-0"),
-            selection.Like("name", "n[1-4]"),
-            selection.Text("N3"),
-            selection.Between(build.NOW + 10, build.NOW + 40),
+            selectors.Is("project", "p1"),
+            selectors.Is("tag", "x"),
+            selectors.Is("gpu", "GPU-0"),
+            selectors.Like("name", "n[1-4]"),
+            selectors.Text("N3"),
+            selectors.Between(build.NOW + 10, build.NOW + 40),
         ]
     ),
     max_size=2,
@@ -96,7 +96,7 @@ sorts = some.builds(Sort, some.sampled_from(paging.SORTS), some.booleans())
 @given(chosen=words, also=filters, sort=sorts, most=some.integers(1, 50))
 def test_all_pages_together_are_the_list(reader, chosen, also, sort, most):
     """Whatever is asked for, in whatever order, with pages of whatever size; and the index has the same ids."""
-    wanted = Wanted(selection.narrowed(EVERYTHING, also), chosen, sort)
+    wanted = Wanted(selectors.narrowed(EVERYTHING, also), chosen, sort)
     jobs = [job for job in reader.select(EVERYTHING, NOW) if chosen is None or job.word in chosen]
     jobs = [job for job in jobs if all(fits(job, atom) for atom in also)]
     jobs.sort(key=lambda job: (value(job, sort.by), job.id), reverse=sort.is_descending)
@@ -109,19 +109,19 @@ def test_all_pages_together_are_the_list(reader, chosen, also, sort, most):
         assert (total, unrolled(ranges, sort.is_descending), is_cut) == (len(expected), expected, False)
 
 
-def fits(job: Job, atom: selection.Atom) -> bool:
+def fits(job: Job, atom: selectors.Atom) -> bool:
     match atom:
-        case selection.Is("project", name):
+        case selectors.Is("project", name):
             return job.asked.project == name
-        case selection.Is("tag", tag):
+        case selectors.Is("tag", tag):
             return tag in job.asked.tags
-        case selection.Is("gpu", device):
+        case selectors.Is("gpu", device):
             return device in job.allocation
-        case selection.Like("name", _):
+        case selectors.Like("name", _):
             return job.asked.name in ("n1", "n2", "n3", "n4")
-        case selection.Text(part):
+        case selectors.Text(part):
             return part.lower() in job.asked.name or part.lower() in job.asked.command.lower()
-        case selection.Between(since, until):
+        case selectors.Between(since, until):
             return since <= job.submitted_at < until
     raise AssertionError(atom)
 
@@ -176,22 +176,22 @@ def test_ids_of_a_state_that_follow_each_other_are_not_looked_at_one_by_one(tmp_
         assert steps(store, wanted) < few + 100
 
 
-def plan(reader: Reader, chosen: tuple[str, ...] | None, sort: str, *also: selection.Atom) -> list[str]:
-    wanted = Wanted(selection.narrowed(EVERYTHING, also), chosen, paging.sort(sort))
+def plan(reader: Reader, chosen: tuple[str, ...] | None, sort: str, *also: selectors.Atom) -> list[str]:
+    wanted = Wanted(selectors.narrowed(EVERYTHING, also), chosen, paging.sort(sort))
     query, values = paging._query(reader, wanted, None, NOW)
     return [row[3] for row in reader.connection.execute(f"EXPLAIN QUERY PLAN {query}", [*values, 50])]
 
 
 @pytest.mark.parametrize("sort", ["-id", "id"])
-@pytest.mark.parametrize("word", [None, *selection.STATE_WORDS, *selection.GROUP_WORDS, "failed,queued,running"])
+@pytest.mark.parametrize("word", [None, *selectors.STATE_WORDS, *selectors.GROUP_WORDS, "failed,queued,running"])
 def test_pages_by_id_and_state_look_at_no_other_job(reader: Reader, word: str | None, sort: str) -> None:
-    steps = plan(reader, None if word is None else selection.states(word), sort)
+    steps = plan(reader, None if word is None else selectors.states(word), sort)
     assert [step for step in steps if step.startswith("SCAN jobs") or "TEMP B-TREE" in step] == []
     assert any(step.startswith("SEARCH jobs USING") for step in steps)
 
 
 def test_a_project_is_found_by_its_index(reader: Reader) -> None:
-    (step,) = plan(reader, None, "-id", selection.Is("project", "p1"))
+    (step,) = plan(reader, None, "-id", selectors.Is("project", "p1"))
     assert "INDEX jobs_of_project (project=? AND id<?)" in step
 
 
@@ -234,5 +234,5 @@ def test_a_sort_that_is_none_is_refused() -> None:
 
 def test_states_that_are_none_are_refused_with_the_nearest() -> None:
     with pytest.raises(UserError, match="Did you mean failed"):
-        selection.states("faild")
-    assert selection.states("active,running,failed") == ("starting", "running", "paused", "stopping", "failed")
+        selectors.states("faild")
+    assert selectors.states("active,running,failed") == ("starting", "running", "paused", "stopping", "failed")

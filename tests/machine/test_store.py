@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import build
 from dibs.errors import Bug, MachineError, NotFound, UserError
-from dibs.model import lifecycle, ranks, selection
+from dibs.model import lifecycle, ranks, selectors
 from dibs.model.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.scheduling.views import Active, Waiting
 from dibs.store import database, rows
@@ -64,7 +64,7 @@ def run(store, job_id, **end):
 
 
 def ids_of(store, *words, now=build.NOW):
-    return store.select_ids(selection.parse(words), now)
+    return store.select_ids(selectors.parse(words), now)
 
 
 def raw(path, *statements):
@@ -246,7 +246,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     def _meant(self, selector, state=None):
         words, means = selector
         found = [job for job in self.jobs.values() if means(job, self.now - job.submitted_at, len(self.jobs) - job.id)]
-        return selection.parse(words.split()), [job for job in found if state is None or job.state is state]
+        return selectors.parse(words.split()), [job for job in found if state is None or job.state is state]
 
     @rule(selector=st.sampled_from(SELECTORS))
     def many_are_cancelled_at_once(self, selector):
@@ -327,7 +327,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     @invariant()
     def the_kept_counts_equal_a_recount(self):
         counted = Counter(job.word for job in self.jobs.values())
-        assert self.reader.counts() == {word: counted[word] for word in selection.STATE_WORDS}
+        assert self.reader.counts() == {word: counted[word] for word in selectors.STATE_WORDS}
 
     @invariant()
     def the_lines_are_as_long_as_jobs_wait_in_them(self):
@@ -470,7 +470,7 @@ def test_thousands_of_ids_can_be_asked_for_at_once(store):
 
 def test_as_many_words_as_a_selection_may_have_can_be_asked_for(store):
     submit(store, build.asked(name="x"))
-    words = [f"name:x{'*' * n}" for n in range(selection.MOST_PARTS)]
+    words = [f"name:x{'*' * n}" for n in range(selectors.MOST_PARTS)]
     assert ids_of(store, *words) == ids_of(store, "+".join(words)) == [1]
 
 
@@ -939,7 +939,7 @@ def test_a_copy_made_while_the_store_is_in_use_is_a_whole_database(store, path):
     copy = database.backup(path)
     submit(store, build.asked("after"))
     with contextlib.closing(Store.open(copy)) as restored:
-        assert [job.asked.command for job in restored.select(selection.parse(["all"]), 0)] == ["kept"]
+        assert [job.asked.command for job in restored.select(selectors.parse(["all"]), 0)] == ["kept"]
 
 
 def test_the_newest_three_copies_are_kept(store, path):
@@ -994,7 +994,7 @@ def test_no_turn_and_no_forecast_looks_through_all_jobs(store, name):
 
 @pytest.mark.parametrize("word", ["running", "queued", "unfinished"])
 def test_words_for_the_few_do_not_look_through_the_many_that_are_finished(store, word):
-    where, values = store.where(selection.parse([word]), build.NOW)
+    where, values = store.where(selectors.parse([word]), build.NOW)
     query = store.queries["selected_words"].replace("{where}", where)
     steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {query}", values)]
     assert any(step.startswith("SCAN jobs USING INDEX jobs_") for step in steps), steps

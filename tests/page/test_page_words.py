@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dibs.cli.verbs import show
-from dibs.model import lifecycle, selection
+from dibs.model import lifecycle, selectors
 from dibs.model.jobs import State
 
 WEB = Path(__file__).parents[2] / "src/dibs/web"
@@ -19,7 +19,7 @@ def written(name: str, begin: str, end: str) -> str:
 
 def test_the_filter_knows_every_state_and_group() -> None:
     words = re.findall(r'"(\w+)"', written("lists/filters.js", "STATES = new Set([", "]);"))
-    assert sorted(words) == sorted([*selection.STATE_WORDS, *selection.GROUP_WORDS])
+    assert sorted(words) == sorted([*selectors.STATE_WORDS, *selectors.GROUP_WORDS])
 
 
 def test_events_have_the_words_of_the_command_line() -> None:

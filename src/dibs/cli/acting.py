@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dibs.cli import cleaning, screen
 from dibs.client import answers, client, questions
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.submission import options
 from dibs.submission.options import Args
 
@@ -37,7 +37,7 @@ def tell(acted: answers.Acted, became: Callable[[str], str] = str) -> None:
     if sys.stdout.isatty() and len(changed) > MOST_NAMED:
         for state in dict.fromkeys(job["state"] for job in changed):
             ids = [job["id"] for job in changed if job["state"] == state]
-            which = options.shown(selection.ranges(ids))
+            which = options.shown(selectors.ranges(ids))
             print(f"{len(ids)} {'job' if len(ids) == 1 else 'jobs'} {cleaning.clean(became(state))} ({which})")
     else:
         for job in changed:

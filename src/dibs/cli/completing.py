@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dibs import cli
 from dibs.cli import topics
 from dibs.cli.verbs import help as pages
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.submission import options
 from dibs.submission.options import Option
 from dibs.system import settings
@@ -160,7 +160,7 @@ def _jobs(ask: Ask) -> list[Word]:
             fields.setdefault(f"tag:{tag}", f"job {job['id']}")
     # A name with blanks would have to be quoted, each shell in its own way.
     named = [Word(text, about) for text, about in fields.items() if not any(char.isspace() for char in text)]
-    states = [Word(word, "all jobs that are so") for word in (*selection.STATE_WORDS, *selection.GROUP_WORDS)]
+    states = [Word(word, "all jobs that are so") for word in (*selectors.STATE_WORDS, *selectors.GROUP_WORDS)]
     return [*words, Word("@", "the last job"), Word("all", "every job"), *states, *named]
 
 

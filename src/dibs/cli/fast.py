@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.model import captured
+from dibs.model import environment_names
 from dibs.system import commands
 
 TYPE_CHECKING = False
@@ -114,7 +114,7 @@ def _fill(wish: Wish, field: str, value: str) -> None:
         wish.tags.append(value)
     elif field == "env":
         name, equals, given = value.partition("=")
-        if not name or not equals or captured.is_own(name):
+        if not name or not equals or environment_names.is_own(name):
             raise NotSimple
         wish.env[name] = given
     elif field not in NUMBERS:
@@ -197,14 +197,16 @@ def request(wish: Wish, environ: Mapping[str, str]) -> str:
         raise NotSimple
     if commands.may_assign(words, cwd):
         raise NotSimple
-    kept = {os.fsencode(name): os.fsencode(value) for name, value in environ.items() if not captured.is_own(name)}
+    kept = {
+        os.fsencode(name): os.fsencode(value) for name, value in environ.items() if not environment_names.is_own(name)
+    }
     # It can only be read by setting it.
     mask = os.umask(0o077)
     os.umask(mask)
     return _json(
         wish.plain
         | {"tags": wish.tags, "env": wish.env, "cwd": cwd, "umask": mask}
-        | {"environ": b2a_base64(captured.pack(kept), newline=False).decode()}
+        | {"environ": b2a_base64(environment_names.pack(kept), newline=False).decode()}
         | ({"command": words[0]} if is_string else {"argv": words})
     )
 
@@ -227,7 +229,7 @@ def _is_script(path: str) -> bool:
 
 def _check_devices(home: str, environ: Mapping[str, str]) -> None:
     """Leave what the shell says about devices to those who say that jobs do not see it, unless they did."""
-    chosen = os.fsencode(captured.chosen(environ))
+    chosen = os.fsencode(environment_names.chosen(environ))
     if not chosen:
         return
     fd = os.open(f"{home}/told.devices", os.O_RDONLY | os.O_CLOEXEC)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dibs.cli import screen
-from dibs.model import captured
+from dibs.model import environment_names
 from dibs.submission import assigning
 from dibs.system import commands, survival
 from dibs.version import __version__
@@ -28,7 +28,7 @@ OLD = "an older version"
 
 def about_devices(home: Path, environ: Mapping[str, str]) -> None:
     """Say that a job does not see what the shell says about devices; once for each thing that it says."""
-    chosen = captured.chosen(environ)
+    chosen = environment_names.chosen(environ)
     # Inside a job or a lease it is dibs itself who set them.
     if not chosen or "DIBS_GPU_INDICES" in environ:
         return

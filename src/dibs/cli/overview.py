@@ -14,7 +14,7 @@ from dibs.cli.screen import Column, Screen
 from dibs.client import answers
 from dibs.client.answers import Job, Machine, Overview, Share, Starts
 from dibs.logs import reports
-from dibs.model import selection, units
+from dibs.model import selectors, units
 
 EMPTY = "No jobs yet. Queue one: dibs add python train.py"
 PAUSED = "the queue is paused: nothing new starts; dibs resume"
@@ -95,7 +95,7 @@ def gpu_line(machine: Machine, names: dict[int, str]) -> str:
             who = screen.middle(device["user"], 24)
         held.setdefault(who, []).append(device["index"])
     return " · ".join(
-        f"{'' if place else 'GPU '}{selection.ranges(indices)}: {who}"
+        f"{'' if place else 'GPU '}{selectors.ranges(indices)}: {who}"
         for place, (who, indices) in enumerate(held.items())
     )
 
@@ -184,7 +184,7 @@ def _note(row: Row, told: dict[str, int]) -> str:
 def _cells(row: Row, note: str, when: str, is_wide: bool) -> tuple[str, ...]:
     job = row.first
     cells = (
-        screen.middle(selection.ranges(each["id"] for each in row.jobs), 17),
+        screen.middle(selectors.ranges(each["id"] for each in row.jobs), 17),
         screen.middle(_name(row), LONGEST_NAME),
         job["state"],
         _gpu(row),
@@ -213,7 +213,7 @@ def _gpu(row: Row) -> str:
     """Return where it runs or ran, or how many each waits for."""
     indices = {index for job in row.jobs for index in job["gpu_indices"]}
     if len(row.jobs) > 1 or len(indices) > 2:
-        return selection.ranges(indices) or gpu_of(row.first)
+        return selectors.ranges(indices) or gpu_of(row.first)
     return gpu_of(row.first)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dibs import errors
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.model.jobs import Cause
 from dibs.system import settings
 
@@ -101,7 +101,7 @@ class Topic:
 
 
 def _selectors() -> Parts:
-    groups = tuple((word, f"all that are {', '.join(words)}") for word, words in selection.GROUP_WORDS.items())
+    groups = tuple((word, f"all that are {', '.join(words)}") for word, words in selectors.GROUP_WORDS.items())
     return (
         "Verbs that are about jobs take selectors. Several are a union; a+b means both.",
         (
@@ -110,7 +110,7 @@ def _selectors() -> Parts:
             ("1,4,9-12", "a list of them"),
             ("@, @~1", "the last job, the one before"),
             ("all", "every job"),
-            ("failed", f"a state: {', '.join(selection.STATE_WORDS)}"),
+            ("failed", f"a state: {', '.join(selectors.STATE_WORDS)}"),
             *groups,
             ("name:vit*", "jobs with this name; * and ? are wild. So are project:x, tag:x, sweep:x"),
             ("since:24h", "submitted within that time"),

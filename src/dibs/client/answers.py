@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from dibs.errors import NotFound
-from dibs.model import selection
+from dibs.model import selectors
 
 WAITING = ("held", "queued")
-FINISHED = selection.GROUP_WORDS["finished"]
+FINISHED = selectors.GROUP_WORDS["finished"]
 
 
 class Wanted(TypedDict):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from dibs.client.answers import Acted, Overview, Starts, WholeJob
 from dibs.errors import NotFound, UserError
-from dibs.model import selection, units
+from dibs.model import selectors, units
 from dibs.submission import options
 from dibs.system import places
 
@@ -30,13 +30,13 @@ class Identity(TypedDict):
 
 def select(words: Sequence[str]) -> list[tuple[str, str]]:
     """Return selectors as a query; a word that means nothing is refused before a daemon is asked or started."""
-    selection.parse(words)
+    selectors.parse(words)
     return [("select", word) for word in compact(words)]
 
 
 def compact(words: Sequence[str]) -> list[str]:
     """Return selectors that mean the same with runs of ids as ranges: a shell may have put thousands in a row."""
-    joined = selection.ranges(int(word) for word in words if is_id(word))
+    joined = selectors.ranges(int(word) for word in words if is_id(word))
     return [word for word in words if not is_id(word)] + ([joined] if joined else [])
 
 
@@ -89,7 +89,7 @@ def starts(queue: Client, most: int) -> Starts:
 
 def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted:
     """Do one verb to all jobs that selectors mean."""
-    selection.parse(words)
+    selectors.parse(words)
     answer: Acted = queue.post("/v1/jobs/actions", {"verb": verb, "select": list(words), **more})
     return answer
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dibs.errors import Conflict
 from dibs.jobqueue import turns
 from dibs.jobqueue.turns import Turn
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.model.jobs import JobId, Outcome
 from dibs.store.store import Reader
 
@@ -28,7 +28,7 @@ class Choice:
     needed: list[JobId]
 
 
-def choose(reader: Reader, chosen: selection.Selection, now: int) -> Choice:
+def choose(reader: Reader, chosen: selectors.Selection, now: int) -> Choice:
     """Return what a selection means to forget; an unfinished job in it is an error."""
     found = turns.require(reader.words(chosen, now), chosen, reader.last_id())
     for job_id, word in found:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dibs.daemon import folders, forgetting
 from dibs.daemon.forgetting import MOST_IN_A_STEP
 from dibs.jobqueue.core import now_ms
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.model.jobs import JobId
 from dibs.store import calls
 from dibs.store.store import Reader
@@ -38,7 +38,7 @@ def roots(daemon: Daemon) -> list[Path]:
 
 
 async def clean(
-    daemon: Daemon, chosen: selection.Selection, *, with_checkpoints: bool, is_dry_run: bool
+    daemon: Daemon, chosen: selectors.Selection, *, with_checkpoints: bool, is_dry_run: bool
 ) -> dict[str, Any]:
     """Forget the finished jobs of a selection, or only say what that would be."""
     choice = await daemon.ask(lambda reader: forgetting.choose(reader, chosen, now_ms()))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dibs.engines.launching import Runners, boot, spawn
-from dibs.model import environs, scripts, templates
+from dibs.model import environment, path_templates, scripts
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
 from dibs.runner import attempts, records, spares
@@ -65,7 +65,7 @@ class Local:
 
     def report(self, job: Job, attempt: int | None = None) -> str:
         """Return the file with the numbers that an attempt reports, by default the present one."""
-        return environs.report_path(attempt or job.attempt, self.files(job))
+        return environment.report_path(attempt or job.attempt, self.files(job))
 
     def stderr(self, job: Job, attempt: int | None = None) -> str | None:
         """Return where errors of an attempt go, by default the present one, when not to the log."""
@@ -83,7 +83,7 @@ class Local:
         if job.asked.params is not None:
             # A parameter that has the name of something that every job has is the one that was meant.
             values |= {name: written(value) for name, value in json.loads(job.asked.params).items()}
-        return os.path.join(job.asked.cwd, templates.fill(os.path.expanduser(template), values))
+        return os.path.join(job.asked.cwd, path_templates.fill(os.path.expanduser(template), values))
 
     def start(
         self,
@@ -98,7 +98,7 @@ class Local:
 
     def _spec(self, job: Job, captured: bytes, inventory: Inventory, script: bytes | None) -> records.Spec:
         asked = job.asked
-        env = environs.for_job(
+        env = environment.for_job(
             job,
             captured,
             inventory,
@@ -119,16 +119,16 @@ class Local:
             attempt=job.attempt,
             start=job.start,
             folder=self.folder(job),
-            argv=tuple(environs.os_bytes(word) for word in argv),
+            argv=tuple(environment.os_bytes(word) for word in argv),
             env=tuple(name + b"=" + value for name, value in env.items()),
-            cwd=environs.os_bytes(asked.cwd),
-            output=environs.os_bytes(self.log(job)),
+            cwd=environment.os_bytes(asked.cwd),
+            output=environment.os_bytes(self.log(job)),
             output_mode=None if asked.output is None else 0o666 & ~asked.umask,
-            stderr=None if asked.stderr is None else environs.os_bytes(self.stderr(job) or ""),
+            stderr=None if asked.stderr is None else environment.os_bytes(self.stderr(job) or ""),
             umask=asked.umask,
-            folders=(environs.os_bytes(f"{self.files(job)}/checkpoint"),),
-            run_folder=None if asked.folder is None else environs.os_bytes(asked.folder),
-            latest=None if asked.output is not None else environs.os_bytes(f"{self.files(job)}/log"),
+            folders=(environment.os_bytes(f"{self.files(job)}/checkpoint"),),
+            run_folder=None if asked.folder is None else environment.os_bytes(asked.folder),
+            latest=None if asked.output is not None else environment.os_bytes(f"{self.files(job)}/log"),
             devices=() if asked.request.vram else tuple(job.allocation),
             shares=self._shares(job, inventory) if asked.request.vram else (),
             lease_dir=self.lease_dir,
@@ -160,7 +160,7 @@ class Local:
             file.write(script)
         words = scripts.interpreter(script, self.settings.shell)
         if scripts.is_python(words):
-            environs.let_import(env, os.path.dirname(origin))
+            environment.let_import(env, os.path.dirname(origin))
         return (*words, copy, *args)
 
     def _own_names(self) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from dibs.devices import probe
 from dibs.errors import Busy, MachineError, UserError
 from dibs.foreground import knowing, vetting
 from dibs.leases import drains, holders, leases, waiting
-from dibs.model import devices, environs, units
+from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.scheduling import refusals, rooms, sharing, views
@@ -32,8 +32,8 @@ class Wanted:
 
     def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
         """Return the variables that tell a program which GPUs are its own, and to be frugal where it shares them."""
-        own = environs.for_devices(self.inventory, ids, self.visible)
-        frugal = environs.FRUGAL if self.request.vram else {}
+        own = environment.for_devices(self.inventory, ids, self.visible)
+        frugal = environment.FRUGAL if self.request.vram else {}
         return {name: value for name, value in frugal.items() if name not in os.environ} | own
 
     def ordered(self, ids: Sequence[str]) -> list[DeviceId]:

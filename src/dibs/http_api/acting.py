@@ -8,7 +8,7 @@ from dibs.daemon import housekeeping
 from dibs.errors import UserError
 from dibs.http_api import exchanges, wire
 from dibs.http_api.schemas import actions
-from dibs.model import selection
+from dibs.model import selectors
 
 
 async def post_actions(request: web.Request) -> web.Response:
@@ -16,7 +16,7 @@ async def post_actions(request: web.Request) -> web.Response:
     action = wire.convert(await exchanges.body(request), actions.ActionIn)
     if not action.select:
         raise UserError("expected at least one selector.")
-    return await _do(request, action.verb, selection.parse(action.select), action)
+    return await _do(request, action.verb, selectors.parse(action.select), action)
 
 
 async def post_verb(request: web.Request) -> web.Response:
@@ -31,12 +31,12 @@ async def patch_job(request: web.Request) -> web.Response:
     return await _do(request, "edit", _one(request), actions.OneActionIn(changes=await exchanges.body(request)))
 
 
-def _one(request: web.Request) -> selection.Selection:
+def _one(request: web.Request) -> selectors.Selection:
     job_id = exchanges.job_id(request)
-    return ((selection.Ids(((job_id, job_id),)),),)
+    return ((selectors.Ids(((job_id, job_id),)),),)
 
 
-async def _do(request: web.Request, verb: str, chosen: selection.Selection, said: actions.OneActionIn) -> web.Response:
+async def _do(request: web.Request, verb: str, chosen: selectors.Selection, said: actions.OneActionIn) -> web.Response:
     daemon = request.app[exchanges.DAEMON]
     if verb == "clean":
         cleaned = housekeeping.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)

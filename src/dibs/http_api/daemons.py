@@ -6,7 +6,7 @@ from aiohttp import web
 
 from dibs.http_api import exchanges, wire
 from dibs.http_api.schemas import actions
-from dibs.model import codec
+from dibs.model import serialization
 from dibs.version import __version__
 
 
@@ -19,7 +19,7 @@ async def get_daemon(request: web.Request) -> web.Response:
             "pid": who.pid,
             "socket": str(who.socket),
             "version": __version__,
-            "started_at": codec.moment(who.started_at),
+            "started_at": serialization.moment(who.started_at),
             "home": str(who.home),
             "user": who.user,
             "devices": who.devices,

@@ -9,7 +9,7 @@ from aiohttp import web
 from dibs.http_api import exchanges
 from dibs.jobqueue import reasons
 from dibs.jobqueue.reasons import Sight
-from dibs.model import codec
+from dibs.model import serialization
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, State
 from dibs.scheduling import views
@@ -60,8 +60,8 @@ def start_to_json(forecast: Forecast, inventory: Inventory) -> dict[str, Any] | 
         return None
     earliest, latest = forecast.range
     return {
-        "earliest": codec.moment(earliest),
-        "latest": codec.moment(latest),
+        "earliest": serialization.moment(earliest),
+        "latest": serialization.moment(latest),
         "gpu_ids": list(forecast.devices),
         "gpu_indices": list(indices(inventory, forecast.devices)),
     }

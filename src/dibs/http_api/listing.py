@@ -12,9 +12,9 @@ from msgspec import Meta
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
 from dibs.jobqueue.core import now_ms
-from dibs.model import devices, selection
+from dibs.model import devices, selectors
 from dibs.model.devices import Inventory
-from dibs.model.selection import Atom
+from dibs.model.selectors import Atom
 from dibs.store import paging
 from dibs.store.paging import Wanted
 from dibs.store.store import Reader
@@ -37,7 +37,7 @@ class ListQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tag: Annotated[str, Meta(description="With this tag.")] = ""
     sweep: Annotated[Id | None, Meta(description="Runs of the sweep that has this id.")] = None
     gpu: Annotated[str, Meta(description="Whose latest attempt got this GPU: its index, its id or a part of it.")] = ""
-    name: Annotated[str, Meta(max_length=selection.LONGEST_PATTERN, description="A glob of the name.")] = ""
+    name: Annotated[str, Meta(max_length=selectors.LONGEST_PATTERN, description="A glob of the name.")] = ""
     text: Annotated[str, Meta(max_length=1000, description="A part of the name or the command, in any case.")] = ""
     since: Annotated[str, Meta(description="Submitted from then on: 2d (ago), 08:00, or a date and time.")] = ""
     until: Annotated[str, Meta(description="Submitted before that; as `since`.")] = ""
@@ -58,28 +58,28 @@ class PageQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
 
 def wanted(told: ListQuery, inventory: Inventory, now: datetime) -> Wanted:
     """Return what a list is of."""
-    chosen = selection.parse(told.select) if told.select else ((selection.Everything(),),)
-    words = selection.states(told.state) if told.state else None
-    return Wanted(selection.narrowed(chosen, _also(told, inventory, now)), words, paging.sort(told.sort))
+    chosen = selectors.parse(told.select) if told.select else ((selectors.Everything(),),)
+    words = selectors.states(told.state) if told.state else None
+    return Wanted(selectors.narrowed(chosen, _also(told, inventory, now)), words, paging.sort(told.sort))
 
 
 def _also(told: ListQuery, inventory: Inventory, now: datetime) -> list[Atom]:
     found: list[Atom] = []
     if told.project:
-        found.append(selection.Is("project", told.project))
+        found.append(selectors.Is("project", told.project))
     if told.tag:
-        found.append(selection.Is("tag", told.tag))
+        found.append(selectors.Is("tag", told.tag))
     if told.sweep is not None:
-        found.append(selection.Is("sweep", told.sweep))
+        found.append(selectors.Is("sweep", told.sweep))
     if told.gpu:
-        found.append(selection.Is("gpu", _gpu(told.gpu, inventory)))
+        found.append(selectors.Is("gpu", _gpu(told.gpu, inventory)))
     if told.name:
-        found.append(selection.Like("name", told.name))
+        found.append(selectors.Like("name", told.name))
     if told.text:
-        found.append(selection.Text(told.text))
+        found.append(selectors.Text(told.text))
     if told.since or told.until:
         since = moment("since", told.since, now) if told.since else NEVER
-        found.append(selection.Between(since, moment("until", told.until, now) if told.until else FOR_EVER))
+        found.append(selectors.Between(since, moment("until", told.until, now) if told.until else FOR_EVER))
     return found
 
 

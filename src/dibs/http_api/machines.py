@@ -14,7 +14,7 @@ from dibs.http_api import exchanges, wire
 from dibs.http_api.schemas import actions
 from dibs.jobqueue.core import now_ms
 from dibs.leases import drains, holders, tickets
-from dibs.model import codec, devices
+from dibs.model import devices, serialization
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job
 from dibs.scheduling import scheduling, sharing
@@ -47,10 +47,10 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> dict[str, Any]:
     ]
     idle = {} if daemon.looking is None else daemon.looking.observing.idle_since
     shown = [
-        codec.device_to_json(device)
+        serialization.device_to_json(device)
         | _held(found.get(device.id, ()), device)
         | {
-            "idle_since": codec.moment(idle.get(device.id)),
+            "idle_since": serialization.moment(idle.get(device.id)),
             "waiters": sum(device.id in ticket.devices for ticket in line),
         }
         for device in inventory.devices
@@ -67,10 +67,10 @@ async def get_history(request: web.Request) -> web.Response:
     found: dict[str, dict[str, list[Any]]] = {device: {"recent": [], "minutes": []} for device in daemon.inventory.ids}
     for device, samples in recent.items():
         found.setdefault(device, {"recent": [], "minutes": []})["recent"] = [
-            [codec.moment(s.at), s.memory, s.utilization, s.power, s.temperature] for s in list(samples)
+            [serialization.moment(s.at), s.memory, s.utilization, s.power, s.temperature] for s in list(samples)
         ]
     for device, minute, *values in kept:
-        row = [codec.moment(minute * 60_000), *values]
+        row = [serialization.moment(minute * 60_000), *values]
         found.setdefault(device, {"recent": [], "minutes": []})["minutes"].append(row)
     columns = ["at", "memory", "utilization", "power", "temperature"]
     return exchanges.json({"columns": columns, "gpus": [{"id": device, **both} for device, both in found.items()]})
@@ -101,7 +101,7 @@ def _state(device: Device, *, is_leased: bool) -> str:
 
 
 def _since(holder: holders.Holder) -> str | None:
-    return None if holder.since is None else codec.moment(round(holder.since * 1000))
+    return None if holder.since is None else serialization.moment(round(holder.since * 1000))
 
 
 def _vram(holder: holders.Holder) -> int | None:

@@ -11,7 +11,7 @@ from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges
 from dibs.jobqueue import turns
 from dibs.jobqueue.core import now_ms
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.store.findings import Glance
 from dibs.store.store import Reader
 
@@ -35,7 +35,7 @@ async def get_changes(request: web.Request) -> web.Response:
     daemon = request.app[exchanges.DAEMON]
     words = request.query.getall("select", [])
     if words:
-        chosen = selection.parse(words)
+        chosen = selectors.parse(words)
         cursor, found = await daemon.ask(lambda reader: (reader.last_event(), reader.standings(chosen, now_ms())))
         return _changes(daemon, cursor, found)
     since = exchanges.whole_number(request, "since", 0)
@@ -69,11 +69,11 @@ async def get_wait(request: web.Request) -> web.Response:
     """Answer when the finished jobs of a selection are more than `seen`, or all of it, or the time is over."""
     daemon = request.app[exchanges.DAEMON]
     words = request.query.getall("select", [])
-    chosen = selection.parse(words)
+    chosen = selectors.parse(words)
     began = daemon.events.loop.time()
     deadline = began + exchanges.seconds(request, "wait_s")
     seen = exchanges.whole_number(request, "seen", -1)
-    is_fixed = bool(words) and not selection.is_moving(chosen)
+    is_fixed = bool(words) and not selectors.is_moving(chosen)
     if not is_fixed:
         mark = request.query.get("mark", "") or await daemon.ask(lambda reader: _mark(reader, words, chosen))
         chosen = _marked(mark)
@@ -97,17 +97,17 @@ async def get_wait(request: web.Request) -> web.Response:
     return exchanges.json(summary | {"mark": "" if is_fixed else mark})
 
 
-def _mark(reader: Reader, words: list[str], chosen: selection.Selection) -> str:
+def _mark(reader: Reader, words: list[str], chosen: selectors.Selection) -> str:
     """Name the jobs that are meant now, without words all unfinished ones, by ranges of ids."""
-    meant = chosen if words else selection.parse(["unfinished"])
-    return selection.ranges(reader.select_ids(meant, now_ms()))
+    meant = chosen if words else selectors.parse(["unfinished"])
+    return selectors.ranges(reader.select_ids(meant, now_ms()))
 
 
-def _marked(mark: str) -> selection.Selection:
-    return selection.parse([mark]) if mark else ()
+def _marked(mark: str) -> selectors.Selection:
+    return selectors.parse([mark]) if mark else ()
 
 
 def _summary(tally: dict[str, int]) -> dict[str, Any]:
-    finished = sum(tally.get(word, 0) for word in selection.GROUP_WORDS["finished"])
+    finished = sum(tally.get(word, 0) for word in selectors.GROUP_WORDS["finished"])
     total = sum(tally.values())
     return {"total": total, "finished": finished, "bad": finished - tally.get("done", 0), "over": finished == total}

@@ -16,7 +16,7 @@ from dibs.jobqueue import turns
 from dibs.jobqueue.core import now_ms
 from dibs.jobqueue.reasons import Sight
 from dibs.logs.reports import Numbers
-from dibs.model import codec, selection
+from dibs.model import selectors, serialization
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, JobId
 from dibs.scheduling import views
@@ -42,7 +42,7 @@ async def get_jobs(request: web.Request) -> web.Response:
     told = exchanges.query(request, listing.PageQuery)
     if told.is_paged:
         return await _page(daemon, told, request.app[TEXTS])
-    chosen = selection.parse(told.select)
+    chosen = selectors.parse(told.select)
 
     def found(reader: Reader, sight: Sight) -> list[Job]:
         if told.select:
@@ -123,7 +123,7 @@ class Shown:
     def to_json(self, daemon: Daemon) -> dict[str, Any]:
         """Return it as the interface tells it."""
         engine = daemon.core.engine
-        return codec.job_to_json(
+        return serialization.job_to_json(
             self.job,
             self.inventory,
             user=daemon.identity.user,
@@ -189,8 +189,8 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
             "signal": past.signal,
             "gpu_ids": list(past.allocation),
             "gpu_indices": list(indices(daemon.inventory, past.allocation)),
-            "started_at": codec.moment(past.started_at),
-            "finished_at": codec.moment(past.finished_at),
+            "started_at": serialization.moment(past.started_at),
+            "finished_at": serialization.moment(past.finished_at),
             "log": daemon.core.engine.log(job, past.attempt),
         }
         for past in reader.attempts(job.id)
@@ -200,7 +200,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
     more: dict[str, Any] = {
         "cli": retyping.line(job.asked, now_ms()),
         "attempts": attempts,
-        "env": codec.mask_environ(job.asked.env),
+        "env": serialization.mask_environ(job.asked.env),
         "expected_start": expected,
     }
     return Shown.of(daemon, reader, sight, job).to_json(daemon) | more | {"use": machines.use(daemon, reader, job)}
@@ -212,7 +212,7 @@ async def get_events(request: web.Request) -> web.Response:
 
     def answer(reader: Reader) -> list[dict[str, Any]]:
         reader.job(job_id)
-        return [{"at": codec.moment(e.at), "kind": e.kind, "detail": e.detail} for e in reader.events(job_id)]
+        return [{"at": serialization.moment(e.at), "kind": e.kind, "detail": e.detail} for e in reader.events(job_id)]
 
     return await exchanges.answer(request.app[exchanges.DAEMON], lambda reader: {"events": answer(reader)})
 

@@ -19,7 +19,7 @@ from dibs.daemon.service import Daemon
 from dibs.errors import Conflict, DibsError, MachineError, UserError
 from dibs.http_api import exchanges, hub, machines, queues
 from dibs.http_api.hub import Hub, Message, Stream
-from dibs.model import codec
+from dibs.model import serialization
 from dibs.model.jobs import JobId
 from dibs.store.database import DatabaseError
 from dibs.store.findings import Numbered
@@ -283,7 +283,7 @@ def _messages(reader: Reader, since: int, until: int, job: int | None = None) ->
 def _told(one: Numbered) -> dict[str, Any]:
     return {
         "job": one.job,
-        "at": codec.moment(one.at),
+        "at": serialization.moment(one.at),
         "kind": one.kind,
         "detail": one.detail,
         # Null once the job was forgotten.

@@ -14,7 +14,7 @@ from dibs.http_api.schemas import submissions
 from dibs.jobqueue import reasons, turns, verbs, wishing
 from dibs.jobqueue.core import now_ms
 from dibs.jobqueue.reasons import Sight
-from dibs.model import codec, scripts
+from dibs.model import scripts, serialization
 from dibs.model.jobs import Asked, JobId
 from dibs.scheduling.forecasts import Forecast
 from dibs.store.reader import Reader
@@ -69,7 +69,7 @@ async def _rehearse(daemon: Daemon, wishes: list[wishing.Wish], rules: wishing.R
         forecast = await daemon.ask(lambda reader: Sight.of(daemon.core, reader).if_submitted(first))
     shell = daemon.core.engine.settings.shell
     jobs = [
-        codec.asked_to_json(asked)
+        serialization.asked_to_json(asked)
         | {"runs": _runs(wish, asked, shell), "held": wish.is_held}
         | {"cli": retyping.line(asked, now_ms(), is_held=wish.is_held)}
         for wish, asked in rehearsed.jobs
@@ -90,7 +90,7 @@ def _runs(wish: wishing.Wish, asked: Asked, shell: str) -> list[str]:
     """Return the words that are really run."""
     if wish.script is not None:
         return [*scripts.interpreter(wish.script, shell), *(asked.argv or ())]
-    env = codec.unpack_environ(wish.environ or b"")
+    env = serialization.unpack_environ(wish.environ or b"")
     path = dict(asked.env).get("PATH") or env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
     return list(commands.words(asked.command, asked.argv, shell, path, asked.cwd))
 

@@ -17,7 +17,7 @@ from dibs.http_api.schemas import submissions
 from dibs.http_api.schemas.submissions import Name, Word
 from dibs.jobqueue import sweeps
 from dibs.logs import reports
-from dibs.model import codec
+from dibs.model import serialization
 from dibs.model.jobs import JobId, Member
 from dibs.store.findings import RunsSince
 from dibs.store.store import Reader
@@ -213,8 +213,8 @@ def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[dict[str,
                 "state": run.word,
                 "numbers": numbers or {},
                 "summaries": {name: dict(zip(SUMMARY, one, strict=True)) for name, one in run.summaries.items()},
-                "started_at": codec.moment(run.started_at),
-                "finished_at": codec.moment(run.finished_at),
+                "started_at": serialization.moment(run.started_at),
+                "finished_at": serialization.moment(run.finished_at),
             }
         )
     return found
@@ -232,5 +232,5 @@ def to_json(sweep: Sweep) -> dict[str, Any]:
         "metric": sweep.metric,
         "goal": sweep.goal,
         "batch": sweep.batch,
-        "created_at": codec.moment(sweep.created_at),
+        "created_at": serialization.moment(sweep.created_at),
     }

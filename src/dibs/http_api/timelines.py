@@ -13,7 +13,7 @@ from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges, listing
 from dibs.jobqueue.core import now_ms
 from dibs.jobqueue.reasons import Sight
-from dibs.model import codec
+from dibs.model import serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job
 from dibs.scheduling.forecasts import Planned
@@ -47,12 +47,17 @@ def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> dict[st
     # What is just starting has no moment yet.
     bars += [_running(job, job.started_at or now, ahead.ends.get(job.id)) for job in reader.active() if job.allocation]
     bars += [_planned(reader.job(plan.id), plan) for plan in ahead.planned if plan.devices]
-    return {"lanes": _lanes(daemon, bars), "bars": bars, "more": len(past) == MOST_PAST, "now": codec.moment(now)}
+    return {
+        "lanes": _lanes(daemon, bars),
+        "bars": bars,
+        "more": len(past) == MOST_PAST,
+        "now": serialization.moment(now),
+    }
 
 
 def _running(job: Job, began: int, end: int | None) -> dict[str, Any]:
     bar = _bar(job.id, job.asked.name, job.attempt, job.allocation, began, None, job.word)
-    return bar | {"expected_end": codec.moment(end)}
+    return bar | {"expected_end": serialization.moment(end)}
 
 
 def _planned(job: Job, plan: Planned) -> dict[str, Any]:
@@ -68,8 +73,8 @@ def _bar(
         "name": name,
         "attempt": attempt,
         "gpu_ids": list(devices),
-        "from": codec.moment(began),
-        "to": codec.moment(ended),
+        "from": serialization.moment(began),
+        "to": serialization.moment(ended),
         "state": word,
         "is_plan": False,
         # Of what goes on.

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from dibs.http_api import exchanges
 from dibs.jobqueue.core import now_ms
-from dibs.model import codec
+from dibs.model import serialization
 from dibs.store.store import Reader
 
 #: Days that can be asked for: so long is kept how busy devices were.
@@ -51,7 +51,7 @@ def _usage(reader: Reader, bounds: list[tuple[date, int, int]], now: int) -> dic
     waits = reader.waits(spans[0][0], spans[-1][1], MOST_WAITS)
     return {
         "days": [
-            {"day": day.isoformat(), "from": codec.moment(since), "to": codec.moment(until)}
+            {"day": day.isoformat(), "from": serialization.moment(since), "to": serialization.moment(until)}
             for day, since, until in bounds
         ],
         "sums": [

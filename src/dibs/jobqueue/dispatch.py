@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, replace
 
 from dibs.jobqueue.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word
-from dibs.model import lifecycle, needs, units
+from dibs.model import dependencies, lifecycle, units
 from dibs.model.jobs import BAD, Job, JobId, State
 from dibs.runner import attempts, oom
 from dibs.runner.attempts import crash_point
@@ -80,12 +80,12 @@ def refresh(turn: Turn, job: Job) -> None:
     """Let a waiting job join the line, keep it out, or end it, by what became of the jobs it waits for."""
     if not job.is_waiting:
         return
-    verdict = needs.judge(turn.store.outcomes(job.id))
-    if isinstance(verdict, needs.Hopeless):
+    verdict = dependencies.judge(turn.store.outcomes(job.id))
+    if isinstance(verdict, dependencies.Hopeless):
         turn.record(job, lifecycle.NeedFailed(turn.now, verdict.because))
         return
     is_due = job.asked.begin_at is None or job.asked.begin_at <= turn.now
-    is_ready = is_due and isinstance(verdict, needs.Met)
+    is_ready = is_due and isinstance(verdict, dependencies.Met)
     if is_ready != job.is_ready:
         turn.changed.add(job.id)
         turn.store.set_ready(job.id, is_ready)

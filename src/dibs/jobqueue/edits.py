@@ -13,7 +13,7 @@ from dibs.errors import Conflict, UserError
 from dibs.jobqueue import turns, wishing
 from dibs.jobqueue.turns import Acted, Left, Order, Turn
 from dibs.jobqueue.wishing import Wish
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.model.jobs import Asked, Job, JobId, Request, State, default_name
 
 #: What a field of a request is called in a wish, where that differs.
@@ -79,7 +79,7 @@ def _waiting(turn: Turn, job_id: JobId) -> Job:
     return job
 
 
-def edit(turn: Turn, chosen: selection.Selection, change: Change) -> Acted:
+def edit(turn: Turn, chosen: selectors.Selection, change: Change) -> Acted:
     """Change what is asked of jobs that wait, the time limit of those that run, the rules of a batch."""
     if not change.keys and not change.rules:
         raise UserError("edit expected something to change, got nothing.")

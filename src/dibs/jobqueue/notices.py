@@ -19,7 +19,7 @@ from typing import Any
 from dibs.engines.launching import boot
 from dibs.engines.local import Local
 from dibs.jobqueue.turns import Turn
-from dibs.model import codec, units
+from dibs.model import serialization, units
 from dibs.model.jobs import BAD, Job
 from dibs.store.database import DatabaseError
 from dibs.store.store import BatchTally
@@ -181,7 +181,7 @@ class Notices:
         """Return the submitter's environment for a job's own command, else the daemon's, with the facts over it."""
         base = dict(os.environb)
         if notice.is_jobs_own and notice.job.asked.environ_id is not None:
-            base = codec.unpack_environ(turn.store.environ(notice.job.asked.environ_id))
+            base = serialization.unpack_environ(turn.store.environ(notice.job.asked.environ_id))
             base |= {os.fsencode(name): os.fsencode(value) for name, value in notice.job.asked.env}
         facts = variables(notice, self._host, self._user, self._engine.log(notice.job))
         facts["DIBS_HOME"] = str(self._engine.home)
@@ -192,10 +192,10 @@ class Notices:
         told = {
             "event": notice.event.value,
             "text": sentence(notice),
-            "at": codec.moment(turn.now),
+            "at": serialization.moment(turn.now),
             "host": self._host,
             "user": self._user,
-            "job": codec.job_to_json(
+            "job": serialization.job_to_json(
                 job,
                 turn.inventory,
                 user=self._user,

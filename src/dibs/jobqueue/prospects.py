@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dibs.model import needs, ranks
+from dibs.model import dependencies, ranks
 from dibs.model.jobs import Job, JobId, State
 from dibs.scheduling import durations, views
 from dibs.scheduling.durations import Span
@@ -103,8 +103,10 @@ class _Known:
         while left and len(self.coming) < MOST_COMING:
             each = left.pop()
             self.add(each)
-            verdict = needs.judge(self.coming[each.id].outcomes) if each.id in self.coming else needs.Met()
-            ids = verdict.ids[:MOST_COMING] if isinstance(verdict, needs.Open) else ()
+            verdict = (
+                dependencies.judge(self.coming[each.id].outcomes) if each.id in self.coming else dependencies.Met()
+            )
+            ids = verdict.ids[:MOST_COMING] if isinstance(verdict, dependencies.Open) else ()
             left += [self.reader.job(need) for need in ids if not self._is_known(need)]
 
     def add_beginners(self, now: int) -> float:

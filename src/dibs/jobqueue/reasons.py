@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dibs.jobqueue import prospects, standing, turns
 from dibs.jobqueue.core import Core, now_ms
 from dibs.jobqueue.foreseeing import Foreseeing
-from dibs.model import codec, needs, units
+from dibs.model import dependencies, serialization, units
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Asked, Job, JobId, Request, State
 from dibs.scheduling import declaring, forecasts, obstacles, rooms, scheduling, views
@@ -162,13 +162,13 @@ class Sight:
         return prospects.gather(self.reader, self.view, window, self.grace_s, now, job)
 
     def _not_ready(self, job: Job) -> Reason:
-        verdict = needs.judge(self.reader.outcomes(job.id))
-        if isinstance(verdict, needs.Open):
-            return Reason(f"it waits for {self._told(verdict.ids)}", needs.see(verdict.ids[0]))
+        verdict = dependencies.judge(self.reader.outcomes(job.id))
+        if isinstance(verdict, dependencies.Open):
+            return Reason(f"it waits for {self._told(verdict.ids)}", dependencies.see(verdict.ids[0]))
         if job.asked.begin_at is None:
             return Reason("it is just about to join the line")
         hint = f"`dibs edit {job.id} --unset begin` lets it start sooner."
-        return Reason(f"it begins at {codec.moment(job.asked.begin_at)} (--begin)", hint)
+        return Reason(f"it begins at {serialization.moment(job.asked.begin_at)} (--begin)", hint)
 
     def _told(self, ids: Sequence[JobId]) -> str:
         """Name jobs that another waits for; of a single one also how it stands."""

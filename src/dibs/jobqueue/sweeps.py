@@ -19,7 +19,7 @@ from dibs.errors import Bug, UserError
 from dibs.jobqueue import verbs, wishing
 from dibs.jobqueue.turns import Turn
 from dibs.jobqueue.wishing import Rules, Wish
-from dibs.model import lifecycle, selection
+from dibs.model import lifecycle, selectors
 from dibs.model.jobs import Asked, JobId, Member, Outcome, State
 from dibs.sweeps import extending, values
 from dibs.sweeps.runs import Sweep, SweepWish
@@ -224,4 +224,4 @@ def _submit(turn: Turn, asked: Asked, members: list[Member], is_held: bool) -> N
     if asked.after:
         turn.unsure += ids
     if is_held:
-        turn.store.hold(((selection.Ids(((ids[0], ids[-1]),)),),), turn.now)
+        turn.store.hold(((selectors.Ids(((ids[0], ids[-1]),)),),), turn.now)

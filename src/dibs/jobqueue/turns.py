@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dibs.engines.local import Local
 from dibs.errors import NotFound
-from dibs.model import lifecycle, selection
+from dibs.model import lifecycle, selectors
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import Shim
@@ -153,12 +153,12 @@ class Acted:
     note: str = ""
 
 
-def pick(turn: Turn, chosen: selection.Selection) -> list[Job]:
+def pick(turn: Turn, chosen: selectors.Selection) -> list[Job]:
     """Return the jobs that a selection means; meaning none is an error."""
     return require(turn.store.select(chosen, turn.now), chosen, turn.store.last_id())
 
 
-def pick_words(turn: Turn, chosen: selection.Selection) -> list[tuple[JobId, str]]:
+def pick_words(turn: Turn, chosen: selectors.Selection) -> list[tuple[JobId, str]]:
     """Return id and word of the jobs that a selection means; meaning none is an error."""
     return require(turn.store.words(chosen, turn.now), chosen, turn.store.last_id())
 
@@ -173,11 +173,11 @@ def changed(job: Job) -> Changed:
     return Changed(job.id, job.word)
 
 
-def require(found: list[T], chosen: selection.Selection, last_id: int) -> list[T]:
+def require(found: list[T], chosen: selectors.Selection, last_id: int) -> list[T]:
     """Return `found`, or say that nothing was."""
     if found:
         return found
-    ids = [ends for atoms in chosen for atom in atoms if isinstance(atom, selection.Ids) for ends in atom.ranges]
+    ids = [ends for atoms in chosen for atom in atoms if isinstance(atom, selectors.Ids) for ends in atom.ranges]
     newest = f" (the newest is {last_id})" if last_id else ": no job yet"
     if len(ids) == 1 and ids[0][0] == ids[0][1]:
         gone = " any more" if 0 < ids[0][0] <= last_id else ""

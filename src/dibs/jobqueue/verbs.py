@@ -13,7 +13,7 @@ from dibs.errors import UserError
 from dibs.jobqueue import turns, wishing
 from dibs.jobqueue.turns import PAUSED, Acted, Changed, Left, Order, Turn
 from dibs.jobqueue.wishing import NO_RULES, Checked, Rules, Wish
-from dibs.model import lifecycle, selection
+from dibs.model import lifecycle, selectors
 from dibs.model.jobs import ACTIVE, Asked, Cause, Job, JobId, Member, Outcome, State
 from dibs.system import processes
 
@@ -63,7 +63,7 @@ def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submi
         if one.after:
             turn.unsure += map(JobId, own)
         if wish.is_held:
-            turn.store.hold(((selection.Ids(((own[0], own[-1]),)),),), turn.now)
+            turn.store.hold(((selectors.Ids(((own[0], own[-1]),)),),), turn.now)
     return Submitted(ids, checked.notes, batch)
 
 
@@ -100,7 +100,7 @@ def _batch(turn: Turn, rules: Rules, count: int, is_noticed: bool) -> int:
 
 def _batch_of(turn: Turn, ids: Sequence[JobId]) -> int:
     """Return the batch of jobs that were submitted together; of those that are forgotten, none."""
-    first = turn.store.select(((selection.Ids(((ids[0], ids[-1]),)),),), turn.now, most=1)
+    first = turn.store.select(((selectors.Ids(((ids[0], ids[-1]),)),),), turn.now, most=1)
     return first[0].asked.batch if first else 0
 
 
@@ -128,10 +128,10 @@ def _is_noticed(turn: Turn, wishes: Sequence[Wish]) -> bool:
     return bool(turn.engine.settings.notify) or any(wish.asked.notify for wish in wishes)
 
 
-def cancel(turn: Turn, chosen: selection.Selection, grace_s: float | None = None) -> Acted:
+def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None) -> Acted:
     """Drop what waits, stop what runs."""
     found = turns.pick_words(turn, chosen)
-    active = turn.store.select(selection.within(chosen, ACTIVE), turn.now)
+    active = turn.store.select(selectors.within(chosen, ACTIVE), turn.now)
     ended = turn.store.cancel_waiting(chosen, turn.now)
     turn.changed.update(ended.named, ended.doomed)
     turn.unsure += ended.waiters
@@ -165,7 +165,7 @@ def _stop(turn: Turn, grace_s: float | None) -> str:
     return f"stop {turn.engine.settings.grace if grace_s is None else grace_s}"
 
 
-def retry(turn: Turn, chosen: selection.Selection, also_done: bool = False) -> Acted:
+def retry(turn: Turn, chosen: selectors.Selection, also_done: bool = False) -> Acted:
     """Queue a new attempt of finished jobs that did not succeed, or of all finished ones."""
     found = turns.pick_words(turn, chosen)
     outcomes = [outcome for outcome in Outcome if also_done or outcome is not Outcome.DONE]
@@ -204,14 +204,14 @@ def _revive(turn: Turn, first: JobId) -> None:
                 needs.append(job.id)
 
 
-def hold(turn: Turn, chosen: selection.Selection) -> Acted:
+def hold(turn: Turn, chosen: selectors.Selection) -> Acted:
     """Keep queued jobs back."""
     found = turns.pick_words(turn, chosen)
     held = turn.store.hold(chosen, turn.now)
     return _shifted(turn, found, held, State.HELD, "only a queued job can be held")
 
 
-def unhold(turn: Turn, chosen: selection.Selection) -> Acted:
+def unhold(turn: Turn, chosen: selectors.Selection) -> Acted:
     """Let held jobs go on waiting for their turn."""
     found = turns.pick_words(turn, chosen)
     queued, unready = turn.store.unhold(chosen, turn.now)
@@ -226,7 +226,7 @@ def _shifted(turn: Turn, found: list[tuple[JobId, str]], moved: list[JobId], sta
     return Acted([Changed(job_id, state.value) for job_id in moved], unchanged)
 
 
-def kill(turn: Turn, chosen: selection.Selection, number: int) -> Acted:
+def kill(turn: Turn, chosen: selectors.Selection, number: int) -> Acted:
     """Send a signal to everything that running jobs consist of."""
 
     def send(job: Job) -> Job:
@@ -237,7 +237,7 @@ def kill(turn: Turn, chosen: selection.Selection, number: int) -> Acted:
     return _under_way(turn, chosen, SIGNALLED, send, "only a running job can get a signal")
 
 
-def pause(turn: Turn, chosen: selection.Selection) -> Acted:
+def pause(turn: Turn, chosen: selectors.Selection) -> Acted:
     """Stop the processes of running jobs; they keep their devices, and their time limit stands still."""
 
     def stop(job: Job) -> Job:
@@ -248,7 +248,7 @@ def pause(turn: Turn, chosen: selection.Selection) -> Acted:
     return _under_way(turn, chosen, (State.RUNNING,), stop, "only a running job can be paused; hold keeps one waiting")
 
 
-def resume(turn: Turn, chosen: selection.Selection) -> Acted:
+def resume(turn: Turn, chosen: selectors.Selection) -> Acted:
     """Let the processes of paused jobs go on."""
 
     def go_on(job: Job) -> Job:
@@ -260,11 +260,11 @@ def resume(turn: Turn, chosen: selection.Selection) -> Acted:
 
 
 def _under_way(
-    turn: Turn, chosen: selection.Selection, states: Iterable[State], do: Callable[[Job], Job], why_not: str
+    turn: Turn, chosen: selectors.Selection, states: Iterable[State], do: Callable[[Job], Job], why_not: str
 ) -> Acted:
     """Do something to the chosen jobs that are in these states and have a runner; say of the others why not."""
     changed, unchanged = [], []
-    able = {job.id: job for job in turn.store.select(selection.within(chosen, states), turn.now)}
+    able = {job.id: job for job in turn.store.select(selectors.within(chosen, states), turn.now)}
     for job_id, word in turns.pick_words(turn, chosen):
         job = able.get(job_id)
         if job is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from dibs.errors import MachineError, UserError
 from dibs.jobqueue.turns import Turn, pick
-from dibs.model import environs, selection, templates, units
+from dibs.model import environment, path_templates, selectors, units
 from dibs.model.jobs import After, Asked, Member, Request, When, default_name
 from dibs.scheduling import refusals
 from dibs.system import commands
@@ -74,14 +74,14 @@ class Rules:
 NO_RULES = Rules()
 
 
-def check_wish(wish: Wish, names: Sequence[str] = templates.NAMES) -> None:
+def check_wish(wish: Wish, names: Sequence[str] = path_templates.NAMES) -> None:
     """Refuse what no machine could run; what depends on this one is checked at `submit`.
 
     `names` may stand in braces in the paths of its output.
     """
     asked = wish.asked
     for name, _ in asked.env:
-        environs.check_given(name)
+        environment.check_given(name)
     check_command(asked)
     if not asked.cwd.startswith("/"):
         raise UserError(f'cwd expected an absolute folder, got "{asked.cwd}".')
@@ -115,7 +115,7 @@ def check_warn(wish: Wish) -> None:
 
 def _check_template(option: str, template: str, names: Sequence[str]) -> None:
     try:
-        templates.check(template, names)
+        path_templates.check(template, names)
     except UserError as error:
         raise UserError(f"{option} {error.message}", error.hint) from None
 
@@ -177,7 +177,7 @@ def check(turn: Turn, wishes: Sequence[Wish]) -> Checked:
 def needs_of(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ...]:
     """Return the jobs that the selectors of `--after` and its kin mean now."""
     return tuple(
-        dict.fromkeys(After(job.id, when) for word, when in words for job in pick(turn, selection.parse([word])))
+        dict.fromkeys(After(job.id, when) for word, when in words for job in pick(turn, selectors.parse([word])))
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dibs.model import codec
+from dibs.model import serialization
 
 #: Characters of a whole name and of one argument.
 LONGEST, LONGEST_ARGUMENT = 60, 24
@@ -21,7 +21,10 @@ CUT = "..."
 def of(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> str:
     """Return the name of a call, as one would write it."""
     told = [_argument(value) for value in args]
-    told += [f"{name}={codec.MASK if codec.is_secret(name) else _argument(value)}" for name, value in kwargs.items()]
+    told += [
+        f"{name}={serialization.MASK if serialization.is_secret(name) else _argument(value)}"
+        for name, value in kwargs.items()
+    ]
     return _cut(f"{_function(function)}({', '.join(told)})", LONGEST)
 
 

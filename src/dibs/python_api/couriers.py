@@ -22,7 +22,7 @@ from typing import Any
 from dibs.client.absence import Absence
 from dibs.client.client import Client, Pending
 from dibs.errors import DibsError, MachineError, NotFound, UserError
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.python_api.futures import BrokenJob, Future
 from dibs.store import calls
 from dibs.system import places
@@ -39,7 +39,7 @@ AGAIN_S = 0.1
 #: Seconds that the thread stays when it has nothing to do.
 LINGER_S = 2.0
 
-FINISHED = frozenset(selection.GROUP_WORDS["finished"])
+FINISHED = frozenset(selectors.GROUP_WORDS["finished"])
 ACTIVE = frozenset(("starting", "running", "paused", "stopping"))
 
 
@@ -139,7 +139,7 @@ class Courier:
 
     def _cancel(self, ids: Iterable[int]) -> list[int]:
         """Cancel those of some jobs that do not run yet; return them."""
-        word = selection.ranges(ids)
+        word = selectors.ranges(ids)
         body = {"verb": "cancel", "select": [f"{word}+queued", f"{word}+held"]}
         try:
             acted = self._queue.post("/v1/jobs/actions", body)
@@ -274,7 +274,7 @@ class Courier:
             if not known:
                 # Cancelled meanwhile.
                 return
-            answer = self._queue.get("/v1/jobs/changes", [("select", selection.ranges(known))])
+            answer = self._queue.get("/v1/jobs/changes", [("select", selectors.ranges(known))])
             self._cursor = answer["cursor"]
             news = self._heard(answer)
             found = {job["id"] for job in answer["jobs"]}

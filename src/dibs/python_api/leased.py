@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 from dibs.foreground import leasing
 from dibs.leases import waiting
-from dibs.model import environs
+from dibs.model import environment
 from dibs.python_api import handles, keywords
 from dibs.submission import job_options
 from dibs.system import settings
@@ -39,7 +39,7 @@ OPTIONS = (
     job_options.IGNORE_FOREIGN, job_options.VISIBLE, job_options.TIME,
 )  # fmt: skip
 #: Variables with a list of devices.
-LISTS = ("DIBS_GPU_INDICES", *environs.DEVICE_NAMES)
+LISTS = ("DIBS_GPU_INDICES", *environment.DEVICE_NAMES)
 #: Files that a process has open once CUDA or ROCm has started in it; those who only look at GPUs (NVML) do not.
 STARTED = ("/dev/nvidia-uvm", "/dev/kfd")
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs.model import needs
+from dibs.model import dependencies
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Outcome, Request
 from dibs.scheduling import scheduling, views
@@ -40,7 +40,7 @@ class Coming:
     job: Waiting
     #: Wall-clock milliseconds.
     begin_at: int | None = None
-    outcomes: needs.Outcomes = ()
+    outcomes: dependencies.Outcomes = ()
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,9 @@ class _Days:
 
     def _let_in(self) -> None:
         """Let those join their lines whose time has come and whose needs are met, if all that ends ends well."""
-        for each in [each for each in self.coming if self._is_due(each) and isinstance(self._judge(each), needs.Met)]:
+        for each in [
+            each for each in self.coming if self._is_due(each) and isinstance(self._judge(each), dependencies.Met)
+        ]:
             self.coming.remove(each)
             line = self._join(each.job)
             line.jobs = views.order(line.jobs)
@@ -261,9 +263,9 @@ class _Days:
     def _is_due(self, each: Coming) -> bool:
         return each.begin_at is None or each.begin_at <= self.now
 
-    def _judge(self, each: Coming) -> needs.Met | needs.Open | needs.Hopeless:
+    def _judge(self, each: Coming) -> dependencies.Met | dependencies.Open | dependencies.Hopeless:
         outcomes = [(need, when, Outcome.DONE if need in self.done else end) for need, when, end in each.outcomes]
-        return needs.judge(outcomes)
+        return dependencies.judge(outcomes)
 
     def _is_blind(self) -> bool:
         """Tell whether jobs that we know nothing of might start now."""
@@ -324,13 +326,13 @@ class _Days:
             return (f"more than {count} jobs start before it" if count else TOO_FAR.unknown), ""
         for each in sorted(self.coming, key=lambda each: -each.job.id):
             # A job waits only for older ones, so that one look at each is enough to find the end of the chain.
-            if each.job.id == job_id and isinstance(verdict := self._judge(each), needs.Open):
+            if each.job.id == job_id and isinstance(verdict := self._judge(each), dependencies.Open):
                 job_id = verdict.ids[0]
         if job_id in self.active:
             return self._endless(job_id)
         job = next((job for line in self.lines.values() for job in line.jobs if job.id == job_id), None)
         if job is None:
-            return f"job {job_id}, for which it waits, cannot be foreseen", needs.see(job_id)
+            return f"job {job_id}, for which it waits, cannot be foreseen", dependencies.see(job_id)
         return self._in_the_way(job)
 
     def _in_the_way(self, job: Waiting) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dibs.model import selection, units
+from dibs.model import selectors, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.scheduling import pools, rooms, scheduling, sharing, views
 from dibs.scheduling.pools import Pool
@@ -212,4 +212,4 @@ def _by_gpu(told: Mapping[DeviceId, str], inventory: Inventory) -> list[str]:
     for device in inventory.devices:
         if device.id in told:
             alike.setdefault(told[device.id], []).append(device.index)
-    return [f"GPU {selection.ranges(indices)}: {what}" for what, indices in alike.items()]
+    return [f"GPU {selectors.ranges(indices)}: {what}" for what, indices in alike.items()]

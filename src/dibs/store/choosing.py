@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.model.jobs import ACTIVE, WAITING
 
 
 def where(
-    chosen: selection.Selection, now: int, queries: Mapping[str, str], sweep_ids: Callable[[str], list[int]]
+    chosen: selectors.Selection, now: int, queries: Mapping[str, str], sweep_ids: Callable[[str], list[int]]
 ) -> tuple[str, list[Any]]:
     """Return the condition, and the values in it. `sweep_ids` finds the sweeps that a word means."""
     values: list[Any] = []
@@ -27,28 +27,28 @@ def where(
     return " OR ".join(unions) or "0", values
 
 
-def _part(atom: selection.Atom, now: int, sweep_ids: Callable[[str], list[int]]) -> tuple[str, list[Any]]:
+def _part(atom: selectors.Atom, now: int, sweep_ids: Callable[[str], list[int]]) -> tuple[str, list[Any]]:
     """Return the name of the query that one atom is, and its values."""
     match atom:
-        case selection.Ids(ranges):
+        case selectors.Ids(ranges):
             return "where_ids", [json.dumps(ranges)]
-        case selection.Last(back):
+        case selectors.Last(back):
             return "where_last", [min(back, 2**62)]
-        case selection.InState(words):
+        case selectors.InState(words):
             return _of_words(words), [json.dumps(words)]
-        case selection.Since(seconds):
+        case selectors.Since(seconds):
             return "where_since", [now - round(seconds * 1000)]
-        case selection.Like("sweep", pattern):
+        case selectors.Like("sweep", pattern):
             return "where_sweep", [json.dumps(sweep_ids(pattern))]
-        case selection.Like(field, pattern):
+        case selectors.Like(field, pattern):
             return f"where_{field}", [pattern]
-        case selection.Everything():
+        case selectors.Everything():
             return "where_all", []
-        case selection.Is(field, value):
+        case selectors.Is(field, value):
             return f"where_{field}_is", [value]
-        case selection.Text(part):
+        case selectors.Text(part):
             return "where_text", [_like(part)] * 2
-        case selection.Between(since, until):
+        case selectors.Between(since, until):
             return "where_between", [since, until]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Cause, JobId, Outcome
 
@@ -126,4 +126,4 @@ class Glance:
     @property
     def is_finished(self) -> bool:
         """Tell whether nothing more will happen to it by itself."""
-        return self.word in selection.GROUP_WORDS["finished"]
+        return self.word in selectors.GROUP_WORDS["finished"]

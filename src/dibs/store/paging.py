@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dibs.errors import UserError
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.model.jobs import Job, JobId
 from dibs.store.reader import Reader
 
@@ -43,7 +43,7 @@ class Place:
 class Wanted:
     """What a list is of."""
 
-    chosen: selection.Selection
+    chosen: selectors.Selection
     #: The words they show; None: any.
     words: tuple[str, ...] | None
     sort: Sort
@@ -99,7 +99,7 @@ def page(reader: Reader, wanted: Wanted, after: Place | None, most: int, now: in
 
 def runs(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
     """Return how many jobs a list by id has, their ids as `900-1000,1-20` in its order, and whether there are more."""
-    if wanted.chosen == ((selection.Everything(),),):
+    if wanted.chosen == ((selectors.Everything(),),):
         total, ends = _counted(reader, wanted.words), _ends(reader, wanted, now)
         if 0 < total <= most and ends[-1] - ends[0] + 1 == total:
             # None is missing in between, as a rule, and then a million need not be looked at.
@@ -175,11 +175,11 @@ def _arms(reader: Reader, words: tuple[str, ...] | None) -> Iterator[tuple[str, 
         yield reader.queries["where_all"], []
         return
     for word in words:
-        if word in selection.GROUP_WORDS["finished"]:
+        if word in selectors.GROUP_WORDS["finished"]:
             yield reader.queries["arm_ended"], [word]
-        elif word not in selection.GROUP_WORDS["active"]:
+        elif word not in selectors.GROUP_WORDS["active"]:
             yield reader.queries["arm_waiting"], [word]
-    if active := [word for word in words if word in selection.GROUP_WORDS["active"]]:
+    if active := [word for word in words if word in selectors.GROUP_WORDS["active"]]:
         yield reader.queries["where_active"], [json.dumps(active)]
 
 

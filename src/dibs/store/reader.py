@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dibs.errors import NotFound, UserError
-from dibs.model import selection, spelling, units
+from dibs.model import selectors, spelling, units
 from dibs.model.jobs import Cause, Job, JobId, Outcome, When
 from dibs.scheduling import declaring
 from dibs.scheduling.declaring import Earlier
@@ -108,27 +108,27 @@ class Reader:
         found += self._ask("lately_finished", {"most": finished}).fetchall()
         return sorted(self._listed(found), key=lambda job: job.id)
 
-    def select(self, chosen: selection.Selection, now: int, most: int = -1) -> list[Job]:
+    def select(self, chosen: selectors.Selection, now: int, most: int = -1) -> list[Job]:
         """Return the jobs that a selection means, in order of id."""
         where, values = self.where(chosen, now)
         query = self.queries["selected"].replace("{where}", where).replace(":most", "?")
         return [rows.job_of(row) for row in self.connection.execute(query, [*values, most])]
 
-    def words(self, chosen: selection.Selection, now: int) -> list[tuple[JobId, str]]:
+    def words(self, chosen: selectors.Selection, now: int) -> list[tuple[JobId, str]]:
         """Return id and word of the jobs that a selection means, in order of id: of a million that is all one wants."""
         where, values = self.where(chosen, now)
         query = self.queries["selected_words"].replace("{where}", where)
         return [(JobId(job_id), word) for job_id, word in self.connection.execute(query, values)]
 
-    def select_ids(self, chosen: selection.Selection, now: int) -> list[JobId]:
+    def select_ids(self, chosen: selectors.Selection, now: int) -> list[JobId]:
         """Return the ids of the jobs that a selection means."""
         where, values = self.where(chosen, now)
         query = self.queries["selected_ids"].replace("{where}", where)
         return [JobId(row[0]) for row in self.connection.execute(query, values)]
 
-    def tally(self, chosen: selection.Selection, now: int) -> dict[str, int]:
+    def tally(self, chosen: selectors.Selection, now: int) -> dict[str, int]:
         """Count the jobs of a selection by the word that outputs show."""
-        if chosen == ((selection.Everything(),),):
+        if chosen == ((selectors.Everything(),),):
             return {word: count for word, count in self.counts().items() if count}
         where, values = self.where(chosen, now)
         query = self.queries["tally"].replace("{where}", where)
@@ -244,7 +244,7 @@ class Reader:
         values = {"since": since, "until": until, "job": job_id, "most": most}
         return [Numbered(*row) for row in self._ask(query, values)]
 
-    def standings(self, chosen: selection.Selection, now: int) -> list[Glance]:
+    def standings(self, chosen: selectors.Selection, now: int) -> list[Glance]:
         """Return how the jobs of a selection stand, in no order."""
         where, values = self.where(chosen, now)
         query = self.queries["selected_states"].replace("{where}", where)
@@ -269,7 +269,7 @@ class Reader:
     def sweep_ids(self, word: str) -> list[int]:
         """Return the sweeps that a word means: a name, or a glob of it, with or without its project."""
         # SQLite takes no longer globs, and no name is as long.
-        found = self._ask("sweeps_like", {"word": word[: selection.LONGEST_PATTERN]}).fetchall()
+        found = self._ask("sweeps_like", {"word": word[: selectors.LONGEST_PATTERN]}).fetchall()
         exact = [row for row in found if word in (row[2], f"{row[1]}/{row[2]}")]
         if not found:
             known = [
@@ -385,7 +385,7 @@ class Reader:
         row = self._ask("fact", {"name": name}).fetchone()
         return None if row is None else str(row[0])
 
-    def where(self, chosen: selection.Selection, now: int) -> tuple[str, list[Any]]:
+    def where(self, chosen: selectors.Selection, now: int) -> tuple[str, list[Any]]:
         """Return the condition that a selection means, and the values in it."""
         return choosing.where(chosen, now, self.queries, self.sweep_ids)
 

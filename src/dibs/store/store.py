@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dibs.devices.uses import Key, Minute, Sample, Use
 from dibs.errors import Bug
-from dibs.model import lifecycle, ranks, selection
+from dibs.model import lifecycle, ranks, selectors
 from dibs.model.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State
 from dibs.scheduling import durations
 from dibs.store import database, rows
@@ -254,9 +254,9 @@ class Store(Reader):
 
     # -- many at once: there may be a hundred thousand, and a turn must stay short
 
-    def cancel_waiting(self, chosen: selection.Selection, now: int) -> Ended:
+    def cancel_waiting(self, chosen: selectors.Selection, now: int) -> Ended:
         """Record `lifecycle.CancelAsked` for the waiting jobs of a selection, and `NeedFailed` for who needs them."""
-        self._gather(selection.within(chosen, WAITING), now)
+        self._gather(selectors.within(chosen, WAITING), now)
         self._ask("gather_doomed")
         values = {"at": now, "remark": lifecycle.NEED_FAILED}
         self._ask("tell_crowd", {"at": now, "kind": "CancelAsked", "detail": ""})
@@ -266,9 +266,9 @@ class Store(Reader):
         self._ask("keep_attempts_of_crowd")
         return Ended(*self._crowd(), [JobId(row[0]) for row in self._ask("waiters_of_crowd")])
 
-    def retry(self, chosen: selection.Selection, outcomes: Iterable[Outcome], now: int) -> Retried:
+    def retry(self, chosen: selectors.Selection, outcomes: Iterable[Outcome], now: int) -> Retried:
         """Record `lifecycle.RetryAsked` for those of a selection that ended so, `NeedRetried` for who needs them."""
-        self._gather(selection.within(chosen, outcomes), now)
+        self._gather(selectors.within(chosen, outcomes), now)
         self._ask("gather_revived")
         self._ask("tell_crowd", {"at": now, "kind": "RetryAsked", "detail": ""})
         self._ask("tell_revived", {"at": now})
@@ -281,17 +281,17 @@ class Store(Reader):
         found = self._ask("noticed_of_crowd", {"is_for_all": is_for_all, "most": most})
         return [rows.job_of(row) for row in found.fetchall()][::-1]
 
-    def hold(self, chosen: selection.Selection, now: int) -> list[JobId]:
+    def hold(self, chosen: selectors.Selection, now: int) -> list[JobId]:
         """Record `lifecycle.HoldAsked` for the queued jobs of a selection; return them."""
         return self._shift(chosen, State.QUEUED, State.HELD, lifecycle.HoldAsked, now)
 
-    def unhold(self, chosen: selection.Selection, now: int) -> tuple[list[JobId], list[JobId]]:
+    def unhold(self, chosen: selectors.Selection, now: int) -> tuple[list[JobId], list[JobId]]:
         """Record `lifecycle.UnholdAsked` for the held jobs of a selection; return them, and which are not ready."""
         changed = self._shift(chosen, State.HELD, State.QUEUED, lifecycle.UnholdAsked, now)
         return changed, [JobId(row[0]) for row in self._ask("unready_of_crowd")]
 
-    def _shift(self, chosen: selection.Selection, before: State, after: State, event: type, now: int) -> list[JobId]:
-        self._gather(selection.within(chosen, (before,)), now)
+    def _shift(self, chosen: selectors.Selection, before: State, after: State, event: type, now: int) -> list[JobId]:
+        self._gather(selectors.within(chosen, (before,)), now)
         self._ask("tell_crowd", {"at": now, "kind": event.__name__, "detail": ""})
         self._ask("shift_crowd", {"state": after.value})
         return [JobId(row[0]) for row in self._ask("crowd")]
@@ -308,7 +308,7 @@ class Store(Reader):
         self._ask("make_crowd")
         self._ask("clear_crowd")
 
-    def _gather(self, chosen: selection.Selection, now: int) -> None:
+    def _gather(self, chosen: selectors.Selection, now: int) -> None:
         self._begin_crowd()
         where, values = self.where(chosen, now)
         self.connection.execute(self.queries["gather"].replace("{where}", where), values)

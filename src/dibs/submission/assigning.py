@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from dibs.model.captured import DEVICE_NAMES
+from dibs.model.environment_names import DEVICE_NAMES
 
 _NAME = "(" + "|".join(DEVICE_NAMES) + ")"
 #: `NAME=0 python x.py`, `export NAME=0` as the shell reads it; `os.environ["NAME"] = "0"` and its kin as Python does.

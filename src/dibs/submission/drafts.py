@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dibs.errors import UserError
-from dibs.model import environs, spelling
+from dibs.model import environment, spelling
 from dibs.model.jobs import When
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
@@ -81,7 +81,7 @@ def rules(args: Args) -> Body:
 
 def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
     """Return the request that submits one job a line; blank lines and comments are none."""
-    from dibs.model import templates
+    from dibs.model import path_templates
 
     kept: list[str] = []
     for number, raw in enumerate(lines, 1):
@@ -92,7 +92,7 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
     if not kept:
         raise UserError(f"expected one command a line, got none from {source}.")
     for option in (job_options.OUTPUT, job_options.STDERR):
-        if not args.has(job_options.REPEAT) and "index" in templates.used(args.get(option) or ""):
+        if not args.has(job_options.REPEAT) and "index" in path_templates.used(args.get(option) or ""):
             raise UserError(f"{option.names[-1]}: {{index}} is for --array and --repeat.", "A line has its {id}.")
     return {"defaults": common(args, []), "commands": kept} | rules(args)
 
@@ -115,7 +115,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
     """Return what all jobs of one command line share."""
     env = dict((*args.all(job_options.ENV), *more_env))
     for name, value in env.items():
-        environs.check_given(name)
+        environment.check_given(name)
         commands.check_text(f"{name}={value}", f"-e {name}")
     count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
     job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
@@ -125,7 +125,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
     exclude = settings.load(os.environ).env_exclude
     body: Body = {
         "cwd": _folder(args.get(job_options.CHDIR)),
-        "environ": b2a_base64(environs.capture(os.environb, exclude), newline=False).decode(),
+        "environ": b2a_base64(environment.capture(os.environb, exclude), newline=False).decode(),
         "env": env,
         "umask": _umask(),
         "gpus": count.gpus if count else None,

@@ -62,9 +62,9 @@ def read_variable(text: str) -> tuple[str, str]:
 
 
 def _read_selector(text: str) -> str:
-    from dibs.model import selection
+    from dibs.model import selectors
 
-    selection.parse([text])
+    selectors.parse([text])
     return text
 
 
@@ -133,7 +133,7 @@ def _read_array(text: str) -> str:
 
 def _read_path(text: str) -> str:
     """Read a path with placeholders of ours; Slurm's hold in #SBATCH lines."""
-    from dibs.model import templates
+    from dibs.model import path_templates
 
     if not text.strip():
         raise ValueError
@@ -142,7 +142,7 @@ def _read_path(text: str) -> str:
         raise UserError(
             f"expected a path such as {{name}}-{{id}}.log, got Slurm's {name}.", f"Write {SLURM_NAMES[name]}."
         )
-    templates.check(text)
+    path_templates.check(text)
     return text
 
 

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator
 from datetime import datetime
 
-from dibs.model import codec, units
+from dibs.model import serialization, units
 from dibs.model.jobs import RETRIED_BY_DEFAULT, Asked, Request, Trouble, When, default_name
 from dibs.submission import drafts, job_options
 from dibs.submission.options import Option
@@ -55,7 +55,7 @@ def _options(asked: Asked, now: int, is_held: bool) -> Iterator[tuple[Option[obj
     if asked.priority:
         yield job_options.PRIORITY, str(asked.priority)
     yield job_options.CHDIR, asked.cwd
-    for name, value in codec.mask_environ(asked.env).items():
+    for name, value in serialization.mask_environ(asked.env).items():
         yield job_options.ENV, f"{name}={value}"
     for when, option in AFTER.items():
         if ids := [str(need.id) for need in asked.after if need.when is when]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import UserError
-from dibs.model import templates, units
+from dibs.model import path_templates, units
 
 SHORT = {
     "A": "account", "a": "array", "b": "begin", "C": "constraint", "c": "cpus-per-task", "D": "chdir", "d":
@@ -111,8 +111,8 @@ PATHS = {"output": "--output", "error": "--stderr"}
 def path(text: str, place: Place) -> str:
     """Return a path of Slurm as one of our templates."""
     names = {
-        "j": "{id}", "J": "{id}", "A": "{array}", "a": "{index}", "x": "{name}", "u": templates.escape(place.user),
-        "N": templates.escape(place.host), "n": "0", "t": "0", "s": "batch", "%": "%",
+        "j": "{id}", "J": "{id}", "A": "{array}", "a": "{index}", "x": "{name}", "u": path_templates.escape(place.user),
+        "N": path_templates.escape(place.host), "n": "0", "t": "0", "s": "batch", "%": "%",
     }  # fmt: skip
 
     def ours(piece: re.Match[str]) -> str:
@@ -121,7 +121,7 @@ def path(text: str, place: Place) -> str:
             return found.replace("}", f":0{min(int(piece[1]), 10)}}}")
         return found
 
-    return re.sub(r"%([1-9]\d?)?(.)", ours, templates.escape(text))
+    return re.sub(r"%([1-9]\d?)?(.)", ours, path_templates.escape(text))
 
 
 def _nodes(value: str) -> tuple[str, ...] | None:

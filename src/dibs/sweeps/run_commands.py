@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import UserError
-from dibs.model import templates, units
+from dibs.model import path_templates, units
 from dibs.sweeps import grid, quoting
 from dibs.sweeps.grid import Point, Points
 from dibs.sweeps.quoting import Place
@@ -169,7 +169,7 @@ def _field(found: re.Match[str], place: Place = Place.WORD, is_tight: bool = Fal
 def check(names: Sequence[str], command: Template, folder: str | None = None) -> None:
     """Refuse places that nothing goes to, and parameters that go nowhere."""
     if folder is not None:
-        templates.check(folder, (*names, "index"))
+        path_templates.check(folder, (*names, "index"))
     for field in command.fields():
         if field.name not in names and field.name not in OWN:
             raise _unknown(field, names)
@@ -177,7 +177,7 @@ def check(names: Sequence[str], command: Template, folder: str | None = None) ->
         if field.form not in forms:
             known = " or ".join(Field(field.name, form).text for form in forms)
             raise UserError(f"expected {known} in the command, got {field.text}.", "Write {{ for a brace.")
-    used = {field.name for field in command.fields()} | (templates.used(folder) if folder else set())
+    used = {field.name for field in command.fields()} | (path_templates.used(folder) if folder else set())
     if "dir" in used and "dir" not in names and folder is None:
         raise UserError("the command uses {dir}, but no folder is given.", "Say where with --dir 'results/{index}'.")
     if "args" in used and "args" not in names:
@@ -234,7 +234,7 @@ class Writer:
         self._command = command
         self._folder = folder
         # What a point does not have is nothing in its folder too.
-        self._nothing = dict.fromkeys(templates.used(folder), "") if folder else {}
+        self._nothing = dict.fromkeys(path_templates.used(folder), "") if folder else {}
         self._plans: dict[tuple[str, ...], tuple[str, list[tuple[int, Quotes]], list[Written]]] = {}
 
     def folder(self, point: Point) -> str | None:
@@ -242,7 +242,7 @@ class Writer:
         if self._folder is None:
             return None
         texts = {name: value.text for name, value in zip(point.names, point.values, strict=True)}
-        return templates.fill(self._folder, {**self._nothing, "index": point.index, **texts})
+        return path_templates.fill(self._folder, {**self._nothing, "index": point.index, **texts})
 
     def command(self, point: Point) -> str | tuple[str, ...]:
         """Return the command of a point: a string for the shell, or words."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.model import captured
+from dibs.model import environment_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def may_assign(words: Sequence[str], cwd: str) -> bool:
     text = " ".join(words)
     path = python_file(text.split(), cwd)
     seen = beginning(path) if path else b""
-    return any(name in text or name.encode() in seen for name in captured.DEVICE_NAMES)
+    return any(name in text or name.encode() in seen for name in environment_names.DEVICE_NAMES)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dibs.client.client import Client
 from dibs.errors import NotFound
-from dibs.model import selection
+from dibs.model import selectors
 from dibs_compat.gpupeasy.entries import Entry
 
 
@@ -21,7 +21,7 @@ def jobs(queue: Client, wanted: str) -> list[dict[str, Any]]:
 
 def do(queue: Client, verb: str, some: Sequence[Entry], **said: Any) -> str:
     """Do a verb to some jobs; return what came of it, in words."""
-    wanted = selection.ranges(entry.id for entry in some)
+    wanted = selectors.ranges(entry.id for entry in some)
     answer = queue.post("/v1/jobs/actions", {"verb": verb, "select": [wanted], **said})
     return "; ".join([str(left["why"]) for left in answer["unchanged"]] or ["done"])
 

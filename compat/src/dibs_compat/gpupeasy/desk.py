@@ -17,7 +17,7 @@ from typing import Any
 
 from dibs.client import client
 from dibs.errors import Conflict, DibsError, NoDaemon, NotFound, UserError
-from dibs.model import selection, templates
+from dibs.model import path_templates, selectors
 from dibs.submission import drafts
 from dibs.submission.options import Args
 from dibs.system import commands
@@ -154,7 +154,7 @@ class Desk:
             # What it would have without us; the desk says better when its turn has come.
             more = {"hold": True, "gpus": None if any(self._texts) else 0}
             tags.append(entries.held(self._port))
-        job = {"argv": list(argv), "name": name, "output": templates.escape(path), "tags": tags}
+        job = {"argv": list(argv), "name": name, "output": path_templates.escape(path), "tags": tags}
         more["project"] = entries.PROJECT
         # A key: if the answer is lost, the same may be said again and is one job.
         body = {"defaults": self._defaults | more, "jobs": [job], "key": os.urandom(16).hex()}
@@ -337,7 +337,7 @@ class Desk:
 
     def _read(self, ids: Iterable[int]) -> None:
         """Look at jobs anew."""
-        wanted = selection.ranges(ids)
+        wanted = selectors.ranges(ids)
         self._keep(asking.jobs(self._queue, wanted) if wanted else [])
 
     def _keep(self, jobs: Iterable[dict[str, Any]]) -> None:

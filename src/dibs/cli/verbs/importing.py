@@ -7,7 +7,7 @@ import sys
 
 from dibs.cli.verbs import add
 from dibs.errors import UserError
-from dibs.model import templates
+from dibs.model import path_templates
 from dibs.submission import drafts, esy, job_options, options
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Option
@@ -70,7 +70,7 @@ def _job(entry: esy.Entry | esy.Malformed, where: str, defaults: Body) -> Body:
         drafts.check_program(entry.argv, defaults, "add", is_after=False)
     except UserError as error:
         raise UserError(f"{where}: {error.message}", error.hint) from None
-    return {"name": entry.name, "output": templates.escape(entry.output), "argv": list(entry.argv)}
+    return {"name": entry.name, "output": path_templates.escape(entry.output), "argv": list(entry.argv)}
 
 
 def _check_outputs(source: str, found: list[esy.Entry | esy.Malformed], folder: str) -> None:

@@ -20,7 +20,7 @@ from dibs.cli import screen
 from dibs.errors import Conflict, DibsError, NotFound, UserError
 from dibs.foreground import attending, keeping, leasing, signals
 from dibs.leases import leases, waiting
-from dibs.model import devices, environs, units
+from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Request
 from dibs.submission import drafts, job_options, moments, options
@@ -106,7 +106,7 @@ def main(args: Args) -> int:
     values = settings.load(os.environ)
     given, words = drafts.split_variables(args.words)
     for name, _ in given:
-        environs.check_given(name)
+        environment.check_given(name)
     argv = _argv(words, dict(given), values.shell) if words else None
     wanted = _wanted(args, values)
     with signals.Signals(*ENDING) as coming:
@@ -232,7 +232,7 @@ def _release(args: Args) -> int:
     if pid is None:
         owner = processes.look(held[0].owner)
         language = _language(args, owner.comm.removeprefix("-") if owner else "")
-        others = (name for name in environs.DEVICE_NAMES[1:] if name in os.environ)
+        others = (name for name in environment.DEVICE_NAMES[1:] if name in os.environ)
         for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "DIBS_GPU_INDICES", *others):
             print(f"{language.unset.format(name=name)};")
     return 0
@@ -252,14 +252,14 @@ def _argv(words: Sequence[str], given: dict[str, str], shell: str) -> tuple[str,
 
 
 def _own_environ() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in environs.DEVICE_NAMES}
+    return {name: value for name, value in os.environ.items() if name not in environment.DEVICE_NAMES}
 
 
 def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -> int:
     """Hold the GPUs until we are told to let go; that is how it is meant to end, so the code is 0."""
     with signals.Signals(*ENDING) as coming:
         print("\n".join(ids))
-        for name in (name for name in environs.DEVICE_NAMES if name in env):
+        for name in (name for name in environment.DEVICE_NAMES if name in env):
             print(f"export {name}={env[name]}")
         sys.stdout.flush()
         is_told, _, _ = select([coming], [], [], limit_s)

@@ -12,7 +12,7 @@ from dibs.errors import MachineError, UserError
 from dibs.foreground import lines, piped, piping, placing
 from dibs.foreground.slots import Slot
 from dibs.leases import drains, leases
-from dibs.model import captured, devices, environs, units
+from dibs.model import devices, environment, environment_names, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
@@ -92,7 +92,7 @@ class Environs:
         self._inventory = inventory
         self._is_sharing = is_sharing
         self._visible = visible
-        theirs = {os.fsencode(name) for name in captured.DEVICE_NAMES}
+        theirs = {os.fsencode(name) for name in environment_names.DEVICE_NAMES}
         self._base = {name: value for name, value in os.environb.items() if name not in theirs}
         self._made: dict[tuple[str, ...], dict[bytes, bytes]] = {}
 
@@ -107,13 +107,13 @@ class Environs:
         return self._made[slot.devices]
 
     def _make(self, ids: Sequence[str], port: int) -> dict[bytes, bytes]:
-        own = environs.for_devices(self._inventory, [DeviceId(device) for device in ids], self._visible)
-        polite = environs.polite(len(ids), port, is_sharing=self._is_sharing)
+        own = environment.for_devices(self._inventory, [DeviceId(device) for device in ids], self._visible)
+        polite = environment.polite(len(ids), port, is_sharing=self._is_sharing)
         return _encoded(polite) | self._base | _encoded(own)
 
 
 def _encoded(environ: dict[str, str]) -> dict[bytes, bytes]:
-    return {environs.os_bytes(name): environs.os_bytes(value) for name, value in environ.items()}
+    return {environment.os_bytes(name): environment.os_bytes(value) for name, value in environ.items()}
 
 
 # -- what people see

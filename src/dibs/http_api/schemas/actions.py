@@ -15,7 +15,7 @@ from dibs.errors import NotFound, UserError
 from dibs.http_api.schemas import submissions
 from dibs.jobqueue import edits, verbs
 from dibs.jobqueue.turns import Acted, Changed, Turn
-from dibs.model import selection
+from dibs.model import selectors
 from dibs.model.jobs import JobId
 from dibs.system import processes
 
@@ -67,14 +67,14 @@ class StopIn(msgspec.Struct, forbid_unknown_fields=True):
 Verb = Callable[[Turn], Acted]
 
 
-def prepare(verb: str, chosen: selection.Selection, said: OneActionIn) -> Verb:
+def prepare(verb: str, chosen: selectors.Selection, said: OneActionIn) -> Verb:
     """Return what a verb is to do in its turn; whatever can be said wrong is refused now."""
     if verb not in VERBS:
         raise NotFound(f'there is no verb "{verb}"; there are {", ".join([*VERBS, "clean"])}.')
     return VERBS[verb](chosen, said)
 
 
-def _kill(chosen: selection.Selection, said: OneActionIn) -> Verb:
+def _kill(chosen: selectors.Selection, said: OneActionIn) -> Verb:
     if said.signal is None:
         raise UserError("kill expected a signal such as USR1.", "To end jobs: dibs cancel")
     number = processes.signal_number(str(said.signal))
@@ -83,9 +83,9 @@ def _kill(chosen: selection.Selection, said: OneActionIn) -> Verb:
     return lambda turn: verbs.kill(turn, chosen, number)
 
 
-def _move(chosen: selection.Selection, said: OneActionIn) -> Verb:
+def _move(chosen: selectors.Selection, said: OneActionIn) -> Verb:
     match chosen:
-        case ((selection.Ids(((first, last),)),),) if first == last:
+        case ((selectors.Ids(((first, last),)),),) if first == last:
             job_id = JobId(first)
         case _:
             raise UserError("move expected the id of one job.")
@@ -98,12 +98,12 @@ def _move(chosen: selection.Selection, said: OneActionIn) -> Verb:
     return move
 
 
-def _edit(chosen: selection.Selection, said: OneActionIn) -> Verb:
+def _edit(chosen: selectors.Selection, said: OneActionIn) -> Verb:
     change = submissions.change(said.changes)
     return lambda turn: edits.edit(turn, chosen, change)
 
 
-VERBS: dict[str, Callable[[selection.Selection, OneActionIn], Verb]] = {
+VERBS: dict[str, Callable[[selectors.Selection, OneActionIn], Verb]] = {
     "cancel": lambda chosen, said: lambda turn: verbs.cancel(turn, chosen, said.grace_s),
     "retry": lambda chosen, said: lambda turn: verbs.retry(turn, chosen, said.done),
     "hold": lambda chosen, said: lambda turn: verbs.hold(turn, chosen),

@@ -21,7 +21,7 @@ from dibs.errors import UserError
 from dibs.http_api import wire
 from dibs.jobqueue import edits, wishing
 from dibs.logs import metrics
-from dibs.model import arrays, codec, scripts, templates
+from dibs.model import arrays, path_templates, scripts, serialization
 from dibs.model.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
 
 #: What is said of a whole submission.
@@ -230,10 +230,10 @@ def common(defaults: Any, names: Sequence[str]) -> wishing.Wish:
     if not isinstance(defaults, dict):
         raise UserError("expected the defaults to be an object.")
     # Not looked at: every run has its own.
-    return _wish(wire.convert({**defaults, "command": "-", "argv": None}, JobIn), (*templates.NAMES, *names))
+    return _wish(wire.convert({**defaults, "command": "-", "argv": None}, JobIn), (*path_templates.NAMES, *names))
 
 
-def _wish(job: JobIn, names: Sequence[str] = templates.NAMES) -> wishing.Wish:
+def _wish(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> wishing.Wish:
     if (job.command is None) == (job.argv is None):
         raise UserError("expected either `command` or `argv`.")
     if job.visible not in (None, "uuid", "index"):
@@ -299,7 +299,7 @@ def _trouble(word: str) -> Trouble:
 
 def _begin(text: str) -> int:
     try:
-        return codec.parse_moment(text)
+        return serialization.parse_moment(text)
     except ValueError:
         raise UserError(f'begin_at expected a moment such as 2026-11-15T22:00:00Z, got "{text}".') from None
 

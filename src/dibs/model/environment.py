@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from dibs.errors import UserError
-from dibs.model import captured, codec
-from dibs.model.captured import DEVICE_NAMES as DEVICE_NAMES
+from dibs.model import environment_names, serialization
 from dibs.model.devices import DeviceId, Inventory, indices
+from dibs.model.environment_names import DEVICE_NAMES as DEVICE_NAMES
 from dibs.model.jobs import Job
 
 
@@ -26,9 +26,9 @@ def capture(environ: Mapping[bytes, bytes], exclude: Iterable[str] = ()) -> byte
         name = raw.decode(errors="surrogateescape")
         if has_ours and name.startswith("SLURM_"):
             return False
-        return not captured.is_own(name) and not any(fnmatchcase(name, pattern) for pattern in patterns)
+        return not environment_names.is_own(name) and not any(fnmatchcase(name, pattern) for pattern in patterns)
 
-    return captured.pack({name: value for name, value in environ.items() if is_kept(name)})
+    return environment_names.pack({name: value for name, value in environ.items() if is_kept(name)})
 
 
 def check_given(name: str) -> None:
@@ -119,7 +119,7 @@ def for_job(
 
 @lru_cache(maxsize=8)
 def _unpacked(kept: bytes) -> dict[bytes, bytes]:
-    return codec.unpack_environ(kept)
+    return serialization.unpack_environ(kept)
 
 
 def _slurm(job: Job) -> dict[str, str]:
