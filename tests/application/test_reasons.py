@@ -13,10 +13,10 @@ from dibs.jobqueue.reasons import Sight
 from dibs.model import lifecycle, selectors, serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, JobId, When
-from dibs.scheduling.declaring import MOST_ROWS, Earlier
+from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast
-from dibs.scheduling.obstacles import Reason
 from dibs.scheduling.views import Policy, View
+from dibs.scheduling.vram_advice import MOST_ROWS, Earlier
 from dibs.store.store import Store
 
 LATER = 4_000_000_000_000

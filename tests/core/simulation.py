@@ -15,8 +15,8 @@ from random import Random
 import build
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import rooms, scheduling, sharing
-from dibs.scheduling.scheduling import Plan
+from dibs.scheduling import capacity, choice, planner
+from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
@@ -118,7 +118,7 @@ def _active(job: Waiting, devices: tuple[DeviceId, ...], now: int) -> Active:
     return Active(job.id, devices, request.cpus, request.mem, request.limit_s, now, mib=request.mib)
 
 
-def run(world: World, decide: Planner = scheduling.plan) -> Iterator[Step]:
+def run(world: World, decide: Planner = planner.plan) -> Iterator[Step]:
     """Live through a world from its first event to its last; every plan is told of."""
     return _Days(world, decide).steps()
 
@@ -139,7 +139,7 @@ class _Days:
         #: Until when somebody else shares a device, who, and with how many MiB.
         self.shares: list[tuple[DeviceId, int, str, int]] = []
         #: Our ticket, and how many others stand before it; None: we hold none.
-        self.ticket: sharing.Want | None = None
+        self.ticket: choice.Want | None = None
         self.ahead = 0
 
     def steps(self) -> Iterator[Step]:
@@ -184,10 +184,10 @@ class _Days:
             before = [_want(other.collector) for other in self.line[:place]]
             if self.ticket is not None and self.ahead <= place:
                 before.insert(self.ahead, self.ticket)
-            left = rooms.of(self._view(), inventory, self.world.policy)
+            left = capacity.of(self._view(), inventory, self.world.policy)
             left = {device: room for device, room in left.items() if device in inventory.usable()}
             who = visit.collector
-            chosen = sharing.choose(who.count, sorted(who.devices), left, before, sharing.Terms(who.mib))
+            chosen = choice.choose(who.count, sorted(who.devices), left, before, choice.Terms(who.mib))
             if chosen is not None:
                 until = now + visit.stays_s * SECOND
                 if who.mib:
@@ -219,8 +219,8 @@ class _Days:
             self.ends[job.id] = now + job.takes_s * SECOND
         if plan.first is None or any(start.devices for start in plan.starts):
             self.ahead = len(self.line)
-        self.ticket = plan.first and sharing.Want(
-            plan.first.request.gpus, scheduling.collected(plan, inventory), plan.first.request.mib
+        self.ticket = plan.first and choice.Want(
+            plan.first.request.gpus, planner.collected(plan, inventory), plan.first.request.mib
         )
         return Step(now, view, inventory, self.world.policy, plan)
 
@@ -230,8 +230,8 @@ class _Days:
         return Waiting(job.id, job.request, job.priority, job.batch, None if most is None else most - under_way)
 
 
-def _want(collector: Collector) -> sharing.Want:
-    return sharing.Want(collector.count, tuple(collector.devices), collector.mib, collector.is_emptying)
+def _want(collector: Collector) -> choice.Want:
+    return choice.Want(collector.count, tuple(collector.devices), collector.mib, collector.is_emptying)
 
 
 def _with_faults(inventory: Inventory, unwell: set[DeviceId]) -> Inventory:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs.model import units
-from dibs.scheduling import declaring
-from dibs.scheduling.declaring import GIB, LEAST_LOOKS, Earlier
+from dibs.scheduling import vram_advice
+from dibs.scheduling.vram_advice import GIB, LEAST_LOOKS, Earlier
 
 CARD = 24 * GIB
 SIZES = st.integers(0, 100 * GIB)
@@ -48,19 +48,19 @@ def ran(gib, looks=LEAST_LOOKS, is_done=True):
     ],
 )
 def test_what_differs_much_is_said(declared, runs, told):
-    said = declaring.hint(declared * GIB, runs, CARD)
+    said = vram_advice.hint(declared * GIB, runs, CARD)
     assert said == (f"earlier runs of this command used {told}" if told else "")
 
 
 def test_where_nobody_knows_the_card_or_may_share_it_nobody_is_asked_to():
-    assert declaring.hint(0, [ran(1)], None) == ""
-    assert declaring.hint(0, [ran(0.4)], 2 * GIB - 1) == ""
+    assert vram_advice.hint(0, [ran(1)], None) == ""
+    assert vram_advice.hint(0, [ran(0.4)], 2 * GIB - 1) == ""
 
 
 @given(SIZES, RUNS, st.none() | SIZES)
 def test_what_is_advised_is_enough_and_no_longer_worth_a_word(declared, runs, card):
-    said = declaring.hint(declared, runs, card)
+    said = vram_advice.hint(declared, runs, card)
     if "--vram " in said and "without" not in said:
         advised = units.parse_size(said.partition("--vram ")[2].split()[0])
         assert advised >= max(run.peak for run in runs)
-        assert declaring.hint(advised, runs, card) == ""
+        assert vram_advice.hint(advised, runs, card) == ""

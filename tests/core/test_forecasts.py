@@ -15,7 +15,7 @@ from test_scheduling import WORLDS
 
 import build
 from dibs.model.jobs import JobId, Outcome, When
-from dibs.scheduling import forecasts, scheduling
+from dibs.scheduling import forecasts, planner
 from dibs.scheduling.durations import Span
 from dibs.scheduling.forecasts import Coming, Forecast, Foreseen, Prospect
 from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
@@ -137,7 +137,7 @@ class Counting:
     def __call__(self, view, inventory, policy, now):
         self.plans += 1
         self.looks += len(view.waiting)
-        return scheduling.plan(view, inventory, policy, now)
+        return planner.plan(view, inventory, policy, now)
 
 
 @given(WORLDS, st.dictionaries(st.integers(0, 300), st.tuples(st.floats(0, 1e9), st.none() | st.floats(0, 1e9))))

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 
 import build
-from dibs.scheduling import linking
+from dibs.scheduling import topology
 
 DEVICES = "abcdefgh"
 
@@ -36,7 +36,7 @@ def score(own, links):
 def test_no_set_is_better_connected_than_the_one_that_is_chosen(wish):
     count, able, _, links, apart = wish
     is_spare = may_be_had(apart)
-    chosen = linking.best(count, able, (), links, is_spare)
+    chosen = topology.best(count, able, (), links, is_spare)
     possible = [own for own in itertools.combinations(able, count) if is_spare(own)]
     if links and count > 1:
         # The first of the best: what stands first decides a tie.
@@ -48,7 +48,7 @@ def test_no_set_is_better_connected_than_the_one_that_is_chosen(wish):
 @given(WISHES)
 def test_what_was_asked_for_first_is_in_it_if_it_can_be(wish):
     count, able, first, links, apart = wish
-    chosen = linking.best(count, able, first, links, may_be_had(apart))
+    chosen = topology.best(count, able, first, links, may_be_had(apart))
     if chosen is not None and not apart:
         asked = [device for device in able if device in first]
         assert {*asked[:count]} <= {*chosen}
@@ -57,7 +57,7 @@ def test_what_was_asked_for_first_is_in_it_if_it_can_be(wish):
 @given(WISHES)
 def test_it_is_as_many_as_were_asked_for_and_in_the_order_of_preference(wish):
     count, able, first, links, apart = wish
-    chosen = linking.best(count, able, first, links, may_be_had(apart))
+    chosen = topology.best(count, able, first, links, may_be_had(apart))
     assert chosen is None or (len(chosen) == count and list(chosen) == sorted(chosen, key=able.index))
 
 
@@ -70,7 +70,7 @@ def machine(count, together):
 
 
 def test_two_of_a_pair_are_chosen_before_one_of_each():
-    assert linking.best(2, ["00", "02", "03"], (), machine(4, 2), lambda own: True) == ("02", "03")
+    assert topology.best(2, ["00", "02", "03"], (), machine(4, 2), lambda own: True) == ("02", "03")
 
 
 def test_sixteen_devices_are_looked_at_in_little_work():
@@ -80,11 +80,11 @@ def test_sixteen_devices_are_looked_at_in_little_work():
             asked = []
             able = [f"{n:02}" for n in range(16)]
             links = machine(16, together)
-            chosen = linking.best(count, able, (), links, lambda own, asked=asked: not asked.append(own))
+            chosen = topology.best(count, able, (), links, lambda own, asked=asked: not asked.append(own))
             assert score(chosen, links) == score(able[:count], links)
             assert len(asked) < 2000
 
 
 def test_among_very_many_devices_a_close_set_is_still_found():
     able = [f"{n:02}" for n in range(40)]
-    assert linking.best(4, able[1:], (), machine(40, 8), lambda own: True) == ("01", "02", "03", "04")
+    assert topology.best(4, able[1:], (), machine(40, 8), lambda own: True) == ("01", "02", "03", "04")

@@ -11,8 +11,8 @@ import build
 from dibs.model import devices
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import obstacles, scheduling
-from dibs.scheduling.obstacles import Reason
+from dibs.scheduling import explanation, planner
+from dibs.scheduling.explanation import Reason
 from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 HOW_THEY_ARE = "`dibs gpus` shows how the GPUs are."
@@ -26,7 +26,7 @@ ENDED = "It starts when job 3 has ended; `dibs cancel 3` ends it sooner."
 def test_every_waiting_job_has_a_reason_and_something_that_would_help(world, is_paused):
     view = dataclasses.replace(world.view, is_paused=is_paused)
     for job in view.waiting:
-        reason = obstacles.explain(job, view, world.inventory, world.policy, build.NOW)
+        reason = explanation.explain(job, view, world.inventory, world.policy, build.NOW)
         assert reason.hint or reason.text == "it is about to start"
 
 
@@ -34,14 +34,14 @@ def test_every_waiting_job_has_a_reason_and_something_that_would_help(world, is_
 def test_a_job_is_said_to_start_exactly_when_it_does(world):
     started = {start.id for start in world.plan.starts}
     for job in world.view.waiting:
-        reason = obstacles.explain(job, world.view, world.inventory, world.policy, build.NOW)
+        reason = explanation.explain(job, world.view, world.inventory, world.policy, build.NOW)
         assert (reason.text == "it is about to start") is (job.id in started)
 
 
 @given(WORLDS)
 def test_the_hint_that_fewer_gpus_would_start_now_is_true(world):
     for job in world.plan.waits:
-        reason = obstacles.explain(job, world.view, world.inventory, world.policy, build.NOW)
+        reason = explanation.explain(job, world.view, world.inventory, world.policy, build.NOW)
         if reason.hint.startswith("It would start now with -g "):
             fewer = dataclasses.replace(job.request, gpus=int(reason.hint.split()[-1].rstrip(".")))
             queue = [
@@ -49,7 +49,7 @@ def test_the_hint_that_fewer_gpus_would_start_now_is_true(world):
             ]
             edited = dataclasses.replace(world.view, waiting=queue)
             assert job.id in {
-                start.id for start in scheduling.plan(edited, world.inventory, world.policy, build.NOW).starts
+                start.id for start in planner.plan(edited, world.inventory, world.policy, build.NOW).starts
             }
 
 
@@ -205,7 +205,7 @@ MINE = build.waiting(10, gpus=2)
             MINE,
             View([MINE], line=[Collector("bob", 1, frozenset(build.ids(0, 1)))], ahead=1),
             build.inventory(2),
-            Reason("needs 2 GPUs; 2 of 2 free; bob is next in the machine-wide line", obstacles.THEIR_TURN),
+            Reason("needs 2 GPUs; 2 of 2 free; bob is next in the machine-wide line", explanation.THEIR_TURN),
             id="somebody is ahead in the line",
         ),
         pytest.param(
@@ -223,7 +223,7 @@ MINE = build.waiting(10, gpus=2)
     ],
 )
 def test_a_waiting_job_says_what_it_waits_for(job, view, inventory, reason):
-    assert obstacles.explain(job, view, inventory, Policy(cpu_slots=2), build.NOW) == reason
+    assert explanation.explain(job, view, inventory, Policy(cpu_slots=2), build.NOW) == reason
 
 
 # -- what is counted, and what is kept for others -----------------------------------------------------------------
@@ -287,11 +287,11 @@ BUSY = [Active(JobId(3), build.ids(0), cpus=3, mem=6 * 2**30, limit_s=3600, star
 def test_a_job_says_what_it_lacks_and_what_would_help(request_, policy, reason):
     names = {0: "NVIDIA A100", 1: "L4", 2: "Tesla T4", 3: "Tesla T4"}
     job = Waiting(JobId(10), request_)
-    found = obstacles.explain(job, View([job], BUSY), build.inventory(4, faulty=[3], names=names), policy, build.NOW)
+    found = explanation.explain(job, View([job], BUSY), build.inventory(4, faulty=[3], names=names), policy, build.NOW)
     assert found == reason
 
 
 def test_a_job_whose_batch_has_no_place_left_says_that_more_may_be_let_run():
     job = Waiting(JobId(10), Request(1), batch=1, room=0)
-    found = obstacles.explain(job, View([job], BUSY), build.inventory(4), Policy(4), build.NOW)
+    found = explanation.explain(job, View([job], BUSY), build.inventory(4), Policy(4), build.NOW)
     assert found == Reason("as many of its batch run as -j allows at once", "`dibs edit 10 -j N` would let more run.")

@@ -8,7 +8,7 @@ import build
 from dibs.errors import Impossible
 from dibs.model.devices import EXCLUSIVE, Device, DeviceId
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import obstacles, refusals, rooms, scheduling
+from dibs.scheduling import capacity, explanation, feasibility, planner
 from dibs.scheduling.views import Active, Policy, View
 
 GIB = 2**30
@@ -26,14 +26,14 @@ ALONE, SHARING, RELAXED = Request(), Request(vram=6 * GIB), Request(ignore_forei
         ({"foreign": "used by bob", "foreign_memory": 3 * GIB}, "used by bob", None, None),
         ({"foreign": "used by bob"}, "used by bob", "used by bob, and nobody knows how much of it", None),
         ({"foreign_memory": 3 * GIB}, None, None, None),
-        ({"memory_total": None}, None, rooms.UNKNOWN_SIZE, None),
-        ({"compute_mode": EXCLUSIVE}, None, rooms.ONE_PROCESS, None),
+        ({"memory_total": None}, None, capacity.UNKNOWN_SIZE, None),
+        ({"compute_mode": EXCLUSIVE}, None, capacity.ONE_PROCESS, None),
         ({"compute_mode": EXCLUSIVE, "foreign": "used by bob"}, "used by bob", "used by bob", "used by bob"),
     ],
 )
 def test_what_speaks_against_a_device(more, to_alone, to_sharing, to_relaxed):
     device = dataclasses.replace(CARD, **more)
-    told = [rooms.obstacle(device, request) for request in (ALONE, SHARING, RELAXED)]
+    told = [capacity.obstacle(device, request) for request in (ALONE, SHARING, RELAXED)]
     assert told == [to_alone, to_sharing, to_relaxed]
 
 
@@ -48,8 +48,8 @@ def test_what_speaks_against_a_device(more, to_alone, to_sharing, to_relaxed):
     ],
 )
 def test_strangers_and_shares_leave_what_they_leave(used, shares, told):
-    assert rooms.shortage(dataclasses.replace(CARD, foreign_memory=used * GIB), SHARING, shares) == told
-    assert rooms.shortage(dataclasses.replace(CARD, foreign_memory=used * GIB), ALONE, shares) is None
+    assert capacity.shortage(dataclasses.replace(CARD, foreign_memory=used * GIB), SHARING, shares) == told
+    assert capacity.shortage(dataclasses.replace(CARD, foreign_memory=used * GIB), ALONE, shares) is None
 
 
 def machine(*exclusive):
@@ -61,7 +61,7 @@ def machine(*exclusive):
 
 def test_jobs_share_the_other_gpus_and_have_one_for_a_single_process_alone():
     waiting = [build.waiting(number, vram=6 * GIB) for number in (1, 2)] + [build.waiting(3), build.waiting(4)]
-    starts = scheduling.plan(View(waiting), machine(0), Policy(), build.NOW).starts
+    starts = planner.plan(View(waiting), machine(0), Policy(), build.NOW).starts
     assert [(start.id, start.devices) for start in starts] == [
         (1, build.ids(1)), (2, build.ids(1)), (3, build.ids(0)),
     ]  # fmt: skip
@@ -69,20 +69,20 @@ def test_jobs_share_the_other_gpus_and_have_one_for_a_single_process_alone():
 
 def test_a_job_that_cannot_share_any_gpu_is_refused_or_told_so_in_words():
     request = Request(vram=6 * GIB)
-    refusals.check_possible(request, machine(0), Policy())
+    feasibility.check_possible(request, machine(0), Policy())
     with pytest.raises(Impossible, match="2 of 2 GPUs cannot be shared: their compute mode is exclusive-process"):
-        refusals.check_possible(request, machine(0, 1), Policy())
+        feasibility.check_possible(request, machine(0, 1), Policy())
     # It was set after the job was queued.
     waits = build.waiting(1, vram=6 * GIB)
-    reason = obstacles.explain(waits, View([waits]), machine(0, 1), Policy(), build.NOW)
-    assert f"GPU 0-1: {rooms.ONE_PROCESS}" in reason.text
+    reason = explanation.explain(waits, View([waits]), machine(0, 1), Policy(), build.NOW)
+    assert f"GPU 0-1: {capacity.ONE_PROCESS}" in reason.text
 
 
 # -- plans on which devices are shared ----------------------------------------------------------------------------
 
 
 def starts(view, inventory, policy):
-    found = scheduling.plan(view, inventory, policy, build.NOW).starts
+    found = planner.plan(view, inventory, policy, build.NOW).starts
     return {start.id: start.devices for start in found}
 
 
@@ -113,5 +113,5 @@ def test_a_job_that_was_refused_starts_when_what_was_kept_from_it_can_be_kept_el
 
 def test_beside_one_who_has_a_device_alone_nothing_is_left_of_it():
     inventory = build.inventory(1)
-    assert not rooms.beside(inventory.devices[0], [Active(JobId(1), inventory.ids)], 4).fits(1)
-    assert rooms.beside(inventory.devices[0], [Active(JobId(1), inventory.ids, mib=1)], 4).fits(1)
+    assert not capacity.beside(inventory.devices[0], [Active(JobId(1), inventory.ids)], 4).fits(1)
+    assert capacity.beside(inventory.devices[0], [Active(JobId(1), inventory.ids, mib=1)], 4).fits(1)

@@ -10,15 +10,15 @@ import build
 from dibs.errors import Impossible, UserError
 from dibs.model import devices
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import refusals, scheduling, views
-from dibs.scheduling.scheduling import Plan
+from dibs.scheduling import feasibility, planner, views
+from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 TYPES = ("NVIDIA A100", "Tesla T4")
 
 
 def plan(view, inventory=None, cpu_slots=2):
-    return scheduling.plan(view, inventory or build.inventory(4), Policy(cpu_slots), build.NOW)
+    return planner.plan(view, inventory or build.inventory(4), Policy(cpu_slots), build.NOW)
 
 
 def starts(view, inventory=None, cpu_slots=2):
@@ -43,11 +43,11 @@ class World:
 
     @property
     def plan(self):
-        return scheduling.plan(self.view, self.inventory, self.policy, build.NOW)
+        return planner.plan(self.view, self.inventory, self.policy, build.NOW)
 
     @property
     def free(self):
-        return scheduling.free_devices(self.view, self.inventory)
+        return planner.free_devices(self.view, self.inventory)
 
     def request(self, job_id):
         return next(job.request for job in self.view.waiting if job.id == job_id)
@@ -124,7 +124,7 @@ def test_every_waiting_job_starts_or_waits_and_none_does_both(world):
 def test_the_plan_depends_on_the_queue_and_not_on_the_order_in_which_it_is_read(world, random):
     shuffled = random.sample(world.view.waiting, len(world.view.waiting))
     assert (
-        scheduling.plan(dataclasses.replace(world.view, waiting=shuffled), world.inventory, world.policy, build.NOW)
+        planner.plan(dataclasses.replace(world.view, waiting=shuffled), world.inventory, world.policy, build.NOW)
         == world.plan
     )
 
@@ -294,7 +294,7 @@ def test_our_second_job_stands_behind_the_ticket_that_our_first_one_passed():
 )
 def test_a_request_that_no_waiting_would_satisfy_is_refused(request_, inventory, message):
     with pytest.raises(Impossible) as caught:
-        refusals.check_possible(request_, inventory, Policy())
+        feasibility.check_possible(request_, inventory, Policy())
     assert caught.value.message == message
 
 
@@ -307,9 +307,9 @@ def test_a_request_that_no_waiting_would_satisfy_is_refused(request_, inventory,
     ],
 )
 def test_a_request_that_may_be_satisfied_one_day_is_let_in(request_, inventory):
-    refusals.check_possible(request_, inventory, Policy())
+    feasibility.check_possible(request_, inventory, Policy())
 
 
 def test_a_device_that_is_not_there_is_refused_by_the_name_of_the_option():
     with pytest.raises(UserError, match='--gpu-ids expected an index or UUID of a GPU: there is no GPU "7"'):
-        refusals.resolve(["0", "7"], "--gpu-ids", build.inventory(2))
+        feasibility.resolve(["0", "7"], "--gpu-ids", build.inventory(2))

@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 
 import build
-from dibs.scheduling import sharing
-from dibs.scheduling.sharing import Room, Terms, Want
+from dibs.scheduling import choice
+from dibs.scheduling.choice import Room, Terms, Want
 
 DEVICES = "abcd"
 CAPACITY = 10
@@ -14,7 +14,7 @@ MOST = 3
 
 
 def room(*shares):
-    return sharing.room(CAPACITY, MOST, shares)
+    return choice.room(CAPACITY, MOST, shares)
 
 
 def drawn_room(dice):
@@ -60,7 +60,7 @@ def most_served(want, rooms):
 @given(CASES)
 def test_no_device_is_given_that_has_no_room(case):
     count, mib, wanted, rooms, ahead = case
-    chosen = sharing.choose(count, wanted, rooms, ahead, Terms(mib))
+    chosen = choice.choose(count, wanted, rooms, ahead, Terms(mib))
     assert chosen is None or len({*chosen}) == count
     for device in chosen or ():
         assert device in wanted
@@ -71,17 +71,17 @@ def test_no_device_is_given_that_has_no_room(case):
 @given(CASES)
 def test_those_ahead_can_have_as_much_as_before(case):
     count, mib, wanted, rooms, ahead = case
-    chosen = sharing.choose(count, wanted, rooms, ahead, Terms(mib))
+    chosen = choice.choose(count, wanted, rooms, ahead, Terms(mib))
     if chosen is not None:
-        assert sharing.serve(ahead, after(rooms, chosen, mib))[0] >= sharing.serve(ahead, rooms)[0]
+        assert choice.serve(ahead, after(rooms, chosen, mib))[0] >= choice.serve(ahead, rooms)[0]
 
 
 @given(CASES)
 def test_nobody_is_given_what_becomes_empty_for_those_ahead(case):
     count, mib, wanted, rooms, ahead = case
-    chosen = sharing.choose(count, wanted, rooms, ahead, Terms(mib))
-    closed = sharing.serve(ahead, rooms)[1]
-    assert sharing.is_shared(rooms, ahead, Terms(mib)) or not closed
+    chosen = choice.choose(count, wanted, rooms, ahead, Terms(mib))
+    closed = choice.serve(ahead, rooms)[1]
+    assert choice.is_shared(rooms, ahead, Terms(mib)) or not closed
     assert closed.isdisjoint(chosen or ())
 
 
@@ -89,8 +89,8 @@ def test_nobody_is_given_what_becomes_empty_for_those_ahead(case):
 def test_behind_one_want_devices_are_given_exactly_when_it_loses_nothing(case):
     count, mib, wanted, rooms, ahead = case
     for want in ahead[:1]:
-        chosen = sharing.choose(count, wanted, rooms, [want], Terms(mib))
-        closed = sharing.serve([want], rooms)[1]
+        chosen = choice.choose(count, wanted, rooms, [want], Terms(mib))
+        closed = choice.serve([want], rooms)[1]
         able = [d for d in wanted if d in rooms and rooms[d].fits(mib) and d not in closed]
         before = most_served(want, rooms)
         harmless = [
@@ -105,20 +105,20 @@ def test_where_nobody_shares_those_ahead_are_served_as_by_an_exact_matching(case
     _, _, _, rooms, ahead = case
     alone = [Want(want.count, want.devices) for want in ahead]
     free = [device for device, left in rooms.items() if not left.sharers]
-    served = sharing.serve(alone, {device: room() for device in free})[0]
+    served = choice.serve(alone, {device: room() for device in free})[0]
     assert list(itertools.accumulate(served)) == build.most_held([(w.count, w.devices) for w in alone], free)
 
 
 def test_one_who_asks_for_far_more_than_there_is_costs_nothing():
     """A ticket is written by anybody: its count must not be counted through."""
     rooms = {device: room() for device in "abc"}
-    assert sharing.serve([Want(10**18, "abc", 4)], rooms)[0] == [3]
+    assert choice.serve([Want(10**18, "abc", 4)], rooms)[0] == [3]
 
 
 @given(CASES)
 def test_who_waits_ahead_and_is_not_served_keeps_newcomers_away_only_where_it_helps(case):
     _, _, _, rooms, ahead = case
-    _, closed = sharing.serve(ahead, rooms)
+    _, closed = choice.serve(ahead, rooms)
     for device in closed:
         assert any(
             want.is_emptying
@@ -134,76 +134,76 @@ def test_who_waits_ahead_and_is_not_served_keeps_newcomers_away_only_where_it_he
 
 def test_the_fullest_device_in_which_it_fits_is_chosen():
     rooms = {"a": room(), "b": room(3), "c": room(3, 3), "d": room(9)}
-    assert sharing.choose(1, "abcd", rooms, [], Terms(4)) == ("c",)
-    assert sharing.choose(1, "abcd", rooms, [], Terms(1)) == ("d",)
-    assert sharing.choose(1, "abcd", rooms, [], Terms(8)) == ("a",)
+    assert choice.choose(1, "abcd", rooms, [], Terms(4)) == ("c",)
+    assert choice.choose(1, "abcd", rooms, [], Terms(1)) == ("d",)
+    assert choice.choose(1, "abcd", rooms, [], Terms(8)) == ("a",)
 
 
 def test_a_device_that_as_many_share_as_may_is_full():
-    assert sharing.choose(1, "a", {"a": room(1, 1, 1)}, [], Terms(1)) is None
+    assert choice.choose(1, "a", {"a": room(1, 1, 1)}, [], Terms(1)) is None
 
 
 def test_among_equals_the_one_that_was_used_longest_ago_is_chosen():
     rooms = {"a": room(), "b": room(), "c": room()}
     used_at = {"a": 30.0, "b": 10.0, "c": 20.0}
-    assert sharing.choose(1, "abc", rooms, [], Terms(4, used_at=used_at)) == ("b",)
-    assert sharing.choose(2, "abc", rooms, [], Terms(used_at=used_at)) == ("b", "c")
+    assert choice.choose(1, "abc", rooms, [], Terms(4, used_at=used_at)) == ("b",)
+    assert choice.choose(2, "abc", rooms, [], Terms(used_at=used_at)) == ("b", "c")
 
 
 def test_what_is_asked_for_first_comes_before_the_best_fit():
     rooms = {"a": room(5), "b": room()}
-    assert sharing.choose(1, "ba", rooms, [], Terms(4)) == ("a",)
-    assert sharing.choose(1, "ba", rooms, [], Terms(4, first="b")) == ("b",)
+    assert choice.choose(1, "ba", rooms, [], Terms(4)) == ("a",)
+    assert choice.choose(1, "ba", rooms, [], Terms(4, first="b")) == ("b",)
 
 
 def test_several_are_chosen_by_how_they_are_connected():
     rooms = {device: room() for device in "abcd"}
     links = {("b", "c"): 5, ("c", "b"): 5}
-    assert sharing.choose(2, "abcd", rooms, [], Terms(closeness=links)) == ("b", "c")
-    assert sharing.choose(2, "abcd", rooms, [], Terms(3, closeness=links)) == ("b", "c")
+    assert choice.choose(2, "abcd", rooms, [], Terms(closeness=links)) == ("b", "c")
+    assert choice.choose(2, "abcd", rooms, [], Terms(3, closeness=links)) == ("b", "c")
 
 
 def test_those_chosen_stand_in_the_order_in_which_they_were_wanted():
     rooms = {device: room() for device in DEVICES}
     terms = Terms(0, used_at={"a": 9, "b": 1, "c": 5})
-    assert sharing.choose(3, "dabc", rooms, [], terms) == ("d", "b", "c")
+    assert choice.choose(3, "dabc", rooms, [], terms) == ("d", "b", "c")
 
 
 def test_one_who_wants_a_device_alone_does_not_wait_for_ever_behind_small_ones():
     """On the first device of its ticket nobody new begins; on the other there is still room."""
     rooms = {"a": room(2), "b": room(2, 2)}
     alone = Want(1, ["b", "a"])
-    assert sharing.choose(1, "ab", rooms, [alone], Terms(1)) == ("a",)
-    assert sharing.choose(1, "b", rooms, [alone], Terms(1)) is None
-    assert sharing.choose(1, "b", rooms, [Want(1, ["b", "a"], is_emptying=False)], Terms(1)) == ("b",)
+    assert choice.choose(1, "ab", rooms, [alone], Terms(1)) == ("a",)
+    assert choice.choose(1, "b", rooms, [alone], Terms(1)) is None
+    assert choice.choose(1, "b", rooms, [Want(1, ["b", "a"], is_emptying=False)], Terms(1)) == ("b",)
 
 
 def test_one_who_wants_much_does_not_wait_for_ever_behind_small_ones():
     rooms = {"a": room(4), "b": room(4)}
-    assert sharing.choose(1, "ab", rooms, [Want(1, ["a", "b"], 8)], Terms(1)) == ("b",)
+    assert choice.choose(1, "ab", rooms, [Want(1, ["a", "b"], 8)], Terms(1)) == ("b",)
 
 
 def test_nothing_is_kept_empty_for_one_who_could_not_use_it_even_then():
-    rooms = {"a": sharing.room(6, MOST, (4,)), "b": room(4)}
-    assert sharing.serve([Want(1, ["a", "b"], 8)], rooms) == ([0], {"b"})
+    rooms = {"a": choice.room(6, MOST, (4,)), "b": room(4)}
+    assert choice.serve([Want(1, ["a", "b"], 8)], rooms) == ([0], {"b"})
 
 
 def test_a_device_whose_memory_nobody_knows_is_shared_with_nobody():
-    rooms = {"a": sharing.room(None, MOST)}
-    assert sharing.serve([Want(1, "a", 3), Want(1, "a", 3)], rooms)[0] == [1, 0]
-    assert not sharing.room(None, MOST, (3,)).fits(1)
+    rooms = {"a": choice.room(None, MOST)}
+    assert choice.serve([Want(1, "a", 3), Want(1, "a", 3)], rooms)[0] == [1, 0]
+    assert not choice.room(None, MOST, (3,)).fits(1)
 
 
 def test_one_waits_for_the_device_on_which_least_has_to_end():
     rooms = {"a": room(2, 2), "b": room(9), "c": room(3), "d": Room(1, 3)}
-    assert sharing.nearest("abcde", rooms, 0) == ["d", "c", "b", "a", "e"]
-    assert sharing.nearest("abcde", rooms, 8) == ["c", "a", "b", "d", "e"]
+    assert choice.nearest("abcde", rooms, 0) == ["d", "c", "b", "a", "e"]
+    assert choice.nearest("abcde", rooms, 8) == ["c", "a", "b", "d", "e"]
 
 
 def test_nobody_is_seated_beside_one_ahead_who_wants_the_device_alone():
-    assert sharing.serve([Want(1, "a"), Want(1, "a", 3)], {"a": room()})[0] == [1, 0]
+    assert choice.serve([Want(1, "a"), Want(1, "a", 3)], {"a": room()})[0] == [1, 0]
 
 
 def test_what_is_not_allowed_is_not_chosen_though_there_is_room():
     rooms = {device: room() for device in "ab"}
-    assert sharing.choose(1, "ab", rooms, [], Terms(4), lambda own: "a" not in own) == ("b",)
+    assert choice.choose(1, "ab", rooms, [], Terms(4), lambda own: "a" not in own) == ("b",)

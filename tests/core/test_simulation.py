@@ -15,9 +15,9 @@ import simulation
 import build
 from dibs.errors import Impossible
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import obstacles, refusals, scheduling, views
-from dibs.scheduling.obstacles import Reason
-from dibs.scheduling.scheduling import Plan
+from dibs.scheduling import explanation, feasibility, planner, views
+from dibs.scheduling.explanation import Reason
+from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
@@ -141,7 +141,7 @@ def test_our_jobs_never_use_more_devices_than_etiquette_allows(days):
         mine = {device for _, devices in running for device in devices}
         assert policy.max_gpus is None or len(mine) <= policy.max_gpus
         # Other people may take what we leave; we may not. Of what is shared or used already we may take more.
-        free = scheduling.free_devices(step.view, step.inventory)
+        free = planner.free_devices(step.view, step.inventory)
         taken = free.intersection(device for start in step.plan.starts for device in start.devices)
         assert not taken or len(free - taken) >= policy.keep_free
 
@@ -234,7 +234,7 @@ def test_a_job_that_can_never_start_keeps_nothing_from_the_others():
     never = [Request(1, cpus=5), Request(1, mem=65), Request(4), Request(0, cpus=5)]
     for request in never:
         queue = [Waiting(JobId(1), request), build.waiting(2, gpus=3), build.waiting(3, gpus=0)]
-        decided = scheduling.plan(View(queue), build.inventory(4), policy, build.NOW)
+        decided = planner.plan(View(queue), build.inventory(4), policy, build.NOW)
         assert [start.id for start in decided.starts] == [2, 3]
         assert (decided.first, decided.reserved) == (None, ())
 
@@ -245,7 +245,7 @@ def test_a_job_that_can_never_start_keeps_nothing_from_the_others():
 def starts_alone(job, view, step):
     """Tell whether a job would start now if nobody else waited."""
     alone = dataclasses.replace(view, waiting=[dataclasses.replace(job, room=None)])
-    return bool(scheduling.plan(alone, step.inventory, step.policy, step.now).starts)
+    return bool(planner.plan(alone, step.inventory, step.policy, step.now).starts)
 
 
 def has_place(job, view, step):
@@ -263,7 +263,7 @@ def test_a_plan_leaves_nothing_that_could_start_as_well(days):
     """
     for step in days.steps:
         if step.now + step.policy.assumed_s * 1000 not in [reserved.at for reserved in step.plan.reserved]:
-            assert not scheduling.plan(step.after(), step.inventory, step.policy, step.now).starts
+            assert not planner.plan(step.after(), step.inventory, step.policy, step.now).starts
 
 
 def test_the_first_in_line_never_waits_for_what_is_there(days):
@@ -299,7 +299,7 @@ def strictly(view, inventory, policy, now):
         if job.room is not None and job.room <= under_way:
             continue
         alone = dataclasses.replace(left, waiting=[dataclasses.replace(job, room=None)])
-        decided = scheduling.plan(alone, inventory, policy, now)
+        decided = planner.plan(alone, inventory, policy, now)
         if not decided.starts:
             return Plan(tuple(starts), (), decided.first)
         starts += decided.starts
@@ -315,7 +315,7 @@ def mean_completion_s(world, decide):
 @pytest.mark.parametrize("kind", KINDS)
 def test_jobs_are_done_sooner_on_average_than_without_backfill(kind):
     worlds = [simulation.world(seed, **KINDS[kind]) for seed in SEEDS]
-    ratios = [mean_completion_s(world, scheduling.plan) / mean_completion_s(world, strictly) for world in worlds]
+    ratios = [mean_completion_s(world, planner.plan) / mean_completion_s(world, strictly) for world in worlds]
     assert sum(ratios) / len(ratios) < 1
 
 
@@ -333,7 +333,7 @@ def test_a_job_without_a_limit_does_not_pass_because_another_one_overran_and_ove
     policy = Policy(assumed_s=3600)
     endless = Active(JobId(9), build.ids(0), started_at=build.NOW - int(2.5 * 3600_000))
     view = View([build.waiting(1, gpus=2), build.waiting(2)], [endless])
-    assert not scheduling.plan(view, build.inventory(2), policy, build.NOW).starts
+    assert not planner.plan(view, build.inventory(2), policy, build.NOW).starts
 
 
 def test_a_short_job_does_not_use_up_the_place_in_their_batch_that_a_waiting_one_needs():
@@ -343,7 +343,7 @@ def test_a_short_job_does_not_use_up_the_place_in_their_batch_that_a_waiting_one
         Waiting(JobId(2), Request(1, limit_s=60), batch=1, room=1),
         Waiting(JobId(3), Request(1, limit_s=60)),
     ]
-    decided = scheduling.plan(View(queue, [long]), build.inventory(2), Policy(), build.NOW)
+    decided = planner.plan(View(queue, [long]), build.inventory(2), Policy(), build.NOW)
     assert [start.id for start in decided.starts] == [3]
 
 
@@ -354,7 +354,7 @@ def reasons(days):
     """Give every fifth step with the reason of each job that waits after it."""
     for step in days.steps[::5]:
         for job in step.plan.waits:
-            yield step, job, obstacles.explain(job, step.view, step.inventory, step.policy, step.now, step.plan)
+            yield step, job, explanation.explain(job, step.view, step.inventory, step.policy, step.now, step.plan)
 
 
 def test_a_job_without_devices_is_not_said_to_wait_for_some(days):
@@ -367,7 +367,7 @@ def test_what_is_said_to_start_with_fewer_devices_does(days):
             fewer = dataclasses.replace(job.request, gpus=int(reason.hint.split()[-1].rstrip(".")))
             queue = [dataclasses.replace(j, request=fewer) if j is job else j for j in step.view.waiting]
             edited = dataclasses.replace(step.view, waiting=queue)
-            decided = scheduling.plan(edited, step.inventory, step.policy, step.now)
+            decided = planner.plan(edited, step.inventory, step.policy, step.now)
             assert job.id in [start.id for start in decided.starts]
 
 
@@ -375,14 +375,14 @@ def test_a_job_behind_a_reservation_says_for_whom_what_it_needs_is_kept():
     running = Active(JobId(9), build.ids(0), cpus=2, limit_s=3600, started_at=build.NOW)
     queue = [build.waiting(1, cpus=4), build.waiting(2, gpus=0, cpus=2)]
     view, policy = View(queue, [running]), Policy(4)
-    reason = obstacles.explain(queue[1], view, build.inventory(1), policy, build.NOW)
-    assert reason == Reason("what it needs is kept for job 1, which is ahead", obstacles.PASSING)
+    reason = explanation.explain(queue[1], view, build.inventory(1), policy, build.NOW)
+    assert reason == Reason("what it needs is kept for job 1, which is ahead", explanation.PASSING)
 
 
 def test_a_job_whose_place_in_the_batch_is_kept_says_for_whom():
     long = Active(JobId(9), build.ids(0), limit_s=3600, started_at=build.NOW)
     queue = [Waiting(JobId(n), Request(gpus, limit_s=60), batch=1, room=1) for n, gpus in ((1, 2), (2, 1))]
-    reason = obstacles.explain(queue[1], View(queue, [long]), build.inventory(2), Policy(), build.NOW)
+    reason = explanation.explain(queue[1], View(queue, [long]), build.inventory(2), Policy(), build.NOW)
     assert reason == Reason(
         "its place in the batch (-j) is kept for job 1, which is ahead",
         "A higher -j would let both run; a higher --priority would pass it.",
@@ -397,7 +397,7 @@ class Case:
     """A small queue on a small machine."""
 
     view: View
-    inventory: scheduling.Inventory
+    inventory: planner.Inventory
     policy: Policy
 
 
@@ -591,7 +591,7 @@ def small_cases(request):
 
 def test_exactly_those_start_whom_the_rule_lets_start(small_cases):
     for seed, case in small_cases.items():
-        decided = scheduling.plan(case.view, case.inventory, case.policy, build.NOW)
+        decided = planner.plan(case.view, case.inventory, case.policy, build.NOW)
         for job, ways, devices in Rule(case).judge(decided):
             assert (devices is not None) is bool(ways), (seed, job)
             assert devices is None or set(devices) in [set(way) for way in ways], (seed, job)
@@ -600,14 +600,14 @@ def test_exactly_those_start_whom_the_rule_lets_start(small_cases):
 def test_with_nobody_in_the_line_the_best_devices_are_given(small_cases):
     for seed, case in small_cases.items():
         case = dataclasses.replace(case, view=dataclasses.replace(case.view, line=()))
-        decided = scheduling.plan(case.view, case.inventory, case.policy, build.NOW)
+        decided = planner.plan(case.view, case.inventory, case.policy, build.NOW)
         for job, ways, devices in Rule(case).judge(decided):
             assert devices == (ways[0] if ways else None), (seed, job)
 
 
 def test_what_is_reserved_is_what_the_rule_keeps(small_cases):
     for seed, case in small_cases.items():
-        decided = scheduling.plan(case.view, case.inventory, case.policy, build.NOW)
+        decided = planner.plan(case.view, case.inventory, case.policy, build.NOW)
         rule = Rule(case)
         list(rule.judge(decided))
         kept = [(kept.at, set(kept.devices)) for kept in rule.kept.values()]
@@ -618,13 +618,13 @@ def test_what_is_let_in_starts_on_an_idle_machine_and_what_is_refused_does_not(s
     for seed, case in small_cases.items():
         idle = build.inventory(len(case.inventory.devices))
         for job in case.view.waiting:
-            alone = scheduling.plan(View([dataclasses.replace(job, room=None)]), idle, case.policy, build.NOW)
+            alone = planner.plan(View([dataclasses.replace(job, room=None)]), idle, case.policy, build.NOW)
             assert is_let_in(job.request, idle, case.policy) is bool(alone.starts), (seed, job)
 
 
 def is_let_in(request, inventory, policy):
     try:
-        refusals.check_possible(request, inventory, policy)
+        feasibility.check_possible(request, inventory, policy)
     except Impossible:
         return False
     return True

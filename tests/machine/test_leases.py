@@ -17,7 +17,7 @@ import pytest
 import lease_lab
 from dibs import errors
 from dibs.leases import holders, leases, tickets
-from dibs.scheduling import sharing
+from dibs.scheduling import choice
 from dibs.system import locks, processes
 from lease_lab import close, hangs_up, needs_root, race
 
@@ -213,7 +213,7 @@ def test_a_copy_of_a_gate_that_a_fork_carried_away_keeps_nobody_out(place):
 
 def test_a_device_that_somebody_seems_to_have_alone_has_no_room_beside_those_who_share_it(place):
     share = leases.take_shared(place, "A", 100, 1000, 4, NOTE)
-    terms = sharing.Terms(100, {"A": 1000})
+    terms = choice.Terms(100, {"A": 1000})
     assert holders.rooms(place, ["A"], terms)["A"].fits(100)
     squatter = locks.bind(place.socket("gpu", "A"))
     assert squatter is not None

@@ -11,7 +11,7 @@ from dibs.foreground import slots
 from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.foreground.slots import Etiquette, Slot, Slots
 from dibs.leases import holders, leases
-from dibs.scheduling.sharing import Terms
+from dibs.scheduling.choice import Terms
 from lease_lab import Puppet, hangs_up
 
 # pytest finds fixtures by their names in this module.

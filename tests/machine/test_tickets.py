@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import lease_lab
 from dibs.leases import holders, leases, tickets, waiting
-from dibs.scheduling import sharing
+from dibs.scheduling import choice
 from lease_lab import DEADLINE_S, close, hangs_up, needs_root, wait_for
 
 # pytest finds fixtures by their names in this module.
@@ -277,9 +277,9 @@ def test_other_users_dead_tickets_are_ignored_though_we_may_not_remove_them(plac
 # -- the choice ---------------------------------------------------------------------------------------------------
 
 
-def whole(devices: Iterable[str]) -> dict[str, sharing.Room]:
+def whole(devices: Iterable[str]) -> dict[str, choice.Room]:
     """Return devices that nobody has."""
-    return {device: sharing.room(1000, 4) for device in devices}
+    return {device: choice.room(1000, 4) for device in devices}
 
 
 def choose(count: int, wanted: str, free: str, *ahead: tickets.Ticket, now_ns: int = 0) -> str | None:
@@ -360,8 +360,8 @@ def test_the_choice_takes_nothing_from_those_ahead_and_misses_nothing(count, wan
 # -- those who share ------------------------------------------------------------------------------------------------
 
 
-def terms(mib: int, most: int = 4) -> sharing.Terms:
-    return sharing.Terms(mib, {"A": 1000, "B": 1000}, most)
+def terms(mib: int, most: int = 4) -> choice.Terms:
+    return choice.Terms(mib, {"A": 1000, "B": 1000}, most)
 
 
 def test_a_ticket_says_how_much_of_each_device_it_is_for(place):

@@ -12,7 +12,7 @@ from bench import Bench
 from dibs.foreground import slot_kinds, slots, vetting
 from dibs.leases import holders, leases, waiting
 from dibs.model.jobs import Request
-from dibs.scheduling import sharing
+from dibs.scheduling import choice
 from dibs.system import settings, users
 
 GIB = 2**30
@@ -62,7 +62,7 @@ def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_whil
 @pytest.mark.parametrize(("left", "sleeps"), [(5, waiting.UNFIT_FOR_S), (6, waiting.LONGEST_S)])
 def test_who_waits_for_a_stranger_to_go_looks_again_in_a_while(place, left, sleeps):
     """Of those who hold a lease one hears when they go."""
-    terms = sharing.Terms(6, {"a": left})
+    terms = choice.Terms(6, {"a": left})
     (held,) = leases.take(place, ["a"], NOTE)
     waiter = waiting.Waiter(place, NOTE, 60.0, terms=lambda: terms)
     assert waiter.ask(1, ["a"]) is None

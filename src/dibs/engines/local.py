@@ -20,7 +20,7 @@ from dibs.model import environment, path_templates, scripts
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
 from dibs.runner import attempts, records, spares
-from dibs.scheduling import rooms
+from dibs.scheduling import capacity
 from dibs.store import calls
 from dibs.sweeps.values import write as written
 from dibs.system import commands, processes
@@ -143,7 +143,7 @@ class Local:
 
     def _shares(self, job: Job, inventory: Inventory) -> tuple[str, ...]:
         """Return what the runner is to take of each device, and the limits it has to keep."""
-        room, most = rooms.capacities(inventory), self.settings.max_jobs_per_gpu
+        room, most = capacity.capacities(inventory), self.settings.max_jobs_per_gpu
         return tuple(f"{device} {job.asked.request.mib} {room.get(device, 0)} {most}" for device in job.allocation)
 
     def _script_words(self, job: Job, script: bytes, argv: Sequence[str], env: dict[bytes, bytes]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from dibs.foreground import vetting
 from dibs.leases import holders
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Request
-from dibs.scheduling import rooms
-from dibs.scheduling.sharing import Terms
+from dibs.scheduling import capacity
+from dibs.scheduling.choice import Terms
 from dibs.system.locks import Folder
 from dibs.system.settings import Settings
 
@@ -42,7 +42,7 @@ class Known:
         is_choosy = request.gpus > 1 or request.vram
         return Terms(
             request.mib,
-            rooms.capacities(self._inventory),
+            capacity.capacities(self._inventory),
             self._values.max_jobs_per_gpu,
             self._inventory.closeness,
             request.prefer,

@@ -13,7 +13,7 @@ from dibs.leases import drains, holders, leases, waiting
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.scheduling import refusals, rooms, sharing, views
+from dibs.scheduling import capacity, choice, feasibility, views
 from dibs.submission import job_options
 from dibs.submission.options import Args
 from dibs.system import settings, users
@@ -56,16 +56,16 @@ def request(args: Args, inventory: Inventory) -> Request:
     job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
     if count and count.gpus == 0:
         raise UserError("lease expected at least one GPU, got --gpus 0.")
-    chosen = refusals.resolve(gpu_ids or (), "--gpu-ids", inventory)
+    chosen = feasibility.resolve(gpu_ids or (), "--gpu-ids", inventory)
     request = Request(
         count.gpus if count else len(chosen) or 1,
         chosen,
-        refusals.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
+        feasibility.resolve(args.get(job_options.PREFER) or (), "--prefer", inventory),
         args.get(job_options.GPU_TYPE) or (count.gpu_type if count else None),
         vram=args.get(job_options.VRAM) or 0,
         ignore_foreign=args.has(job_options.IGNORE_FOREIGN),
     )
-    refusals.check_possible(request, inventory, views.Policy(), "the lease")
+    feasibility.check_possible(request, inventory, views.Policy(), "the lease")
     return request
 
 
@@ -76,7 +76,7 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
     able = views.eligible(inventory, wanted.request)
     need = units.count_gpus(count)
     if len(able) < count:
-        told = {device.index: rooms.obstacle(device, wanted.request) for device in inventory.devices}
+        told = {device.index: capacity.obstacle(device, wanted.request) for device in inventory.devices}
         faults = "; ".join(f"GPU {index}: {why}" for index, why in told.items() if why)
         raise Busy(f"needs {need}; only {len(able)} can be used now ({inventory.problem or faults}).")
     vet = vetting.of(wanted.values, say, wanted.request)
@@ -111,7 +111,7 @@ def held_by(place: leases.Folder, inventory: Inventory, wanted: Sequence[DeviceI
 
 def _told(who: leases.Holder) -> str:
     told = [who.user or "somebody", _job(who.job) if who.job else "", f"(pid {who.pid})" if who.pid else ""]
-    told += [f"with {units.format_size(who.mib * sharing.MIB)}" if who.mib else ""]
+    told += [f"with {units.format_size(who.mib * choice.MIB)}" if who.mib else ""]
     return " ".join(word for word in told if word)
 
 

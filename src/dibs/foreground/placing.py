@@ -12,7 +12,7 @@ from dibs.leases import leases
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.scheduling import refusals, views
+from dibs.scheduling import feasibility, views
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Kind, Option
 from dibs.system import settings, users
@@ -132,7 +132,7 @@ def slots(
         return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
     known = knowing.Known(place, inventory, values, request)
     policy = views.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
-    refusals.check_possible(request, inventory, policy, "each command")
+    feasibility.check_possible(request, inventory, policy, "each command")
     if is_grouped:
         return fixed(found)
     eligible = [d for d in views.eligible(inventory, request) if not chosen or d in chosen]
@@ -168,7 +168,7 @@ def _dealt(ours: Sequence[DeviceId], count: int) -> list[Sequence[DeviceId]]:
 
 
 def _resolved(group: Sequence[str], inventory: Inventory) -> tuple[DeviceId, ...]:
-    found = refusals.resolve(group, "--gpu-ids", inventory)
+    found = feasibility.resolve(group, "--gpu-ids", inventory)
     if len(found) < len(group):
         raise UserError("--gpu-ids names a GPU twice.", "Several commands on each GPU: --per-gpu 2.")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dibs.foreground.slots import RETRY_S, Etiquette, Slot, Slots, move_up
 from dibs.leases import holders, tickets
-from dibs.scheduling import sharing
+from dibs.scheduling import choice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dibs.leases.leases import Lease, Note
     from dibs.leases.waiting import Vet
-    from dibs.scheduling.sharing import Terms
+    from dibs.scheduling.choice import Terms
     from dibs.system.locks import Folder
 
 
@@ -30,7 +30,7 @@ class ChosenSlots(Slots):
         *,
         collect_for_s: float = tickets.COLLECT_FOR_S,
         on_wait: Callable[[Sequence[str]], None] | None = None,
-        terms: Callable[[], Terms] = sharing.alone,
+        terms: Callable[[], Terms] = choice.alone,
         vet: Vet | None = None,
         etiquette: Etiquette | None = None,
     ) -> None:

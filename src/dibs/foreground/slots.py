@@ -11,7 +11,7 @@ import os
 import time
 
 from dibs.leases import holders, leases, tickets, waiting
-from dibs.scheduling import sharing
+from dibs.scheduling import choice
 from dibs.system import locks
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dibs.leases.leases import Lease, Note
     from dibs.leases.tickets import Ticket
     from dibs.leases.waiting import Vet
-    from dibs.scheduling.sharing import Terms
+    from dibs.scheduling.choice import Terms
     from dibs.system.locks import Folder
 
 #: Where the descriptors of our leases are kept, out of the way of the numbers that a command sees them on.
@@ -100,7 +100,7 @@ class Slots:
         note: Note,
         collect_for_s: float,
         on_wait: Callable[[Sequence[str]], None] | None = None,
-        terms: Callable[[], Terms] = sharing.alone,
+        terms: Callable[[], Terms] = choice.alone,
         vet: Vet | None = None,
         etiquette: Etiquette | None = None,
     ) -> None:
@@ -227,7 +227,7 @@ class Slots:
         terms = self._terms()
         # As if we had let go of them already and came back: the rule is that of everybody who takes a device.
         rooms = holders.rooms(self._place, wanted, terms)
-        rooms |= {device: sharing.room(terms.capacity_mib.get(device), terms.most) for device in devices}
+        rooms |= {device: choice.room(terms.capacity_mib.get(device), terms.most) for device in devices}
         if tickets.choose(len(devices), devices, rooms, ahead, locks.boot_ns(), self._collect_for_s) is not None:
             return True
         self._release([device for device in devices if not self._kept[device].running])

@@ -1,7 +1,7 @@
 """Vetting: a last look at real devices by a door without a daemon, which has just leased them.
 
 The daemon looks all the time; `pipe`, `lease` and the old tools look when it matters. What speaks against a device is
-the same for all of them (`rooms.obstacle`); one on which nothing may be started is given back, and looked at again
+the same for all of them (`capacity.obstacle`); one on which nothing may be started is given back, and looked at again
 after a while.
 """
 
@@ -18,7 +18,7 @@ from dibs.leases import holders, leases
 from dibs.leases.holders import Holder
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.scheduling import rooms
+from dibs.scheduling import capacity
 from dibs.system.locks import Folder
 from dibs.system.settings import Settings
 
@@ -58,8 +58,8 @@ class Vet:
             judged = _judged(self._place, device, others, self._limits)
             # Of one that is not ours, those who share it may go; for that there is the line.
             shares = [holder.mib or 0 for holder in others] if is_taken else ()
-            why = inventory.problem or rooms.obstacle(judged, self._request)
-            why = why or rooms.shortage(judged, self._request, shares)
+            why = inventory.problem or capacity.obstacle(judged, self._request)
+            why = why or capacity.shortage(judged, self._request, shares)
             if why is not None:
                 self.reasons[device_id] = why
                 if before.get(device_id) != why:

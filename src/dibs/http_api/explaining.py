@@ -13,8 +13,8 @@ from dibs.model import serialization
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, State
 from dibs.scheduling import views
+from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast
-from dibs.scheduling.obstacles import Reason
 from dibs.store.store import Reader
 
 #: Starts to come that are told at once.

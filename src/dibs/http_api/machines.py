@@ -17,7 +17,7 @@ from dibs.leases import drains, holders, tickets
 from dibs.model import devices, serialization
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job
-from dibs.scheduling import scheduling, sharing
+from dibs.scheduling import choice, planner
 from dibs.scheduling.views import Active, Occupant, View
 from dibs.store.store import Reader
 from dibs.system import disk
@@ -40,7 +40,7 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> dict[str, Any]:
             "user": t.user or str(t.uid),
             "pid": t.pid,
             "gpus": t.count,
-            "vram": t.mib * sharing.MIB or None,
+            "vram": t.mib * choice.MIB or None,
             "devices": list(t.devices),
         }
         for t in line
@@ -106,7 +106,7 @@ def _since(holder: holders.Holder) -> str | None:
 
 def _vram(holder: holders.Holder) -> int | None:
     """Return the bytes that somebody shares of a device; None: it is theirs alone."""
-    return None if holder.mib is None else holder.mib * sharing.MIB
+    return None if holder.mib is None else holder.mib * choice.MIB
 
 
 async def post_drain(request: web.Request) -> web.Response:
@@ -156,7 +156,7 @@ def machine(inventory: Inventory, view: View) -> dict[str, Any]:
     """Return the machine as the overview shows it."""
     return {
         "gpus": len(inventory.devices),
-        "free": len(scheduling.free_devices(view, inventory)),
+        "free": len(planner.free_devices(view, inventory)),
         "restriction": inventory.restriction,
         "problem": inventory.problem,
         "devices": _devices(inventory, view),
@@ -180,8 +180,8 @@ def _devices(inventory: Inventory, view: View) -> list[dict[str, Any]]:
                 "state": state,
                 "job": mine[0].id if mine else None,
                 "user": foreign[0].user if foreign and not mine else None,
-                "holders": [{"job": job.id, "user": None, "vram": job.mib * sharing.MIB or None} for job in mine]
-                + [{"job": None, "user": other.user, "vram": other.mib * sharing.MIB or None} for other in foreign],
+                "holders": [{"job": job.id, "user": None, "vram": job.mib * choice.MIB or None} for job in mine]
+                + [{"job": None, "user": other.user, "vram": other.mib * choice.MIB or None} for other in foreign],
             }
         )
     return found

@@ -30,7 +30,7 @@ from dibs.jobqueue.wishing import Rules, Wish
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import crash_point
-from dibs.scheduling import scheduling, views
+from dibs.scheduling import planner, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 from dibs.store.store import Store
 
@@ -282,7 +282,7 @@ class Core:
         plan = dispatch.place(turn, view, self.policy)
         pending = [device for job in active if job.started_at is None for device in job.devices]
         given = [device for start in plan.starts for device in start.devices]
-        wanted = scheduling.collected(plan, turn.inventory)
+        wanted = planner.collected(plan, turn.inventory)
         return Placement(plan.first, wanted, outlook, pending + given, given)
 
     def _hold_back(self, outlook: Outlook, active: Sequence[Active]) -> Mapping[DeviceId, Occupant]:

@@ -16,8 +16,8 @@ from dibs.model.jobs import BAD, Job, JobId, State
 from dibs.runner import attempts, oom
 from dibs.runner.attempts import crash_point
 from dibs.runner.records import Final, Running
-from dibs.scheduling import scheduling
-from dibs.scheduling.scheduling import Plan
+from dibs.scheduling import planner
+from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Policy, View
 
 log = logging.getLogger("dibs.jobqueue.dispatch")
@@ -33,7 +33,7 @@ class Refusal:
 
 def place(turn: Turn, view: View, policy: Policy) -> Plan:
     """Decide what starts now and record it; the runners are started after the commit."""
-    plan = scheduling.plan(view, turn.inventory, policy, turn.now)
+    plan = planner.plan(view, turn.inventory, policy, turn.now)
     for start in plan.starts:
         job = turn.store.job(start.id)
         placed = turn.record(job, lifecycle.Placed(turn.now, start.devices), ", ".join(start.devices))

@@ -15,9 +15,9 @@ from dibs.jobqueue.foreseeing import Foreseeing
 from dibs.model import dependencies, serialization, units
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Asked, Job, JobId, Request, State
-from dibs.scheduling import declaring, forecasts, obstacles, rooms, scheduling, views
+from dibs.scheduling import capacity, explanation, forecasts, planner, views, vram_advice
+from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast, Foreseen
-from dibs.scheduling.obstacles import Reason
 from dibs.scheduling.views import Policy, View, Waiting
 from dibs.store.store import Reader
 
@@ -48,7 +48,7 @@ class Sight:
         self.reader = reader
         self.grace_s = grace_s
         self.view = view
-        self._plan: scheduling.Plan | None = None
+        self._plan: planner.Plan | None = None
         self._places = sorted(head.place for head in view.waiting)
         self._heads = {head.id: head for head in view.waiting}
         self._rooms = {head.batch: head.room for head in view.waiting}
@@ -105,8 +105,8 @@ class Sight:
     def _explain(self, waiting: Waiting) -> Reason:
         now = now_ms()
         if self._plan is None:
-            self._plan = scheduling.plan(self.view, self.inventory, self.policy, now)
-        return obstacles.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
+            self._plan = planner.plan(self.view, self.inventory, self.policy, now)
+        return explanation.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
 
     def if_submitted(self, asked: Asked) -> Forecast:
         """Say when and where a job would be expected to start if it were submitted now."""
@@ -152,13 +152,13 @@ class Sight:
 
         return self._foreseeing.of((self._commits, self.view, self.inventory), now, make)
 
-    def _decide(self, view: View, inventory: Inventory, policy: Policy, now: int) -> scheduling.Plan:
+    def _decide(self, view: View, inventory: Inventory, policy: Policy, now: int) -> planner.Plan:
         self.reader.pause()
-        return scheduling.plan(view, inventory, policy, now)
+        return planner.plan(view, inventory, policy, now)
 
     def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
         # The larger one where anybody shares: a forecast looks at so many of every line.
-        window = views.windows(self.inventory, self.policy)[rooms.is_shared(self.view)]
+        window = views.windows(self.inventory, self.policy)[capacity.is_shared(self.view)]
         return prospects.gather(self.reader, self.view, window, self.grace_s, now, job)
 
     def _not_ready(self, job: Job) -> Reason:
@@ -204,7 +204,7 @@ def declared_amiss(core: Core, reader: Reader, ids: list[JobId]) -> list[str]:
         return []
     known = [device.memory_total for device in core.inventory().devices if device.memory_total is not None]
     card = min(known, default=None) if core.policy.most_sharers > 1 else None
-    text = declaring.hint(request.vram, reader.earlier_uses(ids[0]), card)
+    text = vram_advice.hint(request.vram, reader.earlier_uses(ids[0]), card)
     return [text] if text else []
 
 

@@ -13,7 +13,7 @@ from dibs.errors import MachineError, UserError
 from dibs.jobqueue.turns import Turn, pick
 from dibs.model import environment, path_templates, selectors, units
 from dibs.model.jobs import After, Asked, Member, Request, When, default_name
-from dibs.scheduling import refusals
+from dibs.scheduling import feasibility
 from dibs.system import commands
 
 #: Jobs in one submission.
@@ -186,8 +186,8 @@ def request_of(wish: Wish, turn: Turn, notes: list[str], who: str = "the job") -
     inventory = turn.inventory
     if (wish.gpu_ids or wish.prefer) and not inventory.is_known:
         raise MachineError(f"the GPUs are not known yet ({inventory.problem or 'the driver has not answered'}).")
-    gpu_ids = refusals.resolve(wish.gpu_ids, "--gpu-ids", inventory)
-    prefer = refusals.resolve(wish.prefer, "--prefer", inventory)
+    gpu_ids = feasibility.resolve(wish.gpu_ids, "--gpu-ids", inventory)
+    prefer = feasibility.resolve(wish.prefer, "--prefer", inventory)
     if gpu_ids and wish.gpus is not None and not 0 < wish.gpus <= len(gpu_ids):
         raise UserError(f"--gpus {wish.gpus} contradicts --gpu-ids, which names {len(gpu_ids)}.", "Leave --gpus out.")
     gpus = len(gpu_ids) if gpu_ids and wish.gpus is None else wish.gpus
@@ -201,5 +201,5 @@ def request_of(wish: Wish, turn: Turn, notes: list[str], who: str = "the job") -
     kind = (tuple(sorted(gpu_ids)), prefer, wish.gpu_type) if gpus else ((), (), None)
     use = (wish.vram, wish.ignore_foreign) if gpus else (0, False)
     request = Request(gpus, *kind, wish.cpus, wish.mem, wish.time_limit_s, *use)
-    refusals.check_possible(request, inventory, turn.policy, who)
+    feasibility.check_possible(request, inventory, turn.policy, who)
     return request

@@ -12,14 +12,14 @@ import sys
 import time
 from _json import encode_basestring_ascii as _quoted
 
-from dibs.scheduling import sharing
+from dibs.scheduling import choice
 from dibs.system import locks, processes, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dibs.scheduling.sharing import Room, Terms
+    from dibs.scheduling.choice import Room, Terms
     from dibs.system.locks import Folder
 
 #: Characters of a device's id. `/` stays free: it stands for `.` in socket names, where `.` separates the parts.
@@ -115,7 +115,7 @@ def rooms(place: Folder, devices: Iterable[str], terms: Terms) -> dict[str, Room
         mibs = [mib for mib in shares.get(device, ()) if mib is not None]
         # Held and no share to be seen: alone, or by somebody whose socket is hidden from us.
         if device not in taken or (mibs and len(mibs) == len(shares[device])):
-            found[device] = sharing.room(terms.capacity_mib.get(device), terms.most, mibs)
+            found[device] = choice.room(terms.capacity_mib.get(device), terms.most, mibs)
     return found
 
 

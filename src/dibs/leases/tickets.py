@@ -12,15 +12,15 @@ import os
 
 from dibs.leases import holders, leases
 from dibs.model import units
-from dibs.scheduling import sharing
-from dibs.scheduling.sharing import Want
+from dibs.scheduling import choice
+from dibs.scheduling.choice import Want
 from dibs.system import locks, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from dibs.scheduling.sharing import Room, Terms
+    from dibs.scheduling.choice import Room, Terms
     from dibs.system.locks import Folder
 
 #: Start of a ticket's file name; uid, pid and the boot-time ns at which it was put down follow, so none comes twice.
@@ -279,7 +279,7 @@ def choose(
     ahead: Iterable[Ticket],
     now_ns: int,
     collect_for_s: float = COLLECT_FOR_S,
-    terms: Terms = sharing.ALONE,
+    terms: Terms = choice.ALONE,
 ) -> tuple[str, ...] | None:
     """Return `count` devices of `wanted` without which those ahead can get as many; else None."""
     wants = [
@@ -287,7 +287,7 @@ def choose(
         for ticket in ahead
         if ticket.is_collecting(now_ns, collect_for_s)
     ]
-    return sharing.choose(count, wanted, rooms, wants, terms)
+    return choice.choose(count, wanted, rooms, wants, terms)
 
 
 def socket_name(place: Folder, ticket: Ticket) -> bytes:

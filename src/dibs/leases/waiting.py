@@ -11,7 +11,7 @@ import time
 
 from dibs import errors
 from dibs.leases import holders, leases, tickets
-from dibs.scheduling import sharing
+from dibs.scheduling import choice
 from dibs.system import locks
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dibs.leases.leases import Lease, Note
     from dibs.leases.tickets import OwnTicket, Ticket
-    from dibs.scheduling.sharing import Terms
+    from dibs.scheduling.choice import Terms
     from dibs.system.locks import Folder
 
     class Vet(Protocol):
@@ -57,7 +57,7 @@ def acquire(
     note: Note,
     *,
     collect_for_s: float = tickets.COLLECT_FOR_S,
-    terms: Callable[[], Terms] = sharing.alone,
+    terms: Callable[[], Terms] = choice.alone,
     wake_fd: int | None = None,
     timeout_s: float | None = None,
     on_wait: Callable[[Ticket], None] | None = None,
@@ -117,7 +117,7 @@ class Waiter:
         note: Note,
         collect_for_s: float,
         on_wait: Callable[[Ticket], None] | None = None,
-        terms: Callable[[], Terms] = sharing.alone,
+        terms: Callable[[], Terms] = choice.alone,
         vet: Vet | None = None,
     ) -> None:
         self._vet = vet
@@ -262,7 +262,7 @@ class _Look:
         self.terms = terms
         self.chosen = tickets.choose(count, wanted, rooms, ahead, locks.boot_ns(), collect_for_s, terms)
         #: What we want, in the order in which it shall become empty for us.
-        self.collected = sharing.nearest(wanted, rooms, terms.mib) if held else wanted
+        self.collected = choice.nearest(wanted, rooms, terms.mib) if held else wanted
         self.in_the_way = {*holding, *(tickets.socket_name(place, ticket) for ticket in ahead)}
         #: Whether a device is held by somebody whose socket we cannot see, or who is just letting go.
         self.is_hidden = not held <= set(holding.values())

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from dibs.model import dependencies
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Outcome, Request
-from dibs.scheduling import scheduling, views
+from dibs.scheduling import planner, views
 from dibs.scheduling.durations import Span
-from dibs.scheduling.scheduling import Plan
+from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Active, Policy, View, Waiting
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
@@ -116,7 +116,7 @@ class Foreseen:
         inventory: Inventory,
         policy: Policy,
         now: int,
-        decide: Planner = scheduling.plan,
+        decide: Planner = planner.plan,
     ) -> None:
         self.prospect = prospect
         self._decide = decide
@@ -158,7 +158,7 @@ def foresee(
     inventory: Inventory,
     policy: Policy,
     now: int,
-    decide: Planner = scheduling.plan,
+    decide: Planner = planner.plan,
 ) -> dict[JobId, Forecast]:
     """Return when each of some waiting jobs is expected to start, where nobody else will ask."""
     return Foreseen(prospect, inventory, policy, now, decide).starts(wanted)

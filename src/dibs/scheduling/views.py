@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dibs.model import devices
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import rooms, sharing
+from dibs.scheduling import capacity, choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Policy:
     max_gpus: int | None = None
     keep_free: int = 0
     #: How many jobs share a device at most.
-    most_sharers: int = sharing.MOST_SHARERS
+    most_sharers: int = choice.MOST_SHARERS
 
 
 def order(waiting: Sequence[Waiting]) -> list[Waiting]:
@@ -130,7 +130,7 @@ def eligible(inventory: Inventory, request: Request) -> tuple[DeviceId, ...]:
     """Return the devices that could serve `request`, the preferred ones first."""
     if inventory.problem is not None:
         return ()
-    usable = tuple(device.id for device in inventory.devices if rooms.obstacle(device, request) is None)
+    usable = tuple(device.id for device in inventory.devices if capacity.obstacle(device, request) is None)
     if request.is_exact:
         return tuple(d for d in request.gpu_ids if d in usable)
     right = request_devices(inventory, request)

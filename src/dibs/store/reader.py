@@ -16,9 +16,9 @@ from typing import Any
 from dibs.errors import NotFound, UserError
 from dibs.model import selectors, spelling, units
 from dibs.model.jobs import Cause, Job, JobId, Outcome, When
-from dibs.scheduling import declaring
-from dibs.scheduling.declaring import Earlier
+from dibs.scheduling import vram_advice
 from dibs.scheduling.views import Active, Waiting
+from dibs.scheduling.vram_advice import Earlier
 from dibs.store import choosing, database, rows
 from dibs.store.findings import (
     BatchTally,
@@ -347,7 +347,7 @@ class Reader:
 
     def earlier_uses(self, job_id: JobId) -> list[Earlier]:
         """Return what finished runs of the same command in the same folder used, by some of the newest."""
-        rows = self._ask("earlier_uses", {"job": job_id, "most": declaring.MOST_ROWS})
+        rows = self._ask("earlier_uses", {"job": job_id, "most": vram_advice.MOST_ROWS})
         return [Earlier(peak, looks, bool(is_done)) for peak, looks, is_done in rows]
 
     def minutes(self, since: int) -> list[tuple[Any, ...]]:

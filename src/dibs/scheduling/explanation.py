@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from dibs.model import selectors, units
 from dibs.model.devices import DeviceId, Inventory
-from dibs.scheduling import pools, rooms, scheduling, sharing, views
+from dibs.scheduling import capacity, choice, planner, pools, views
+from dibs.scheduling.choice import Room
+from dibs.scheduling.planner import Plan
 from dibs.scheduling.pools import Pool
-from dibs.scheduling.scheduling import Plan
-from dibs.scheduling.sharing import Room
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 
 #: Holders that are named.
@@ -40,13 +40,13 @@ def explain(
     """Say why one queued job is not running, and what would help; `decided` is the plan for `view` if there is one."""
     if view.is_paused:
         return Reason("the queue is paused", "`dibs resume` lets it go on.")
-    decided = decided or scheduling.plan(view, inventory, policy, now)
+    decided = decided or planner.plan(view, inventory, policy, now)
     if any(start.id == job.id for start in decided.starts):
         return Reason("it is about to start")
     if job.room is not None and (reason := _explain_room(job, job.room, view, decided)):
         return reason
     view = _once_started(view, decided)
-    pool, demand = scheduling.pool_of(view, inventory, policy), pools.demand_of(job.request)
+    pool, demand = planner.pool_of(view, inventory, policy), pools.demand_of(job.request)
     # Of what is not needed there is always enough, also where less than nothing is left.
     if 0 < demand.cpus > pool.cpus:
         return _explain_cpus(job, pool, policy)
@@ -59,7 +59,7 @@ def explain(
     earlier = [other for other in decided.waits if _before(other, job)]
     for kept in decided.reserved:
         is_earlier = any(kept.id == other.id for other in earlier)
-        if is_earlier and scheduling.outlasts(job.request, kept, policy, now) and not kept.spare.fits(demand):
+        if is_earlier and planner.outlasts(job.request, kept, policy, now) and not kept.spare.fits(demand):
             return Reason(f"what it needs is kept for job {kept.id}, which is ahead", PASSING)
     return _explain_devices(job, view, inventory, policy, earlier)
 
@@ -114,8 +114,8 @@ def _explain_devices(
     wanted = views.eligible(inventory, job.request)
     if len(wanted) < job.request.gpus:
         return _explain_unusable(job, inventory, len(wanted))
-    left = rooms.of(view, inventory, policy) if rooms.is_shared(view) else {}
-    all_free = scheduling.free_devices(view, inventory)
+    left = capacity.of(view, inventory, policy) if capacity.is_shared(view) else {}
+    all_free = planner.free_devices(view, inventory)
     if job.request.vram:
         all_free = {device for device, room in left.items() if room.fits(job.request.mib)}
     free = [d for d in wanted if d in all_free]
@@ -143,7 +143,7 @@ def _explain_devices(
 
 def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
     named = views.request_devices(inventory, job.request).intersection(inventory.ids)
-    told = {d.id: why for d in inventory.devices if d.id in named and (why := rooms.obstacle(d, job.request))}
+    told = {d.id: why for d in inventory.devices if d.id in named and (why := capacity.obstacle(d, job.request))}
     out = _by_gpu(told, inventory)
     why = f" ({', '.join(out[:MOST_TOLD])})" if out else f" ({inventory.problem})" if inventory.problem else ""
     need, choice = units.count_gpus(job.request.gpus), _choice(job)
@@ -188,7 +188,7 @@ def _occupied(device: DeviceId, left: Mapping[DeviceId, Room], view: View, mib: 
     people = f" ({who})" if who else ""
     if room.places <= 0:
         return f"{room.sharers} jobs share it, and no more may{people}"
-    told = units.format_size(int(room.left_mib) * sharing.MIB) if room.left_mib > 0 else "nothing"
+    told = units.format_size(int(room.left_mib) * choice.MIB) if room.left_mib > 0 else "nothing"
     return f"{told} left{people}"
 
 

@@ -8,14 +8,14 @@ Lean.
 
 from __future__ import annotations
 
-from dibs.scheduling import linking, matching
+from dibs.scheduling import matching, topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
-    from dibs.scheduling.linking import Closeness
+    from dibs.scheduling.topology import Closeness
 
     #: By device, whatever its name is to the type checker.
     Rooms = Mapping[Any, "Room"]
@@ -144,7 +144,7 @@ def choose(
 
     places = {device: place for place, device in enumerate(wanted)}
     able.sort(key=lambda d: (d not in terms.first, _waste(rooms[d], terms.mib), terms.used_at.get(d, 0), places[d]))
-    chosen = linking.best(count, able, terms.first, terms.closeness, is_spare)
+    chosen = topology.best(count, able, terms.first, terms.closeness, is_spare)
     # Which ones is decided; they come in the order in which they were wanted, as people expect of 0,1,2,3.
     return None if chosen is None else tuple(sorted(chosen, key=places.__getitem__))
 

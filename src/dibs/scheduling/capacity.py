@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from dibs.model import devices, units
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.scheduling import sharing
-from dibs.scheduling.sharing import Room
+from dibs.scheduling import choice
+from dibs.scheduling.choice import Room
 
 if TYPE_CHECKING:
     from dibs.scheduling.views import Active, Policy, View
 
 #: A device that nobody has, where nobody shares any.
-WHOLE = sharing.room(None, 1)
+WHOLE = choice.room(None, 1)
 #: A device that somebody has alone.
 NONE = Room(0, 0, 1)
 
@@ -62,7 +62,7 @@ def shortage(device: Device, request: Request, shares: Iterable[int] = ()) -> st
     left = capacity_mib(device)
     if not request.vram or left is None or request.mib + sum(shares) <= left:
         return None
-    told = units.format_size(max(0, left - sum(shares)) * sharing.MIB)
+    told = units.format_size(max(0, left - sum(shares)) * choice.MIB)
     return f"{told} of it left for {units.format_size(request.vram)}{f': {device.foreign}' if device.foreign else ''}"
 
 
@@ -70,7 +70,7 @@ def capacity_mib(device: Device) -> int | None:
     """Return what jobs can share of a device: all but what strangers use; None where nobody knows."""
     if device.memory_total is None or (device.foreign and not device.foreign_memory):
         return None
-    return max(0, device.memory_total - device.foreign_memory) // sharing.MIB
+    return max(0, device.memory_total - device.foreign_memory) // choice.MIB
 
 
 def capacities(inventory: Inventory) -> dict[str, int]:
@@ -87,7 +87,7 @@ def of(view: View, inventory: Inventory, policy: Policy) -> dict[DeviceId, Room]
         for device in job.devices if job.mib else ():
             shares.setdefault(device, []).append(job.mib)
     return {
-        device: sharing.room(capacity_mib(inventory.by_id[device]), policy.most_sharers, shares.get(device, ()))
+        device: choice.room(capacity_mib(inventory.by_id[device]), policy.most_sharers, shares.get(device, ()))
         for device in inventory.usable(ignores_foreign=True)
         if device not in alone
     }
@@ -106,4 +106,4 @@ def beside(device: Device, staying: Sequence[Active], most: int) -> Room:
     """Return what is left of a device beside jobs of ours; other people may go at any moment, and count as gone."""
     if any(not job.mib for job in staying):
         return NONE
-    return sharing.room(capacity_mib(device), most, [job.mib for job in staying])
+    return choice.room(capacity_mib(device), most, [job.mib for job in staying])

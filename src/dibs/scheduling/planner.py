@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import matching, pools, rooms, sharing, views
+from dibs.scheduling import capacity, choice, matching, pools, views
+from dibs.scheduling.choice import Room, Terms, Want
 from dibs.scheduling.pools import Demand, Pool
-from dibs.scheduling.sharing import Room, Terms, Want
 from dibs.scheduling.views import Active, Policy, View, Waiting
 
 
@@ -90,7 +90,7 @@ class Reservation:
         if self.ours is None:
             return replace(self, spare=self.spare.less(demand))
         spare = self.spare.less(_beside(demand, chosen, self.ours, usable))
-        return replace(self, spare=spare, rooms=rooms.less(self.rooms, chosen, mib), ours=self.ours.union(chosen))
+        return replace(self, spare=spare, rooms=capacity.less(self.rooms, chosen, mib), ours=self.ours.union(chosen))
 
 
 def _used(active: Iterable[Active]) -> frozenset[DeviceId]:
@@ -163,7 +163,7 @@ class _Planning:
         self.unused = free_devices(view, inventory)
         self.usable = frozenset(inventory.usable())
         #: What is left of each device; None where nobody shares any.
-        self.rooms = rooms.of(view, inventory, policy) if rooms.is_shared(view) else None
+        self.rooms = capacity.of(view, inventory, policy) if capacity.is_shared(view) else None
         self.pool = pool_of(view, inventory, policy)
         self.whole = pool_of(View(), inventory, policy)
         self.active = list(view.active)
@@ -230,7 +230,7 @@ class _Planning:
 
     def _could_hold(self, device: DeviceId, mib: int) -> bool:
         """Tell whether a device would have room for so much if nobody else had it; strangers stay."""
-        return mib <= (rooms.capacity_mib(self.inventory.by_id[device]) or 0)
+        return mib <= (capacity.capacity_mib(self.inventory.by_id[device]) or 0)
 
     def _choose(self, job: Waiting) -> tuple[DeviceId, ...] | None:
         """Return the devices on which a job can start now without pushing a reservation back; None if it cannot."""
@@ -276,11 +276,11 @@ class _Planning:
             ahead = [(want.count, want.devices) for want in self.ahead]
             chosen = matching.choose(request.gpus, wanted, self.free, ahead)
         else:
-            left = self.rooms if self.rooms is not None else dict.fromkeys(self.free, rooms.WHOLE)
+            left = self.rooms if self.rooms is not None else dict.fromkeys(self.free, capacity.WHOLE)
             terms = Terms(
                 request.mib, closeness=self.inventory.closeness, first=request.prefer, used_at=self.view.used_at
             )
-            chosen = sharing.choose(request.gpus, wanted, left, self.ahead, terms, allows)
+            chosen = choice.choose(request.gpus, wanted, left, self.ahead, terms, allows)
         return None if chosen is None else tuple(DeviceId(device) for device in chosen)
 
     def _start(self, job: Waiting, chosen: tuple[DeviceId, ...]) -> None:
@@ -289,7 +289,7 @@ class _Planning:
         self.free.difference_update(chosen)
         self.unused.difference_update(chosen)
         if self.rooms is not None:
-            self.rooms = rooms.less(self.rooms, chosen, mib)
+            self.rooms = capacity.less(self.rooms, chosen, mib)
         self.active.append(Active(job.id, chosen, demand.cpus, demand.mem, job.request.limit_s, mib=mib))
         room = self.room.get(job.batch)
         if room is not None:
@@ -348,7 +348,7 @@ class _Planning:
             cost = _beside(demand, best, ours, self.usable)
             if pool.fits(cost):
                 break
-        left = rooms.less({device: self._room_after(device, at, ends) for device in best}, best, mib)
+        left = capacity.less({device: self._room_after(device, at, ends) for device in best}, best, mib)
         return Reservation(job.id, at, frozenset(best), pool.less(cost), left, ours.union(best))
 
     def _fits_at(self, device: DeviceId, mib: int, ends: Sequence[_End]) -> float:
@@ -358,7 +358,7 @@ class _Planning:
 
     def _room_after(self, device: DeviceId, at: float, ends: Sequence[_End]) -> Room:
         staying = [active for end, _, active in ends if end > at and device in active.devices]
-        return rooms.beside(self.inventory.by_id[device], staying, self.policy.most_sharers)
+        return capacity.beside(self.inventory.by_id[device], staying, self.policy.most_sharers)
 
 
 def _by_then(count: int, back: Mapping[DeviceId, float], at: float, last: Collection[DeviceId]) -> Sequence[DeviceId]:
