@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import forking
 from dibs.client import client
 from dibs.errors import NoDaemon
-from dibs.system import places, processes
+from dibs.system import paths, processes
 from forking import PATIENCE_S, Forked
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Starter(client.Client):
 
     def spawn(self, environ: Mapping[str, str], tell: int) -> None:
         """Make the process of a daemon."""
-        log = os.open(places.daemon_log(self.home), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        log = os.open(paths.daemon_log(self.home), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with open(log, "ab"), open(os.devnull, "rb") as nothing:
             ends = [nothing.fileno(), log, log, tell]
             self.daemons.append(forking.start("daemon", ["--ready-fd", "3"], environ, Path("/"), ends))
@@ -90,7 +90,7 @@ class Bench:
         if sock is None:
             return None
         sock.close()
-        return int(places.daemon_lock(self.home).read_text())
+        return int(paths.daemon_lock(self.home).read_text())
 
     def kill(self) -> None:
         """kill -9 the daemon, if one runs, and wait until it is gone."""
@@ -105,7 +105,7 @@ class Bench:
         import fcntl
 
         try:
-            fd = os.open(places.daemon_lock(self.home), os.O_RDWR)
+            fd = os.open(paths.daemon_lock(self.home), os.O_RDWR)
         except FileNotFoundError:
             return None
         try:

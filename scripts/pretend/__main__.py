@@ -17,7 +17,7 @@ from pathlib import Path
 from dibs import errors
 from dibs.client import client
 from dibs.jobqueue import core
-from dibs.system import places, processes
+from dibs.system import paths, processes
 from fakes.nvml import world
 from pretend import crowd, day, history, machine, training
 
@@ -79,7 +79,7 @@ def start(folder: Path, seed: int = 1, many: int = 0) -> dict[str, int]:
     lab = folder / "lab"
     for each in (lab, folder / "leases"):
         each.mkdir()
-    places.prepare(folder / "home")
+    paths.prepare(folder / "home")
     for each in ("alive", "config.toml"):
         (folder / each).touch()
     world.build(folder)
@@ -137,7 +137,7 @@ def _run(folder: Path, story: day.Day, ids: dict[str, history.JobId], now: int) 
 
 def _has_daemon(folder: Path) -> bool:
     """Tell whether a daemon has its lock: it may still write after its socket is gone."""
-    with open(places.daemon_lock(folder / "home"), "rb") as file:
+    with open(paths.daemon_lock(folder / "home"), "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

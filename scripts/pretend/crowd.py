@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dibs.model.jobs import Asked, Member, Request
 from dibs.store.store import Store
-from dibs.system import places
+from dibs.system import paths
 from pretend import cards, day
 
 #: Of so many jobs, those with this remainder ended like that.
@@ -49,7 +49,7 @@ def write(home: Path, count: int, now: int, cwd: str) -> None:
         found = ((rest, end[place]) for rest, end in ENDS.items())
         return " ".join(f"WHEN {rest} THEN {'NULL' if value is None else repr(value)}" for rest, value in found)
 
-    store = Store.open(places.database(home))
+    store = Store.open(paths.database(home))
     members = [Member(f"python render.py --scene {n}", f"render-{n}", n, n) for n in range(count)]
     try:
         with store.batch(is_synced=False):

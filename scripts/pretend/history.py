@@ -21,7 +21,7 @@ from dibs.model.jobs import After, Asked, JobId, Request, When
 from dibs.store.store import Store
 from dibs.sweeps import values
 from dibs.sweeps.runs import SweepWish
-from dibs.system import places
+from dibs.system import paths
 from pretend import cards, day, training
 from pretend.day import Day, Work
 
@@ -66,7 +66,7 @@ class Place:
 
 def write(place: Place, story: Day, now: int) -> dict[str, JobId]:
     """Write all of the day into a new store; return the ids of its jobs by name."""
-    store = Store.open(places.database(place.home))
+    store = Store.open(paths.database(place.home))
     try:
         with store.batch(is_synced=False):
             ids = _submit(store, place, [*story.past, *story.running, *story.waiting], now)
@@ -246,7 +246,7 @@ def _write(path: Path, text: str) -> None:
 
 def back_date(home: Path, story: Day, ids: dict[str, JobId], now: int) -> None:
     """Let the jobs that were started a moment ago have begun when the day says. Only while no daemon runs."""
-    store = Store.open(places.database(home))
+    store = Store.open(paths.database(home))
     try:
         with store.batch():
             # What the first daemon saw: the cards before its jobs had begun.

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwrig
 
 from bench import Bench, wait_for
 from dibs.jobqueue import core
-from dibs.system import places
+from dibs.system import paths
 from pretend import crowd
 from visiting import FLAGS, Visits, heap_bytes, link_to
 
@@ -49,7 +49,7 @@ def queue(count: int) -> Iterator[Bench]:
     """Keep a queue with so many finished jobs."""
     with tempfile.TemporaryDirectory(prefix="dibs-measure-") as name:
         folder = Path(name)
-        places.prepare(folder / "home")
+        paths.prepare(folder / "home")
         crowd.write(folder / "home", count, core.now_ms(), name)
         own = Bench(folder)
         own.start()

@@ -16,7 +16,7 @@ from dibs.errors import DibsError
 from dibs.model.jobs import JobId
 from dibs.store.store import Store
 from dibs.submission import edit_drafts, job_options
-from dibs.system import places, processes
+from dibs.system import paths, processes
 
 LONG = ["sleep", "1000"]
 #: Notes each USR1 in its log, and has a child that does the same.
@@ -291,7 +291,7 @@ def test_what_a_crash_left_of_forgotten_jobs_is_removed_later(bench: Bench) -> N
     """The rows are gone and it is noted that the files are to follow."""
     bench.until(bench.add("true"))
     bench.stop()
-    store = Store.open(places.database(bench.home))
+    store = Store.open(paths.database(bench.home))
     with store.batch():
         store.forget([JobId(1)], with_checkpoints=False)
     store.close()

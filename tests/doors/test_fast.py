@@ -26,7 +26,7 @@ from dibs import cli
 from dibs.cli import fast
 from dibs.client import client
 from dibs.submission import job_options
-from dibs.system import places, settings
+from dibs.system import paths, settings
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "src" / "bin" / "dibs"
@@ -387,10 +387,10 @@ def test_its_verbs_and_options_are_those_of_the_full_command_line() -> None:
 
 
 def test_its_constants_are_those_of_their_owners() -> None:
-    assert fast.SOCKET_BYTES == places.SOCKET_BYTES
+    assert fast.SOCKET_BYTES == paths.SOCKET_BYTES
     assert fast.ANSWER_FOR_S == client.ANSWER_FOR_S
     assert str(settings.SITE_CONFIG) == fast.SITE_CONFIG
-    assert places.MACHINE_ID_FILES[0] == fast.MACHINE_ID
+    assert paths.MACHINE_ID_FILES[0] == fast.MACHINE_ID
     assert {*fast.KNOWN_VARIABLES} <= {"DIBS_HOME", *(setting.variable for setting in settings.SETTINGS)}
 
 
@@ -420,7 +420,7 @@ def test_the_socket_is_where_everybody_looks_for_it(environ: dict[str, str]) -> 
         path = fast.socket_path(environ)
     except (fast.NotSimple, OSError):
         return
-    assert path == str(places.socket_path(places.home(environ).path))
+    assert path == str(paths.socket_path(paths.home(environ).path))
 
 
 # -- as a process --

@@ -16,7 +16,7 @@ from browsers import Browser, link, quiet_port
 from dibs.errors import Conflict, MachineError, UserError
 from dibs.http_api import opening
 from dibs.http_api.tokens import Tokens
-from dibs.system import places, settings
+from dibs.system import paths, settings
 
 
 @pytest.fixture(scope="session")
@@ -169,13 +169,13 @@ def test_a_port_that_somebody_took_is_left_to_them_and_its_token_ends(bench: Ben
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         bench.home.mkdir(mode=0o700)
-        kept = Tokens(places.web_file(bench.home))
+        kept = Tokens(paths.web_file(bench.home))
         kept.rotate()
         kept.remember(port)
         before = kept.token
         bench.start()
         assert "browsers are not let in" in (bench.home / "daemon.log").read_text()
-        after = Tokens(places.web_file(bench.home))
+        after = Tokens(paths.web_file(bench.home))
         assert (after.token != before, after.port) == (True, None)
         refused = bench.cli("web", "--port", str(port))
         assert refused.returncode == 2

@@ -16,12 +16,12 @@ from listening import Heard, Listener, ask, is_end
 from bench import Bench, wait_for
 from dibs.errors import NotFound
 from dibs.http_api import hub, streaming
-from dibs.system import places
+from dibs.system import paths
 
 
 def table(queue: Bench, since: int = 0) -> list[tuple[int, int, str]]:
     """Return number, job and kind of all events that are kept."""
-    with contextlib.closing(sqlite3.connect(f"file:{places.database(queue.home)}?mode=ro", uri=True)) as database:
+    with contextlib.closing(sqlite3.connect(f"file:{paths.database(queue.home)}?mode=ro", uri=True)) as database:
         return database.execute("SELECT id, job, kind FROM events WHERE id > ? ORDER BY id", [since]).fetchall()
 
 

@@ -17,7 +17,7 @@ from browsers import converse
 from dibs.http_api import admission, telling
 from dibs.http_api.admission import Asked, Door
 from dibs.http_api.routes import ROUTES
-from dibs.system import places
+from dibs.system import paths
 from forking import PATIENCE_S
 from matrix import BODIES, FETCHES, METHODS, OWN, STRANGER, TOKEN
 
@@ -116,7 +116,7 @@ def test_what_is_in_its_place_is_left_alone_and_hinders_nothing_else(tmp_path: P
     try:
         bench.start()
         assert bench.client.get("/v1/daemon")["running"]
-        assert f"status_socket {path} cannot be opened" in places.daemon_log(bench.home).read_text()
+        assert f"status_socket {path} cannot be opened" in paths.daemon_log(bench.home).read_text()
     finally:
         bench.close()
     assert path.read_text() == "mine"

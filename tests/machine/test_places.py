@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dibs import errors
-from dibs.system import places
+from dibs.system import paths
 
 ID = "0123456789abcdef0123456789abcdef"
 
@@ -36,7 +36,7 @@ broken line
 
 
 def machine(tmp_path=Path("/var/tmp"), mounts=MOUNTS):
-    return places.Machine(ID, 1000, mounts, tmp_path)
+    return paths.Machine(ID, 1000, mounts, tmp_path)
 
 
 def mode(path):
@@ -47,33 +47,31 @@ def mode(path):
 
 
 def test_the_state_folder_follows_the_xdg_standard_and_tells_machines_apart():
-    assert places.choose_home({"HOME": "/data/bob"}, machine()) == places.Home(
-        Path(f"/data/bob/.local/state/dibs/{ID}")
-    )
+    assert paths.choose_home({"HOME": "/data/bob"}, machine()) == paths.Home(Path(f"/data/bob/.local/state/dibs/{ID}"))
     environ = {"HOME": "/data/bob", "XDG_STATE_HOME": "/data/state"}
-    assert places.choose_home(environ, machine()).path == Path(f"/data/state/dibs/{ID}")
+    assert paths.choose_home(environ, machine()).path == Path(f"/data/state/dibs/{ID}")
 
 
 def test_a_relative_xdg_folder_counts_as_none():
     environ = {"HOME": "/data/bob", "XDG_STATE_HOME": "state"}
-    assert places.choose_home(environ, machine()).path == Path(f"/data/bob/.local/state/dibs/{ID}")
+    assert paths.choose_home(environ, machine()).path == Path(f"/data/bob/.local/state/dibs/{ID}")
 
 
 def test_dibs_home_is_taken_as_it_is():
     environ = {"HOME": "/home/alice", "DIBS_HOME": "/data/x/"}
-    assert places.choose_home(environ, machine()) == places.Home(Path("/data/x"))
+    assert paths.choose_home(environ, machine()) == paths.Home(Path("/data/x"))
     environ = {"HOME": "/data/bob", "DIBS_HOME": "~/x"}
-    assert places.choose_home(environ, machine()).path == Path("/data/bob/x")
+    assert paths.choose_home(environ, machine()).path == Path("/data/bob/x")
 
 
 @pytest.mark.parametrize("text", ["x", "./x", "../x", "~bob/x"])
 def test_a_relative_dibs_home_is_refused(text):
     with pytest.raises(errors.UserError, match="DIBS_HOME: expected an absolute path"):
-        places.choose_home({"HOME": "/data/bob", "DIBS_HOME": text}, machine())
+        paths.choose_home({"HOME": "/data/bob", "DIBS_HOME": text}, machine())
 
 
 def test_a_home_on_the_network_is_left_for_a_local_disk_and_said():
-    found = places.choose_home({"HOME": "/home/alice"}, machine())
+    found = paths.choose_home({"HOME": "/home/alice"}, machine())
     assert found.path == Path(f"/var/tmp/dibs-1000/{ID}")
     assert found.note == (
         f"/home/alice/.local/state/dibs/{ID} is on a network file system (nfs4), "
@@ -83,33 +81,33 @@ def test_a_home_on_the_network_is_left_for_a_local_disk_and_said():
 
 def test_an_explicit_home_on_the_network_is_refused_with_a_way_out():
     with pytest.raises(errors.UserError, match=r"expected a folder on a local disk, got .* \(lustre\)") as caught:
-        places.choose_home({"HOME": "/data/bob", "DIBS_HOME": "/scratch/bob"}, machine())
+        paths.choose_home({"HOME": "/data/bob", "DIBS_HOME": "/scratch/bob"}, machine())
     assert "DIBS_FILES" in caught.value.hint
 
 
 def test_a_machine_without_any_local_disk_is_refused():
     everything = "22 1 0:9 / / rw - nfs server:/root rw\n"
     with pytest.raises(errors.UserError, match="both on a network file system"):
-        places.choose_home({"HOME": "/root"}, machine(mounts=everything))
+        paths.choose_home({"HOME": "/root"}, machine(mounts=everything))
 
 
 def test_a_link_to_the_network_is_followed(tmp_path):
     (tmp_path / "state").symlink_to("/scratch/bob")
-    found = places.choose_home({"HOME": "/data/bob", "XDG_STATE_HOME": str(tmp_path / "state")}, machine())
+    found = paths.choose_home({"HOME": "/data/bob", "XDG_STATE_HOME": str(tmp_path / "state")}, machine())
     assert "lustre" in found.note
 
 
 def test_without_home_the_user_database_is_asked():
     import pwd
 
-    assert places.user_home({}) == Path(pwd.getpwuid(os.geteuid()).pw_dir)
-    assert places.user_home({"HOME": ""}) == places.user_home({"HOME": "relative"}) == places.user_home({})
+    assert paths.user_home({}) == Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    assert paths.user_home({"HOME": ""}) == paths.user_home({"HOME": "relative"}) == paths.user_home({})
 
 
 def test_this_machine_has_a_state_folder():
-    found = places.home({"DIBS_HOME": "/"})
-    assert found == places.Home(Path("/"))
-    assert places.home({"HOME": "/nonexistent"}).path.name == places.machine_id()
+    found = paths.home({"DIBS_HOME": "/"})
+    assert found == paths.Home(Path("/"))
+    assert paths.home({"HOME": "/nonexistent"}).path.name == paths.machine_id()
 
 
 # --- network or local ---
@@ -134,23 +132,23 @@ def test_this_machine_has_a_state_folder():
     ],
 )
 def test_the_deepest_and_newest_mount_decides(path, kind):
-    assert places.network_type(Path(path), MOUNTS) == kind
+    assert paths.network_type(Path(path), MOUNTS) == kind
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "fuseblk", "bcachefs"])
 def test_local_file_systems_are_local(kind):
-    assert places.network_type(Path("/x"), f"1 0 8:1 / / rw - {kind} dev rw\n") is None
+    assert paths.network_type(Path("/x"), f"1 0 8:1 / / rw - {kind} dev rw\n") is None
 
 
 @pytest.mark.parametrize(
     "kind", ["nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs", "fuse.glusterfs", "fuse.x"]
 )
 def test_network_file_systems_are_not(kind):
-    assert places.network_type(Path("/x"), f"1 0 0:1 / / rw shared:1 - {kind} dev rw\n") == kind
+    assert paths.network_type(Path("/x"), f"1 0 0:1 / / rw shared:1 - {kind} dev rw\n") == kind
 
 
 def test_an_unreadable_table_of_mounts_means_local():
-    assert places.network_type(Path("/x"), "") is None
+    assert paths.network_type(Path("/x"), "") is None
 
 
 # --- the machine's own name ---
@@ -159,15 +157,15 @@ def test_an_unreadable_table_of_mounts_means_local():
 def test_the_machine_id_is_the_first_good_one(tmp_path):
     first, second = tmp_path / "a", tmp_path / "b"
     second.write_text(f"{ID}\n")
-    assert places.machine_id((str(first), str(second))) == ID
+    assert paths.machine_id((str(first), str(second))) == ID
     first.write_text("uninitialized\n")
-    assert places.machine_id((str(first), str(second))) == ID
+    assert paths.machine_id((str(first), str(second))) == ID
     first.write_text("../../etc/passwd/aaaaaaaaaaaaaaa\n")
-    assert places.machine_id((str(first), str(second))) == ID
+    assert paths.machine_id((str(first), str(second))) == ID
 
 
 def test_without_a_machine_id_the_host_name_serves():
-    assert places.machine_id(()) == os.uname().nodename
+    assert paths.machine_id(()) == os.uname().nodename
 
 
 # --- making it, or refusing ---
@@ -181,18 +179,18 @@ def home(tmp_path):
 def test_the_state_folder_is_private_and_its_parents_are_ordinary(home):
     old = os.umask(0o022)
     try:
-        places.prepare(home)
+        paths.prepare(home)
     finally:
         os.umask(old)
     assert mode(home) == 0o700
     assert mode(home.parent) == 0o755
-    places.prepare(home)
+    paths.prepare(home)
 
 
 def test_an_open_state_folder_of_ours_is_closed(home):
     home.mkdir(parents=True)
     home.chmod(0o755)
-    places.prepare(home)
+    paths.prepare(home)
     assert mode(home) == 0o700
 
 
@@ -200,7 +198,7 @@ def test_a_state_folder_may_be_a_link_of_ours(home, tmp_path):
     (tmp_path / "disk").mkdir()
     home.parent.mkdir(parents=True)
     home.symlink_to(tmp_path / "disk")
-    places.prepare(home)
+    paths.prepare(home)
     assert mode(tmp_path / "disk") == 0o700
 
 
@@ -209,13 +207,13 @@ def test_a_state_folder_that_is_no_folder_is_refused(home, make):
     home.parent.mkdir(parents=True)
     make(home)
     with pytest.raises(errors.UserError):
-        places.prepare(home)
+        paths.prepare(home)
 
 
 def test_a_state_folder_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.UserError, match="cannot create"):
-        places.prepare(tmp_path / "file" / "state" / "dibs")
+        paths.prepare(tmp_path / "file" / "state" / "dibs")
 
 
 @needs_root
@@ -223,7 +221,7 @@ def test_a_state_folder_of_another_user_is_refused(home):
     home.mkdir(parents=True)
     os.chown(home, STRANGER, -1)
     with pytest.raises(errors.UserError, match=f"expected {home} to belong to you .* belongs to user {STRANGER}"):
-        places.prepare(home)
+        paths.prepare(home)
 
 
 @needs_root
@@ -231,7 +229,7 @@ def test_root_leaves_nothing_in_a_users_home(tmp_path, home):
     """What sudo does when it keeps HOME."""
     os.chown(tmp_path, STRANGER, -1)
     with pytest.raises(errors.UserError, match=f"expected {tmp_path} to belong to root") as caught:
-        places.prepare(home)
+        paths.prepare(home)
     assert "without sudo" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
 
@@ -239,7 +237,7 @@ def test_root_leaves_nothing_in_a_users_home(tmp_path, home):
 def test_a_disk_without_permissions_is_refused():
     """/proc takes no chmod, as a mounted vfat takes none that lasts."""
     with pytest.raises(errors.UserError):
-        places.make_private(Path("/proc/self"))
+        paths.make_private(Path("/proc/self"))
 
 
 @pytest.fixture
@@ -252,7 +250,7 @@ def shared(tmp_path):
 
 
 def test_folders_in_a_shared_place_are_made_private(shared):
-    places.prepare(shared / "dibs-1000" / ID)
+    paths.prepare(shared / "dibs-1000" / ID)
     assert mode(shared / "dibs-1000") == 0o700
 
 
@@ -260,9 +258,9 @@ def test_a_link_planted_in_a_shared_place_is_refused(shared, tmp_path):
     (tmp_path / "trap").mkdir()
     (shared / "dibs-1000").symlink_to(tmp_path / "trap")
     with pytest.raises(errors.UserError, match=r"expected .*/dibs-1000 to be a folder of yours"):
-        places.prepare(shared / "dibs-1000" / ID)
+        paths.prepare(shared / "dibs-1000" / ID)
     with pytest.raises(errors.UserError, match=r"expected .*/dibs-1000 to be a folder of yours"):
-        places.prepare(shared / "dibs-1000")
+        paths.prepare(shared / "dibs-1000")
     assert list((tmp_path / "trap").iterdir()) == []
 
 
@@ -271,14 +269,14 @@ def test_a_folder_planted_in_a_shared_place_is_refused(shared):
     (shared / "dibs-1000").mkdir()
     os.chown(shared / "dibs-1000", STRANGER, -1)
     with pytest.raises(errors.UserError):
-        places.prepare(shared / "dibs-1000" / ID)
+        paths.prepare(shared / "dibs-1000" / ID)
     assert list((shared / "dibs-1000").iterdir()) == []
 
 
 def test_a_held_folder_is_passed_over_by_cleaners(home):
     """systemd-tmpfiles leaves alone what it cannot lock for itself."""
-    places.prepare(home)
-    held = places.hold(home)
+    paths.prepare(home)
+    held = paths.hold(home)
     cleaner = os.open(home, os.O_RDONLY)
     try:
         with pytest.raises(BlockingIOError):
@@ -299,30 +297,30 @@ def long_home(length):
 
 def test_a_socket_is_in_the_state_folder_if_its_name_fits(shared):
     fits = long_home(100)
-    assert places.socket_path(fits, shared) == fits / "dibs.sock"
-    assert places.socket_path(long_home(101), shared).parent == shared / f"dibs-{os.geteuid()}"
+    assert paths.socket_path(fits, shared) == fits / "dibs.sock"
+    assert paths.socket_path(long_home(101), shared).parent == shared / f"dibs-{os.geteuid()}"
 
 
 def test_bytes_count_and_not_letters(shared):
     home = Path("/" + "ü" * 60)
-    assert places.socket_path(home, shared).parent != home
+    assert paths.socket_path(home, shared).parent != home
 
 
 def test_every_home_and_purpose_has_a_socket_of_its_own(shared):
     homes = [long_home(120), long_home(121)]
-    names = {path(home, shared) for home in homes for path in (places.socket_path, places.notify_path)}
+    names = {path(home, shared) for home in homes for path in (paths.socket_path, paths.notify_path)}
     assert len(names) == 4
     assert all(len(os.fsencode(Path("/tmp") / name.relative_to(shared))) <= 100 for name in names)
-    assert places.notify_path(Path("/x")) == Path("/x/notify.sock")
+    assert paths.notify_path(Path("/x")) == Path("/x/notify.sock")
 
 
 def test_the_folder_of_a_far_socket_is_made_private(tmp_path, shared):
     home = tmp_path / ("x" * 100)
-    places.prepare(home, shared)
-    folder = places.socket_path(home, shared).parent
+    paths.prepare(home, shared)
+    folder = paths.socket_path(home, shared).parent
     assert mode(folder) == 0o700
     folder.chmod(0o777)
-    places.prepare(home, shared)
+    paths.prepare(home, shared)
     assert mode(folder) == 0o700
 
 
@@ -330,7 +328,7 @@ def test_the_folder_of_a_far_socket_is_made_private(tmp_path, shared):
 def test_a_planted_folder_of_sockets_is_refused_by_every_client(shared, make):
     make(shared / f"dibs-{os.geteuid()}")
     with pytest.raises(errors.UserError, match=r"expected .* to be a folder"):
-        places.socket_path(long_home(120), shared)
+        paths.socket_path(long_home(120), shared)
 
 
 @needs_root
@@ -339,7 +337,7 @@ def test_a_strangers_folder_of_sockets_is_refused_by_every_client(shared):
     folder.mkdir()
     os.chown(folder, STRANGER, -1)
     with pytest.raises(errors.UserError, match="to belong to you"):
-        places.socket_path(long_home(120), shared)
+        paths.socket_path(long_home(120), shared)
 
 
 # --- names of files ---
@@ -347,11 +345,11 @@ def test_a_strangers_folder_of_sockets_is_refused_by_every_client(shared):
 
 def test_files_have_their_names():
     home = Path("/h")
-    assert places.database(home) == Path("/h/dibs.db")
-    assert len({places.daemon_lock(home), places.start_lock(home), places.daemon_log(home)}) == 3
+    assert paths.database(home) == Path("/h/dibs.db")
+    assert len({paths.daemon_lock(home), paths.start_lock(home), paths.daemon_log(home)}) == 3
 
 
 def test_the_configuration_file_follows_the_xdg_standard():
-    assert places.config_file({"HOME": "/h"}) == Path("/h/.config/dibs/config.toml")
-    assert places.config_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == Path("/c/dibs/config.toml")
-    assert places.config_file({"HOME": "/h", "DIBS_CONFIG": "~/x.toml"}) == Path("/h/x.toml")
+    assert paths.config_file({"HOME": "/h"}) == Path("/h/.config/dibs/config.toml")
+    assert paths.config_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == Path("/c/dibs/config.toml")
+    assert paths.config_file({"HOME": "/h", "DIBS_CONFIG": "~/x.toml"}) == Path("/h/x.toml")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.system import disk, survival
+from dibs.system import disk, logout_policy
 
 SESSION = "0::/user.slice/user-1000.slice/session-3.scope\n"
 MANAGER = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn.scope\n"
@@ -28,7 +28,7 @@ OLD = "12:pids:/user.slice/user-1000.slice/session-3.scope\n1:name=systemd:/user
     ],
 )
 def test_what_a_logout_ends(groups: str, lingers: bool, kills: bool, word: str | None) -> None:
-    told = survival.judge(groups, lingers, kills)
+    told = logout_policy.judge(groups, lingers, kills)
     assert (told is None) if word is None else word in str(told)
 
 
@@ -45,7 +45,7 @@ def test_what_a_logout_ends(groups: str, lingers: bool, kills: bool, word: str |
     ],
 )
 def test_the_configuration_of_logind_is_read_as_it_reads_it(texts: list[str], expected: bool) -> None:
-    assert survival.kills_processes(texts, "alice") is expected
+    assert logout_policy.kills_processes(texts, "alice") is expected
 
 
 def test_files_beside_the_configuration_count_too(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_files_beside_the_configuration_count_too(tmp_path: Path) -> None:
     config.write_text("KillUserProcesses=no\n")
     (tmp_path / "logind.conf.d").mkdir()
     (tmp_path / "logind.conf.d" / "50-kill.conf").write_text("KillUserProcesses=yes\nKillExcludeUsers=\n")
-    assert survival.kills_processes(survival._texts(config), "root")
+    assert logout_policy.kills_processes(logout_policy._texts(config), "root")
     # Whatever group this test runs in, a process that is gone says nothing.
-    assert survival.logout_kills(999_999_999, config, tmp_path) is None
+    assert logout_policy.logout_kills(999_999_999, config, tmp_path) is None
 
 
 def test_a_disk_is_nearly_full_when_bytes_or_files_run_out() -> None:

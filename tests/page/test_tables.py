@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from bench import Bench, wait_for
 from dibs.jobqueue import core
-from dibs.system import places
+from dibs.system import paths
 from pretend import crowd
 from visiting import PageAt, Visits, heap_bytes, link_to
 
@@ -25,7 +25,7 @@ MOST_HEAP = 30_000_000
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A queue with 100,000 jobs of last week."""
     folder: Path = tmp_path_factory.mktemp("crowded")
-    places.prepare(folder / "home")
+    paths.prepare(folder / "home")
     crowd.write(folder / "home", MANY, core.now_ms(), str(folder))
     own = Bench(folder)
     own.start()

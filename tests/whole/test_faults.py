@@ -17,7 +17,7 @@ from dibs.client import client
 from dibs.errors import DibsError, MachineError
 from dibs.store import database
 from dibs.store.store import Store
-from dibs.system import places
+from dibs.system import paths
 from fakes.nvml import world
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
@@ -200,7 +200,7 @@ def test_damage_in_a_large_queue_ends_the_daemon_and_is_then_said_before_anythin
     job = bench.add("true", gpus=0)
     bench.until(job)
     bench.stop()
-    path = places.database(bench.home)
+    path = paths.database(bench.home)
     with contextlib.closing(Store.open(path)) as store, store.batch():
         store.keep_script(b"x" * (database.SMALL_BYTES + 2**20))
     sound = path.read_bytes()
@@ -211,7 +211,7 @@ def test_damage_in_a_large_queue_ends_the_daemon_and_is_then_said_before_anythin
         # It may be through with its check before anybody can ask.
         bench.start()
     wait_for(lambda: (bench.home / "dibs.db-suspect").exists())
-    wait_for(lambda: is_unlocked(places.daemon_lock(bench.home)))
+    wait_for(lambda: is_unlocked(paths.daemon_lock(bench.home)))
     with pytest.raises(DibsError, match="is damaged"):
         bench.start()
     path.write_bytes(sound)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dibs.cli import screen
 from dibs.model import environment_names
 from dibs.submission import assigning
-from dibs.system import commands, survival
+from dibs.system import commands, logout_policy
 from dibs.version import __version__
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ def on_skew(answer: Overview) -> list[str]:
 
 def on_status(answer: Overview, home: Path) -> list[str]:
     """Return what is worth saying below the picture of a terminal."""
-    why = survival.logout_kills(answer["daemon"]["pid"]) if "daemon" in answer else None
+    why = logout_policy.logout_kills(answer["daemon"]["pid"]) if "daemon" in answer else None
     return [*on_skew(answer), *on_logout(why, home)]
 
 
 def on_logout(why: str | None, home: Path) -> list[str]:
     """Return that a logout would end jobs, if it would and nobody said so today."""
-    return [f"{why}. {survival.REMEDY}"] if why and is_due(home / "told-logout", time.time()) else []
+    return [f"{why}. {logout_policy.REMEDY}"] if why and is_due(home / "told-logout", time.time()) else []
 
 
 def is_due(stamp: Path, now: float) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dibs.client import client
 from dibs.errors import MachineError, UserError
-from dibs.system import places
+from dibs.system import paths
 
 #: How a unit of ours begins, and what ends our line for cron.
 MARK = "# Written by `dibs daemon install`; `dibs daemon uninstall` takes it away."
@@ -167,7 +167,7 @@ class Cron:
         variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(_kept(self.environ).items())]
         command = f"{' '.join(variables)} {shlex.quote(sys.executable)} -m dibs daemon start >/dev/null 2>&1"
         # A percent sign ends the command for cron unless it is escaped.
-        return f"@reboot {command.replace('%', chr(92) + '%')} {CRON_MARK} {places.home(self.environ).path}"
+        return f"@reboot {command.replace('%', chr(92) + '%')} {CRON_MARK} {paths.home(self.environ).path}"
 
     def check(self) -> None:
         """Nothing can be in the way: only our own line is replaced."""
@@ -180,7 +180,7 @@ class Cron:
         return done.stdout.splitlines() if done.returncode == 0 else []
 
     def _others(self) -> list[str]:
-        mine = f"{CRON_MARK} {places.home(self.environ).path}"
+        mine = f"{CRON_MARK} {paths.home(self.environ).path}"
         return [line for line in self._lines() if not line.endswith(mine)]
 
     def install(self) -> list[str]:

@@ -17,7 +17,7 @@ from dibs.devices import probe
 from dibs.errors import DibsError, UserError
 from dibs.leases import leases
 from dibs.model import units
-from dibs.system import disk, places, settings, survival
+from dibs.system import disk, logout_policy, paths, settings
 from dibs.system.settings import Settings
 from dibs.version import __version__
 
@@ -70,7 +70,7 @@ def run(environ: Mapping[str, str], but_for: Collection[str] = ()) -> list[Findi
     found = [python()]
     try:
         values = settings.load(environ)
-        home = places.home(environ)
+        home = paths.home(environ)
     except UserError as error:
         return [*found, Finding("settings", PROBLEM, error.message, error.hint or "Mend the file or the variable.")]
     found.append(_sources(values))
@@ -146,7 +146,7 @@ def gpus(patient: Patient, driver_s: float = DRIVER_S) -> list[Finding]:
 def state(patient: Patient) -> list[Finding]:
     """Look at the state folder: its disk, its owner, its room."""
     home = patient.home
-    kind = places.mount_type(os.path.realpath(home), _read("/proc/self/mountinfo"))
+    kind = paths.mount_type(os.path.realpath(home), _read("/proc/self/mountinfo"))
     found = [Finding("state", OK, patient.note)] if patient.note else []
     if not home.exists():
         nearest = next(folder for folder in home.parents if folder.exists())
@@ -158,7 +158,7 @@ def state(patient: Patient) -> list[Finding]:
     mode = stat.S_IMODE(about.st_mode)
     if about.st_uid != os.geteuid():
         text = f"{home} belongs to user {about.st_uid}, not to you"
-        return [*found, Finding("state", PROBLEM, text, places.ELSEWHERE)]
+        return [*found, Finding("state", PROBLEM, text, paths.ELSEWHERE)]
     if mode & 0o077:
         found.append(Finding("state", PROBLEM, f"{home} is open to others ({mode:04o})", f"chmod 700 {home}"))
     if not os.access(home, os.W_OK | os.X_OK):
@@ -255,9 +255,9 @@ def service(patient: Patient) -> list[Finding]:
 def logout(patient: Patient) -> list[Finding]:
     """Say whether jobs go on when the user logs out."""
     running = questions.identity(patient.queue)
-    why = survival.logout_kills(running["pid"] if running else "self")
+    why = logout_policy.logout_kills(running["pid"] if running else "self")
     if why:
-        return [Finding("logout", WARNING, why, survival.REMEDY)]
+        return [Finding("logout", WARNING, why, logout_policy.REMEDY)]
     return [Finding("logout", OK, "jobs go on when you log out")]
 
 
@@ -270,7 +270,7 @@ def reboot(patient: Patient) -> list[Finding]:
 
 
 def _installed(environ: Mapping[str, str]) -> str | None:
-    own = Path(environ.get("XDG_CONFIG_HOME") or places.user_home(environ) / ".config") / "systemd" / "user"
+    own = Path(environ.get("XDG_CONFIG_HOME") or paths.user_home(environ) / ".config") / "systemd" / "user"
     for folder in (own, *(Path(name) for name in UNIT_FOLDERS)):
         for unit in sorted(folder.glob("dibs*.service")) if folder.is_dir() else ():
             return str(unit)

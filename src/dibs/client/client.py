@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from dibs import errors
 from dibs.errors import MachineError, NoDaemon
-from dibs.system import places
+from dibs.system import paths
 
 #: Seconds a daemon may take until it answers; a cold interpreter on a loaded machine needs several.
 START_FOR_S = 30
@@ -44,7 +44,7 @@ class Client:
         self.home = home
         self.note = note
         self.environ = environ
-        self.socket_path = places.socket_path(home)
+        self.socket_path = paths.socket_path(home)
         #: Whether a question may start a daemon; not while one is waited for to end.
         self.may_start = True
 
@@ -118,16 +118,16 @@ class Client:
             raise NoDaemon("no daemon runs, and one started from inside a job would end with it.")
         if self.note and not self.home.exists():
             print(f"dibs: {self.note}", file=sys.stderr)
-        places.prepare(self.home)
+        paths.prepare(self.home)
         try:
             self._start(extra or {})
         except OSError as error:
             about = f" ({error.filename})" if error.filename else ""
             why = f"{error.strerror or error}{about}"
-            raise NoDaemon(f"the daemon could not be started: {why}.", places.ELSEWHERE) from error
+            raise NoDaemon(f"the daemon could not be started: {why}.", paths.ELSEWHERE) from error
 
     def _start(self, extra: Mapping[str, str]) -> None:
-        lock = os.open(places.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = os.open(paths.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self._is_answered():
@@ -173,7 +173,7 @@ class Client:
 
     def spawn(self, environ: Mapping[str, str], tell: int) -> None:
         """Make the process of a daemon, which says one line to `tell`: that it answers, or why it cannot."""
-        log = str(places.daemon_log(self.home))
+        log = str(paths.daemon_log(self.home))
         os.posix_spawn(
             sys.executable,
             [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", "3"],
@@ -189,7 +189,7 @@ class Client:
         )
 
     def _see_log(self) -> str:
-        return f"Its log is {places.daemon_log(self.home)}."
+        return f"Its log is {paths.daemon_log(self.home)}."
 
 
 class Pending:
@@ -218,7 +218,7 @@ class Pending:
 
 def connect(environ: Mapping[str, str]) -> Client:
     """Return the client of this user's daemon; nothing is started until something is asked."""
-    home = places.home(environ)
+    home = paths.home(environ)
     return Client(home.path, environ, home.note)
 
 

@@ -12,7 +12,7 @@ from dibs.client.answers import Acted, Overview, Starts, WholeJob
 from dibs.errors import NotFound, UserError
 from dibs.model import selectors, units
 from dibs.submission import options
-from dibs.system import places
+from dibs.system import paths
 
 if TYPE_CHECKING:
     from dibs.client.client import Client
@@ -108,6 +108,6 @@ def deaf(queue: Client) -> int | None:
     """Return the pid of a daemon that runs without a socket, because somebody deleted it; None if there is none."""
     from dibs.system import locks
 
-    path = places.daemon_lock(queue.home)
+    path = paths.daemon_lock(queue.home)
     holders = locks.flocked().get(locks.key_of(str(path)) or "", [])
     return holders[0] if holders else None

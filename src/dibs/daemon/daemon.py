@@ -42,7 +42,7 @@ from dibs.model.devices import DeviceId, with_drained
 from dibs.scheduling.views import Policy
 from dibs.store import store
 from dibs.store.database import Check, DatabaseError, backup
-from dibs.system import places, processes, settings, users
+from dibs.system import paths, processes, settings, users
 
 log = logging.getLogger("dibs.daemon.main")
 
@@ -60,13 +60,13 @@ class Locked:
     """The right to be this user's daemon in this home, for as long as the process lives."""
 
     def __init__(self, home: Path) -> None:
-        self.fd = os.open(places.daemon_lock(home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self.fd = os.open(paths.daemon_lock(home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         give_up_at = time.monotonic() + EXEC_FOR_S
         while not self._try():
             pid = os.pread(self.fd, 64, 0).decode(errors="replace").strip()
             if not _is_gone(pid) or time.monotonic() > give_up_at:
                 raise Conflict(
-                    f"a daemon runs already (pid {pid or '?'}, socket {places.socket_path(home)}).",
+                    f"a daemon runs already (pid {pid or '?'}, socket {paths.socket_path(home)}).",
                     "If its socket is gone: dibs daemon restart.",
                 )
             time.sleep(LOOK_EVERY_S)
@@ -99,10 +99,10 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     place = leases.Folder(str(values.lease_dir)) if values.lease_dir else leases.folder()
     if not os.access(place.path, os.W_OK | os.X_OK):
         raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
-    database = places.database(home)
+    database = paths.database(home)
     waits: Waits[Work] = Waits()
     runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
-    engine = Local(home, values, place.path, places.notify_path(home), runners)
+    engine = Local(home, values, place.path, paths.notify_path(home), runners)
     watcher = probe.Probe(values, visible)
     standing = Standing(place, user, values.collect_for, waits.watch)
     writer = store.Store.open(database, processes.boot_id())
@@ -117,7 +117,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         waits,
         events.publish,
     )
-    identity = Identity(os.getpid(), user, home, places.socket_path(home), now_ms(), values.devices)
+    identity = Identity(os.getpid(), user, home, paths.socket_path(home), now_ms(), values.devices)
     daemon = Daemon(identity, core, events, watcher, drained, database)
     if seen is not None:
         core.observing = seen
@@ -256,9 +256,9 @@ def main() -> NoReturn:
     gc.freeze()
     try:
         visible = os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-        home = places.home(os.environ).path
-        places.prepare(home)
-        places.hold(home)
+        home = paths.home(os.environ).path
+        paths.prepare(home)
+        paths.hold(home)
         lock = Locked(home)
         asyncio.run(serve(home, settings.load(os.environ), visible, tell))
     except (DibsError, OSError) as error:

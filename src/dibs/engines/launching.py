@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dibs.runner import runner
-from dibs.system import places
+from dibs.system import paths
 
 #: Puts only our own package in reach of the bare interpreter, at the end, and uses its cached byte code.
 BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from dibs.runner import {module}; {module}.main()"
@@ -29,7 +29,7 @@ ITS_FD = 3
 
 def boot(module: str, *words: str) -> list[str]:
     """Return the command line of a lean process of ours."""
-    root = str(Path(places.__file__).resolve().parents[2])
+    root = str(Path(paths.__file__).resolve().parents[2])
     return [sys.executable, "-I", "-S", "-c", BOOT.format(module=module), root, *words]
 
 

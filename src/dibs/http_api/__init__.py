@@ -23,7 +23,7 @@ from dibs.http_api.opening import Browsers
 from dibs.http_api.pages import Pages
 from dibs.http_api.routes import ROUTES
 from dibs.http_api.tokens import Tokens
-from dibs.system import places
+from dibs.system import paths
 from dibs.system.settings import Settings
 
 
@@ -32,7 +32,7 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
     """Answer on the daemon's socket while inside, and to browsers where they were let in before."""
     app = web.Application(middlewares=[guarding.errors], client_max_size=exchanges.LARGEST_BODY)
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
-    guard = Guard(Tokens(places.web_file(daemon.identity.home)))
+    guard = Guard(Tokens(paths.web_file(daemon.identity.home)))
     browsers = Browsers(runner, values, guard.tokens)
     app[exchanges.DAEMON] = daemon
     app[sessions.GUARD] = guard

@@ -19,7 +19,7 @@ from dibs.http_api.exposition import Family, Sample, counter, gauge, histogram
 from dibs.jobqueue.tallies import Tally
 from dibs.model.devices import Device
 from dibs.store.store import Reader
-from dibs.system import places
+from dibs.system import paths
 from dibs.version import __version__
 
 
@@ -97,7 +97,7 @@ def _daemon(daemon: Daemon, streams: int) -> Iterator[Family]:
 
 def _process(daemon: Daemon) -> Iterator[Family]:
     """Return what every Prometheus program tells of itself, under the names that everybody uses, and the store."""
-    database = places.database(daemon.identity.home)
+    database = paths.database(daemon.identity.home)
     size = sum(_size(Path(f"{database}{end}")) for end in ("", "-wal"))
     yield gauge("dibs_store_bytes", "Size of the database and its log.", Sample(size))
     used = resource.getrusage(resource.RUSAGE_SELF)

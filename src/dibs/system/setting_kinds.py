@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dibs.model import units
-from dibs.system import places
+from dibs.system import paths
 
 
 class Bytes(int):
@@ -43,7 +43,7 @@ def _text(value: object, environ: Mapping[str, str]) -> str:
 
 def _path(value: object, environ: Mapping[str, str]) -> Path | None:
     text = _any_text(value, environ)
-    return places.absolute(text, environ) if text else None
+    return paths.absolute(text, environ) if text else None
 
 
 def _count(value: object, environ: Mapping[str, str]) -> int:

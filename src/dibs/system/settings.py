@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dibs import errors
 from dibs.model import spelling, units
-from dibs.system import places
+from dibs.system import paths
 from dibs.system.setting_kinds import (
     ANY_TEXT,
     COUNT,
@@ -204,7 +204,7 @@ def load(environ: Mapping[str, str], site: Path = SITE_CONFIG) -> Settings:
     """Return the settings for `environ`; the first wrong value stops with an error that names it."""
     values: dict[str, object] = {"cpu_slots": usable_cores(), "shell": find_shell(environ)}
     sources = {setting.name: "default" for setting in SETTINGS}
-    for path, is_required in ((site, False), (places.config_file(environ), bool(environ.get("DIBS_CONFIG")))):
+    for path, is_required in ((site, False), (paths.config_file(environ), bool(environ.get("DIBS_CONFIG")))):
         if path is not None:
             for name, value in _read_file(path, is_required, environ).items():
                 values[name], sources[name] = value, str(path)

@@ -20,7 +20,7 @@ from aiohttp import ClientSession, ClientTimeout, web
 
 from dibs.client import client
 from dibs.errors import DibsError, UserError
-from dibs.system import places
+from dibs.system import paths
 from dibs_compat.gpupeasy import admitting, core, gui
 from dibs_compat.gpupeasy.desk import Desk
 from dibs_compat.gpupeasy.logbook import Logbook
@@ -72,7 +72,7 @@ def run_core(texts: Sequence[str], address: Address, logdir: str | None, *, is_l
 
     @contextlib.asynccontextmanager
     async def app(port: int) -> AsyncIterator[web.Application]:
-        places.prepare(queue.home)
+        paths.prepare(queue.home)
         log = Logbook(Path(logdir) if logdir else queue.home / "gpupeasy", is_loud=is_loud)
         desk = Desk(queue, port, texts, log)
         await asyncio.to_thread(desk.open)

@@ -11,7 +11,7 @@ from dibs.client import client
 from dibs.errors import DibsError, UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
-from dibs.system import places
+from dibs.system import paths
 
 SUMMARY = "Print or install completion for bash, zsh or fish."
 USAGE = ("[OPTIONS] bash|zsh|fish",)
@@ -154,7 +154,7 @@ AFTERWARDS = {
 
 def target(shell: str, environ: Mapping[str, str]) -> Path:
     """Return where a shell looks for what a user installed."""
-    home = places.user_home(environ)
+    home = paths.user_home(environ)
     data = Path(environ.get("XDG_DATA_HOME") or home / ".local/share")
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     if shell == "bash":

@@ -11,7 +11,7 @@ from dibs.errors import UserError
 from dibs.model import spelling
 from dibs.submission import options
 from dibs.submission.options import Args, Option
-from dibs.system import places, settings
+from dibs.system import paths, settings
 from dibs.system.settings import Setting, Settings
 
 SUMMARY = "List all settings with value, source and meaning, or print one value."
@@ -72,7 +72,7 @@ def _print_all(args: Args, values: Settings) -> None:
     rows = [(s.name, written(s, values), values.sources[s.name], s.meaning) for s in settings.SETTINGS]
     print(screen.table(view, columns, rows))
     if view.is_terminal:
-        own = places.config_file(os.environ)
+        own = paths.config_file(os.environ)
         files = ", ".join(_file(str(path)) for path in (settings.SITE_CONFIG, own) if path is not None)
         text = f"files: {files}. A running daemon takes changes with `dibs daemon restart`."
         print(f"\n{screen.wrapped(view, screen.clean(text))}")

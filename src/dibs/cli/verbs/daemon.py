@@ -13,7 +13,7 @@ from dibs.client.client import Client
 from dibs.errors import MachineError, NoDaemon, NotFound, UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
-from dibs.system import places
+from dibs.system import paths
 
 SUMMARY = "Start, stop or look at the daemon; jobs run on without it."
 USAGE = (
@@ -62,14 +62,14 @@ def start(queue: Client, args: Args) -> int:
         print(f"running already (pid {running['pid']})")
         return 0
     if args.has(FOREGROUND):
-        places.prepare(queue.home)
+        paths.prepare(queue.home)
         os.execv(sys.executable, [sys.executable, "-P", "-m", "dibs.daemon"])
     # Inside a job or a lease it is dibs itself who set it, for that job alone.
     visible = None if "DIBS_GPU_INDICES" in os.environ else os.environ.get("CUDA_VISIBLE_DEVICES")
     queue.start({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
     running = questions.identity(queue)
     if running is None:
-        raise NoDaemon("the daemon ended as soon as it had started.", f"Its log is {places.daemon_log(queue.home)}.")
+        raise NoDaemon("the daemon ended as soon as it had started.", f"Its log is {paths.daemon_log(queue.home)}.")
     print(f"started (pid {running['pid']})")
     return 0
 
@@ -128,12 +128,12 @@ def _wait_until_gone(queue: Client, pid: int) -> None:
     """Wait until nobody holds the daemon's lock. Only looked at: taken, it would be in the way of the next one."""
     from dibs.system import locks
 
-    lock = locks.key_of(str(places.daemon_lock(queue.home)))
+    lock = locks.key_of(str(paths.daemon_lock(queue.home)))
     until = time.monotonic() + STOP_FOR_S
     while lock in locks.flocked():
         if time.monotonic() > until:
             text = f"the daemon (pid {pid}) did not end within {STOP_FOR_S:.0f} s."
-            raise MachineError(text, f"Its log is {places.daemon_log(queue.home)}.")
+            raise MachineError(text, f"Its log is {paths.daemon_log(queue.home)}.")
         time.sleep(LOOK_EVERY_S)
 
 
