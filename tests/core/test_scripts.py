@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs import errors
-from dibs.logs import metrics
+from dibs.logs import patterns
 from dibs.model import scripts
 
 
@@ -89,6 +89,6 @@ def test_any_bytes_are_a_script_or_refused_in_words(body):
     ("name", "pattern"), [("loss", "("), ("loss", "x"), ("loss", "(a)(b)"), ("", "(x)"), ("a b", "(x)"), ("1", "(x)")]
 )
 def test_a_metric_is_a_name_and_one_group(name, pattern):
-    metrics.check("val/loss-2", r"(?:val )?loss: ([0-9.]+)")
+    patterns.check("val/loss-2", r"(?:val )?loss: ([0-9.]+)")
     with pytest.raises(errors.UserError, match=r"^expected NAME=REGEX"):
-        metrics.check(name, pattern)
+        patterns.check(name, pattern)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from dibs.errors import Conflict, UserError
-from dibs.logs import log_files, searching
-from dibs.logs.log_files import LogFile
+from dibs.logs import files, search_child
+from dibs.logs.files import LogFile
 
 GIB = 1024**3
 texts = some.lists(
@@ -27,7 +27,7 @@ texts = some.lists(
 def written(folder: Path, body: bytes) -> Iterator[LogFile]:
     path = folder / "log"
     path.write_bytes(body)
-    log = log_files.open_log(str(path))
+    log = files.open_log(str(path))
     yield log
     log.close()
 
@@ -43,14 +43,14 @@ def test_the_last_lines_are_those_that_tail_shows(folder, body, count):
     with written(folder, body) as log:
         lines = body.removesuffix(b"\n").split(b"\n")
         last = b"\n".join(lines[max(0, len(lines) - count) :]) + b"\n" * body.endswith(b"\n")
-        assert body[log_files.last_lines(log, count) :] == (last if count else b"")
+        assert body[files.last_lines(log, count) :] == (last if count else b"")
 
 
 def test_lines_without_end_are_shown_from_some_way_before_the_end(tmp_path: Path) -> None:
     with open(tmp_path / "log", "wb") as file:
         file.truncate(GIB)
-    log = log_files.open_log(str(tmp_path / "log"))
-    assert log_files.last_lines(log, 3) == GIB - log_files.FARTHEST
+    log = files.open_log(str(tmp_path / "log"))
+    assert files.last_lines(log, 3) == GIB - files.FARTHEST
     log.close()
 
 
@@ -58,7 +58,7 @@ def found(log: LogFile, text: str, begin: int = 0, **how: Any) -> dict[str, Any]
     """Ask the functions of the child in this process."""
     assert log.fd is not None
     question = {"text": text, "regex": False, "case": False} | how
-    return searching.search(log.fd, log.size, begin, question, how.get("most", 1000))
+    return search_child.search(log.fd, log.size, begin, question, how.get("most", 1000))
 
 
 @settings(max_examples=200)
@@ -86,7 +86,7 @@ def test_what_is_found_far_into_a_line_is_what_is_told(tmp_path: Path) -> None:
         (match,) = found(log, "needle")["matches"]
         assert (match["offset"], match["line"]) == (6, 1)
         assert match["text"].startswith("-" * 200 + "needle+")
-        assert len(match["text"]) == searching.TOLD
+        assert len(match["text"]) == search_child.TOLD
 
 
 @settings(max_examples=100)
@@ -95,7 +95,7 @@ def test_an_index_says_where_every_thousandth_line_begins(folder, lengths, is_op
     body = b"".join(b"." * length + b"\n" for length in lengths) + b"end" * is_open
     with written(folder, body) as log:
         assert log.fd is not None
-        told = searching.index(log.fd, log.size, 0, 0)
+        told = search_child.index(log.fd, log.size, 0, 0)
     begins, at = [], 0
     for line in body.splitlines(keepends=True):
         begins.append(at)
@@ -105,13 +105,13 @@ def test_an_index_says_where_every_thousandth_line_begins(folder, lengths, is_op
 
 
 def test_an_index_goes_on_wherever_it_was_cut(tmp_path: Path) -> None:
-    body = b"".join(b"line %d\n" % number for number in range(5000)) + searching.TRACEBACK + b":\n"
+    body = b"".join(b"line %d\n" % number for number in range(5000)) + search_child.TRACEBACK + b":\n"
     with written(tmp_path, body) as log:
         assert log.fd is not None
-        whole = searching.index(log.fd, log.size, 0, 0)
+        whole = search_child.index(log.fd, log.size, 0, 0)
         for at in (1, 7, 1000, 8890, 8891, 30_000):
-            before = searching.index(log.fd, at, 0, 0)
-            rest = searching.index(log.fd, log.size, at, before["line"])
+            before = search_child.index(log.fd, at, 0, 0)
+            rest = search_child.index(log.fd, log.size, at, before["line"])
             assert [*before["offsets"], *rest["offsets"]] == whole["offsets"]
             assert (rest["lines"], rest["traceback"]) == (5001, body.index(b"Trace"))
 
@@ -122,25 +122,25 @@ def test_a_child_looks_through_five_gigabytes_in_stretches(tmp_path: Path) -> No
         file.write(b"first line\n")
         file.seek(5 * GIB)
         file.write(b"\nthe needle\n")
-    log = log_files.open_log(str(tmp_path / "log"))
+    log = files.open_log(str(tmp_path / "log"))
     try:
         assert log.size == 5 * GIB + 12
-        told = json.loads(log_files.search(log, 0, "Needle", is_regex=False, is_case=False, most=10))
+        told = json.loads(files.search(log, 0, "Needle", is_regex=False, is_case=False, most=10))
         # How far one stretch goes is a matter of the machine.
         assert (told["next"] is None) == bool(told["matches"])
         assert told["next"] is None or 0 < told["next"] < log.size
         last = log.size - 100_000
-        told = json.loads(log_files.search(log, last, "n[e]edle$", is_regex=True, is_case=True, most=10))
+        told = json.loads(files.search(log, last, "n[e]edle$", is_regex=True, is_case=True, most=10))
         assert told == {
             "matches": [{"offset": 5 * GIB + 1, "line": None, "text": "the needle"}],
             "next": None,
             "size": log.size,
         }
-        lines = json.loads(log_files.index(log, 0, 0))
+        lines = json.loads(files.index(log, 0, 0))
         assert lines["offsets"] == [0]
         assert lines["next"] is None or 0 < lines["next"] < log.size
         assert lines["line"] == (3 if lines["next"] is None else 1)
-        assert log_files.last_lines(log, 1) == 5 * GIB + 1
+        assert files.last_lines(log, 1) == 5 * GIB + 1
     finally:
         log.close()
 
@@ -150,13 +150,13 @@ def test_an_expression_that_never_ends_is_given_up(tmp_path: Path) -> None:
         written(tmp_path, b"a" * 60 + b"!\n") as log,
         pytest.raises(UserError, match="the expression took more than 2 s and was given up"),
     ):
-        log_files.search(log, 0, "(a+)+$", is_regex=True, is_case=True, most=1)
+        files.search(log, 0, "(a+)+$", is_regex=True, is_case=True, most=1)
 
 
 @pytest.mark.parametrize("text", ["(", "a{99999999999}", "(?P<x", "[b-a]", "(?:" * 5000 + ")" * 5000])
 def test_what_is_no_expression_is_refused(tmp_path: Path, text: str) -> None:
     with written(tmp_path, b"a\n") as log, pytest.raises(UserError, match="text expected a regular expression"):
-        log_files.search(log, 0, text, is_regex=True, is_case=True, most=1)
+        files.search(log, 0, text, is_regex=True, is_case=True, most=1)
 
 
 def test_only_files_are_read(tmp_path: Path) -> None:
@@ -164,6 +164,6 @@ def test_only_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, Path("/dev/zero")):
         with pytest.raises(Conflict, match="is not a file that can be read again"):
-            log_files.open_log(str(path))
-    assert log_files.open_log(str(tmp_path / "none")) == LogFile(None, 0)
-    assert log_files.open_log(str(tmp_path / "none" / "log")).size == 0
+            files.open_log(str(path))
+    assert files.open_log(str(tmp_path / "none")) == LogFile(None, 0)
+    assert files.open_log(str(tmp_path / "none" / "log")).size == 0

@@ -15,8 +15,8 @@ from pathlib import Path
 from dibs.errors import DibsError, NotFound
 from dibs.jobqueue.core import Core
 from dibs.jobqueue.turns import Turn
-from dibs.logs import numbers, reports, tails
-from dibs.logs.numbers import Printed
+from dibs.logs import numbers_child, reports, tails
+from dibs.logs.numbers_child import Printed
 from dibs.model.jobs import Job, JobId
 from dibs.store.database import DatabaseError
 from dibs.store.store import Reader
@@ -101,7 +101,7 @@ class Gathering:
             if job.asked.metrics:
                 to_search.setdefault(job.asked.metrics, []).append((job_id, attempt, engine.log(job, attempt)))
         for metrics, runs in to_search.items():
-            told = numbers.search([path for _, _, path in runs], dict(metrics))
+            told = numbers_child.search([path for _, _, path in runs], dict(metrics))
             for (job_id, attempt, _), printed in zip(runs, told, strict=True):
                 reported = found[job_id, attempt]
                 found[job_id, attempt] = printed[0] | reported[0], printed[1] | reported[1]

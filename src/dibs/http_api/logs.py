@@ -15,8 +15,8 @@ from msgspec import Meta
 from dibs.daemon.service import Daemon
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
-from dibs.logs import log_files
-from dibs.logs.log_files import LogFile
+from dibs.logs import files
+from dibs.logs.files import LogFile
 from dibs.model.jobs import Job, JobId
 from dibs.store.store import Reader
 
@@ -82,7 +82,7 @@ async def get_log(request: web.Request) -> web.StreamResponse:
         headers = {"Dibs-Log-Size": str(log.size), "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff"}
         if told.tail is not None:
             lines = told.tail
-            begin = await in_thread(request, lambda: log_files.last_lines(log, lines))
+            begin = await in_thread(request, lambda: files.last_lines(log, lines))
             headers["Dibs-Log-From"] = str(begin)
         elif (wanted := stretch(request.headers.get("Range", ""), log.size)) is not None:
             begin, end = wanted
@@ -115,7 +115,7 @@ async def get_search(request: web.Request) -> web.Response:
     told = exchanges.query(request, SearchQuery)
 
     def search(log: LogFile) -> bytes:
-        return log_files.search(log, told.from_, told.text, is_regex=told.regex, is_case=told.case, most=told.limit)
+        return files.search(log, told.from_, told.text, is_regex=told.regex, is_case=told.case, most=told.limit)
 
     async with _opened(request, told) as log:
         return _json(await in_thread(request, lambda: search(log)))
@@ -125,7 +125,7 @@ async def get_lines(request: web.Request) -> web.Response:
     """Return where every thousandth line of a log begins, for whoever shows a part of it."""
     told = exchanges.query(request, LinesQuery)
     async with _opened(request, told) as log:
-        return _json(await in_thread(request, lambda: log_files.index(log, told.from_, told.line)))
+        return _json(await in_thread(request, lambda: files.index(log, told.from_, told.line)))
 
 
 def _json(body: bytes) -> web.Response:
@@ -141,7 +141,7 @@ async def in_thread(request: web.Request, what: Callable[[], T]) -> T:
 async def _opened(request: web.Request, told: LogQuery) -> AsyncIterator[LogFile]:
     daemon, job_id = request.app[exchanges.DAEMON], exchanges.job_id(request)
     path = await daemon.ask(lambda reader: _path(daemon, reader, job_id, told))
-    opening = asyncio.ensure_future(in_thread(request, lambda: log_files.open_log(path)))
+    opening = asyncio.ensure_future(in_thread(request, lambda: files.open_log(path)))
     try:
         log = await asyncio.shield(opening)
     except asyncio.CancelledError:

@@ -115,12 +115,12 @@ def _read_warn(text: str) -> dict[str, object]:
 
 
 def _read_metric(text: str) -> tuple[str, str]:
-    from dibs.logs import metrics
+    from dibs.logs import patterns
 
     name, equals, pattern = text.partition("=")
     if not equals:
         raise ValueError
-    metrics.check(name, pattern)
+    patterns.check(name, pattern)
     return name, pattern
 
 

@@ -20,7 +20,7 @@ import msgspec
 from dibs.errors import UserError
 from dibs.http_api import wire
 from dibs.jobqueue import edits, wishing
-from dibs.logs import metrics
+from dibs.logs import patterns
 from dibs.model import arrays, path_templates, scripts, serialization
 from dibs.model.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
 
@@ -328,7 +328,7 @@ def _warn(warn: WarnIn) -> Warn:
 
 def _metric(name: str, pattern: str) -> str:
     try:
-        metrics.check(name, pattern)
+        patterns.check(name, pattern)
     except UserError as error:
         raise UserError(f"--metric {error.message}", error.hint) from None
     return pattern

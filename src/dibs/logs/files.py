@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dibs.errors import Conflict, MachineError, UserError
-from dibs.logs import searching
+from dibs.logs import search_child
 
 #: Bytes read at once.
 BLOCK = 256 * 1024
@@ -89,7 +89,7 @@ def index(log: LogFile, begin: int, line: int) -> bytes:
 
 
 def _ask(log: LogFile, asked: dict[str, object]) -> bytes:
-    words = [sys.executable, "-I", "-S", str(Path(searching.__file__)), json.dumps(asked | {"size": log.size})]
+    words = [sys.executable, "-I", "-S", str(Path(search_child.__file__)), json.dumps(asked | {"size": log.size})]
     stdin = subprocess.DEVNULL if log.fd is None else log.fd
     try:
         child = subprocess.run(words, stdin=stdin, capture_output=True, timeout=CHILD_FOR_S, check=False)
@@ -97,12 +97,12 @@ def _ask(log: LogFile, asked: dict[str, object]) -> bytes:
         raise MachineError(f"the log was not read within {CHILD_FOR_S:.0f} s.", "Is its disk there?") from None
     if child.returncode == 0:
         return child.stdout
-    if child.returncode == searching.EXIT_BAD_EXPRESSION:
+    if child.returncode == search_child.EXIT_BAD_EXPRESSION:
         why = " ".join(child.stdout.decode(errors="replace").split())
         raise UserError(f"text expected a regular expression, got one that is not: {why}.")
     if child.returncode < 0:
         raise UserError(
-            f"the expression took more than {searching.MOST_CPU_S} s and was given up.",
+            f"the expression took more than {search_child.MOST_CPU_S} s and was given up.",
             "Write it without repeats inside repeats, or search for plain text.",
         )
     raise MachineError("the log cannot be searched.", " ".join(child.stderr.decode(errors="replace").split())[-200:])
