@@ -21,7 +21,7 @@ from bench import wait_for
 from dibs import errors
 from dibs.cli.verbs import lease as typed_lease
 from dibs.leases import tickets
-from dibs.leases.leases import folder
+from dibs.leases.device_lease import folder
 from dibs.python_api import keywords, leased
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench import PATIENCE_S, wait_for
-from dibs.leases import holders, leases, tickets
+from dibs.leases import device_lease, holders, tickets
 from dibs.system import processes
 
 #: A task that does what its configuration says, and writes down what it sees.
@@ -68,7 +68,7 @@ class Project:
         self.folder.mkdir()
         self._leases = folder / "leases"
         self._leases.mkdir(exist_ok=True)
-        self.place = leases.Folder(str(self._leases))
+        self.place = device_lease.Folder(str(self._leases))
         # A mark by which everything that we started is found, whoever is its parent by then.
         self._mark = f"GPU_TASK_TEST={os.urandom(8).hex()}"
         name, _, value = self._mark.partition("=")

@@ -15,7 +15,7 @@ from typing import Any
 
 import forking
 from bench import PATIENCE_S, Bench, end, wait_for
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 from dibs.system import processes
 
 #: What differs from run to run: pids and moments.
@@ -32,7 +32,7 @@ class OldTools:
         self.folder.mkdir()
         self.path = bench.folder / "gpu_scheduler_info"
         self.environ = bench.environ | {"DIBS_COMPAT_STATE": str(self.path)}
-        self.place = leases.Folder(str(bench.leases))
+        self.place = device_lease.Folder(str(bench.leases))
 
     def command(self, tool: str, *words: str) -> list[str]:
         """Return what is run for a command line."""

@@ -15,12 +15,12 @@ import pytest
 from terminal import CTRL_C, CTRL_Z, Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 
 
 def held(bench: Bench) -> dict[str, str | None]:
     """Return the devices that somebody holds, and as what."""
-    found = holders.survey(leases.Folder(str(bench.leases)), [f"FAKE-{n}" for n in range(4)])
+    found = holders.survey(device_lease.Folder(str(bench.leases)), [f"FAKE-{n}" for n in range(4)])
     return {device: who[0].job for device, who in found.items() if who}
 
 
@@ -350,7 +350,7 @@ def test_a_shell_leases_once_and_a_failure_is_the_code_of_eval(bench: Bench) -> 
 def test_a_holder_that_is_killed_frees_the_gpu(bench: Bench) -> None:
     with shell(bench) as one:
         one.do('eval "$(dibs lease --env)"')
-        (holder,) = holders.survey(leases.Folder(str(bench.leases)), ["FAKE-0"])["FAKE-0"]
+        (holder,) = holders.survey(device_lease.Folder(str(bench.leases)), ["FAKE-0"])["FAKE-0"]
         assert holder.pid is not None
         assert (holder.pid, holder.uid) != (one.process.pid, None)
         os.kill(holder.pid, signal.SIGKILL)

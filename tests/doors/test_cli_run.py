@@ -12,7 +12,7 @@ import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import Bench
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 from dibs.system import locks
 
 pytestmark = pytest.mark.usefixtures("started")
@@ -239,7 +239,7 @@ def test_no_wait_in_a_paused_queue_is_75(bench: Bench) -> None:
 def test_no_wait_is_dropped_when_somebody_was_faster_at_the_gpu(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A lease that only its lock shows: the plan does not see it, and the runner is refused."""
     bench = Bench(tmp_path_factory.mktemp("own"), "fake:1")
-    place = leases.Folder(str(bench.leases))
+    place = device_lease.Folder(str(bench.leases))
     lock = locks.lock(place, holders.file(place, "FAKE-0"), fcntl.LOCK_EX)
     assert lock is not None
     try:

@@ -162,9 +162,9 @@ def test_a_folder_of_the_old_tool_counts_as_done(project: Project) -> None:
 def test_what_is_done_is_skipped_without_waiting_for_a_gpu(project: Project) -> None:
     project.configure(config({"a": [1]}))
     project.run()
-    from dibs.leases import leases
+    from dibs.leases import device_lease
 
-    for lease in (taken := leases.take(project.place, ["0"], leases.Note())):
+    for lease in (taken := device_lease.take(project.place, ["0"], device_lease.Note())):
         assert project.held("0") == {lease.device}
     assert console(project.run())[1] == "<TIME> INFO gpu0 skips task a-1,"
     for lease in taken:

@@ -13,14 +13,14 @@ import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 
 GATE = "while [ ! -e go ]; do sleep 0.01; done"
 
 
 def held(bench: Bench) -> dict[str, str | None]:
     """Return the devices that somebody holds, and as what."""
-    found = holders.survey(leases.Folder(str(bench.leases)), [f"FAKE-{n}" for n in range(4)])
+    found = holders.survey(device_lease.Folder(str(bench.leases)), [f"FAKE-{n}" for n in range(4)])
     return {device: who[0].job for device, who in found.items() if who}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 from simple_gpu_scheduler import scheduler
 
 CASES = json.loads((Path(__file__).parent.parent / "data" / "simple_gpu_scheduler.json").read_text())["cases"]
@@ -40,7 +40,7 @@ def start(bench: Bench, gpus: str) -> subprocess.Popen[bytes]:
 
 def held(bench: Bench, *devices: str) -> list[str]:
     """Return which of the devices somebody holds."""
-    return [name for name, who in holders.survey(leases.Folder(str(bench.leases)), devices).items() if who]
+    return [name for name, who in holders.survey(device_lease.Folder(str(bench.leases)), devices).items() if who]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -151,7 +151,7 @@ def test_its_names_can_be_imported(bench: Bench, monkeypatch: pytest.MonkeyPatch
 def test_a_manager_takes_no_lease_of_what_is_leased_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**bench.environ, "DIBS_GPU_INDICES": "1"}.items():
         monkeypatch.setenv(name, value)
-    (lease,) = leases.take(leases.folder(), ["FAKE-1"], leases.Note("test"))
+    (lease,) = device_lease.take(device_lease.folder(), ["FAKE-1"], device_lease.Note("test"))
     manager = scheduler.GPUManager(["0", "1"])
     taken: list[scheduler.GPU] = []
     taker = threading.Thread(target=lambda: taken.extend(manager.get_gpu() for _ in range(2)), daemon=True)

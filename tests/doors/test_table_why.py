@@ -229,7 +229,7 @@ def test_a_type_that_is_not_there_is_refused_and_a_type_that_is_gone_is_told(
 #: Becomes another user once all is imported, for that user may not reach the interpreter.
 STRANGER = """
 import os, sys
-from dibs.leases import holders; from dibs.leases import leases
+from dibs.leases import holders; from dibs.leases import device_lease as leases
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 held = leases.take(leases.Folder(sys.argv[1]), ["FAKE-0", "FAKE-1"], leases.Note("lease", "nobody"))
 print("held", flush=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.leases import holders, leases, tickets
+from dibs.leases import device_lease, holders, tickets
 from dibs.system import locks
 
 #: Seconds after which a wait has failed: less than the 30 s after which everybody looks again anyhow.
@@ -137,16 +137,16 @@ class Puppet:
 
 
 @pytest.fixture
-def place() -> Iterator[leases.Folder]:
+def place() -> Iterator[device_lease.Folder]:
     """A lease folder that every user can reach, unlike pytest's own."""
     path = tempfile.mkdtemp(prefix="dibs-test-", dir="/tmp")
     os.chmod(path, 0o1777)
-    yield leases.Folder(path)
+    yield device_lease.Folder(path)
     shutil.rmtree(path)
 
 
 @pytest.fixture
-def puppet(place: leases.Folder) -> Iterator[Callable[..., Puppet]]:
+def puppet(place: device_lease.Folder) -> Iterator[Callable[..., Puppet]]:
     """Makes processes that do as they are told, and ends them."""
     made: list[Puppet] = []
 
@@ -159,24 +159,28 @@ def puppet(place: leases.Folder) -> Iterator[Callable[..., Puppet]]:
         one.close()
 
 
-def close(taken: list[leases.Lease]) -> None:
+def close(taken: list[device_lease.Lease]) -> None:
     """Let go of several leases."""
     for lease in taken:
         lease.close()
 
 
-def shares(place: leases.Folder, device: str) -> dict[int, int]:
+def shares(place: device_lease.Folder, device: str) -> dict[int, int]:
     """Return the MiB of each slot in which the device is shared now."""
     return {socket.slot: socket.mib for socket in holders.sockets(place, [device]) if socket.mib is not None}
 
 
-def served(place: leases.Folder) -> dict[int, int]:
+def served(place: device_lease.Folder) -> dict[int, int]:
     """Return when each user was last given a device."""
-    names = [name.removeprefix(leases.SERVED) for name in os.listdir(place.path) if name.startswith(leases.SERVED)]
-    return leases.served_of(place, [int(name) for name in names if name.isdecimal()])
+    names = [
+        name.removeprefix(device_lease.SERVED)
+        for name in os.listdir(place.path)
+        if name.startswith(device_lease.SERVED)
+    ]
+    return device_lease.served_of(place, [int(name) for name in names if name.isdecimal()])
 
 
-def watch_line(place: leases.Folder, line: Iterable[tickets.Ticket]) -> list[int]:
+def watch_line(place: device_lease.Folder, line: Iterable[tickets.Ticket]) -> list[int]:
     """Return a descriptor for each ticket that hangs up when it is dropped."""
     names = [tickets.socket_name(place, ticket) for ticket in line]
     return [fd for name in names if (fd := locks.connect(name)) is not None]

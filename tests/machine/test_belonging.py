@@ -11,7 +11,8 @@ import pytest
 
 from bench import wait_for
 from dibs.devices import belonging
-from dibs.leases import holders, holding
+from dibs.leases import holders
+from dibs.leases import keeper as lease_keeper
 from dibs.leases.holders import Holder
 from dibs.model.devices import Device, DeviceId, Process
 from dibs.system import processes, users
@@ -70,7 +71,7 @@ def test_one_that_is_gone_may_have_been_anybodys(place: Folder, sharer: int) -> 
 
 def test_a_keeper_holds_for_all_that_its_owner_starts(place: Folder, stranger: int) -> None:
     pidfd = os.pidfd_open(os.getpid())
-    words = holding.command(os.getpid(), place.path, [CARD.id], None, pidfd)
+    words = lease_keeper.command(os.getpid(), place.path, [CARD.id], None, pidfd)
     with subprocess.Popen(words, pass_fds=[pidfd]) as keeper:
         os.close(pidfd)
         try:

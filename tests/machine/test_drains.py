@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.leases import drains, leases
+from dibs.leases import device_lease, drains
 from dibs.system.locks import Folder
 
 
@@ -42,17 +42,17 @@ def test_everybody_may_read_a_mark_whatever_the_umask_of_root(place: Folder) -> 
 
 def test_a_drained_device_is_refused_where_leases_are_taken(place: Folder) -> None:
     drains.mark(place, "FAKE-1", "")
-    with pytest.raises(leases.Refused, match="root has drained it") as refused:
-        leases.take(place, ["FAKE-0", "FAKE-1"], leases.Note("1", "ann"))
+    with pytest.raises(device_lease.Refused, match="root has drained it") as refused:
+        device_lease.take(place, ["FAKE-0", "FAKE-1"], device_lease.Note("1", "ann"))
     assert refused.value.why == "drained"
     # All or none: the other one is free again.
-    leases.take(place, ["FAKE-0"], leases.Note("1", "ann"))[0].close()
+    device_lease.take(place, ["FAKE-0"], device_lease.Note("1", "ann"))[0].close()
     drains.unmark(place, "FAKE-1")
-    leases.take(place, ["FAKE-1"], leases.Note("1", "ann"))[0].close()
+    device_lease.take(place, ["FAKE-1"], device_lease.Note("1", "ann"))[0].close()
 
 
 def test_a_drain_does_not_touch_who_holds_the_device_already(place: Folder) -> None:
-    (held,) = leases.take(place, ["FAKE-1"], leases.Note("1", "ann"))
+    (held,) = device_lease.take(place, ["FAKE-1"], device_lease.Note("1", "ann"))
     drains.mark(place, "FAKE-1", "")
     assert os.fstat(held.file_fd)
     held.close()

@@ -9,7 +9,7 @@ import pytest
 import build
 import lease_lab
 from dibs.foreground import granted
-from dibs.leases import leases
+from dibs.leases import device_lease
 from lease_lab import Puppet
 
 # pytest finds fixtures by their names in this module.
@@ -24,12 +24,12 @@ FIRST, SECOND, THIRD, _ = HERE.ids
     [("0,1", [FIRST, SECOND]), ("1", [SECOND]), ("1,3", [SECOND]), ("2", []), ("", []), ("x,-1,9", []), (None, [])],
 )
 def test_what_we_were_told_of_and_is_held_above_us(
-    place: leases.Folder, monkeypatch: pytest.MonkeyPatch, told: str | None, ours: list[str]
+    place: device_lease.Folder, monkeypatch: pytest.MonkeyPatch, told: str | None, ours: list[str]
 ) -> None:
     monkeypatch.delenv("DIBS_GPU_INDICES", raising=False)
     if told is not None:
         monkeypatch.setenv("DIBS_GPU_INDICES", told)
-    taken = leases.take(place, [FIRST, SECOND], leases.Note("test"))
+    taken = device_lease.take(place, [FIRST, SECOND], device_lease.Note("test"))
     try:
         assert granted.devices(place, HERE) == ours
     finally:
@@ -37,7 +37,7 @@ def test_what_we_were_told_of_and_is_held_above_us(
 
 
 def test_what_somebody_beside_us_holds_is_not_ours(
-    place: leases.Folder, puppet: Callable[..., Puppet], monkeypatch: pytest.MonkeyPatch
+    place: device_lease.Folder, puppet: Callable[..., Puppet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A variable that was left over from a job that has ended grants nothing."""
     monkeypatch.setenv("DIBS_GPU_INDICES", "2")

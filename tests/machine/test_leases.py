@@ -16,7 +16,7 @@ import pytest
 
 import lease_lab
 from dibs import errors
-from dibs.leases import holders, leases, tickets
+from dibs.leases import device_lease, holders, tickets
 from dibs.scheduling import choice
 from dibs.system import locks, processes
 from lease_lab import close, hangs_up, needs_root, race
@@ -24,12 +24,12 @@ from lease_lab import close, hangs_up, needs_root, race
 # pytest finds fixtures by their names in this module.
 place, puppet = lease_lab.place, lease_lab.puppet
 
-NOTE = leases.Note("job 7", user="me")
+NOTE = device_lease.Note("job 7", user="me")
 
 
-def refusal(place: leases.Folder, *devices: str) -> leases.Refused:
-    with pytest.raises(leases.Refused) as caught:
-        close(leases.take(place, devices, NOTE))
+def refusal(place: device_lease.Folder, *devices: str) -> device_lease.Refused:
+    with pytest.raises(device_lease.Refused) as caught:
+        close(device_lease.take(place, devices, NOTE))
     return caught.value
 
 
@@ -46,7 +46,7 @@ def test_a_lease_has_one_holder(place, puppet):
     assert holder.ask("take A") == "took"
     assert refusal(place, "A").why == "leased"
     assert holder.ask("release") == "released"
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
 
 
 def test_several_devices_are_taken_all_or_none(place, puppet):
@@ -73,14 +73,14 @@ def test_many_processes_never_hold_a_device_together(place, tmp_path):
 
 
 def test_closing_twice_is_harmless(place):
-    (lease,) = leases.take(place, ["A"], NOTE)
+    (lease,) = device_lease.take(place, ["A"], NOTE)
     lease.close()
     lease.close()
     assert holders.held(place, ["A"]) == set()
 
 
 def test_descriptors_stay_behind_at_exec(place):
-    taken = leases.take(place, ["A"], NOTE)
+    taken = device_lease.take(place, ["A"], NOTE)
     assert not any(os.get_inheritable(fd) for fd in taken[0].fds())
     close(taken)
 
@@ -89,16 +89,16 @@ def test_descriptors_stay_behind_at_exec(place):
 def test_an_id_that_could_leave_the_folder_is_refused(place, device):
     if device == "..":
         # Dots alone are harmless: the id is only the end of a longer name.
-        close(leases.take(place, [device], NOTE))
+        close(device_lease.take(place, [device], NOTE))
         assert sorted(os.listdir(place.path))[0] == ".dibs-gate-.."
     else:
         with pytest.raises(ValueError, match="expected a device id"):
-            leases.take(place, [device], NOTE)
+            device_lease.take(place, [device], NOTE)
 
 
 def test_a_dot_in_an_id_is_not_a_slot(place, puppet):
     puppet().ask("share A 5 10 8")
-    close(leases.take(place, ["A.0.5"], NOTE))
+    close(device_lease.take(place, ["A.0.5"], NOTE))
     assert holders.held(place, ["A", "A.0.5"]) == {"A"}
 
 
@@ -118,7 +118,7 @@ def test_a_lease_lives_as_long_as_the_last_process_that_inherited_it(place, pupp
     os.kill(child, signal.SIGKILL)
     assert hangs_up(watch, 10)
     os.close(watch)
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
 
 
 def test_a_dying_holder_is_never_mistaken_for_a_split(place, puppet):
@@ -130,7 +130,7 @@ def test_a_dying_holder_is_never_mistaken_for_a_split(place, puppet):
         holder.process.kill()
         assert hangs_up(watch, 10)
         os.close(watch)
-        close(leases.take(place, ["B"], NOTE))
+        close(device_lease.take(place, ["B"], NOTE))
         holder.close()
 
 
@@ -190,29 +190,29 @@ def test_deleting_the_file_of_a_held_lease_makes_no_second_holder(place, puppet)
     assert refused.holder is not None
     assert refused.holder.pid == holder.pid
     holder.kill()
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
 
 
 def test_deleting_the_file_of_a_shared_lease_gives_nobody_the_device_alone(place):
     """The sockets of sharers have other names than that of who has it alone: only looking at them tells."""
-    share = leases.take_shared(place, "A", 100, 1000, 4, NOTE)
+    share = device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
     os.unlink(holders.file(place, "A"))
     assert refusal(place, "A").why == "split"
     close([share])
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
 
 
 def test_a_copy_of_a_gate_that_a_fork_carried_away_keeps_nobody_out(place):
-    gate = leases._pass_gate(place, "A")
+    gate = device_lease._pass_gate(place, "A")
     assert gate is not None
     copy = os.dup(gate)
-    leases._leave_gate(gate)
-    close(leases.take(place, ["A"], NOTE))
+    device_lease._leave_gate(gate)
+    close(device_lease.take(place, ["A"], NOTE))
     os.close(copy)
 
 
 def test_a_device_that_somebody_seems_to_have_alone_has_no_room_beside_those_who_share_it(place):
-    share = leases.take_shared(place, "A", 100, 1000, 4, NOTE)
+    share = device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
     terms = choice.Terms(100, {"A": 1000})
     assert holders.rooms(place, ["A"], terms)["A"].fits(100)
     squatter = locks.bind(place.socket("gpu", "A"))
@@ -224,7 +224,7 @@ def test_a_device_that_somebody_seems_to_have_alone_has_no_room_beside_those_who
 
 def test_a_lock_without_a_socket_is_a_split(place):
     """So looks a holder in a container that shares the folder but has a network of its own."""
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
     fd = os.open(holders.file(place, "A"), os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
     assert holders.held(place, ["A"]) == {"A"}
@@ -233,7 +233,7 @@ def test_a_lock_without_a_socket_is_a_split(place):
     assert refused.holder is not None
     assert (refused.holder.pid, refused.holder.uid) == (os.getpid(), os.geteuid())
     os.close(fd)
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
 
 
 def test_a_socket_without_a_lock_is_a_split(place):
@@ -248,7 +248,7 @@ def test_a_socket_of_another_type_means_nothing(place):
         other.bind(place.socket("gpu", "A"))
         other.listen()
         assert holders.held(place, ["A"]) == set()
-        close(leases.take(place, ["A"], NOTE))
+        close(device_lease.take(place, ["A"], NOTE))
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_odd_names_of_strangers_sockets_hurt_nobody(place, rest):
 
 def test_running_out_of_descriptors_leaves_nothing_held(place):
     """Whichever call fails, gate, file and socket are let go of."""
-    close(leases.take(place, ["A", "B"], NOTE))
+    close(device_lease.take(place, ["A", "B"], NOTE))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = open_fds()
     unused = sorted(set(range(limits[0])) - used)
@@ -277,18 +277,18 @@ def test_running_out_of_descriptors_leaves_nothing_held(place):
     for more in range(10):
         resource.setrlimit(resource.RLIMIT_NOFILE, (unused[more], limits[1]))
         try:
-            close(leases.take(place, ["A", "B"], NOTE))
-        except (OSError, leases.Broken):
+            close(device_lease.take(place, ["A", "B"], NOTE))
+        except (OSError, device_lease.Broken):
             failed += 1
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert open_fds() == used
-        close(leases.take(place, ["A", "B"], NOTE))
+        close(device_lease.take(place, ["A", "B"], NOTE))
     assert failed == 5
 
 
 def test_a_gate_that_is_never_opened_is_said_so(place):
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
     fd = os.open(place.file(".dibs-gate-A"), os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
     assert refusal(place, "A").why == "gate"
@@ -313,8 +313,8 @@ def test_what_somebody_planted_is_named_and_not_followed(place, tmp_path, kind, 
             os.mkfifo(path)
         case "directory":
             path.mkdir()
-    with pytest.raises(leases.Broken) as caught:
-        leases.take(place, ["A"], NOTE)
+    with pytest.raises(device_lease.Broken) as caught:
+        device_lease.take(place, ["A"], NOTE)
     assert str(path) in caught.value.line()
     assert f"uid {os.geteuid()}" in caught.value.line()
     assert target.read_text() == "precious"
@@ -325,8 +325,8 @@ def test_what_somebody_planted_is_named_and_not_followed(place, tmp_path, kind, 
 
 
 def test_a_folder_that_is_not_there_is_said_so(place):
-    with pytest.raises(leases.Broken, match="cannot write in the lease folder"):
-        leases.take(leases.Folder(place.path + "/nothing"), ["A"], NOTE)
+    with pytest.raises(device_lease.Broken, match="cannot write in the lease folder"):
+        device_lease.take(device_lease.Folder(place.path + "/nothing"), ["A"], NOTE)
 
 
 def test_everybody_makes_the_same_file(place):
@@ -347,15 +347,15 @@ def test_an_exclusive_lease_and_shares_exclude_each_other(place, puppet):
     assert refusal(place, "A").why == "leased"
     other.ask("release")
     other.ask("take A")
-    with pytest.raises(leases.Refused, match="leased"):
-        leases.take_shared(place, "A", 100, 1000, 4, NOTE)
+    with pytest.raises(device_lease.Refused, match="leased"):
+        device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
 
 
 def test_shares_take_the_lowest_free_slot(place):
-    first, second, third = (leases.take_shared(place, "A", mib, 1000, 4, NOTE) for mib in (100, 200, 300))
+    first, second, third = (device_lease.take_shared(place, "A", mib, 1000, 4, NOTE) for mib in (100, 200, 300))
     assert lease_lab.shares(place, "A") == {0: 100, 1: 200, 2: 300}
     second.close()
-    fourth = leases.take_shared(place, "A", 400, 1000, 4, NOTE)
+    fourth = device_lease.take_shared(place, "A", 400, 1000, 4, NOTE)
     assert lease_lab.shares(place, "A") == {0: 100, 1: 400, 2: 300}
     close([first, third, fourth])
     assert lease_lab.shares(place, "A") == {}
@@ -364,17 +364,17 @@ def test_shares_take_the_lowest_free_slot(place):
 @pytest.mark.parametrize(("mib", "slots"), [(501, 4), (100, 1)])
 def test_a_share_beyond_memory_or_slots_is_refused(place, puppet, mib, slots):
     puppet().ask("share A 500 1000 4")
-    with pytest.raises(leases.Refused) as caught:
-        leases.take_shared(place, "A", mib, 1000, slots, NOTE)
+    with pytest.raises(device_lease.Refused) as caught:
+        device_lease.take_shared(place, "A", mib, 1000, slots, NOTE)
     assert caught.value.why == "full"
 
 
 def test_a_share_that_cannot_be_counted_is_a_split(place):
-    close([leases.take_shared(place, "A", 100, 1000, 4, NOTE)])
+    close([device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)])
     fd = os.open(holders.file(place, "A"), os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_SH)
-    with pytest.raises(leases.Refused) as caught:
-        leases.take_shared(place, "A", 100, 1000, 4, NOTE)
+    with pytest.raises(device_lease.Refused) as caught:
+        device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
     assert caught.value.why == "split"
     os.close(fd)
 
@@ -387,7 +387,7 @@ def test_sharers_never_exceed_the_capacity_together(place, tmp_path):
 
 def test_a_share_of_nothing_is_a_mistake(place):
     with pytest.raises(ValueError, match="at least 1 MiB"):
-        leases.take_shared(place, "A", 0, 1000, 4, NOTE)
+        device_lease.take_shared(place, "A", 0, 1000, 4, NOTE)
 
 
 # -- who holds what -----------------------------------------------------------------------------------------------
@@ -461,8 +461,8 @@ def test_looking_never_makes_a_free_device_look_held(place, puppet):
 
 
 def test_notes_hold_any_text(place):
-    note = leases.Note('"\\ \n\udcff 👾' * 50, user="💥" * 50, tool="\x00" * 50)
-    taken = leases.take(place, ["A"], note)
+    note = device_lease.Note('"\\ \n\udcff 👾' * 50, user="💥" * 50, tool="\x00" * 50)
+    taken = device_lease.take(place, ["A"], note)
     (holder,) = holders.survey(place, ["A"])["A"]
     # It is told in JSON and on terminals, where what is no character has no place.
     assert holder.job == note.job.replace("\udcff", "?")
@@ -471,10 +471,10 @@ def test_notes_hold_any_text(place):
 
 
 def test_whoever_is_alone_removes_old_notes(place):
-    sharers = [leases.take_shared(place, "A", 100, 1000, 4, NOTE) for _ in range(3)]
+    sharers = [device_lease.take_shared(place, "A", 100, 1000, 4, NOTE) for _ in range(3)]
     assert os.stat(holders.file(place, "A")).st_size == 3 * holders.NOTE_BYTES
     close(sharers)
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
     assert os.stat(holders.file(place, "A")).st_size == holders.NOTE_BYTES
 
 
@@ -484,7 +484,7 @@ def test_whoever_is_alone_removes_old_notes(place):
 def test_a_take_is_remembered_with_its_time(place):
     assert lease_lab.served(place) == {}
     before = locks.boot_ns()
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
     assert before < lease_lab.served(place)[os.geteuid()] < locks.boot_ns()
     assert stat.S_IMODE(os.stat(place.file(f".dibs-served-{os.geteuid()}")).st_mode) == 0o644
 
@@ -504,7 +504,7 @@ def test_only_the_users_own_record_of_this_boot_counts(place):
     for text in ("", "garbage", "00000000-0000-0000-0000-000000000000 5\n", f"{locks.boot_ns()}\n", "\0" * 60, long):
         record.write_text(text)
         assert lease_lab.served(place) == {}
-    leases.mark_served(place)
+    device_lease.mark_served(place)
     assert list(lease_lab.served(place)) == [uid]
     Path(place.file(".dibs-served-61001")).write_text(record.read_text())
     Path(place.file(".dibs-served-x")).write_text(record.read_text())
@@ -516,7 +516,7 @@ def test_a_planted_record_does_not_cost_the_device(place, tmp_path, plant):
     target = tmp_path / "target"
     target.write_text("precious")
     getattr(Path(place.file(f".dibs-served-{os.geteuid()}")), plant)(target)
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
     assert target.read_text() == "precious"
     assert lease_lab.served(place) == {}
 
@@ -526,26 +526,26 @@ def test_a_planted_record_does_not_cost_the_device(place, tmp_path, plant):
 
 def test_the_folder_is_the_one_in_the_environment(place, monkeypatch):
     monkeypatch.setenv("DIBS_LEASE_DIR", place.path)
-    assert leases.folder().path == place.path
+    assert device_lease.folder().path == place.path
 
 
 def test_only_the_machines_folders_have_plain_socket_names(place):
-    assert leases.Folder("/tmp").socket("gpu", "A") == b"\0dibs.gpu.A"
-    assert leases.Folder("/run/dibs").socket("gpu", "A") == b"\0dibs.gpu.A"
-    assert place.socket("gpu", "A") != leases.Folder("/tmp").socket("gpu", "A")
+    assert device_lease.Folder("/tmp").socket("gpu", "A") == b"\0dibs.gpu.A"
+    assert device_lease.Folder("/run/dibs").socket("gpu", "A") == b"\0dibs.gpu.A"
+    assert place.socket("gpu", "A") != device_lease.Folder("/tmp").socket("gpu", "A")
 
 
 def test_two_folders_do_not_see_each_other(place, tmp_path):
-    taken = leases.take(place, ["A"], NOTE)
-    close(leases.take(leases.Folder(str(tmp_path)), ["A"], NOTE))
+    taken = device_lease.take(place, ["A"], NOTE)
+    close(device_lease.take(device_lease.Folder(str(tmp_path)), ["A"], NOTE))
     close(taken)
 
 
 def test_lean_processes_load_nothing_dear():
-    source = str(Path(leases.__file__).parents[1])
+    source = str(Path(device_lease.__file__).parents[1])
     script = (
         f"import sys; sys.path.insert(0, {source!r}); "
-        "import dibs.leases.leases, dibs.leases.tickets, dibs.leases.waiting; "
+        "import dibs.leases.device_lease, dibs.leases.tickets, dibs.leases.waiters; "
         "print(*[name for name in 'json re typing dataclasses enum socket subprocess collections'.split() "
         "if name in sys.modules])"
     )
@@ -555,5 +555,5 @@ def test_lean_processes_load_nothing_dear():
 
 def test_a_released_lease_is_free_at_once(place):
     for _ in range(100):
-        close(leases.take(place, ["A"], NOTE))
+        close(device_lease.take(place, ["A"], NOTE))
         assert holders.held(place, ["A"]) == set()

@@ -10,7 +10,7 @@ import lease_lab
 from dibs.foreground import slots
 from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.foreground.slots import Etiquette, Slot, Slots
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 from dibs.scheduling.choice import Terms
 from lease_lab import Puppet, hangs_up
 
@@ -18,7 +18,7 @@ from lease_lab import Puppet, hangs_up
 place, puppet = lease_lab.place, lease_lab.puppet
 
 Make = Callable[..., Puppet]
-NOTE = leases.Note("test")
+NOTE = device_lease.Note("test")
 
 
 @pytest.fixture
@@ -31,14 +31,14 @@ def opened() -> Iterator[list[Slots]]:
 
 
 def chosen(
-    place: leases.Folder, opened: list[Slots], devices: str, count: int = 1, per_device: int = 1, most: int = 99
+    place: device_lease.Folder, opened: list[Slots], devices: str, count: int = 1, per_device: int = 1, most: int = 99
 ) -> ChosenSlots:
     made = ChosenSlots(place, NOTE, count, list(devices), per_device, "".join, etiquette=Etiquette(most))
     opened.append(made)
     return made
 
 
-def fixed(place: leases.Folder, opened: list[Slots], *groups: str) -> FixedSlots:
+def fixed(place: device_lease.Folder, opened: list[Slots], *groups: str) -> FixedSlots:
     made = FixedSlots(place, NOTE, [Slot(group, group) for group in groups])
     opened.append(made)
     return made
@@ -53,35 +53,37 @@ def labels(found: Sequence[Slot]) -> list[str]:
     return [slot.label for slot in found]
 
 
-def held(place: leases.Folder) -> str:
+def held(place: device_lease.Folder) -> str:
     return "".join(sorted(holders.held(place, "ABCD")))
 
 
 def test_the_best_device_comes_first_and_only_what_is_needed_is_taken(
-    place: leases.Folder, opened: list[Slots]
+    place: device_lease.Folder, opened: list[Slots]
 ) -> None:
     some = chosen(place, opened, "BAC")
     assert labels(taken(some, 2)) == ["B", "A"]
     assert held(place) == "AB"
 
 
-def test_empty_devices_come_before_shared_ones(place: leases.Folder, opened: list[Slots]) -> None:
+def test_empty_devices_come_before_shared_ones(place: device_lease.Folder, opened: list[Slots]) -> None:
     some = chosen(place, opened, "AB", per_device=2)
     found = taken(some, 5)
     assert sorted(labels(found)) == ["A", "A", "B", "B"]
     assert set(labels(found[:2])) == {"A", "B"}
 
 
-def test_no_more_devices_than_allowed(place: leases.Folder, opened: list[Slots]) -> None:
+def test_no_more_devices_than_allowed(place: device_lease.Folder, opened: list[Slots]) -> None:
     assert labels(taken(chosen(place, opened, "ABCD", count=2, most=3), 4)) == ["AB"]
 
 
-def test_several_devices_are_whichever_can_be_had(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+def test_several_devices_are_whichever_can_be_had(
+    place: device_lease.Folder, opened: list[Slots], puppet: Make
+) -> None:
     puppet().ask("take B other")
     assert labels(taken(chosen(place, opened, "ABCD", count=2), 2)) == ["AC"]
 
 
-def test_the_last_named_comes_first_and_what_was_freed_last(place: leases.Folder, opened: list[Slots]) -> None:
+def test_the_last_named_comes_first_and_what_was_freed_last(place: device_lease.Folder, opened: list[Slots]) -> None:
     some = fixed(place, opened, "A", "B", "C")
     c, b, a = taken(some, 3)
     assert labels([c, b, a]) == ["C", "B", "A"]
@@ -90,7 +92,7 @@ def test_the_last_named_comes_first_and_what_was_freed_last(place: leases.Folder
     assert labels(taken(some, 3)) == ["C", "B"]
 
 
-def test_slots_that_overlap_share_a_lease(place: leases.Folder, opened: list[Slots]) -> None:
+def test_slots_that_overlap_share_a_lease(place: device_lease.Folder, opened: list[Slots]) -> None:
     some = fixed(place, opened, "AB", "B", "B")
     found = taken(some, 3)
     assert labels(found) == ["B", "B", "AB"]
@@ -101,12 +103,16 @@ def test_slots_that_overlap_share_a_lease(place: leases.Folder, opened: list[Slo
     assert held(place) == ""
 
 
-def test_another_slot_will_do_when_the_first_is_held(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+def test_another_slot_will_do_when_the_first_is_held(
+    place: device_lease.Folder, opened: list[Slots], puppet: Make
+) -> None:
     puppet().ask("take C other")
     assert labels(taken(fixed(place, opened, "AB", "CD"), 2)) == ["AB"]
 
 
-def test_a_device_is_kept_for_the_next_command_without_a_new_lease(place: leases.Folder, opened: list[Slots]) -> None:
+def test_a_device_is_kept_for_the_next_command_without_a_new_lease(
+    place: device_lease.Folder, opened: list[Slots]
+) -> None:
     some = chosen(place, opened, "A")
     (slot,) = taken(some)
     before = some.inherited(slot)
@@ -117,7 +123,7 @@ def test_a_device_is_kept_for_the_next_command_without_a_new_lease(place: leases
 
 
 def test_an_idle_device_is_kept_for_a_moment_and_at_the_end_not_at_all(
-    place: leases.Folder, opened: list[Slots]
+    place: device_lease.Folder, opened: list[Slots]
 ) -> None:
     some = chosen(place, opened, "AB")
     a, b = taken(some, 2)
@@ -132,7 +138,7 @@ def test_an_idle_device_is_kept_for_a_moment_and_at_the_end_not_at_all(
 
 
 def test_an_idle_device_goes_to_an_older_ticket_and_comes_back(
-    place: leases.Folder, opened: list[Slots], puppet: Make
+    place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     some = chosen(place, opened, "A")
     (slot,) = taken(some)
@@ -151,7 +157,7 @@ def test_an_idle_device_goes_to_an_older_ticket_and_comes_back(
 
 
 def test_a_shared_device_takes_no_more_commands_while_somebody_waits_for_it(
-    place: leases.Folder, opened: list[Slots], puppet: Make
+    place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     some = chosen(place, opened, "A", per_device=2)
     one, two = taken(some, 2)
@@ -166,7 +172,7 @@ def test_a_shared_device_takes_no_more_commands_while_somebody_waits_for_it(
 
 
 def test_a_device_that_was_just_given_to_us_is_ours_whoever_came_meanwhile(
-    place: leases.Folder, opened: list[Slots], puppet: Make
+    place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     """Two who take turns would otherwise hand it to each other for ever, and nobody would use it."""
     for some in (chosen(place, opened, "A"), fixed(place, opened, "A")):
@@ -186,7 +192,7 @@ def test_a_device_that_was_just_given_to_us_is_ours_whoever_came_meanwhile(
 
 
 def test_a_ticket_that_others_can_serve_takes_nothing_from_us(
-    place: leases.Folder, opened: list[Slots], puppet: Make
+    place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     some = chosen(place, opened, "A")
     (slot,) = taken(some)
@@ -206,7 +212,9 @@ def test_a_free_text_has_a_name_to_be_leased_by(text: str, key: str) -> None:
     assert slots.key_of(text) == slots.key_of(text) != slots.key_of(text + "!")
 
 
-def test_waiting_is_said_once_and_not_at_every_turn(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+def test_waiting_is_said_once_and_not_at_every_turn(
+    place: device_lease.Folder, opened: list[Slots], puppet: Make
+) -> None:
     told: list[Sequence[str]] = []
     some = FixedSlots(place, NOTE, [Slot("A", "A")], on_wait=told.append)
     opened.append(some)
@@ -221,21 +229,21 @@ def test_waiting_is_said_once_and_not_at_every_turn(place: leases.Folder, opened
 # -- politeness
 
 
-def polite(place: leases.Folder, opened: list[Slots], keep_free: int, told: list[Sequence[str]]) -> ChosenSlots:
+def polite(place: device_lease.Folder, opened: list[Slots], keep_free: int, told: list[Sequence[str]]) -> ChosenSlots:
     etiquette = Etiquette(None, keep_free, "ABCD")
     made = ChosenSlots(place, NOTE, 1, list("ABCD"), 1, "".join, etiquette=etiquette, on_wait=told.append)
     opened.append(made)
     return made
 
 
-def sharing_out(place: leases.Folder, opened: list[Slots], etiquette: Etiquette, most: int = 4) -> SharedSlots:
+def sharing_out(place: device_lease.Folder, opened: list[Slots], etiquette: Etiquette, most: int = 4) -> SharedSlots:
     terms = Terms(1000, dict.fromkeys("ABCD", 8000), most)
     made = SharedSlots(place, NOTE, 1, list("ABCD"), "".join, lambda: terms, etiquette=etiquette)
     opened.append(made)
     return made
 
 
-def test_some_are_left_free_for_others_and_it_is_said_once(place: leases.Folder, opened: list[Slots]) -> None:
+def test_some_are_left_free_for_others_and_it_is_said_once(place: device_lease.Folder, opened: list[Slots]) -> None:
     told: list[Sequence[str]] = []
     some = polite(place, opened, 2, told)
     first, _ = taken(some, 4)
@@ -247,7 +255,7 @@ def test_some_are_left_free_for_others_and_it_is_said_once(place: leases.Folder,
     assert labels(taken(some, 2, now=0.6)) == ["A"]
 
 
-def test_what_others_hold_is_not_free_for_others(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+def test_what_others_hold_is_not_free_for_others(place: device_lease.Folder, opened: list[Slots], puppet: Make) -> None:
     other = puppet()
     other.ask("take A,B other")
     some = polite(place, opened, 2, [])
@@ -256,7 +264,7 @@ def test_what_others_hold_is_not_free_for_others(place: leases.Folder, opened: l
     assert labels(taken(some, 1, now=slots.RETRY_S)) == ["A"]
 
 
-def test_groups_too_are_no_more_than_max_gpus_allows(place: leases.Folder, opened: list[Slots]) -> None:
+def test_groups_too_are_no_more_than_max_gpus_allows(place: device_lease.Folder, opened: list[Slots]) -> None:
     some = FixedSlots(place, NOTE, [Slot("AB", "AB"), Slot("CD", "CD")], etiquette=Etiquette(3))
     opened.append(some)
     (slot,) = taken(some, 2)
@@ -265,7 +273,7 @@ def test_groups_too_are_no_more_than_max_gpus_allows(place: leases.Folder, opene
     assert labels(taken(some, 2, now=1.0)) == ["CD"]
 
 
-def test_shares_are_of_no_more_devices_than_max_gpus_allows(place: leases.Folder, opened: list[Slots]) -> None:
+def test_shares_are_of_no_more_devices_than_max_gpus_allows(place: device_lease.Folder, opened: list[Slots]) -> None:
     some = sharing_out(place, opened, Etiquette(1))
     found = taken(some, 5)
     assert len(found) == 4
@@ -274,7 +282,7 @@ def test_shares_are_of_no_more_devices_than_max_gpus_allows(place: leases.Folder
     assert labels(taken(some, 2, now=1.0)) == [found[0].label]
 
 
-def test_shares_leave_devices_free_for_others(place: leases.Folder, opened: list[Slots], puppet: Make) -> None:
+def test_shares_leave_devices_free_for_others(place: device_lease.Folder, opened: list[Slots], puppet: Make) -> None:
     other = puppet()
     other.ask("take A,B other")
     some = sharing_out(place, opened, Etiquette(None, 1, "ABCD"), most=2)
@@ -290,7 +298,7 @@ def test_shares_leave_devices_free_for_others(place: leases.Folder, opened: list
 
 
 def test_devices_that_are_leased_for_us_are_used_as_they_are(
-    place: leases.Folder, opened: list[Slots], puppet: Make
+    place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     puppet().ask("take A,B runner")
     some = FixedSlots(place, NOTE, [Slot("B", "B"), Slot("A", "A")], granted="AB")
@@ -304,7 +312,7 @@ def test_devices_that_are_leased_for_us_are_used_as_they_are(
     assert held(place) == "AB"
 
 
-def test_slots_without_a_device_need_nobody(place: leases.Folder, opened: list[Slots]) -> None:
+def test_slots_without_a_device_need_nobody(place: device_lease.Folder, opened: list[Slots]) -> None:
     some = FixedSlots(place, NOTE, [Slot((), "no GPU")] * 2)
     opened.append(some)
     assert labels(taken(some, 3)) == ["no GPU", "no GPU"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from attempt_bench import DEADLINE_S, ROOT, RUNNER, Bench, give, until
-from dibs.leases import leases
+from dibs.leases import device_lease
 from dibs.runner import attempts, records, runner
 from dibs.system import processes
 
@@ -220,31 +220,31 @@ def test_a_caller_that_ignores_the_end_of_children_does_not_take_the_result(benc
 
 
 def test_a_lease_lasts_as_long_as_the_command(bench: Bench) -> None:
-    place = leases.Folder(str(bench.tmp))
+    place = device_lease.Folder(str(bench.tmp))
     bench.spec("echo up; exec sleep 60", devices=("FAKE-0", "FAKE-1"), lease_dir=str(bench.tmp), note_job="12")
     runner = bench.begin()
     bench.wait_for("up")
-    with pytest.raises(leases.Refused):
-        leases.take(place, ["FAKE-1"], leases.Note())
+    with pytest.raises(device_lease.Refused):
+        device_lease.take(place, ["FAKE-1"], device_lease.Note())
     bench.order("stop 5")
     bench.finish(runner)
-    for lease in leases.take(place, ["FAKE-0", "FAKE-1"], leases.Note()):
+    for lease in device_lease.take(place, ["FAKE-0", "FAKE-1"], device_lease.Note()):
         lease.close()
 
 
 def test_a_command_without_its_runner_keeps_the_lease(bench: Bench) -> None:
-    place = leases.Folder(str(bench.tmp))
+    place = device_lease.Folder(str(bench.tmp))
     bench.spec("echo up; exec sleep 60", devices=("FAKE-0",), lease_dir=str(bench.tmp))
     runner = bench.begin()
     bench.wait_for("up")
     runner.kill()
     bench.finish(runner)
-    with pytest.raises(leases.Refused):
-        leases.take(place, ["FAKE-0"], leases.Note())
+    with pytest.raises(device_lease.Refused):
+        device_lease.take(place, ["FAKE-0"], device_lease.Note())
 
 
 def test_a_refused_device_is_named_with_its_holder_and_nothing_runs(bench: Bench) -> None:
-    held = leases.take(leases.Folder(str(bench.tmp)), ["FAKE-1"], leases.Note())
+    held = device_lease.take(device_lease.Folder(str(bench.tmp)), ["FAKE-1"], device_lease.Note())
     final = bench.run("echo ran", devices=("FAKE-0", "FAKE-1"), lease_dir=str(bench.tmp))
     assert (final.kind, final.device, final.why, final.holder) == ("nolease", "FAKE-1", "leased", os.getpid())
     assert isinstance(bench.examine(), attempts.NoLease)
@@ -253,8 +253,8 @@ def test_a_refused_device_is_named_with_its_holder_and_nothing_runs(bench: Bench
 
 
 def test_two_jobs_may_share_a_device_as_far_as_it_goes(bench: Bench) -> None:
-    place = leases.Folder(str(bench.tmp))
-    held = leases.take_shared(place, "FAKE-0", 700, 1000, 4, leases.Note())
+    place = device_lease.Folder(str(bench.tmp))
+    held = device_lease.take_shared(place, "FAKE-0", 700, 1000, 4, device_lease.Note())
     assert bench.run("true", shares=("FAKE-0 400 1000 4",), lease_dir=str(bench.tmp)).kind == "nolease"
     held.close()
 
@@ -739,7 +739,7 @@ def test_one_runner_carries_out_many_starts_and_keeps_nothing_of_them(bench: Ben
             give(ours, bench.specs[start])
             assert ours.recv(16) == runner.OVER
             seen.append((len(os.listdir(f"/proc/{process.pid}/fd")), os.readlink(f"/proc/{process.pid}/cwd")))
-            leases.take(leases.Folder(str(bench.tmp)), ["FAKE-0"], leases.Note())[0].close()
+            device_lease.take(device_lease.Folder(str(bench.tmp)), ["FAKE-0"], device_lease.Note())[0].close()
     finals = [bench.examine(start).final for start in range(1, 5)]  # type: ignore[attr-defined]
     assert [(final.code, final.signal) for final in finals] == [(3, 0), (0, 9), (127, 0), (6, 0)]
     assert bench.read().split() == ["0020", "0040", "0000"]
@@ -753,7 +753,7 @@ def test_a_runner_says_when_a_start_is_over_and_everything_of_it_closed(bench: B
         assert ours.recv(16) == runner.OVER
         assert bench.examine().final.code == 3  # type: ignore[attr-defined]
         assert not attempts.has_tree(bench.folder)
-        leases.take(leases.Folder(str(bench.tmp)), ["FAKE-0"], leases.Note())[0].close()
+        device_lease.take(device_lease.Folder(str(bench.tmp)), ["FAKE-0"], device_lease.Note())[0].close()
 
 
 def test_a_stop_that_came_too_late_does_not_hit_the_next_start(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import pytest
 import build
 import lease_lab
 from dibs.jobqueue.standing import Standing
-from dibs.leases import leases, tickets
+from dibs.leases import device_lease, tickets
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active
 from dibs.system import locks
@@ -32,7 +32,7 @@ def standing(place, watched):
 
 
 def share(place, device, mib):
-    return contextlib.closing(leases.take_shared(place, device, mib, 1000, 4, leases.Note("1")))
+    return contextlib.closing(device_lease.take_shared(place, device, mib, 1000, 4, device_lease.Note("1")))
 
 
 def test_with_jobs_that_share_beside_strangers_it_looks_once_more_and_then_waits(place, standing, watched):

@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lease_lab
-from dibs.leases import holders, leases, tickets, waiting
+from dibs.leases import device_lease, holders, tickets, waiters
 from dibs.scheduling import choice
 from lease_lab import DEADLINE_S, close, hangs_up, needs_root, wait_for
 
 # pytest finds fixtures by their names in this module.
 place, puppet = lease_lab.place, lease_lab.puppet
 
-NOTE = leases.Note("job 7", user="me")
+NOTE = device_lease.Note("job 7", user="me")
 HOUR_NS = 3600 * 10**9
 
 
@@ -381,7 +381,7 @@ def test_who_shares_keeps_the_amount_when_going_to_the_back_of_the_line(place):
 
 def test_one_who_shares_gets_in_beside_others_and_waits_for_nobody(place, puppet):
     puppet().ask("share A 400 1000 4")
-    taken = waiting.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(600), timeout_s=0)
+    taken = waiters.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(600), timeout_s=0)
     assert lease_lab.shares(place, "A") == {0: 400, 1: 600}
     close(taken)
 
@@ -395,7 +395,7 @@ def test_one_who_shares_waits_until_there_is_room(place, puppet):
         waits.append(ticket)
         other.ask("release")
 
-    taken = waiting.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(600), timeout_s=DEADLINE_S, on_wait=on_wait)
+    taken = waiters.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(600), timeout_s=DEADLINE_S, on_wait=on_wait)
     assert [one.mib for one in waits] == [600]
     assert lease_lab.shares(place, "A") == {0: 600}
     close(taken)
@@ -405,10 +405,10 @@ def test_one_who_wants_a_device_alone_is_not_passed_for_ever_by_those_who_share(
     small = puppet()
     small.ask("share A 100 1000 4")
     alone = tickets.queue_up(place, 1, ["A"])
-    with pytest.raises(waiting.TimedOut):
-        waiting.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(100), timeout_s=0)
+    with pytest.raises(waiters.TimedOut):
+        waiters.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(100), timeout_s=0)
     alone.close()
-    close(waiting.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(100), timeout_s=0))
+    close(waiters.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(100), timeout_s=0))
 
 
 def test_what_a_waiter_lets_become_empty_is_what_its_ticket_names_first(place, puppet):
@@ -422,7 +422,7 @@ def test_what_a_waiter_lets_become_empty_is_what_its_ticket_names_first(place, p
         seen.append(ticket.devices)
         other.ask("release")
 
-    taken = waiting.acquire(place, 1, ["A", "B"], NOTE, timeout_s=DEADLINE_S, on_wait=on_wait)
+    taken = waiters.acquire(place, 1, ["A", "B"], NOTE, timeout_s=DEADLINE_S, on_wait=on_wait)
     assert seen == [("B", "A")]
     assert [lease.device for lease in taken] == ["B"]
     close(taken)
@@ -430,20 +430,20 @@ def test_what_a_waiter_lets_become_empty_is_what_its_ticket_names_first(place, p
 
 def test_several_shares_are_taken_all_or_none(place, puppet):
     puppet().ask("share B 900 1000 4")
-    share = leases.Share(200, {"A": 1000, "B": 1000}, 4)
-    with pytest.raises(leases.Refused) as refused:
-        leases.take(place, ["A", "B"], NOTE, share)
+    share = device_lease.Share(200, {"A": 1000, "B": 1000}, 4)
+    with pytest.raises(device_lease.Refused) as refused:
+        device_lease.take(place, ["A", "B"], NOTE, share)
     assert (refused.value.device, refused.value.why) == ("B", "full")
     assert lease_lab.shares(place, "A") == {}
 
 
 def test_somebody_elses_higher_limit_does_not_raise_ours(place):
     """Their slots may lie beyond our limit, and still they are counted."""
-    theirs = [leases.take_shared(place, "A", 10, 1000, 8, NOTE) for _ in range(6)]
+    theirs = [device_lease.take_shared(place, "A", 10, 1000, 8, NOTE) for _ in range(6)]
     close(theirs[:3])
-    with pytest.raises(leases.Refused):
-        leases.take_shared(place, "A", 10, 1000, 3, NOTE)
-    ours = leases.take_shared(place, "A", 10, 1000, 4, NOTE)
+    with pytest.raises(device_lease.Refused):
+        device_lease.take_shared(place, "A", 10, 1000, 3, NOTE)
+    ours = device_lease.take_shared(place, "A", 10, 1000, 4, NOTE)
     assert lease_lab.shares(place, "A") == {0: 10, 3: 10, 4: 10, 5: 10}
     close([ours, *theirs[3:]])
 
@@ -453,7 +453,7 @@ def test_somebody_elses_higher_limit_does_not_raise_ours(place):
 
 def test_a_free_device_is_taken_without_a_ticket(place):
     waits: list[tickets.Ticket] = []
-    taken = waiting.acquire(place, 1, ["A"], NOTE, on_wait=waits.append)
+    taken = waiters.acquire(place, 1, ["A"], NOTE, on_wait=waits.append)
     assert [lease.device for lease in taken] == ["A"]
     assert waits == []
     close(taken)
@@ -461,8 +461,8 @@ def test_a_free_device_is_taken_without_a_ticket(place):
 
 def test_trying_once_leaves_no_ticket(place, puppet):
     puppet().ask("take A")
-    with pytest.raises(waiting.TimedOut):
-        waiting.acquire(place, 1, ["A"], NOTE, timeout_s=0)
+    with pytest.raises(waiters.TimedOut):
+        waiters.acquire(place, 1, ["A"], NOTE, timeout_s=0)
     assert [name for name in os.listdir(place.path) if name.startswith(tickets.TICKET)] == []
 
 
@@ -470,8 +470,8 @@ def test_waiting_ends_in_time_and_leaves_no_ticket(place, puppet):
     puppet().ask("take A")
     waits: list[tickets.Ticket] = []
     began = time.monotonic()
-    with pytest.raises(waiting.TimedOut):
-        waiting.acquire(place, 1, ["A"], NOTE, timeout_s=0.1, on_wait=waits.append)
+    with pytest.raises(waiters.TimedOut):
+        waiters.acquire(place, 1, ["A"], NOTE, timeout_s=0.1, on_wait=waits.append)
     assert 0.1 <= time.monotonic() - began < 25
     assert len(waits) == 1
     assert tickets.line(place) == []
@@ -484,8 +484,8 @@ def test_a_waiting_door_is_woken_through_its_descriptor(place, puppet):
     def wake(_: tickets.Ticket) -> None:
         os.write(writing, b"x")
 
-    with pytest.raises(waiting.Interrupted):
-        waiting.acquire(place, 1, ["A"], NOTE, wake_fd=reading, on_wait=wake, timeout_s=20)
+    with pytest.raises(waiters.Interrupted):
+        waiters.acquire(place, 1, ["A"], NOTE, wake_fd=reading, on_wait=wake, timeout_s=20)
     os.close(reading)
     os.close(writing)
     assert tickets.line(place) == []
@@ -519,7 +519,7 @@ def test_waiting_costs_no_time_of_the_processor(place, puppet):
 
 
 def test_a_holder_without_a_socket_is_noticed_too(place, puppet):
-    close(leases.take(place, ["A"], NOTE))
+    close(device_lease.take(place, ["A"], NOTE))
     waiter = puppet()
     with open(holders.file(place, "A")) as file:
         fcntl.flock(file, fcntl.LOCK_EX)

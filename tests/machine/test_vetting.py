@@ -10,19 +10,19 @@ import pytest
 import forking
 from bench import Bench
 from dibs.foreground import slot_kinds, slots, vetting
-from dibs.leases import holders, leases, waiting
+from dibs.leases import device_lease, holders, waiters
 from dibs.model.jobs import Request
 from dibs.scheduling import choice
 from dibs.system import settings, users
 
 GIB = 2**30
-NOTE = leases.Note("test", "me")
+NOTE = device_lease.Note("test", "me")
 
 
 @pytest.fixture
 def place(tmp_path):
     (tmp_path / "leases").mkdir()
-    return leases.Folder(str(tmp_path / "leases"))
+    return device_lease.Folder(str(tmp_path / "leases"))
 
 
 def unfit(*devices):
@@ -30,7 +30,7 @@ def unfit(*devices):
 
 
 def test_what_is_not_fit_is_given_back_and_the_next_one_taken(place):
-    (lease,) = waiting.acquire(place, 1, ["a", "b"], NOTE, vet=unfit("a"))
+    (lease,) = waiters.acquire(place, 1, ["a", "b"], NOTE, vet=unfit("a"))
     assert lease.device == "b"
     assert holders.held(place, ["a", "b"]) == {"b"}
     lease.close()
@@ -38,8 +38,8 @@ def test_what_is_not_fit_is_given_back_and_the_next_one_taken(place):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_who_does_not_wait_is_told_and_holds_nothing(place, count):
-    with pytest.raises(waiting.TimedOut):
-        waiting.acquire(place, count, ["a", "b"], NOTE, vet=unfit("a", *(["b"] if count == 1 else [])), timeout_s=0)
+    with pytest.raises(waiters.TimedOut):
+        waiters.acquire(place, count, ["a", "b"], NOTE, vet=unfit("a", *(["b"] if count == 1 else [])), timeout_s=0)
     assert holders.held(place, ["a", "b"]) == set()
 
 
@@ -50,21 +50,21 @@ def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_whil
         seen.append(list(devices))
         return set(devices)
 
-    waiter = waiting.Waiter(place, NOTE, 60.0, vet=vet)
+    waiter = waiters.Waiter(place, NOTE, 60.0, vet=vet)
     assert waiter.ask(1, ["a"]) is None
     assert (waiter.is_standing, waiter.is_waiting) == (False, True)
-    assert 0 < waiter.sleep_s <= waiting.UNFIT_FOR_S
+    assert 0 < waiter.sleep_s <= waiters.UNFIT_FOR_S
     assert waiter.ask(1, ["a"]) is None
     # Looked at once, and not at every question.
     assert seen == [["a"]]
 
 
-@pytest.mark.parametrize(("left", "sleeps"), [(5, waiting.UNFIT_FOR_S), (6, waiting.LONGEST_S)])
+@pytest.mark.parametrize(("left", "sleeps"), [(5, waiters.UNFIT_FOR_S), (6, waiters.LONGEST_S)])
 def test_who_waits_for_a_stranger_to_go_looks_again_in_a_while(place, left, sleeps):
     """Of those who hold a lease one hears when they go."""
     terms = choice.Terms(6, {"a": left})
-    (held,) = leases.take(place, ["a"], NOTE)
-    waiter = waiting.Waiter(place, NOTE, 60.0, terms=lambda: terms)
+    (held,) = device_lease.take(place, ["a"], NOTE)
+    waiter = waiters.Waiter(place, NOTE, 60.0, terms=lambda: terms)
     assert waiter.ask(1, ["a"]) is None
     assert waiter.sleep_s == sleeps
     waiter.leave()

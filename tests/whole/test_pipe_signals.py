@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 from dibs.system import processes
 
 DOORS = {
@@ -71,7 +71,7 @@ class Called:
 
     def holders(self) -> list[holders.Holder]:
         """Return who has the GPU."""
-        return list(holders.survey(leases.Folder(str(self.bench.leases)), ["FAKE-0"])["FAKE-0"])
+        return list(holders.survey(device_lease.Folder(str(self.bench.leases)), ["FAKE-0"])["FAKE-0"])
 
     def left(self) -> list[int]:
         """Return the processes of the command's group that still live."""
@@ -152,7 +152,7 @@ def test_the_third_signal_kills_what_does_not_want_to_end(bench: Bench, door: st
 
 
 def test_a_signal_while_it_waits_for_a_gpu_ends_it_at_once(bench: Bench, door: str) -> None:
-    (lease,) = leases.take(leases.Folder(str(bench.leases)), ["FAKE-0"], leases.Note("test"))
+    (lease,) = device_lease.take(device_lease.Folder(str(bench.leases)), ["FAKE-0"], device_lease.Note("test"))
     process = subprocess.Popen(
         DOORS[door], env=bench.environ, cwd=bench.folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

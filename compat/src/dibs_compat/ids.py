@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dibs.devices import probe
 from dibs.foreground import slots
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 from dibs.model import devices
 from dibs.system import settings
 
@@ -36,6 +36,6 @@ def _key(text: str, found: devices.Inventory) -> str:
 
 def waiting_for(wanted: Sequence[str]) -> str:
     """Return in words who has the devices that we wait for."""
-    found = holders.survey(leases.folder(), wanted)
+    found = holders.survey(device_lease.folder(), wanted)
     who = {f"{one.user or 'somebody'} ({one.job or '?'}, pid {one.pid})" for held in found.values() for one in held}
     return f"waiting for {', '.join(wanted)}: {', '.join(sorted(who)) or 'others are next in the line'}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from dibs import errors
 from dibs.foreground import granted
-from dibs.leases import leases
+from dibs.leases import device_lease
 from dibs.system import settings
 from dibs_compat import ids
 from dibs_compat.gpu_tasks import hiding, runs, sources
@@ -90,7 +90,7 @@ class GPUTaskScheduler:
     def _places(self) -> tuple[Place, ...]:
         found = ids.inventory()
         # Inside a job of dibs its own GPUs need no lease: we would wait for ourselves.
-        ours = granted.devices(leases.folder(), found)
+        ours = granted.devices(device_lease.folder(), found)
         return tuple(
             Place(f"gpu{gpu}", gpu, tuple(key for key in ids.keys(gpu, found) if key not in ours))
             for gpu in self._config["gpu"]

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from dibs import errors
 from dibs.foreground import granted, lines, piped, piping, slot_kinds, slots, vetting
-from dibs.leases import leases, waiting
+from dibs.leases import device_lease, waiters
 from dibs.system import settings, users
 from dibs_compat import ids
 
@@ -45,7 +45,7 @@ class GPUManager:
         self._free = list(self.available_gpus)
         self._changed = threading.Condition()
         #: How often each device is in use, and the lease that all of them share.
-        self._held: dict[str, tuple[int, leases.Lease]] = {}
+        self._held: dict[str, tuple[int, device_lease.Lease]] = {}
 
     def get_gpu(self) -> GPU:
         """Return the id that was freed last, when there is one and its device is ours."""
@@ -76,11 +76,11 @@ class GPUManager:
     @functools.cached_property
     def _granted(self) -> frozenset[str]:
         # Once, before the first lease: those of our own would look the same later.
-        return frozenset(granted.devices(leases.folder(), ids.inventory()))
+        return frozenset(granted.devices(device_lease.folder(), ids.inventory()))
 
 
-def _acquire(device: str) -> leases.Lease:
-    return waiting.acquire(leases.folder(), 1, [device], note(), vet=vet())[0]
+def _acquire(device: str) -> device_lease.Lease:
+    return waiters.acquire(device_lease.folder(), 1, [device], note(), vet=vet())[0]
 
 
 def vet() -> vetting.Vet | None:
@@ -108,7 +108,7 @@ def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
     found = ids.inventory()
     places = [slots.Slot(ids.keys(nr, found), nr) for nr in manager.available_gpus]
     # Inside a job of dibs its own GPUs need no lease: we would wait for ourselves.
-    ours = granted.devices(leases.folder(), found)
+    ours = granted.devices(device_lease.folder(), found)
     base = dict(os.environb)
     made = {
         nr: base | {os.fsencode(k): os.fsencode(v) for k, v in visible(nr).items()} for nr in manager.available_gpus
@@ -117,7 +117,7 @@ def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
     pipe = piping.Pipe(
         0,
         lines.Lines(),
-        slot_kinds.FixedSlots(leases.folder(), note(), places, granted=ours, on_wait=teller.waits, vet=vet()),
+        slot_kinds.FixedSlots(device_lease.folder(), note(), places, granted=ours, on_wait=teller.waits, vet=vet()),
         lambda slot: made[slot.label],
         piped.Rules("/bin/sh", ends_leftovers=False),
         teller,
@@ -131,9 +131,9 @@ def visible(nr: str) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": nr}
 
 
-def note() -> leases.Note:
+def note() -> device_lease.Note:
     """Return what others read about our leases."""
-    return leases.Note("simple_gpu_scheduler", users.own(), "dibs-compat")
+    return device_lease.Note("simple_gpu_scheduler", users.own(), "dibs-compat")
 
 
 class Teller(piped.Door):

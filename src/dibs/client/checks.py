@@ -15,7 +15,7 @@ from pathlib import Path
 from dibs.client import client, questions
 from dibs.devices import probe
 from dibs.errors import DibsError, UserError
-from dibs.leases import leases
+from dibs.leases import device_lease
 from dibs.model import units
 from dibs.system import disk, logout_policy, paths, settings
 from dibs.system.settings import Settings
@@ -74,7 +74,7 @@ def run(environ: Mapping[str, str], but_for: Collection[str] = ()) -> list[Findi
     except UserError as error:
         return [*found, Finding("settings", PROBLEM, error.message, error.hint or "Mend the file or the variable.")]
     found.append(_sources(values))
-    place = str(values.lease_dir) if values.lease_dir else leases.folder().path
+    place = str(values.lease_dir) if values.lease_dir else device_lease.folder().path
     patient = Patient(environ, home.path, home.note, values, place)
     for name, check in CHECKS.items():
         if name in but_for:

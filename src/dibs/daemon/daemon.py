@@ -36,7 +36,7 @@ from dibs.jobqueue.core import Core, now_ms
 from dibs.jobqueue.standing import Standing
 from dibs.jobqueue.turns import Work
 from dibs.jobqueue.waits import Waits
-from dibs.leases import leases
+from dibs.leases import device_lease
 from dibs.leases.drains import Drains
 from dibs.model.devices import DeviceId, with_drained
 from dibs.scheduling.views import Policy
@@ -96,7 +96,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     loop = asyncio.get_running_loop()
     events = Events(loop)
     user = users.own()
-    place = leases.Folder(str(values.lease_dir)) if values.lease_dir else leases.folder()
+    place = device_lease.Folder(str(values.lease_dir)) if values.lease_dir else device_lease.folder()
     if not os.access(place.path, os.W_OK | os.X_OK):
         raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
     database = paths.database(home)
@@ -221,7 +221,7 @@ def _open_notify(path: Path) -> socket.socket:
 
 
 def _observing(
-    watcher: probe.Probe, place: leases.Folder, user: str, values: settings.Settings, kept: store.Store
+    watcher: probe.Probe, place: device_lease.Folder, user: str, values: settings.Settings, kept: store.Store
 ) -> Observing:
     """Return what is known of real devices, with what was kept of it."""
     limits = vetting.limits_of(values)

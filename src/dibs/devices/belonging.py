@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dibs.leases import holders, holding
+from dibs.leases import holders, keeper
 from dibs.leases.holders import Holder
 from dibs.model.devices import Device
 from dibs.system import processes
@@ -28,7 +28,7 @@ def outside(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset
 
 def _roots(pid: int) -> tuple[int, ...]:
     """Return the processes below which a lease is used: its holder and, where that keeps it for another, its owner."""
-    kept = holding.read(processes.words(pid))
+    kept = keeper.read(processes.words(pid))
     return (pid,) if kept is None else (pid, kept[0])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.leases import holders, holding
+from dibs.leases import holders, keeper
 from dibs.system import processes
 
 TYPE_CHECKING = False
@@ -41,5 +41,5 @@ def _is_ours(holder: Holder, above: set[int]) -> bool:
     # What another user's process says about itself is no promise.
     if holder.pid is None or holder.uid != os.geteuid():
         return False
-    held_for = holding.read(processes.words(holder.pid))
+    held_for = keeper.read(processes.words(holder.pid))
     return holder.pid in above or (held_for is not None and held_for[0] in above)

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from dibs import errors
 from dibs.errors import DibsError, MachineError, NotAllowed, NotFound
-from dibs.leases import holding, leases
+from dibs.leases import device_lease, keeper
 from dibs.model.devices import DeviceId
 from dibs.system import processes
 
@@ -25,7 +25,7 @@ LET_GO_FOR_S = 10.0
 GO = b"g"
 
 #: Takes leases: given the descriptor that ends the waiting, and what to say while it lasts.
-Take = Callable[[int, Callable[[str], None]], list[leases.Lease]]
+Take = Callable[[int, Callable[[str], None]], list[device_lease.Lease]]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,9 @@ class Kept:
         os.write(self._word, GO)
 
 
-def keep(owner: Owner, place: leases.Folder, limit_s: float | None, take: Take, say: Callable[[str], None]) -> Kept:
+def keep(
+    owner: Owner, place: device_lease.Folder, limit_s: float | None, take: Take, say: Callable[[str], None]
+) -> Kept:
     """Have a process of its own `take` leases and keep them for as long as the owner lives."""
     pidfd = processes.open_verified(owner.pid, owner.starttime)
     if pidfd is None:
@@ -141,7 +143,7 @@ def keep(owner: Owner, place: leases.Folder, limit_s: float | None, take: Take, 
 
 
 def _be_holder(
-    owner: Owner, place: leases.Folder, limit_s: float | None, take: Take, pidfd: int, tell: int, hear: int
+    owner: Owner, place: device_lease.Folder, limit_s: float | None, take: Take, pidfd: int, tell: int, hear: int
 ) -> NoReturn:
     """Leave the terminal, take the leases, and become the program that holds them. Never returns."""
 
@@ -160,7 +162,7 @@ def _be_holder(
             for fd in (pidfd, *(fd for lease in held for fd in lease.fds())):
                 os.set_inheritable(fd, True)
             devices = [lease.device for lease in held]
-            argv = holding.command(owner.pid, place.path, devices, limit_s, pidfd)
+            argv = keeper.command(owner.pid, place.path, devices, limit_s, pidfd)
             os.execve(argv[0], argv, {})
     except DibsError as error:
         report("error", error.kind, error.message, error.hint)
@@ -208,17 +210,17 @@ class Holding:
     devices: list[str]
 
 
-def found(place: leases.Folder) -> list[Holding]:
+def found(place: device_lease.Folder) -> list[Holding]:
     """Return all holders of this user."""
     seen = []
     for proc in processes.everybody():
-        what = holding.read(processes.words(proc.pid)) if _uid(proc.pid) == os.geteuid() else None
+        what = keeper.read(processes.words(proc.pid)) if _uid(proc.pid) == os.geteuid() else None
         if what is not None and what[1] == place.path and not proc.is_dead:
             seen.append(Holding(proc, what[0], what[2]))
     return seen
 
 
-def of(place: leases.Folder, owners: Sequence[int]) -> list[Holding]:
+def of(place: device_lease.Folder, owners: Sequence[int]) -> list[Holding]:
     """Return the holders of the first of `owners` who has any."""
     seen = found(place)
     for owner in owners:

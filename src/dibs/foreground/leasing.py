@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dibs.devices import probe
 from dibs.errors import Busy, MachineError, UserError
 from dibs.foreground import knowing, vetting
-from dibs.leases import drains, holders, leases, waiting
+from dibs.leases import device_lease, drains, holders, waiters
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
@@ -47,7 +47,7 @@ def inventory_now(values: settings.Settings) -> Inventory:
     inventory = probe.read(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
-    return devices.with_drained(inventory, drains.Drains(leases.folder(), {}).now())
+    return devices.with_drained(inventory, drains.Drains(device_lease.folder(), {}).now())
 
 
 def request(args: Args, inventory: Inventory) -> Request:
@@ -69,9 +69,9 @@ def request(args: Args, inventory: Inventory) -> Request:
     return request
 
 
-def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], None]) -> list[leases.Lease]:
+def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], None]) -> list[device_lease.Lease]:
     """Stand in the line until the GPUs are ours; `job` is what others read about it."""
-    place = leases.folder()
+    place = device_lease.folder()
     inventory, count = wanted.inventory, wanted.request.gpus
     able = views.eligible(inventory, wanted.request)
     need = units.count_gpus(count)
@@ -81,11 +81,11 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
         raise Busy(f"needs {need}; only {len(able)} can be used now ({inventory.problem or faults}).")
     vet = vetting.of(wanted.values, say, wanted.request)
     try:
-        return waiting.acquire(
+        return waiters.acquire(
             place,
             count,
             able,
-            leases.Note(job, users.own()),
+            device_lease.Note(job, users.own()),
             collect_for_s=wanted.values.collect_for,
             terms=knowing.Known(place, inventory, wanted.values, wanted.request).terms,
             wake_fd=wake_fd,
@@ -93,13 +93,13 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
             on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),
             vet=vet,
         )
-    except waiting.TimedOut:
+    except waiters.TimedOut:
         reasons = {} if vet is None else vet.reasons
         left = [f"GPU {inventory.index_of(DeviceId(device))}: {why}" for device, why in reasons.items()]
         raise Busy(f"{need} cannot be had now: {', '.join(left) or held_by(place, inventory, able)}.") from None
 
 
-def held_by(place: leases.Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
+def held_by(place: device_lease.Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
     """Say who holds which of the devices."""
     told = [
         f"GPU {inventory.index_of(DeviceId(device))}: {' and '.join(map(_told, found))}"
@@ -109,7 +109,7 @@ def held_by(place: leases.Folder, inventory: Inventory, wanted: Sequence[DeviceI
     return ", ".join(told) or "others are next in the line"
 
 
-def _told(who: leases.Holder) -> str:
+def _told(who: device_lease.Holder) -> str:
     told = [who.user or "somebody", _job(who.job) if who.job else "", f"(pid {who.pid})" if who.pid else ""]
     told += [f"with {units.format_size(who.mib * choice.MIB)}" if who.mib else ""]
     return " ".join(word for word in told if word)

@@ -8,7 +8,7 @@ from dibs.errors import UserError
 from dibs.foreground import granted, knowing, vetting
 from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.foreground.slots import Etiquette, Slot, Slots
-from dibs.leases import leases
+from dibs.leases import device_lease
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
@@ -78,7 +78,7 @@ def slots(
     say: Callable[[str], None],
 ) -> Slots:
     """Return where commands can be started; `named` are the GPUs that `groups` found."""
-    place, note = leases.folder(), leases.Note("pipe", users.own())
+    place, note = device_lease.folder(), device_lease.Note("pipe", users.own())
     count = args.get(COUNT)
     per_gpu = args.get(PER_GPU) or 1
 

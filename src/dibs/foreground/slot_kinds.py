@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from dibs.leases.leases import Lease, Note
-    from dibs.leases.waiting import Vet
+    from dibs.leases.device_lease import Lease, Note
+    from dibs.leases.waiters import Vet
     from dibs.scheduling.choice import Terms
     from dibs.system.locks import Folder
 

@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 
-from dibs.leases import holders, leases, tickets, waiting
+from dibs.leases import device_lease, holders, tickets, waiters
 from dibs.scheduling import choice
 from dibs.system import locks
 
@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from dibs.leases.leases import Lease, Note
+    from dibs.leases.device_lease import Lease, Note
     from dibs.leases.tickets import Ticket
-    from dibs.leases.waiting import Vet
+    from dibs.leases.waiters import Vet
     from dibs.scheduling.choice import Terms
     from dibs.system.locks import Folder
 
@@ -112,7 +112,7 @@ class Slots:
         self._collect_for_s = collect_for_s
         self._on_wait = on_wait
         self._told_at = -NEVER
-        self._waiter = waiting.Waiter(place, note, collect_for_s, self._tell, terms, vet)
+        self._waiter = waiters.Waiter(place, note, collect_for_s, self._tell, terms, vet)
         self._kept: dict[str, _Kept] = {}
         #: Devices that were given to us and not used yet: that turn is ours, whoever came meanwhile.
         self._fresh: set[str] = set()
@@ -203,7 +203,7 @@ class Slots:
         self._fresh.difference_update(slot.devices)
         if used and now - self._served_at >= SERVED_S:
             # A command on a kept lease is as good as a new lease: others who wait must see that we had a turn.
-            leases.mark_served(self._place)
+            device_lease.mark_served(self._place)
             self._served_at = now
         if self._waiter.is_standing and self._line.has_others():
             self._waiter.renew()

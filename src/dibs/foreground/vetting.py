@@ -14,7 +14,7 @@ from dataclasses import replace
 from dibs.devices import belonging, foreign, probe
 from dibs.devices.foreign import Limits
 from dibs.devices.probe import Probe
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 from dibs.leases.holders import Holder
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Request
@@ -77,7 +77,7 @@ def of(values: Settings, say: Callable[[str], None], request: Request = WHOLE) -
     eyes = Probe(values)
     if not eyes.is_real:
         return None
-    return Vet(eyes, leases.folder(), limits_of(values), say, request)
+    return Vet(eyes, device_lease.folder(), limits_of(values), say, request)
 
 
 def measured(values: Settings, place: Folder) -> Inventory:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 from dibs.model import units
 from dibs.scheduling import choice
 from dibs.scheduling.choice import Want
@@ -174,7 +174,7 @@ def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
 def line(place: Folder) -> list[Ticket]:
     """Return the living tickets in serving order, and remove our own dead ones."""
     tickets = _living(place)
-    turns = leases.served_of(place, {ticket.uid for ticket in tickets})
+    turns = device_lease.served_of(place, {ticket.uid for ticket in tickets})
     return sorted(tickets, key=lambda ticket: _rank(ticket, turns))
 
 
@@ -189,7 +189,7 @@ def around(place: Folder, own: OwnTicket | None) -> tuple[list[Ticket], int]:
     name, since_ns = (own.ticket.name, own.ticket.since_ns) if own else ("", locks.boot_ns())
     me = Ticket(name, os.geteuid(), "", os.getpid(), since_ns, 0, ())
     others = _living(place, name)
-    turns = leases.served_of(place, {me.uid, *(ticket.uid for ticket in others)})
+    turns = device_lease.served_of(place, {me.uid, *(ticket.uid for ticket in others)})
     others.sort(key=lambda ticket: _rank(ticket, turns))
     return others, sum(_rank(ticket, turns) < _rank(me, turns) for ticket in others)
 

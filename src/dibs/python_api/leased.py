@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 from dibs.foreground import leasing
-from dibs.leases import waiting
+from dibs.leases import waiters
 from dibs.model import environment
 from dibs.python_api import handles, keywords
 from dibs.submission import job_options
@@ -28,7 +28,7 @@ from dibs.system import settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dibs.leases.leases import Lease as OneLease
+    from dibs.leases.device_lease import Lease as OneLease
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class lease:
             await asyncio.shield(waiter)
         except asyncio.CancelledError:
             os.eventfd_write(wake, 1)
-            with suppress(waiting.Interrupted):
+            with suppress(waiters.Interrupted):
                 await waiter
             self.release()
             raise

@@ -221,17 +221,17 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
     """Return the descriptors of all leases, or the refusal."""
     if not spec.devices and not spec.shares:
         return []
-    from dibs.leases import leases  # a job without devices does not pay for it
+    from dibs.leases import device_lease  # a job without devices does not pay for it
 
-    place = leases.Folder(spec.lease_dir) if spec.lease_dir else leases.folder()
-    note = leases.Note(spec.note_job)
-    taken: list[leases.Lease] = []
+    place = device_lease.Folder(spec.lease_dir) if spec.lease_dir else device_lease.folder()
+    note = device_lease.Note(spec.note_job)
+    taken: list[device_lease.Lease] = []
     try:
-        taken += leases.take(place, spec.devices, note) if spec.devices else []
+        taken += device_lease.take(place, spec.devices, note) if spec.devices else []
         for share in sorted(spec.shares):
             device, mib, capacity_mib, slots = share.split()
-            taken.append(leases.take_shared(place, device, int(mib), int(capacity_mib), int(slots), note))
-    except leases.Refused as refused:
+            taken.append(device_lease.take_shared(place, device, int(mib), int(capacity_mib), int(slots), note))
+    except device_lease.Refused as refused:
         for lease in taken:
             lease.close()
         holder = refused.holder.pid if refused.holder else None

@@ -5,9 +5,9 @@ import os
 import pwd  # noqa: F401
 import sys
 
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 
-place, count, number = leases.Folder(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+place, count, number = device_lease.Folder(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
 if os.geteuid() == 0:
@@ -15,9 +15,9 @@ if os.geteuid() == 0:
 inodes = []
 for index in range(count):
     try:
-        for lease in leases.take(place, [f"NEW-{index}"], leases.Note()):
+        for lease in device_lease.take(place, [f"NEW-{index}"], device_lease.Note()):
             lease.close()
-    except leases.Refused:
+    except device_lease.Refused:
         pass
     inodes.append(str(os.stat(holders.file(place, f"NEW-{index}")).st_ino))
 print(" ".join(inodes))

@@ -6,20 +6,22 @@ import pwd  # noqa: F401
 import subprocess
 import sys
 
-from dibs.leases import leases, tickets, waiting
+from dibs.leases import device_lease, tickets, waiters
 
-place = leases.Folder(sys.argv[1])
-held: list[leases.Lease] = []
+place = device_lease.Folder(sys.argv[1])
+held: list[device_lease.Lease] = []
 own: list[tickets.OwnTicket] = []
 
 
 def take(devices: str, job: str = "") -> str:
-    held.extend(leases.take(place, devices.split(","), leases.Note(job, tool="puppet")))
+    held.extend(device_lease.take(place, devices.split(","), device_lease.Note(job, tool="puppet")))
     return "took"
 
 
 def share(device: str, mib: str, capacity_mib: str, max_slots: str, job: str = "") -> str:
-    held.append(leases.take_shared(place, device, int(mib), int(capacity_mib), int(max_slots), leases.Note(job)))
+    held.append(
+        device_lease.take_shared(place, device, int(mib), int(capacity_mib), int(max_slots), device_lease.Note(job))
+    )
     return "took"
 
 
@@ -54,7 +56,7 @@ def acquire(count: str, devices: str, job: str = "") -> str:
     def waits(_: tickets.Ticket) -> None:
         print("waits", flush=True)
 
-    held.extend(waiting.acquire(place, int(count), devices.split(","), leases.Note(job), on_wait=waits))
+    held.extend(waiters.acquire(place, int(count), devices.split(","), device_lease.Note(job), on_wait=waits))
     return "took " + ",".join(lease.device for lease in held)
 
 
@@ -69,5 +71,5 @@ for line in sys.stdin:
     name, *words = line.split()
     try:
         print(ORDERS[name](*words), flush=True)
-    except leases.Refused as refusal:
+    except device_lease.Refused as refusal:
         print("refused", refusal.device, refusal.why, flush=True)

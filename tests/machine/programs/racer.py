@@ -4,10 +4,10 @@ import os
 import random
 import sys
 
-from dibs.leases import leases
+from dibs.leases import device_lease
 
 folder, markers, seed, times = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-place = leases.Folder(folder)
+place = device_lease.Folder(folder)
 chance = random.Random(seed)
 print("ready", flush=True)
 sys.stdin.readline()
@@ -16,8 +16,8 @@ granted = 0
 for _ in range(times):
     devices = chance.sample(["A", "B", "C"], chance.randint(1, 3))
     try:
-        taken = leases.take(place, devices, leases.Note(f"racer {seed}"))
-    except leases.Refused as refusal:
+        taken = device_lease.take(place, devices, device_lease.Note(f"racer {seed}"))
+    except device_lease.Refused as refusal:
         if refusal.device not in devices or len(os.listdir("/proc/self/fd")) != open_before:
             sys.exit("a refused take kept something")
         continue

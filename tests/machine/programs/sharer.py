@@ -4,10 +4,10 @@ import os
 import random
 import sys
 
-from dibs.leases import leases
+from dibs.leases import device_lease
 
 folder, markers, seed, times, capacity_mib = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), 1000
-place = leases.Folder(folder)
+place = device_lease.Folder(folder)
 chance = random.Random(seed)
 print("ready", flush=True)
 sys.stdin.readline()
@@ -15,10 +15,10 @@ granted = 0
 for turn in range(times):
     mib = chance.choice((capacity_mib, *[chance.randint(100, 600)] * 4))
     # One who takes it alone leaves nothing to anybody.
-    share = leases.Share(mib, {"A": capacity_mib}, 4) if mib < capacity_mib else None
+    share = device_lease.Share(mib, {"A": capacity_mib}, 4) if mib < capacity_mib else None
     try:
-        (lease,) = leases.take(place, ["A"], leases.Note(f"sharer {seed}"), share)
-    except leases.Refused:
+        (lease,) = device_lease.take(place, ["A"], device_lease.Note(f"sharer {seed}"), share)
+    except device_lease.Refused:
         continue
     granted += 1
     path = os.path.join(markers, f"{seed}-{turn}-{mib}")

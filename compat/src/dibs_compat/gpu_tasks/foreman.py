@@ -15,7 +15,7 @@ import socket
 import time
 
 from dibs.foreground import slot_kinds, slots
-from dibs.leases import leases
+from dibs.leases import device_lease
 from dibs.system import processes, users
 from dibs_compat.gpu_tasks import attending, messages, workers
 from dibs_compat.gpu_tasks.orders import Order, Task
@@ -46,10 +46,10 @@ class Foreman:
         self._scheduler = scheduler
         #: Says when the scheduler is gone, also while something else that it forked has its end of the line.
         self._gone = os.pidfd_open(scheduler_pid)
-        note = leases.Note("gpu_task_scheduler", users.own(), "dibs-compat")
+        note = device_lease.Note("gpu_task_scheduler", users.own(), "dibs-compat")
         # The first one first; of those that were freed, the last.
         free = [slots.Slot(place.devices, str(number)) for number, place in enumerate(order.places)]
-        self._slots = slot_kinds.FixedSlots(leases.folder(), note, free[::-1], on_wait=self._waits)
+        self._slots = slot_kinds.FixedSlots(device_lease.folder(), note, free[::-1], on_wait=self._waits)
         #: The place that the scheduler was offered for its next task.
         self._offered: slots.Slot | None = None
         self._running: dict[int, _Running] = {}

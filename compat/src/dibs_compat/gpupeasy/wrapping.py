@@ -9,7 +9,7 @@ import fcntl
 import os
 import sys
 
-from dibs.leases import leases, waiting
+from dibs.leases import device_lease, waiters
 from dibs.system import processes, users
 
 
@@ -18,8 +18,8 @@ def main() -> int:
     front = sys.argv[1 : sys.argv.index("--")]
     argv = sys.argv[sys.argv.index("--") + 1 :]
     text, keys = front[0], front[1:]
-    note = leases.Note(os.environ.get("DIBS_JOB_ID", "gpupeasy"), users.own())
-    for lease in waiting.acquire(leases.folder(), len(keys), keys, note) if keys else ():
+    note = device_lease.Note(os.environ.get("DIBS_JOB_ID", "gpupeasy"), users.own())
+    for lease in waiters.acquire(device_lease.folder(), len(keys), keys, note) if keys else ():
         for fd in lease.fds():
             os.set_inheritable(fcntl.fcntl(fd, fcntl.F_DUPFD, processes.FIRST_FD), True)
     os.environ["CUDA_VISIBLE_DEVICES"] = text

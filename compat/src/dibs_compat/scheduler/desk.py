@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dibs.errors import DibsError
 from dibs.foreground import vetting
 from dibs.foreground.signals import Signals
-from dibs.leases import leases, waiting
+from dibs.leases import device_lease, waiters
 from dibs.system import commands, processes, settings, users
 from dibs_compat.scheduler import gpus, releasing, screen, state, task
 from dibs_compat.scheduler.line import Line, Stopped, Taken, Wish
@@ -115,9 +115,9 @@ class Desk:
     def _take(self, order: Order, coming: Signals) -> Taken:
         if order.wish.count == 0:
             return Taken((), ())
-        note = leases.Note(self.prog, users.own(), "dibs-compat")
+        note = device_lease.Note(self.prog, users.own(), "dibs-compat")
         vet = vetting.of(self._values, self._complain)
-        waiter = waiting.Waiter(self._gpus.place, note, self._values.collect_for, vet=vet)
+        waiter = waiters.Waiter(self._gpus.place, note, self._values.collect_for, vet=vet)
         return Line(self._gpus, self._state, coming, waiter).wait(
             order.wish,
             lambda numbers: self._entry(order, numbers, os.getpid(), time.time()),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dibs.devices import probe
 from dibs.errors import MachineError
-from dibs.leases import holders, leases
+from dibs.leases import device_lease, holders
 from dibs.model import devices
 from dibs.system import settings
 from dibs_compat.scheduler import state
@@ -23,7 +23,7 @@ class Gpus:
     """The devices of this machine as the old tool counts them: from 0, whether they exist or not."""
 
     inventory: devices.Inventory
-    place: leases.Folder
+    place: device_lease.Folder
 
     def usual_count(self) -> int:
         """Return how many GPUs a new state file has: four, unless we know that there are fewer."""
@@ -77,7 +77,7 @@ def load(values: settings.Settings) -> Gpus:
     inventory = probe.read(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
-    return Gpus(inventory, leases.folder())
+    return Gpus(inventory, device_lease.folder())
 
 
 def environ(numbers: Sequence[int]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from typing import Self
 
 from dibs.errors import Busy, Impossible
 from dibs.foreground.signals import Signals
-from dibs.leases import leases, waiting
+from dibs.leases import device_lease, waiters
 from dibs_compat.scheduler.gpus import Gpus
 from dibs_compat.scheduler.state import Entries, Entry, State
 
@@ -76,7 +76,7 @@ class Taken:
     """The GPUs of a task: their numbers in the order in which it gets them, and their leases."""
 
     numbers: tuple[int, ...]
-    leases: tuple[leases.Lease, ...]
+    leases: tuple[device_lease.Lease, ...]
 
     def close(self) -> None:
         """Give them back."""
@@ -87,7 +87,7 @@ class Taken:
 class Line:
     """One call's place in the line."""
 
-    def __init__(self, gpus: Gpus, state: State, coming: Signals, waiter: waiting.Waiter) -> None:
+    def __init__(self, gpus: Gpus, state: State, coming: Signals, waiter: waiters.Waiter) -> None:
         self._gpus = gpus
         self._state = state
         self._coming = coming
@@ -197,7 +197,7 @@ class _Watch:
         ends = [_end_of(entry) for entry in shut.values()]
         self.fds = [fd for fd in (changes, *ends) if fd is not None]
         #: Longest sleep in seconds.
-        self.longest_s = UNWATCHED_S if shut and changes is None else waiting.LONGEST_S
+        self.longest_s = UNWATCHED_S if shut and changes is None else waiters.LONGEST_S
 
     def __enter__(self) -> Self:
         return self

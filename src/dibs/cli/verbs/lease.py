@@ -19,7 +19,7 @@ from select import select
 from dibs.cli import screen
 from dibs.errors import Conflict, DibsError, NotFound, UserError
 from dibs.foreground import attending, keeping, leasing, signals
-from dibs.leases import leases, waiting
+from dibs.leases import device_lease, waiters
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Request
@@ -112,7 +112,7 @@ def main(args: Args) -> int:
     with signals.Signals(*ENDING) as coming:
         try:
             held = leasing.acquire(wanted, "lease", coming.fileno(), screen.say)
-        except waiting.Interrupted:
+        except waiters.Interrupted:
             raise Interrupted((coming.new() or [signal.SIGINT])[0]) from None
     ids = wanted.ordered([lease.device for lease in held])
     env = wanted.environ(ids)
@@ -170,7 +170,7 @@ def _keep(args: Args) -> int:
 def _kept(args: Args) -> int:
     pid = args.get(PID)
     owner = keeping.asking_shell() if pid is None else keeping.adopted(pid)
-    place = leases.folder()
+    place = device_lease.folder()
     if args.has(ENV) and (held := keeping.of(place, [owner.pid])):
         raise Conflict(
             f"{owner.kind} {owner.pid} has leased {', '.join(held[0].devices)} already.", "First: dibs lease --release"
@@ -221,7 +221,7 @@ def _release(args: Args) -> int:
     """Give back what is held for this shell, or for the process that was named."""
     pid = args.get(PID)
     owners = keeping.above_us() if pid is None else [pid]
-    held = keeping.of(leases.folder(), owners)
+    held = keeping.of(device_lease.folder(), owners)
     if not held:
         raise NotFound(
             "nothing is leased for this shell." if pid is None else f"nothing is leased for process {pid}.",
@@ -269,7 +269,11 @@ def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -
 
 
 def _run(
-    argv: tuple[str, ...], env: dict[str, str], held: Sequence[leases.Lease], limit_s: float | None, grace_s: float
+    argv: tuple[str, ...],
+    env: dict[str, str],
+    held: Sequence[device_lease.Lease],
+    limit_s: float | None,
+    grace_s: float,
 ) -> int:
     """Run the command as our child on this terminal, holding the leases itself; return its exit code."""
     import fcntl

@@ -11,7 +11,7 @@ from dibs.devices import probe
 from dibs.errors import MachineError, UserError
 from dibs.foreground import lines, piped, piping, placing
 from dibs.foreground.slots import Slot
-from dibs.leases import drains, leases
+from dibs.leases import device_lease, drains
 from dibs.model import devices, environment, environment_names, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.submission import job_options, options
@@ -46,7 +46,7 @@ def main(args: Args) -> int:
     inventory = probe.read(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
-    inventory = devices.with_drained(inventory, drains.Drains(leases.folder(), {}).now())
+    inventory = devices.with_drained(inventory, drains.Drains(device_lease.folder(), {}).now())
     teller = Teller(is_summing=args.has(SUMMARIZE), is_drawing=sys.stderr.isatty())
     places = placing.slots(args, named, values, inventory, teller.said)
     visible = args.get(job_options.VISIBLE) or values.visible

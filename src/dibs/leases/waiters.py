@@ -10,7 +10,7 @@ import select
 import time
 
 from dibs import errors
-from dibs.leases import holders, leases, tickets
+from dibs.leases import device_lease, holders, tickets
 from dibs.scheduling import choice
 from dibs.system import locks
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Protocol
 
-    from dibs.leases.leases import Lease, Note
+    from dibs.leases.device_lease import Lease, Note
     from dibs.leases.tickets import OwnTicket, Ticket
     from dibs.scheduling.choice import Terms
     from dibs.system.locks import Folder
@@ -275,10 +275,10 @@ def _take(place: Folder, look: _Look, note: Note) -> list[Lease] | None:
     if look.chosen is None:
         return None
     terms = look.terms
-    share = leases.Share(terms.mib, terms.capacity_mib, terms.most) if terms.mib else None
+    share = device_lease.Share(terms.mib, terms.capacity_mib, terms.most) if terms.mib else None
     try:
-        return leases.take(place, look.chosen, note, share)
-    except leases.Refused:
+        return device_lease.take(place, look.chosen, note, share)
+    except device_lease.Refused:
         return None
 
 
