@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dibs.devices.uses import Minute, Sample, Use
+from dibs.devices.usage import Minute, Sample, Use
 from dibs.jobqueue import core
 from dibs.model import environment, environment_names, lifecycle
 from dibs.model.devices import DeviceId

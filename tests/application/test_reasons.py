@@ -7,7 +7,7 @@ import pytest
 
 import build
 from desk import DONE, FAILED, RUNNING
-from dibs.devices.uses import Use
+from dibs.devices.usage import Use
 from dibs.jobqueue import core
 from dibs.jobqueue.reasons import Sight
 from dibs.model import lifecycle, selectors, serialization

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 import build
-from dibs.devices import foreign, health, observations
+from dibs.devices import assessment, foreign, health
+from dibs.devices.assessment import Look, Seen, observe
 from dibs.devices.foreign import Limits
-from dibs.devices.observations import Look, Seen, observe
 from dibs.model import devices
 from dibs.model.devices import Device, DeviceId, Inventory, Process
 from dibs.model.jobs import JobId, State
@@ -189,7 +189,7 @@ def test_memory_that_does_not_come_back_in_a_minute_puts_the_gpu_out(after_s, is
         # It stays out, also when the memory comes back after all, until somebody says so.
         seen, findings = observe(seen, look(card(), at=999.0), LIMITS)
         assert (seen.inventory.devices[0].fault is not None, findings) == (True, [])
-        seen, _ = observe(observations.brought_back(seen, A), look(card(), at=1000.0), LIMITS)
+        seen, _ = observe(assessment.brought_back(seen, A), look(card(), at=1000.0), LIMITS)
         assert seen.inventory.devices[0].obstacle is None
 
 
@@ -220,7 +220,7 @@ def test_a_card_that_does_not_tell_its_memory_is_believed():
 @pytest.mark.parametrize("xid", range(1, 150))
 def test_xids_of_programs_are_no_fault_of_the_card_and_all_others_put_it_out(xid):
     seen, _ = observe(Seen(), look(card(A, 0), card(B, 1), jobs=[running(1, A)]), LIMITS)
-    seen, findings = observations.heard_xid(seen, A, xid)
+    seen, findings = assessment.heard_xid(seen, A, xid)
     is_fault = xid not in {13, 31, 43, 45, 68, 109}
     assert [(f.kind, f.device) for f in findings] == ([("Unwell", A)] if is_fault else [])
     assert (seen.inventory.by_id[A].obstacle is not None) is is_fault
@@ -228,24 +228,24 @@ def test_xids_of_programs_are_no_fault_of_the_card_and_all_others_put_it_out(xid
     seen, findings = observe(seen, look(card(A, 0), card(B, 1), jobs=[running(1, A)]), LIMITS)
     assert (seen.inventory.by_id[A].obstacle is not None) is is_fault
     assert [(f.kind, f.job) for f in findings] == ([("Unwell", 1)] if is_fault else [])
-    seen, _ = observe(observations.brought_back(seen, A), look(card(A, 0), card(B, 1)), LIMITS)
+    seen, _ = observe(assessment.brought_back(seen, A), look(card(A, 0), card(B, 1)), LIMITS)
     assert seen.inventory.by_id[A].obstacle is None
 
 
 def test_an_xid_of_a_card_puts_its_slices_out_and_one_of_no_card_nothing():
     slices = card(DeviceId("MIG-1"), 0, parent="GPU-p"), card(DeviceId("MIG-2"), 1, parent="GPU-p"), card(B, 2)
     seen, _ = observe(Seen(), look(*slices), LIMITS)
-    seen, findings = observations.heard_xid(seen, "GPU-p", 79)
+    seen, findings = assessment.heard_xid(seen, "GPU-p", 79)
     assert [f.device for f in findings] == ["MIG-1", "MIG-2"]
     assert seen.inventory.usable() == (B,)
-    assert observations.heard_xid(seen, "GPU-nobody", 79) == (seen, [])
+    assert assessment.heard_xid(seen, "GPU-nobody", 79) == (seen, [])
 
 
 @pytest.mark.parametrize("trouble", [{"ecc_errors": 3}, {"worry": "a row is to be replaced"}])
 def test_what_can_be_lived_with_is_accepted_until_it_gets_worse(trouble):
     seen, _ = observe(Seen(), look(card(**trouble)), LIMITS)
     assert seen.inventory.devices[0].fault == health.worry(card(**trouble))
-    seen, _ = observe(observations.brought_back(seen, A), look(card(**trouble)), LIMITS)
+    seen, _ = observe(assessment.brought_back(seen, A), look(card(**trouble)), LIMITS)
     assert seen.inventory.devices[0].fault is None
     worse = {"ecc_errors": 4} if "ecc_errors" in trouble else {"worry": "a row could not be replaced"}
     seen, _ = observe(seen, look(card(**worse)), LIMITS)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs.devices.uses import MOST_SAMPLES, Ledger, memory_of
+from dibs.devices.usage import MOST_SAMPLES, Ledger, memory_of
 from dibs.model.devices import Device, DeviceId, Inventory, Process
 from dibs.model.jobs import JobId, State
 

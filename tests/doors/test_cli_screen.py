@@ -21,7 +21,7 @@ from dibs.cli.cleaning import LogCleaner, clean
 from dibs.cli.screen import Column, Screen
 from dibs.cli.verbs import show
 from dibs.client import answers
-from dibs.devices import observations
+from dibs.devices import assessment
 from dibs.model import lifecycle
 from dibs.submission.options import Args
 
@@ -223,4 +223,4 @@ def test_every_kind_of_event_has_words_for_people() -> None:
     source = "".join(path.read_text() for path in Path(show.__file__).parents[1].glob("*.py"))
     noted = {kind for call in re.findall(r"\bnote\((.*)", source) for kind in re.findall(r'"([A-Z]\w+)"', call)}
     assert len(noted) >= 8
-    assert show.EVENT_WORDS.keys() == kinds | noted | {*observations.KINDS, "Submitted"}
+    assert show.EVENT_WORDS.keys() == kinds | noted | {*assessment.KINDS, "Submitted"}

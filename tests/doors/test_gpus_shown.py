@@ -10,7 +10,7 @@ from terminal import Terminal
 from bench import Bench, wait_for
 from dibs.cli.screen import Screen
 from dibs.cli.verbs import gpus
-from dibs.devices.uses import Use
+from dibs.devices.usage import Use
 from dibs.store.store import Store
 
 GIB = 2**30

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import wait_for
-from dibs.devices import belonging
+from dibs.devices import ownership
 from dibs.leases import holders
 from dibs.leases import keeper as lease_keeper
 from dibs.leases.holders import Holder
@@ -41,7 +41,7 @@ def holder(pid: int | None, mib: int | None = 1024) -> Holder:
 def outside(place: Folder, pid: int, *found: Holder) -> bool:
     """Tell whether a process of ours on the card is of nobody's share."""
     used = Device(CARD.id, 0, "A100", CARD.memory_total, processes=(Process(pid, users.own(), "python", 2**30),))
-    told = belonging.outside(place, used, found)
+    told = ownership.outside(place, used, found)
     assert told <= {pid}
     return bool(told)
 

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from dibs import errors
-from dibs.devices import amd, driver, nvidia, probe
+from dibs.devices import amd, driver_child, nvidia, probe
 from dibs.model import environment
 from dibs.model.devices import Inventory
 from dibs.system.settings import Settings
@@ -43,7 +43,7 @@ def nvml(nvml, monkeypatch):
 def ask(nvml, *skip):
     """The inventory that the child would tell, and all it said."""
     said = []
-    driver.answer(str(nvml.library), skip, set(), said.append)
+    driver_child.answer(str(nvml.library), skip, set(), said.append)
     return probe.parse_answer(said, Inventory(), {}), said
 
 
@@ -157,7 +157,7 @@ def test_every_error_of_the_start_is_a_sentence_or_a_machine_without_gpus(nvml, 
 def test_cards_that_hung_are_not_asked(nvml, monkeypatch):
     monkeypatch.setenv("FAKE_NVML_LOG", str(nvml.log))
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
-    found, said = ask(nvml, "0", driver.TOPOLOGY)
+    found, said = ask(nvml, "0", driver_child.TOPOLOGY)
     assert found.ids == ("GPU-b",)
     asked = {line.split()[2] for line in nvml.log.read_text().splitlines()}
     assert "0" not in asked
@@ -167,11 +167,11 @@ def test_cards_that_hung_are_not_asked(nvml, monkeypatch):
 def test_how_close_cards_are_is_told_once_and_when_they_change(nvml):
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
     said = []
-    known = driver.answer(str(nvml.library), (), set(), said.append)
-    driver.answer(str(nvml.library), (), known, said.append)
+    known = driver_child.answer(str(nvml.library), (), set(), said.append)
+    driver_child.answer(str(nvml.library), (), known, said.append)
     assert sum("close" in line for line in said) == 1
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", "gpu 2 uuid=GPU-c")
-    driver.answer(str(nvml.library), (), known, said.append)
+    driver_child.answer(str(nvml.library), (), known, said.append)
     assert sum("close" in line for line in said) == 2
 
 
@@ -184,7 +184,7 @@ def test_xids_are_told_until_the_parent_is_gone(nvml):
         if line.get("xid") == 31:
             nvml.is_now("gpu 0 lost=1", "fail nvmlEventSetWait_v2 * code=15")
 
-    driver.listen(str(nvml.library), say, os.getppid())
+    driver_child.listen(str(nvml.library), say, os.getppid())
     assert said[:3] == [{"listens": [0, 1]}, {"xid": 79, "id": "GPU-b"}, {"xid": 31, "id": "GPU-a"}]
     assert "deaf" in said[3]
 
@@ -192,7 +192,7 @@ def test_xids_are_told_until_the_parent_is_gone(nvml):
 def test_who_has_no_parent_any_more_does_not_listen(nvml):
     nvml.is_now("gpu 0")
     said = []
-    driver.listen(str(nvml.library), said.append, -1)
+    driver_child.listen(str(nvml.library), said.append, -1)
     assert said == [{"listens": [0]}]
 
 

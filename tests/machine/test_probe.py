@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dibs import errors
-from dibs.devices import informants, probe
+from dibs.devices import driver_link, probe
 from dibs.model import devices
 from dibs.model.devices import Inventory
 from dibs.system.settings import Settings
@@ -278,7 +278,7 @@ def test_a_card_that_hangs_is_out_and_the_others_are_seen(driver):
     eyes.deadline_s = PATIENT_S
     assert eyes.read().devices[1].fault is not None
     wait_until(lambda: eyes.stuck == 0, "the child that was killed is gone")
-    now += informants.RETRY_S
+    now += driver_link.RETRY_S
     assert eyes.read().devices[1].fault is None
 
 
@@ -357,7 +357,7 @@ def test_a_child_that_cannot_be_killed_is_not_waited_for_and_not_followed_by_ano
             break
         wait_until(lambda: eyes.stuck == 0, "the child that was killed too early is gone")
     assert eyes.stuck == 1
-    now += 10 * informants.RETRY_S
+    now += 10 * driver_link.RETRY_S
     assert "did not answer" in eyes.read().problem
     assert eyes.stuck == 1
     os.kill(int(keeper.read_text()), signal.SIGKILL)

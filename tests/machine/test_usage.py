@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import build
-from dibs.devices.uses import Sample
+from dibs.devices.usage import Sample
 from dibs.http_api import usages
 from dibs.model import lifecycle
 from dibs.model.devices import DeviceId

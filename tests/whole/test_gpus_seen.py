@@ -205,7 +205,7 @@ def test_an_idle_daemon_lets_go_of_the_driver_and_does_not_look(bench, nvml):
     def children():
         pid = bench.pid()
         found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [c for c in found if b"dibs.devices.driver" in Path(f"/proc/{c}/cmdline").read_bytes()]
+        return [c for c in found if b"dibs.devices.driver_child" in Path(f"/proc/{c}/cmdline").read_bytes()]
 
     assert bench.until(bench.add("true"))["state"] == "done"
     wait_for(lambda: not children())

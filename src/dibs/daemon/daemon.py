@@ -26,7 +26,7 @@ from dibs.daemon.looking import Looking
 from dibs.daemon.observing import Observing
 from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.devices import probe
-from dibs.devices.observations import Seen
+from dibs.devices.assessment import Seen
 from dibs.engines.launching import Runners
 from dibs.engines.local import Local
 from dibs.errors import Conflict, DibsError, MachineError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dibs.daemon import observing
 from dibs.daemon.observing import Observing
 from dibs.devices import probe
-from dibs.devices.listening import Listener
+from dibs.devices.fault_listener import Listener
 from dibs.errors import DibsError
 from dibs.jobqueue.core import now_ms
 from dibs.store.database import DatabaseError

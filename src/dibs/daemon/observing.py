@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from dibs.devices import belonging, health, observations, uses
+from dibs.devices import assessment, health, ownership, usage
+from dibs.devices.assessment import Finding, Look, Seen
 from dibs.devices.foreign import Limits
-from dibs.devices.observations import Finding, Look, Seen
 from dibs.devices.probe import Probe
 from dibs.jobqueue.core import Core, now_ms
 from dibs.jobqueue.turns import Order, Turn
@@ -43,7 +43,7 @@ class Observing:
         self.user = user
         self.limits = limits
         self.seen = seen
-        self.ledger = uses.Ledger()
+        self.ledger = usage.Ledger()
         #: Since when nobody has used a device, in wall-clock milliseconds, where we saw them go.
         self.idle_since: dict[DeviceId, int] = {}
         #: Called to have a look made soon. From any thread.
@@ -108,11 +108,11 @@ class Observing:
         held = holders.survey(self.place, raw.ids)
         users = {DeviceId(device): [holder.user for holder in found] for device, found in held.items() if found}
         job_of = self._jobs_of(raw, held, jobs)
-        outside = {device.id: belonging.outside(self.place, device, held.get(device.id, ())) for device in raw.devices}
+        outside = {device.id: ownership.outside(self.place, device, held.get(device.id, ())) for device in raw.devices}
         look = Look(raw, time.monotonic(), users, jobs, job_of, self.user, outside)
         with self._lock:
             before = replace(self.seen, unsettled=self.seen.unsettled | self._given.keys())
-            seen, findings = observations.observe(before, look, self.limits)
+            seen, findings = assessment.observe(before, look, self.limits)
             # Given out while we looked: nothing is known of those.
             self._given = {device: at for device, at in self._given.items() if at >= number}
             self.seen = replace(seen, unsettled=seen.unsettled | self._given.keys())
@@ -155,14 +155,14 @@ class Observing:
     def heard(self, device_id: str, xid: int) -> list[Finding]:
         """Take note of an Xid; return what is new."""
         with self._lock:
-            self.seen, findings = observations.heard_xid(self.seen, device_id, xid)
+            self.seen, findings = assessment.heard_xid(self.seen, device_id, xid)
         return findings
 
     def bring_back(self, device_id: DeviceId) -> str | None:
         """Use a device again, as it is; return what was accepted of it."""
         with self._lock:
             device = self.seen.inventory.by_id.get(device_id)
-            self.seen = observations.brought_back(self.seen, device_id)
+            self.seen = assessment.brought_back(self.seen, device_id)
             self._given.pop(device_id, None)
         self.ask()
         return None if device is None else health.worry(device)
@@ -197,8 +197,8 @@ def end(turn: Turn, job: Job, why: str) -> None:
     turn.effects.append(Order(ended, f"stop {turn.engine.settings.grace}"))
 
 
-def keep(core: Core, ledger: uses.Ledger, jobs: Sequence[Job], now: int) -> None:
+def keep(core: Core, ledger: usage.Ledger, jobs: Sequence[Job], now: int) -> None:
     """Let what was counted be kept: the minutes that are over, and the uses of attempts that have ended."""
     minutes, over = ledger.whole_minutes(now), ledger.ended(jobs)
     if minutes or over:
-        core.tell(lambda turn: turn.store.keep_uses(over, minutes, now // 60_000 - uses.MOST_MINUTES))
+        core.tell(lambda turn: turn.store.keep_uses(over, minutes, now // 60_000 - usage.MOST_MINUTES))

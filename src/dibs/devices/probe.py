@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dibs import errors
-from dibs.devices import informants
-from dibs.devices.informants import Answer, Informant
+from dibs.devices import driver_link
+from dibs.devices.driver_link import Answer, Informant
 from dibs.devices.nvidia import SLICES
 from dibs.model import devices, units
 from dibs.model.devices import Device, DeviceId, Inventory, Process
@@ -195,19 +195,19 @@ class Probe:
         """Return an answer that reached its end, and what it leaves out: a card that hung before."""
         while True:
             avoided = self._informant.avoided
-            if informants.BEGINNING in avoided:
-                raise errors.MachineError(_no_answer(avoided[informants.BEGINNING]))
+            if driver_link.BEGINNING in avoided:
+                raise errors.MachineError(_no_answer(avoided[driver_link.BEGINNING]))
             answer = self._informant.ask(list(avoided), self.deadline_s, self.first_deadline_s)
             if answer.trouble is None:
                 return answer, avoided
-            if answer.at == informants.BEGINNING:
+            if answer.at == driver_link.BEGINNING:
                 raise errors.MachineError(_no_answer(answer.trouble))
 
 
 def child_command(settings: Settings, kind: str) -> tuple[str, ...]:
     """Return the command of a child that talks to the driver: one to `read`, or one to `listen`."""
     library = () if settings.nvml_library is None else (str(settings.nvml_library),)
-    return (sys.executable, "-P", "-m", "dibs.devices.driver", kind, *library)
+    return (sys.executable, "-P", "-m", "dibs.devices.driver_child", kind, *library)
 
 
 def _no_answer(trouble: str) -> str:

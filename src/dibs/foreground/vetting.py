@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dibs.devices import belonging, foreign, probe
+from dibs.devices import foreign, ownership, probe
 from dibs.devices.foreign import Limits
 from dibs.devices.probe import Probe
 from dibs.leases import device_lease, holders
@@ -95,7 +95,7 @@ def measured(values: Settings, place: Folder) -> Inventory:
 
 def _judged(place: Folder, device: Device, found: Sequence[Holder], limits: Limits) -> Device:
     users = {holder.user for holder in found}
-    return foreign.judged(device, users, limits, belonging.outside(place, device, found))
+    return foreign.judged(device, users, limits, ownership.outside(place, device, found))
 
 
 def limits_of(values: Settings) -> Limits:

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
-from dibs.devices import uses
+from dibs.devices import usage
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges, wire
 from dibs.http_api.schemas import actions
@@ -61,7 +61,7 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> dict[str, Any]:
 async def get_history(request: web.Request) -> web.Response:
     """Return how busy the devices were: every look of the last hour, and one mean a minute for as long as is asked."""
     daemon = request.app[exchanges.DAEMON]
-    minutes = min(max(0, exchanges.whole_number(request, "minutes", 60)), uses.MOST_MINUTES)
+    minutes = min(max(0, exchanges.whole_number(request, "minutes", 60)), usage.MOST_MINUTES)
     kept = await daemon.ask(lambda reader: reader.minutes(now_ms() // 60_000 - minutes))
     recent = {} if daemon.looking is None else dict(daemon.looking.observing.ledger.recent)
     found: dict[str, dict[str, list[Any]]] = {device: {"recent": [], "minutes": []} for device in daemon.inventory.ids}

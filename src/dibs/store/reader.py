@@ -351,7 +351,7 @@ class Reader:
         return [Earlier(peak, looks, bool(is_done)) for peak, looks, is_done in rows]
 
     def minutes(self, since: int) -> list[tuple[Any, ...]]:
-        """Return how devices were used, minute by minute since that one: id, minute, and what `uses.Sample` has."""
+        """Return how devices were used, minute by minute since that one: id, minute, and what `usage.Sample` has."""
         return self._ask("minutes_since", {"since": since}).fetchall()
 
     def needed(self) -> set[JobId]:

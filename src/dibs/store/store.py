@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs.devices.uses import Key, Minute, Sample, Use
+from dibs.devices.usage import Key, Minute, Sample, Use
 from dibs.errors import Bug
 from dibs.model import lifecycle, ranks, selectors
 from dibs.model.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State

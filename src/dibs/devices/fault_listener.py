@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-log = logging.getLogger("dibs.devices.listening")
+log = logging.getLogger("dibs.devices.fault_listener")
 
 #: Seconds until another child is started after one went deaf: a card may have come back.
 AGAIN_S = 60.0
