@@ -196,7 +196,7 @@ def test_a_bare_interpreter_runs_the_runner_without_dear_modules() -> None:
     """What the statements say is also what happens: `typing`, `enum`, `re` and the like never get in."""
     program = (
         "import os, sys; before = set(sys.modules); sys.path.append(sys.argv[1])\n"
-        "import dibs.runner.runner, dibs.runner.launcher, dibs.leases.device_lease, dibs.leases.tickets\n"
+        "import dibs.runner.main, dibs.runner.launcher, dibs.leases.device_lease, dibs.leases.tickets\n"
         "print(*sorted(name for name in set(sys.modules) - before if not name.startswith('dibs')))"
     )
     loaded = _run(["-I", "-S", "-c", program, str(SOURCE.parent)]).split()

@@ -19,7 +19,7 @@ from dibs.system import processes
 
 SOURCE = Path(attempts.__file__).parent
 ROOT = str(SOURCE.parent)
-RUNNER = f"import sys; sys.path.append({ROOT!r}); from dibs.runner import runner; runner.main()"
+RUNNER = f"import sys; sys.path.append({ROOT!r}); from dibs.runner import main as runner; runner.main()"
 EXAMINER = f"import sys; sys.path.append({ROOT!r}); from dibs.runner import attempts; attempts.examine(sys.argv[1], 1)"
 
 #: Seconds after which a condition that should come true is a failure. Long: the machine may be busy.

@@ -16,7 +16,8 @@ import pytest
 
 from attempt_bench import DEADLINE_S, ROOT, RUNNER, Bench, give, until
 from dibs.leases import device_lease
-from dibs.runner import attempts, records, runner
+from dibs.runner import attempts, records
+from dibs.runner import main as runner
 from dibs.system import processes
 
 
@@ -773,7 +774,7 @@ def test_a_stop_that_came_too_late_does_not_hit_the_next_start(bench: Bench) -> 
 
 def test_a_runner_loads_nothing_dear() -> None:
     dear = {"json", "re", "typing", "dataclasses", "enum", "socket", "subprocess", "pathlib", "logging", "threading"}
-    code = f"import sys; sys.path.append({ROOT!r}); from dibs.runner import runner; print(*sys.modules)"
+    code = f"import sys; sys.path.append({ROOT!r}); from dibs.runner import main as runner; print(*sys.modules)"
     seen = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=True, text=True).stdout
-    assert "dibs.runner.runner" in seen.split()
+    assert "dibs.runner.main" in seen.split()
     assert dear.isdisjoint(seen.split())

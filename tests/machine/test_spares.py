@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from attempt_bench import Bench, give
-from dibs.runner import attempts, records, runner, spares
+from dibs.runner import attempts, records, spares
+from dibs.runner import main as runner
 
 SHIM = "shim 1 2 boot"
 

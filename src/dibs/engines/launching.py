@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dibs.runner import runner
+from dibs.runner import main as runner
 from dibs.system import paths
 
 #: Puts only our own package in reach of the bare interpreter, at the end, and uses its cached byte code.
@@ -80,7 +80,7 @@ class Runners:
                 ours.setblocking(False)
                 socket.send_fds(ours, [b"run"], [spec])
                 if not self._fork(its.fileno()):
-                    pid = spawn(boot("runner", str(ITS_FD)), self.log, its.fileno())
+                    pid = spawn(boot("main", str(ITS_FD)), self.log, its.fileno())
                     self._collect(pid)
             except BaseException:
                 ours.close()

@@ -178,7 +178,7 @@ class Local:
         return self._spawn("leftovers", self.folder(job), str(grace_s), *markers)
 
     def _spawn(self, *words: str) -> int:
-        return os.pidfd_open(spawn(boot("runner", *words), self.runners.log))
+        return os.pidfd_open(spawn(boot("main", *words), self.runners.log))
 
     def adopt(self, shim: attempts.Shim | None) -> int | None:
         """Return a pidfd of a living runner, or None if it is gone or not yet known."""

@@ -12,7 +12,8 @@ import gc
 import os
 import sys
 
-from dibs.runner import attempts, runner
+from dibs.runner import attempts
+from dibs.runner import main as runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

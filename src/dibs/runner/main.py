@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from dibs.runner import attempts, oom, records, spares, starting, supervision
+from dibs.runner import attempts, oom, records, spares, spawn, supervision
 from dibs.system import processes
 
 TYPE_CHECKING = False
@@ -143,7 +143,7 @@ def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
         open_fds.append(spare.log)
         started = attempts.decide(spare.claim, spec.folder, spec.start)
     else:
-        starting.make_folder(spec.folder)
+        spawn.make_folder(spec.folder)
         started = attempts.claim(spec.folder, spec.start, shim)
     if started is not None:
         open_fds.insert(0, started)
@@ -195,8 +195,8 @@ def _start_command(spec: records.Spec, spare: spares.Spare | None, open_fds: lis
             return held
         open_fds += held
         attempts.crash_point("runner:leased")
-        return starting.spawn(spec, spare, [*held, tree])
-    except starting.CannotStart as error:
+        return spawn.spawn(spec, spare, [*held, tree])
+    except spawn.CannotStart as error:
         return _failed(error.code, str(error))
     except Exception as error:  # noqa: BLE001 - no command runs yet, so the record is the right place for it
         sys.excepthook(*sys.exc_info())
