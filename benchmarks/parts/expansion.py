@@ -41,7 +41,7 @@ sys.exit(generate_commands())
 """
 CORE_PROGRAM = """
 import itertools, sys
-from dibs.sweeps import grid, parameters, run_commands, spaces
+from dibs.sweeps import templates as run_commands; from dibs.sweeps import grid, parameters, spaces
 size, order, pattern = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 space = spaces.build([parameters.parse([name, *map(str, range(size))]) for name in ("lr", "bs", "seed")])
 points = grid.Points(space, 10 if order == "10 of them" else None, order == "shuffled", 1)

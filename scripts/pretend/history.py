@@ -20,7 +20,7 @@ from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Asked, JobId, Request, When
 from dibs.store.store import Store
 from dibs.sweeps import values
-from dibs.sweeps.runs import SweepWish
+from dibs.sweeps.records import SweepWish
 from dibs.system import paths
 from pretend import cards, day, training
 from pretend.day import Day, Work

@@ -16,7 +16,7 @@ from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Member, State, When
 from dibs.store.findings import RunsSince
 from dibs.sweeps import values
-from dibs.sweeps.runs import SweepWish
+from dibs.sweeps.records import SweepWish
 
 
 def wish(**more):

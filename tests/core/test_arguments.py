@@ -3,14 +3,14 @@
 import pytest
 
 from dibs import errors
-from dibs.sweeps import arguments, run_commands
+from dibs.sweeps import parallel_args, templates
 from dibs.sweeps.grid import Points
 
 
 def commands(*words):
     """Return all commands of `dibs map WORDS`."""
-    command, space = arguments.parse(words)
-    writer = run_commands.Writer(command)
+    command, space = parallel_args.parse(words)
+    writer = templates.Writer(command)
     return [writer.command(point) for point in Points(space)]
 
 

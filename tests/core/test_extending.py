@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import build
 from dibs.errors import UserError
 from dibs.model.jobs import Asked
-from dibs.sweeps import extending, run_commands, values
+from dibs.sweeps import extension, templates, values
 from dibs.sweeps.grid import Point
-from dibs.sweeps.runs import Sweep
+from dibs.sweeps.records import Sweep
 from dibs.sweeps.values import Data, Value
 
 
@@ -26,7 +26,7 @@ def asked(command: str, params: Mapping[str, Data], index: int = 3, argv: tuple[
     return build.asked(command, argv=argv, params=json.dumps(params), index=index)
 
 
-def commands(found: Sequence[extending.Further]) -> list[str | tuple[str, ...]]:
+def commands(found: Sequence[extension.Further]) -> list[str | tuple[str, ...]]:
     return [one.command for one in found]
 
 
@@ -48,12 +48,12 @@ def test_only_what_changes_is_written_anew(
     template: str, own: str, params: dict[str, Data], change: dict[str, Data], expected: str
 ) -> None:
     """Of the rest the spelling stays, which is only in the command."""
-    assert commands(extending.further(sweep(template), asked(own, params), [change], 9)) == [expected]
+    assert commands(extension.further(sweep(template), asked(own, params), [change], 9)) == [expected]
 
 
 def test_words_stay_words_and_folders_are_made() -> None:
     model = asked("t 0 runs/0", {"seed": 0}, argv=("t", "0", "runs/0"))
-    found = extending.further(
+    found = extension.further(
         sweep("t {seed} {dir}", "runs/{seed}", ("t", "{seed}", "{dir}")), model, [{"seed": 1}, {"seed": 2}], 9
     )
     assert commands(found) == [("t", "1", "runs/1"), ("t", "2", "runs/2")]
@@ -62,12 +62,12 @@ def test_words_stay_words_and_folders_are_made() -> None:
 
 def test_a_command_that_was_not_made_of_the_parameters_is_not_repeated() -> None:
     with pytest.raises(UserError, match="the command of run 3 is not what"):
-        extending.further(sweep("t {seed}"), asked("t --other 0", {"seed": 0}), [{"seed": 1}], 9)
+        extension.further(sweep("t {seed}"), asked("t --other 0", {"seed": 0}), [{"seed": 1}], 9)
 
 
 def test_a_parameter_that_the_run_does_not_have_is_refused() -> None:
     with pytest.raises(UserError, match=r'expected parameters of the run \(seed\), got "sede"'):
-        extending.further(sweep("t {seed}"), asked("t 0", {"seed": 0}), [{"sede": 1}], 9)
+        extension.further(sweep("t {seed}"), asked("t 0", {"seed": 0}), [{"sede": 1}], 9)
 
 
 SCALARS = st.one_of(st.booleans(), st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6), st.text(max_size=8))
@@ -80,8 +80,8 @@ def test_whatever_the_values_are_the_others_stay(row: list[Data], seed: int) -> 
     written = [values.of(data) for data in row]
     if any("\0" in one.text for one in written):
         return
-    template = run_commands.parse("t " + " ".join(f"{{{name}}}" for name in names) + " --seed {seed}")
-    writer = run_commands.Writer(template)
+    template = templates.parse("t " + " ".join(f"{{{name}}}" for name in names) + " --seed {seed}")
+    writer = templates.Writer(template)
 
     def line(number: int) -> str:
         command = writer.command(Point(0, (*names, "seed"), (*written, Value(number, str(number)))))
@@ -90,7 +90,7 @@ def test_whatever_the_values_are_the_others_stay(row: list[Data], seed: int) -> 
 
     model = asked(line(7), {**dict(zip(names, row, strict=True)), "seed": 7})
     try:
-        found = extending.further(sweep(template.source), model, [{"seed": seed}], 1)
+        found = extension.further(sweep(template.source), model, [{"seed": seed}], 1)
     except UserError:
         # Two spellings of one number stand side by side, say 1 and 1.0: refused, never wrong.
         return

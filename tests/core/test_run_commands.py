@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dibs import errors
-from dibs.sweeps import parameters, quoting, run_commands, spaces, values
+from dibs.sweeps import parameters, quoting, spaces, templates, values
 from dibs.sweeps.grid import Point, Points
-from dibs.sweeps.run_commands import Writer
+from dibs.sweeps.templates import Writer
 
 
 def point(index=0, **given):
@@ -21,8 +21,8 @@ def point(index=0, **given):
 
 def command(text, folder=None, index=0, **given):
     """Return the command of one point."""
-    template = run_commands.parse(text)
-    run_commands.check(tuple(given), template, folder)
+    template = templates.parse(text)
+    templates.check(tuple(given), template, folder)
     return Writer(template, folder).command(point(index, **given))
 
 
@@ -66,9 +66,9 @@ def test_words_get_values_as_they_are(words, expected):
 
 
 def test_a_value_that_is_not_there_is_nothing():
-    template = run_commands.parse("train {a:flag} {b:flag} x{b} '{b}' {args}")
+    template = templates.parse("train {a:flag} {b:flag} x{b} '{b}' {args}")
     assert Writer(template).command(point(a="1")) == "train --a 1  x '' --a=1"
-    assert Writer(run_commands.parse(["train", "{b}", "{b:flag}", "x={b}"])).command(point(a="1")) == ("train", "x=")
+    assert Writer(templates.parse(["train", "{b}", "{b:flag}", "x={b}"])).command(point(a="1")) == ("train", "x=")
 
 
 def test_truths_can_be_flags():
@@ -78,14 +78,14 @@ def test_truths_can_be_flags():
 
 def test_the_folder_of_a_run():
     assert command("train {lr} > {dir}/log", "res ults/{lr}-{index}", 4, lr="0.1") == "train 0.1 > 'res ults/0.1-4'/log"
-    writer = Writer(run_commands.parse("x {dir}"), "out/{lr}-{index:03}-{m}")
+    writer = Writer(templates.parse("x {dir}"), "out/{lr}-{index:03}-{m}")
     assert writer.folder(point(7, lr="a/b", m="..")) == "out/a_b-007-_"
     assert writer.folder(point(7, lr="0.1")) == "out/0.1-007-"
-    assert Writer(run_commands.parse("x {dir}")).folder(point(lr="0.1")) is None
+    assert Writer(templates.parse("x {dir}")).folder(point(lr="0.1")) is None
 
 
 def test_a_parameter_comes_before_a_name_of_ours():
-    made = Writer(run_commands.parse("{index} {dir}")).command(
+    made = Writer(templates.parse("{index} {dir}")).command(
         Point(3, ("index", "dir"), (values.typed("x y"), values.typed("d")))
     )
     assert made == "'x y' d"
@@ -104,19 +104,19 @@ def test_a_parameter_comes_before_a_name_of_ours():
 )
 def test_a_command_that_does_not_fit_is_refused(text, names, complaint):
     with pytest.raises(errors.UserError, match=complaint):
-        run_commands.check(names, run_commands.parse(text))
+        templates.check(names, templates.parse(text))
 
 
 def test_the_complaint_offers_what_is_near():
     with pytest.raises(errors.UserError) as caught:
-        run_commands.check(["lr"], run_commands.parse("x {lrr}"))
+        templates.check(["lr"], templates.parse("x {lrr}"))
     assert caught.value.hint == "Did you mean {lr}?"
 
 
 def test_a_folder_knows_no_folder_and_counts_as_use():
     with pytest.raises(errors.UserError, match=r"expected placeholders among \{lr\} \{index\}, got \"\{dir\}\""):
-        run_commands.check(["lr"], run_commands.parse("x {lr}"), "{dir}")
-    run_commands.check(["lr"], run_commands.parse("x {dir}"), "out/{lr}")
+        templates.check(["lr"], templates.parse("x {lr}"), "{dir}")
+    templates.check(["lr"], templates.parse("x {dir}"), "out/{lr}")
 
 
 def test_nul_is_refused():
@@ -188,19 +188,19 @@ def space(*words):
 @pytest.mark.parametrize("more", [{}, {"is_shuffled": True}, {"sample": 3}])
 def test_many_lines_are_the_same_as_one_after_the_other(text, more):
     points = Points(space("a 1 x'y 3", "b=range(4)"), **more)
-    writer = Writer(run_commands.parse(text))
+    writer = Writer(templates.parse(text))
     assert list(writer.lines(points)) == [writer.line(each) for each in points]
 
 
 def test_lines_of_words_are_quoted_for_a_shell():
-    assert Writer(run_commands.parse(["x", "{a}"])).line(point(a="b c")) == "x 'b c'"
-    assert list(Writer(run_commands.parse(["x", "{a}"])).lines(Points(space("a 1 2")))) == ["x 1", "x 2"]
+    assert Writer(templates.parse(["x", "{a}"])).line(point(a="b c")) == "x 'b c'"
+    assert list(Writer(templates.parse(["x", "{a}"])).lines(Points(space("a 1 2")))) == ["x 1", "x 2"]
 
 
 def test_more_values_than_are_kept_are_written_all_the_same():
-    points = Points(spaces.build([parameters.parse([f"a=range({run_commands.Quotes.most + 5})"])]))
-    writer = Writer(run_commands.parse("x {a}"))
-    assert [writer.command(each) for each in points][-1] == f"x {run_commands.Quotes.most + 4}"
+    points = Points(spaces.build([parameters.parse([f"a=range({templates.Quotes.most + 5})"])]))
+    writer = Writer(templates.parse("x {a}"))
+    assert [writer.command(each) for each in points][-1] == f"x {templates.Quotes.most + 4}"
 
 
 def test_json_of_all_parameters_is_one_word():

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from dibs import errors
-from dibs.sweeps import run_commands, sweep_files
+from dibs.sweeps import files, templates
 
 YAML = """
 name: lr-scan
@@ -38,7 +38,7 @@ def load(tmp_path):
     def write(name, text):
         path = tmp_path / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return sweep_files.load(path)
+        return files.load(path)
 
     return write
 
@@ -51,7 +51,7 @@ def texts(sweep):
 def commands(sweep):
     """Return all commands of a sweep."""
     sweep.check()
-    writer = run_commands.Writer(sweep.command, sweep.folder)
+    writer = templates.Writer(sweep.command, sweep.folder)
     return [writer.command(point) for point in sweep.points()]
 
 
@@ -206,15 +206,15 @@ def test_what_is_not_well_formed_is_one_line(load, name, text, complaint):
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
     with pytest.raises(errors.UserError, match="cannot be read: no such file or directory"):
-        sweep_files.load(tmp_path / "a.yaml")
+        files.load(tmp_path / "a.yaml")
     (tmp_path / "b.yaml").mkdir()
     with pytest.raises(errors.UserError, match="cannot be read: is a directory"):
-        sweep_files.load(tmp_path / "b.yaml")
+        files.load(tmp_path / "b.yaml")
 
 
 def test_only_a_yaml_file_costs_yaml(tmp_path):
     (tmp_path / "a.json").write_text(SAME["a.json"])
-    program = "import sys; from dibs.sweeps import sweep_files as s; s.load(sys.argv[1]); print('yaml' in sys.modules)"
+    program = "import sys; from dibs.sweeps import files as s; s.load(sys.argv[1]); print('yaml' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "a.json"], capture_output=True, text=True, check=True
     )

@@ -15,7 +15,7 @@ import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from dibs.sweeps import shuffles
+from dibs.sweeps import orders
 
 __all__ = ["HyperparameterSearch", "build_hyperparameter_search", "generate_commands"]
 
@@ -83,8 +83,8 @@ class HyperparameterSearch:
 
 def _shuffled(size: int) -> Iterable[int]:
     if size <= SHUFFLED_AS_EVER:
-        return shuffles.Shuffled(size, random.getrandbits)
-    return map(shuffles.Scattered(size, random.getrandbits(64)).at, range(size))
+        return orders.Shuffled(size, random.getrandbits)
+    return map(orders.Scattered(size, random.getrandbits(64)).at, range(size))
 
 
 def _picker(columns: list[Sequence[object]]) -> Callable[[int], tuple[object, ...]]:

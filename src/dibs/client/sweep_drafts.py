@@ -19,7 +19,7 @@ from dibs.system import commands
 if TYPE_CHECKING:
     from dibs.sweeps.documents import Sweep
     from dibs.sweeps.grid import Point, Points
-    from dibs.sweeps.run_commands import Writer
+    from dibs.sweeps.templates import Writer
 
 
 def _read_seed(text: str) -> int:
@@ -82,7 +82,7 @@ class Asked:
     @property
     def writer(self) -> Writer:
         """Return what writes their commands."""
-        from dibs.sweeps.run_commands import Writer
+        from dibs.sweeps.templates import Writer
 
         assert self.sweep.command is not None
         return Writer(self.sweep.command, self.sweep.folder)

@@ -21,7 +21,7 @@ from dibs.model import serialization
 from dibs.model.jobs import JobId, Member
 from dibs.store.findings import RunsSince
 from dibs.store.store import Reader
-from dibs.sweeps.runs import Run, Sweep, SweepWish
+from dibs.sweeps.records import Run, Sweep, SweepWish
 from dibs.system import commands
 
 #: Points in one request: a turn of the core must stay short.

@@ -21,8 +21,8 @@ from dibs.jobqueue.turns import Turn
 from dibs.jobqueue.wishing import Rules, Wish
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import Asked, JobId, Member, Outcome, State
-from dibs.sweeps import extending, values
-from dibs.sweeps.runs import Sweep, SweepWish
+from dibs.sweeps import extension, values
+from dibs.sweeps.records import Sweep, SweepWish
 from dibs.sweeps.values import Data
 from dibs.system import commands
 
@@ -157,7 +157,7 @@ def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str
     if model.sweep_id != sweep.id:
         raise UserError(f'expected a run of the sweep "{sweep.name}", got job {like}.')
     first = turn.store.next_index(sweep.id)
-    written = extending.further(sweep, model, changes, first)
+    written = extension.further(sweep, model, changes, first)
     told = [member(sweep, model.cwd, one.point.index, one.point.data(), one.command, one.folder) for one in written]
     known = turn.store.runs_of_points(sweep.id, [_key(one) for one in told])
     new: dict[str, Member] = {}

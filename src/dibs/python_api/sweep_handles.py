@@ -17,7 +17,7 @@ from dibs.errors import MachineError, NotFound, TimedOut, UserError
 from dibs.python_api import handles, keywords
 from dibs.python_api.handles import Command, Job
 from dibs.submission.options import Option
-from dibs.sweeps import documents, ranking, sweep_files
+from dibs.sweeps import documents, files, ranking
 
 if TYPE_CHECKING:
     # Not loaded for those who do not have it.
@@ -85,7 +85,7 @@ class Sweep:
         """Return the sweep of a file (YAML, JSON, TOML or CSV); options count more than what it says."""
         sweep = cls.__new__(cls)
         file = os.path.abspath(os.fspath(path))
-        sweep._ask(sweep_files.load(file), cast("Mapping[str, object]", options), (), file)
+        sweep._ask(files.load(file), cast("Mapping[str, object]", options), (), file)
         return sweep
 
     def _ask(

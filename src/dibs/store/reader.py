@@ -32,7 +32,7 @@ from dibs.store.findings import (
     Waited,
     Waits,
 )
-from dibs.sweeps.runs import Run, Sweep
+from dibs.sweeps.records import Run, Sweep
 
 
 class Reader:

@@ -10,7 +10,7 @@ from typing import Any
 from dibs.model import ranks
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Asked, Cause, Job, JobId, Member, Outcome, Request, State, Trouble, Warn, When
-from dibs.sweeps.runs import Run, Sweep, SweepWish
+from dibs.sweeps.records import Run, Sweep, SweepWish
 
 
 def job_of(row: Sequence[Any]) -> Job:

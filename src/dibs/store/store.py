@@ -26,7 +26,7 @@ from dibs.store.findings import Happening as Happening
 from dibs.store.findings import PastAttempt as PastAttempt
 from dibs.store.reader import Reader as Reader
 from dibs.store.reader import digest
-from dibs.sweeps.runs import SweepWish
+from dibs.sweeps.records import SweepWish
 
 #: Commits after which the log is copied into the file: as many as fit into the log that was prepared.
 SETTLE_AFTER = 64

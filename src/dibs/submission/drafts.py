@@ -20,7 +20,7 @@ from dibs.submission.options import Args, Option
 from dibs.system import commands, settings
 
 if TYPE_CHECKING:
-    from dibs.sweeps.run_commands import Template
+    from dibs.sweeps.templates import Template
 
 Body = dict[str, object]
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 from dibs.errors import UserError
 from dibs.model import units
-from dibs.sweeps import conditions, nodes, parameters, run_commands, spaces, wandb_files
+from dibs.sweeps import conditions, document_nodes, parameters, spaces, templates, wandb
+from dibs.sweeps.document_nodes import Node
 from dibs.sweeps.grid import Points, Space
-from dibs.sweeps.nodes import Node
 from dibs.sweeps.parameters import Parameter
-from dibs.sweeps.run_commands import Template
+from dibs.sweeps.templates import Template
 
 GOALS = {"minimize": "minimize", "min": "minimize", "maximize": "maximize", "max": "maximize"}
 
@@ -58,7 +58,7 @@ class Sweep:
             raise UserError(
                 "expected a command, got none.", 'Give one: dibs sweep FILE -- python train.py --lr "{lr}".'
             )
-        run_commands.check(self.space.names, self.command, self.folder)
+        templates.check(self.space.names, self.command, self.folder)
 
     def points(self) -> Points:
         """Return its points; an error if they can only be sampled and nobody said how many."""
@@ -67,19 +67,19 @@ class Sweep:
 
 def read(document: Node, where: str) -> Sweep:
     """Return what a document says; `where` names its file in complaints."""
-    with nodes.inside(where):
+    with document_nodes.inside(where):
         if not isinstance(document, Mapping):
-            raise UserError(f"expected keys such as command and parameters, got {nodes.kind(document)}.")
+            raise UserError(f"expected keys such as command and parameters, got {document_nodes.kind(document)}.")
         if "method" in document:
-            nodes.check_keys(document, (*wandb_files.KEYS, *OPTIONS))
+            document_nodes.check_keys(document, (*wandb.KEYS, *OPTIONS))
             found = Sweep(
-                wandb_files.space(document),
-                command=wandb_files.command(document),
-                sample=wandb_files.run_cap(document),
-                notes=wandb_files.notes(document),
+                wandb.space(document),
+                command=wandb.command(document),
+                sample=wandb.run_cap(document),
+                notes=wandb.notes(document),
             )
         else:
-            nodes.check_keys(document, KEYS)
+            document_nodes.check_keys(document, KEYS)
             found = Sweep(_space(document), command=_command(document.get("command")))
         return _with_options(found, document)
 
@@ -89,29 +89,29 @@ def _with_options(sweep: Sweep, document: Mapping[str, Node]) -> Sweep:
         if key not in document:
             continue
         try:
-            with nodes.inside(key):
+            with document_nodes.inside(key):
                 sweep = put(sweep, document[key])
         except (ValueError, OverflowError):
-            raise UserError(f"{key}: expected {expected}, got {nodes.kind(document[key])}.") from None
+            raise UserError(f"{key}: expected {expected}, got {document_nodes.kind(document[key])}.") from None
     return sweep
 
 
 def _truth(node: Node) -> bool:
-    data = nodes.plain(node)
+    data = document_nodes.plain(node)
     if not isinstance(data, bool):
         raise ValueError
     return data
 
 
 def _gpus(node: Node) -> str:
-    found = nodes.text(node)
+    found = document_nodes.text(node)
     if not re.fullmatch(r"[0-9]{1,6}(:.+)?", found):
         raise ValueError
     return found
 
 
 def _goal(node: Node) -> str:
-    found = GOALS.get(nodes.text(node))
+    found = GOALS.get(document_nodes.text(node))
     if found is None:
         raise ValueError
     return found
@@ -120,14 +120,14 @@ def _goal(node: Node) -> str:
 def _metric(sweep: Sweep, node: Node) -> Sweep:
     """Put in `loss`, `loss=REGEX`, or a mapping with `name`, `goal` and `from`."""
     if not isinstance(node, Mapping):
-        name, equals, pattern = nodes.text(node).partition("=")
+        name, equals, pattern = document_nodes.text(node).partition("=")
         return replace(sweep, metric=name, metric_pattern=_pattern(pattern) if equals else None)
     # `target` is wandb's.
-    nodes.check_keys(node, ("name", "goal", "from", "target"))
+    document_nodes.check_keys(node, ("name", "goal", "from", "target"))
     return replace(
         sweep,
-        metric=nodes.text(node.get("name")),
-        metric_pattern=_pattern(nodes.text(node["from"])) if "from" in node else None,
+        metric=document_nodes.text(node.get("name")),
+        metric_pattern=_pattern(document_nodes.text(node["from"])) if "from" in node else None,
         goal=_goal(node["goal"]) if "goal" in node else sweep.goal,
     )
 
@@ -142,19 +142,25 @@ def _pattern(found: str) -> str:
 
 #: Every option: what to expect, and how it is put into a `Sweep`.
 OPTIONS: dict[str, tuple[str, Callable[[Sweep, Node], Sweep]]] = {
-    "name": ("a name", lambda sweep, node: replace(sweep, name=nodes.text(node))),
-    "project": ("a name", lambda sweep, node: replace(sweep, project=nodes.text(node))),
+    "name": ("a name", lambda sweep, node: replace(sweep, name=document_nodes.text(node))),
+    "project": ("a name", lambda sweep, node: replace(sweep, project=document_nodes.text(node))),
     "gpus": ("a count such as 1 or 2:a100", lambda sweep, node: replace(sweep, gpus=_gpus(node))),
-    "vram": (units.SIZE_EXAMPLE, lambda sweep, node: replace(sweep, vram_bytes=units.parse_size(nodes.text(node)))),
-    "time": (units.TIME_EXAMPLE, lambda sweep, node: replace(sweep, time_s=units.parse_duration(nodes.text(node)))),
-    "sample": ("a whole number from 1 up", lambda sweep, node: replace(sweep, sample=nodes.whole(node))),
+    "vram": (
+        units.SIZE_EXAMPLE,
+        lambda sweep, node: replace(sweep, vram_bytes=units.parse_size(document_nodes.text(node))),
+    ),
+    "time": (
+        units.TIME_EXAMPLE,
+        lambda sweep, node: replace(sweep, time_s=units.parse_duration(document_nodes.text(node))),
+    ),
+    "sample": ("a whole number from 1 up", lambda sweep, node: replace(sweep, sample=document_nodes.whole(node))),
     "shuffle": ("true or false", lambda sweep, node: replace(sweep, is_shuffled=_truth(node))),
-    "seed": ("a whole number", lambda sweep, node: replace(sweep, seed=nodes.whole(node, -(2**63)))),
+    "seed": ("a whole number", lambda sweep, node: replace(sweep, seed=document_nodes.whole(node, -(2**63)))),
     "metric": ("a name, or a mapping with name, goal and from", _metric),
     "goal": ("minimize or maximize", lambda sweep, node: replace(sweep, goal=_goal(node))),
-    "dir": ("a folder such as results/{lr}", lambda sweep, node: replace(sweep, folder=nodes.text(node))),
-    "jobs": ("a whole number from 1 up", lambda sweep, node: replace(sweep, jobs=nodes.whole(node))),
-    "halt": ("a whole number from 1 up", lambda sweep, node: replace(sweep, halt=nodes.whole(node))),
+    "dir": ("a folder such as results/{lr}", lambda sweep, node: replace(sweep, folder=document_nodes.text(node))),
+    "jobs": ("a whole number from 1 up", lambda sweep, node: replace(sweep, jobs=document_nodes.whole(node))),
+    "halt": ("a whole number from 1 up", lambda sweep, node: replace(sweep, halt=document_nodes.whole(node))),
 }
 SPACE_KEYS = ("parameters", "zip", "when", "exclude", "blocks")
 KEYS = ("command", *SPACE_KEYS, *OPTIONS)
@@ -164,14 +170,16 @@ def _command(node: Node) -> Template | None:
     """Return the command of a document: one string for the shell, or a list of words."""
     if node is None:
         return None
-    with nodes.inside("command"):
+    with document_nodes.inside("command"):
         try:
-            found = [nodes.text(word) for word in node] if isinstance(node, list) else nodes.text(node)
+            found = (
+                [document_nodes.text(word) for word in node] if isinstance(node, list) else document_nodes.text(node)
+            )
         except ValueError:
-            raise UserError(f"expected a text or a list of words, got {nodes.kind(node)}.") from None
+            raise UserError(f"expected a text or a list of words, got {document_nodes.kind(node)}.") from None
         if not found:
             raise UserError("expected a text or a list of words, got nothing.")
-        return run_commands.parse(found)
+        return templates.parse(found)
 
 
 def _space(document: Mapping[str, Node]) -> Space:
@@ -190,7 +198,7 @@ def _space(document: Mapping[str, Node]) -> Space:
 def _list(document: Mapping[str, Node], key: str, expected: str) -> list[Node]:
     found = document.get(key, [])
     if not isinstance(found, list):
-        raise UserError(f"{key}: expected {expected}, got {nodes.kind(found)}.")
+        raise UserError(f"{key}: expected {expected}, got {document_nodes.kind(found)}.")
     return found
 
 
@@ -201,14 +209,16 @@ def _zips(document: Mapping[str, Node]) -> list[list[str]]:
     if groups and not any(isinstance(group, list) for group in groups):
         groups = [groups]
     if not all(isinstance(group, list) for group in groups):
-        raise UserError(f"zip: expected {expected}, got {nodes.shown(groups)}.")
-    return [[nodes.value(name).text for name in group] for group in groups if isinstance(group, list)]
+        raise UserError(f"zip: expected {expected}, got {document_nodes.shown(groups)}.")
+    return [[document_nodes.value(name).text for name in group] for group in groups if isinstance(group, list)]
 
 
 def _when(document: Mapping[str, Node]) -> dict[str, str]:
     node = document.get("when", {})
     if not isinstance(node, Mapping):
-        raise UserError(f'when: expected names with conditions such as "{conditions.EXAMPLE}", got {nodes.kind(node)}.')
+        raise UserError(
+            f'when: expected names with conditions such as "{conditions.EXAMPLE}", got {document_nodes.kind(node)}.'
+        )
     return {str(name): _condition(one, f"when: {name}") for name, one in node.items()}
 
 
@@ -219,17 +229,19 @@ def _exclude(document: Mapping[str, Node]) -> list[str]:
 
 def _condition(node: Node, where: str) -> str:
     try:
-        return nodes.text(node)
+        return document_nodes.text(node)
     except ValueError:
         raise UserError(
-            f'{where}: expected a condition such as "{conditions.EXAMPLE}", got {nodes.kind(node)}.'
+            f'{where}: expected a condition such as "{conditions.EXAMPLE}", got {document_nodes.kind(node)}.'
         ) from None
 
 
 def _parameters(node: Node, where: str) -> list[Parameter]:
     if not isinstance(node, Mapping):
-        raise UserError(f"{where}: expected names with values, such as lr: [0.1, 0.01], got {nodes.kind(node)}.")
-    with nodes.inside(where):
+        raise UserError(
+            f"{where}: expected names with values, such as lr: [0.1, 0.01], got {document_nodes.kind(node)}."
+        )
+    with document_nodes.inside(where):
         return [_parameter(str(name), one) for name, one in node.items()]
 
 
@@ -237,12 +249,12 @@ def _parameter(name: str, node: Node) -> Parameter:
     parameters.check_name(name)
     match node:
         case Mapping():
-            with nodes.inside(name):
-                return wandb_files.parameter(name, node)
+            with document_nodes.inside(name):
+                return wandb.parameter(name, node)
         case list():
-            return parameters.listed(name, [nodes.value(one) for one in node])
+            return parameters.listed(name, [document_nodes.value(one) for one in node])
         case _:
-            found = nodes.value(node)
+            found = document_nodes.value(node)
             call = parameters.CALL.fullmatch(found.text) if isinstance(found.data, str) else None
             made = parameters.from_call(name, call[1], call[2]) if call else None
             return made or parameters.listed(name, [found])

@@ -30,7 +30,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from dibs.errors import UserError
-from dibs.sweeps import columns, shuffles, values
+from dibs.sweeps import columns, orders, values
 from dibs.sweeps.columns import Column, Computed, Distribution
 from dibs.sweeps.conditions import Condition
 from dibs.sweeps.sequences import Lazy
@@ -387,15 +387,15 @@ class Points:
         return self._steps(name, turn).at(place) / columns.GRAIN
 
     @cached_property
-    def _order(self) -> Callable[[int], shuffles.Order]:
-        def order(turn: int) -> shuffles.Order:
-            return shuffles.order(self.space.size, shuffles.derived(self.seed, turn) if turn else self.seed)
+    def _order(self) -> Callable[[int], orders.Order]:
+        def order(turn: int) -> orders.Order:
+            return orders.order(self.space.size, orders.derived(self.seed, turn) if turn else self.seed)
 
         return lru_cache(maxsize=1)(order)
 
     @cached_property
-    def _steps(self) -> Callable[[str, int], shuffles.Scattered]:
-        def steps(name: str, turn: int) -> shuffles.Scattered:
-            return shuffles.Scattered(columns.GRAIN, shuffles.derived(self.seed, name, turn))
+    def _steps(self) -> Callable[[str, int], orders.Scattered]:
+        def steps(name: str, turn: int) -> orders.Scattered:
+            return orders.Scattered(columns.GRAIN, orders.derived(self.seed, name, turn))
 
         return lru_cache(maxsize=64)(steps)

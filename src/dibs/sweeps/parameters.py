@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dibs.errors import UserError
-from dibs.sweeps import columns, run_commands, values
+from dibs.sweeps import columns, templates, values
 from dibs.sweeps.columns import Column, Distribution, Linear, Logarithmic, LogUniform, Normal, Uniform
 from dibs.sweeps.values import Value
 
@@ -61,7 +61,7 @@ def parse(words: Sequence[str]) -> Parameter:
 
 def check_name(name: str) -> None:
     """Refuse what cannot stand in `{}`."""
-    if not run_commands.NAME.fullmatch(name):
+    if not templates.NAME.fullmatch(name):
         raise UserError(f'expected a name of letters, digits, "_", "." and "-", got "{name}".', f"Write {EXAMPLES}.")
 
 

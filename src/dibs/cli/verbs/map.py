@@ -39,14 +39,14 @@ def main(args: Args) -> int:
 
 def read(args: Args) -> Body:
     """Return the request that a command line asks for."""
-    from dibs.sweeps import arguments
+    from dibs.sweeps import parallel_args
     from dibs.sweeps.grid import Points
-    from dibs.sweeps.run_commands import Writer
+    from dibs.sweeps.templates import Writer
 
     for word in args.words:
         commands.check_text(word, "the command")
     given, words = drafts.split_variables(args.words)
-    template, space = arguments.parse(words)
+    template, space = parallel_args.parse(words)
     points = Points(space)
     if points.most > MOST:
         raise UserError(

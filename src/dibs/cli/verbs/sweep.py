@@ -88,9 +88,9 @@ def read(args: Args) -> sweep_drafts.Asked:
     sweep, file = _space(args, before)
     given, command = _command(before if file is None else (), after)
     if command is not None:
-        from dibs.sweeps import run_commands
+        from dibs.sweeps import templates
 
-        sweep = replace(sweep, command=run_commands.parse(command))
+        sweep = replace(sweep, command=templates.parse(command))
     if sweep.command is None:
         swallowed = next((words[-1] for words in args.all(PARAMETER) if "{" in words[-1]), None)
         hint = "" if swallowed is None else f'"{options.shown(swallowed)}" was taken for a value: put it before -p.'
@@ -101,18 +101,18 @@ def read(args: Args) -> sweep_drafts.Asked:
 
 def _space(args: Args, before: Sequence[str]) -> tuple[Sweep, str | None]:
     """Return the sweep of a file, and which, or that of the parameters that were typed."""
-    from dibs.sweeps import documents, parameters, spaces, sweep_files
+    from dibs.sweeps import documents, files, parameters, spaces
 
     typed = args.all(PARAMETER)
-    is_file = len(before) == 1 and before[0].endswith(sweep_files.SUFFIXES) and len(before[0].split()) == 1
+    is_file = len(before) == 1 and before[0].endswith(files.SUFFIXES) and len(before[0].split()) == 1
     if is_file:
         if typed:
             raise UserError(f"-p and {before[0]} both say which parameters there are.", "Leave one of them out.")
-        return sweep_files.load(before[0]), before[0]
+        return files.load(before[0]), before[0]
     if not typed:
         raise UserError(
             f"expected parameters, got none. Write {parameters.EXAMPLES}.",
-            f"Or name a file ({' '.join(sweep_files.SUFFIXES)}).",
+            f"Or name a file ({' '.join(files.SUFFIXES)}).",
         )
     try:
         return documents.Sweep(spaces.build([parameters.parse(words) for words in typed])), None

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dibs.errors import UserError
-from dibs.sweeps import run_commands, values
+from dibs.sweeps import templates, values
 from dibs.sweeps.grid import Axis, Block, Space
-from dibs.sweeps.run_commands import Template
+from dibs.sweeps.templates import Template
 
 SEPARATORS = (":::", ":::+")
 
@@ -32,8 +32,8 @@ def parse(words: Sequence[str]) -> tuple[Template, Space]:
     if not first:
         raise UserError(f"expected a command before {words[0]}, got none.", "Write dibs map CMD {} ::: a b c.")
     sources = _sources(words[first:])
-    command = run_commands.parse_numbered(words[0] if first == 1 else words[:first])
-    run_commands.check_numbered(len(sources), command)
+    command = templates.parse_numbered(words[0] if first == 1 else words[:first])
+    templates.check_numbered(len(sources), command)
     return command, Space((Block(tuple(_axes(sources))),))
 
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from dibs.errors import UserError
 from dibs.model.jobs import Asked
-from dibs.sweeps import run_commands, values
+from dibs.sweeps import templates, values
 from dibs.sweeps.grid import Point
-from dibs.sweeps.runs import Sweep
+from dibs.sweeps.records import Sweep
 from dibs.sweeps.values import Data, Value
 
 #: Digits after the point with which people write numbers.
@@ -35,7 +35,7 @@ class Further(NamedTuple):
 def further(sweep: Sweep, asked: Asked, changes: Sequence[Mapping[str, Data]], first: int) -> list[Further]:
     """Return the runs that are like one but for these changes, with indices from `first` on."""
     own = _point(asked)
-    writer = run_commands.Writer(run_commands.parse(sweep.argv or sweep.command), sweep.folder)
+    writer = templates.Writer(templates.parse(sweep.argv or sweep.command), sweep.folder)
     if writer.command(own) != (asked.argv if sweep.argv is not None else asked.command):
         raise UserError(
             f'the command of run {own.index} is not what "{sweep.command[:200]}" makes of its parameters.',
