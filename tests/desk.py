@@ -9,7 +9,7 @@ from dibs.jobqueue import turns, verbs
 from dibs.jobqueue.wishing import Wish
 from dibs.model import lifecycle, selectors
 from dibs.scheduling.views import Policy
-from dibs.store.store import Store
+from dibs.store.writer import Store
 from dibs.system.settings import Settings
 
 TABLES = ("jobs", "events", "attempts", "requests", "environs", "facts")

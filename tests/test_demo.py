@@ -11,7 +11,7 @@ import pytest
 
 from bench import end
 from dibs.client import client
-from dibs.store.store import Store
+from dibs.store.writer import Store
 from dibs.system import processes
 from pretend import __main__ as demo
 from pretend import cards, crowd, day, machine, training

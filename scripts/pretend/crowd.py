@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dibs.model.jobs import Asked, Member, Request
-from dibs.store.store import Store
+from dibs.store.writer import Store
 from dibs.system import paths
 from pretend import cards, day
 

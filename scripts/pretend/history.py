@@ -1,6 +1,6 @@
 """Writing the day down: into the store by its own verbs with past times, and into files as runners leave them.
 
-Nothing here invents a state: every job is submitted, placed, started and ended by `store.Store.record`, so what the
+Nothing here invents a state: every job is submitted, placed, started and ended by `writer.Store.record`, so what the
 rules of `lifecycle` refuse cannot be in the demo.
 """
 
@@ -18,7 +18,7 @@ from dibs.jobqueue import core
 from dibs.model import environment, environment_names, lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Asked, JobId, Request, When
-from dibs.store.store import Store
+from dibs.store.writer import Store
 from dibs.sweeps import values
 from dibs.sweeps.records import SweepWish
 from dibs.system import paths

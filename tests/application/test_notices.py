@@ -11,7 +11,7 @@ from dibs.jobqueue import notices
 from dibs.jobqueue.notices import Event
 from dibs.model import lifecycle
 from dibs.model.jobs import Job
-from dibs.store.store import BatchTally
+from dibs.store.writer import BatchTally
 
 SETTING = "tell-me"
 

@@ -12,7 +12,7 @@ from dibs.model.jobs import After, JobId, When
 from dibs.scheduling import durations, forecasts
 from dibs.scheduling.durations import Span
 from dibs.scheduling.views import Policy, View
-from dibs.store.store import Store
+from dibs.store.writer import Store
 
 NOW = build.NOW
 MINUTE = 60_000

@@ -17,7 +17,7 @@ from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast
 from dibs.scheduling.views import Policy, View
 from dibs.scheduling.vram_advice import MOST_ROWS, Earlier
-from dibs.store.store import Store
+from dibs.store.writer import Store
 
 LATER = 4_000_000_000_000
 

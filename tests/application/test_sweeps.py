@@ -14,7 +14,7 @@ from dibs.jobqueue.sweeps import Fate
 from dibs.jobqueue.wishing import NO_RULES, Rules, Wish
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Member, State, When
-from dibs.store.findings import RunsSince
+from dibs.store.query_results import RunsSince
 from dibs.sweeps import values
 from dibs.sweeps.records import SweepWish
 

@@ -17,7 +17,7 @@ from dibs.daemon.service import Events
 from dibs.http_api.hub import Stream
 from dibs.http_api.streaming import Channel, gather_s
 from dibs.model.devices import Inventory
-from dibs.store.store import Store
+from dibs.store.writer import Store
 from dibs.system.locks import Folder
 
 PATIENCE_S = 60.0

@@ -14,7 +14,7 @@ from bench import Bench, wait_for
 from dibs.cli.verbs import kill
 from dibs.errors import DibsError
 from dibs.model.jobs import JobId
-from dibs.store.store import Store
+from dibs.store.writer import Store
 from dibs.submission import edit_drafts, job_options
 from dibs.system import paths, processes
 

@@ -25,7 +25,7 @@ from dibs.python_api import pickles
 from dibs.python_api.couriers import Courier, Parcel, Terms
 from dibs.python_api.futures import BrokenJob, CallFailed, Future
 from dibs.python_api.pickles import Unpicklable
-from dibs.store import calls
+from dibs.store import call_files
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_worker_loads_nothing_that_the_call_does_not_need(pool: dibs.Executor)
     loaded = set(pool.submit(eval, "list(__import__('sys').modules)").result(PATIENCE_S))
     packages = {"dibs", "dibs.python_api", "dibs.store"}
     assert loaded - set(there) == packages | {
-        "dibs.python_api.answering", "dibs.store.calls", "dibs.python_api.pickles",
+        "dibs.python_api.answering", "dibs.store.call_files", "dibs.python_api.pickles",
     }  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def test_many_calls_are_few_submissions(queue: Bench, pool: dibs.Executor) -> No
     """What gathers while one is under way goes together with the next."""
     pid = queue.pid()
     assert pid is not None
-    folder = queue.home / calls.FOLDER
+    folder = queue.home / call_files.FOLDER
     before = len(os.listdir(folder))
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -385,7 +385,7 @@ def test_a_future_whose_job_is_forgotten_says_so(queue: Bench) -> None:
 
 
 def test_cleaning_the_last_job_of_a_submission_removes_what_it_called(queue: Bench) -> None:
-    folder = queue.home / calls.FOLDER
+    folder = queue.home / call_files.FOLDER
     with dibs.Executor(gpus=0) as own:
         future = own.submit(chores.square, 1)
         key = queue.job(future.job.id)["argv"][-2]

@@ -11,7 +11,7 @@ from bench import Bench, wait_for
 from dibs.cli.screen import Screen
 from dibs.cli.verbs import gpus
 from dibs.devices.usage import Use
-from dibs.store.store import Store
+from dibs.store.writer import Store
 
 GIB = 2**30
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.store import calls
+from dibs.store import call_files
 
 KEY = "0123456789abcdef"
 
@@ -18,15 +18,15 @@ def home(tmp_path):
 
 
 def write(home, *payloads, key=KEY):
-    calls.write(home, key, b"context", payloads)
-    return calls.path_of(home, key)
+    call_files.write(home, key, b"context", payloads)
+    return call_files.path_of(home, key)
 
 
 @given(st.binary(max_size=50), st.lists(st.binary(max_size=200), min_size=1, max_size=20))
 def test_every_call_comes_out_as_it_was_put_in(tmp_path_factory, context, payloads):
     home = str(tmp_path_factory.mktemp("home"))
-    calls.write(home, KEY, context, payloads)
-    assert [calls.read(home, KEY, n) for n in range(len(payloads))] == [(context, payload) for payload in payloads]
+    call_files.write(home, KEY, context, payloads)
+    assert [call_files.read(home, KEY, n) for n in range(len(payloads))] == [(context, payload) for payload in payloads]
 
 
 def test_calls_are_for_their_owner_alone(home):
@@ -39,15 +39,15 @@ def test_calls_are_never_written_over_others(home):
     write(home, b"one")
     with pytest.raises(FileExistsError):
         write(home, b"two")
-    assert calls.read(home, KEY, 0)[1] == b"one"
+    assert call_files.read(home, KEY, 0)[1] == b"one"
 
 
 def test_a_file_that_is_cut_short_is_refused(home):
     path = write(home, b"x" * 100, b"y" * 100)
     os.truncate(path, os.path.getsize(path) - 1)
-    assert calls.read(home, KEY, 0)[1] == b"x" * 100
+    assert call_files.read(home, KEY, 0)[1] == b"x" * 100
     with pytest.raises(ValueError, match="cut short"):
-        calls.read(home, KEY, 1)
+        call_files.read(home, KEY, 1)
 
 
 def test_a_file_of_another_kind_is_refused(home):
@@ -55,15 +55,15 @@ def test_a_file_of_another_kind_is_refused(home):
     with open(path, "r+b") as file:
         file.write(b"dibs-calls 2")
     with pytest.raises(ValueError, match="expected a file of calls"):
-        calls.read(home, KEY, 0)
+        call_files.read(home, KEY, 0)
 
 
-@pytest.mark.parametrize("kind", [calls.VALUE, calls.ERROR])
+@pytest.mark.parametrize("kind", [call_files.VALUE, call_files.ERROR])
 @pytest.mark.parametrize("told", ["", "Traceback\n  ünïcode \ud800\n"])
 def test_a_result_comes_out_as_it_was_put_in(tmp_path, kind, told):
     path = f"{tmp_path}/result"
-    calls.write_result(path, kind, b"\n body \n", told)
-    assert calls.read_result(path) == (kind, b"\n body \n", told.replace("\ud800", "\\ud800"))
+    call_files.write_result(path, kind, b"\n body \n", told)
+    assert call_files.read_result(path) == (kind, b"\n body \n", told.replace("\ud800", "\\ud800"))
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert os.listdir(tmp_path) == ["result"]
 
@@ -72,7 +72,7 @@ def test_a_result_that_cannot_be_written_leaves_nothing(tmp_path):
     """Its name is taken by a folder here; on a full disk it is the same."""
     os.mkdir(tmp_path / "result")
     with pytest.raises(IsADirectoryError):
-        calls.write_result(f"{tmp_path}/result", calls.VALUE, b"body")
+        call_files.write_result(f"{tmp_path}/result", call_files.VALUE, b"body")
     assert os.listdir(tmp_path) == ["result"]
 
 
@@ -84,7 +84,7 @@ def test_what_is_no_result_is_refused(tmp_path, text):
     path.touch(0o600)
     path.write_bytes(text)
     with pytest.raises(ValueError, match="expected a result"):
-        calls.read_result(str(path))
+        call_files.read_result(str(path))
 
 
 def link(path):
@@ -114,52 +114,52 @@ def somebody_elses(path):
 
 @pytest.mark.parametrize("make", [link, hard_to_read, open_to_the_group, open_to_all, somebody_elses])
 def test_a_file_that_others_may_have_written_is_never_read(tmp_path, make):
-    calls.write_result(f"{tmp_path}/whole", calls.VALUE, b"body")
+    call_files.write_result(f"{tmp_path}/whole", call_files.VALUE, b"body")
     make(tmp_path / "result")
-    with pytest.raises(calls.Untrusted, match="it was not read"):
-        calls.read_result(f"{tmp_path}/result")
+    with pytest.raises(call_files.Untrusted, match="it was not read"):
+        call_files.read_result(f"{tmp_path}/result")
 
 
 def test_a_missing_file_is_just_missing(tmp_path):
     with pytest.raises(FileNotFoundError):
-        calls.read_result(f"{tmp_path}/result")
+        call_files.read_result(f"{tmp_path}/result")
 
 
 def test_removing_calls_frees_their_bytes_and_tells_how_many(home):
     path = write(home, b"x" * 1000)
     size = os.path.getsize(path)
-    assert calls.remove(home, [KEY, "nothere"]) == size
+    assert call_files.remove(home, [KEY, "nothere"]) == size
     assert not os.path.exists(path)
 
 
 def test_strays_are_removed_when_they_are_old_and_nobodys(home):
-    assert calls.remove_strays(home, set(), 100) == 0
+    assert call_files.remove_strays(home, set(), 100) == 0
     for key, age in (("known", 50), ("stray", 50), ("young", 150)):
         os.utime(write(home, b"", key=key), (age, age))
-    assert calls.remove_strays(home, {"known"}, before=100) > 0
-    assert sorted(os.listdir(f"{home}/{calls.FOLDER}")) == ["known", "young"]
+    assert call_files.remove_strays(home, {"known"}, before=100) > 0
+    assert sorted(os.listdir(f"{home}/{call_files.FOLDER}")) == ["known", "young"]
 
 
 def test_the_command_of_a_call_is_known_as_one():
-    words = calls.words(("python", "-P"), KEY, 12)
+    words = call_files.words(("python", "-P"), KEY, 12)
     assert os.path.isfile(words[2])
     assert words[3:] == [KEY, "12"]
-    assert calls.is_call(words)
+    assert call_files.is_call(words)
 
 
 def test_a_call_of_an_older_release_runs_with_the_program_of_today():
-    words = calls.words(("python", "-P"), KEY, 12)
-    old = [*words[:2], words[2].removesuffix(calls.PROGRAM) + calls.OLD_PROGRAM, *words[3:]]
-    assert calls.is_call(old)
-    assert calls.current(old) == words
+    words = call_files.words(("python", "-P"), KEY, 12)
+    old = [*words[:2], words[2].removesuffix(call_files.PROGRAM) + call_files.OLD_PROGRAM, *words[3:]]
+    assert call_files.is_call(old)
+    assert call_files.current(old) == words
 
 
 @pytest.mark.parametrize("path", ["/nowhere/dibs/call.py", "/nowhere/dibs/python_api/call.py"])
 def test_a_call_whose_installation_is_gone_keeps_its_command(path):
     words = ["python", path, KEY, "1"]
-    assert calls.current(words) == words
+    assert call_files.current(words) == words
 
 
 @pytest.mark.parametrize("argv", [None, [], ["python", "call.py", "x", "1"], ["a", "/dibs/call.py", "x", "y"]])
 def test_other_commands_are_not(argv):
-    assert not calls.is_call(argv)
+    assert not call_files.is_call(argv)

@@ -15,10 +15,10 @@ import build
 from dibs.errors import UserError
 from dibs.model import selectors
 from dibs.model.jobs import Job
-from dibs.store import paging
-from dibs.store.paging import Place, Sort, Wanted
+from dibs.store import pages
+from dibs.store.pages import Place, Sort, Wanted
 from dibs.store.reader import Reader
-from dibs.store.store import Store
+from dibs.store.writer import Store
 
 EVERYTHING = ((selectors.Everything(),),)
 NOW = build.NOW + 10_000
@@ -63,13 +63,13 @@ def listed(reader: Reader, wanted: Wanted, most: int) -> list[int]:
     found: list[int] = []
     after: Place | None = None
     while True:
-        jobs, after = paging.page(reader, wanted, after, most, NOW)
+        jobs, after = pages.page(reader, wanted, after, most, NOW)
         assert len(jobs) <= most
         found += [job.id for job in jobs]
         if after is None:
             return found
         assert len(jobs) == most
-        after = paging.read_cursor(wanted.sort, paging.write_cursor(wanted.sort, after))
+        after = pages.read_cursor(wanted.sort, pages.write_cursor(wanted.sort, after))
 
 
 words = some.none() | some.sets(some.sampled_from(selectors.STATE_WORDS), min_size=1).map(
@@ -89,7 +89,7 @@ filters = some.lists(
     max_size=2,
     unique=True,
 )
-sorts = some.builds(Sort, some.sampled_from(paging.SORTS), some.booleans())
+sorts = some.builds(Sort, some.sampled_from(pages.SORTS), some.booleans())
 
 
 @settings(max_examples=300)
@@ -102,10 +102,10 @@ def test_all_pages_together_are_the_list(reader, chosen, also, sort, most):
     jobs.sort(key=lambda job: (value(job, sort.by), job.id), reverse=sort.is_descending)
     expected = [job.id for job in jobs]
     assert listed(reader, wanted, most) == expected
-    total, text, is_cut = paging.ids(reader, wanted, NOW)
+    total, text, is_cut = pages.ids(reader, wanted, NOW)
     assert (total, text.replace(" ", ""), is_cut) == (len(expected), str(expected).replace(" ", ""), False)
     if sort.by == "id":
-        total, ranges, is_cut = paging.runs(reader, wanted, NOW)
+        total, ranges, is_cut = pages.runs(reader, wanted, NOW)
         assert (total, unrolled(ranges, sort.is_descending), is_cut) == (len(expected), expected, False)
 
 
@@ -140,14 +140,14 @@ def unrolled(ranges: str, is_descending: bool) -> list[int]:
 def test_an_index_that_is_too_long_is_cut_and_says_so(reader, sort, most):
     wanted = Wanted(EVERYTHING, None, sort)
     whole = listed(reader, wanted, 200)
-    total, text, is_cut = paging.ids(reader, wanted, NOW, most)
+    total, text, is_cut = pages.ids(reader, wanted, NOW, most)
     assert (total, text.strip("[]"), is_cut) == (
         min(most, len(whole)),
         ",".join(map(str, whole[:most])),
         len(whole) > most,
     )
     if sort.by == "id":
-        total, ranges, is_cut = paging.runs(reader, wanted, NOW, most)
+        total, ranges, is_cut = pages.runs(reader, wanted, NOW, most)
         assert (unrolled(ranges, sort.is_descending), is_cut) == (whole[:most], len(whole) > most)
         assert total == min(most, len(whole))
 
@@ -160,7 +160,7 @@ def steps(reader: Reader, wanted: Wanted) -> int:
         count[0] += 1
 
     reader.connection.set_progress_handler(step, 1)
-    paging.runs(reader, wanted, NOW)
+    pages.runs(reader, wanted, NOW)
     reader.connection.set_progress_handler(None, 1)
     return count[0]
 
@@ -172,13 +172,13 @@ def test_ids_of_a_state_that_follow_each_other_are_not_looked_at_one_by_one(tmp_
         store.submit([build.asked()] * 10, build.NOW)
         few = steps(store, wanted)
         store.submit([build.asked()] * 1000, build.NOW)
-        assert paging.runs(store, wanted, NOW) == (1010, "1-1010", False)
+        assert pages.runs(store, wanted, NOW) == (1010, "1-1010", False)
         assert steps(store, wanted) < few + 100
 
 
 def plan(reader: Reader, chosen: tuple[str, ...] | None, sort: str, *also: selectors.Atom) -> list[str]:
-    wanted = Wanted(selectors.narrowed(EVERYTHING, also), chosen, paging.sort(sort))
-    query, values = paging._query(reader, wanted, None, NOW)
+    wanted = Wanted(selectors.narrowed(EVERYTHING, also), chosen, pages.sort(sort))
+    query, values = pages._query(reader, wanted, None, NOW)
     return [row[3] for row in reader.connection.execute(f"EXPLAIN QUERY PLAN {query}", [*values, 50])]
 
 
@@ -200,9 +200,9 @@ def test_a_page_goes_on_where_it_was_though_jobs_come_and_go(tmp_path: Path) -> 
     with contextlib.closing(Store.open(tmp_path / "0.db")) as store:
         store.submit([build.asked()] * 30, build.NOW)
         wanted = Wanted(EVERYTHING, None, Sort())
-        first, after = paging.page(store, wanted, None, 10, NOW)
+        first, after = pages.page(store, wanted, None, 10, NOW)
         store.submit([build.asked()] * 5, build.NOW)
-        second, after = paging.page(store, wanted, after, 10, NOW)
+        second, after = pages.page(store, wanted, after, 10, NOW)
         assert [job.id for job in (*first, *second)] == list(range(30, 10, -1))
 
 
@@ -216,20 +216,20 @@ DEEP = base64.urlsafe_b64encode(b"[" * 30_000).decode()
 )
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="cursor expected what `next` said"):
-        paging.read_cursor(Sort(), text)
+        pages.read_cursor(Sort(), text)
 
 
 def test_a_cursor_of_another_sort_is_refused() -> None:
-    cursor = paging.write_cursor(Sort("name"), Place("x", 1, NOW))
+    cursor = pages.write_cursor(Sort("name"), Place("x", 1, NOW))
     with pytest.raises(UserError, match="cursor expected the sort"):
-        paging.read_cursor(Sort("id"), cursor)
+        pages.read_cursor(Sort("id"), cursor)
     with pytest.raises(UserError, match="cursor expected what"):
-        paging.read_cursor(Sort("id"), paging.write_cursor(Sort("id"), Place(2**70, 1, NOW)))
+        pages.read_cursor(Sort("id"), pages.write_cursor(Sort("id"), Place(2**70, 1, NOW)))
 
 
 def test_a_sort_that_is_none_is_refused() -> None:
     with pytest.raises(UserError, match=r'sort expected one of id, .* got "color"'):
-        paging.sort("color")
+        pages.sort("color")
 
 
 def test_states_that_are_none_are_refused_with_the_nearest() -> None:

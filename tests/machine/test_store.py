@@ -22,7 +22,7 @@ from dibs.model import lifecycle, ranks, selectors
 from dibs.model.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.scheduling.views import Active, Waiting
 from dibs.store import database, rows
-from dibs.store.store import SETTLE_AFTER, BatchTally, Happening, PastAttempt, Reader, Store
+from dibs.store.writer import SETTLE_AFTER, BatchTally, Happening, PastAttempt, Reader, Store
 
 REQUESTS = (
     Request(0),

@@ -19,8 +19,8 @@ from dibs.http_api import usages
 from dibs.model import lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId
-from dibs.store.findings import Used
-from dibs.store.store import Store
+from dibs.store.query_results import Used
+from dibs.store.writer import Store
 
 MINUTE = 60_000
 #: Days of ten minutes, so that small numbers cross their bounds.

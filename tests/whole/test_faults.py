@@ -16,7 +16,7 @@ from bench import Bench, wait_for
 from dibs.client import client
 from dibs.errors import DibsError, MachineError
 from dibs.store import database
-from dibs.store.store import Store
+from dibs.store.writer import Store
 from dibs.system import paths
 from fakes.nvml import world
 

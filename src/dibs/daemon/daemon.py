@@ -40,8 +40,8 @@ from dibs.leases import device_lease
 from dibs.leases.drains import Drains
 from dibs.model.devices import DeviceId, with_drained
 from dibs.scheduling.views import Policy
-from dibs.store import store
 from dibs.store.database import Check, DatabaseError, backup
+from dibs.store.writer import Store
 from dibs.system import paths, processes, settings, users
 
 log = logging.getLogger("dibs.daemon.main")
@@ -105,7 +105,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     engine = Local(home, values, place.path, paths.notify_path(home), runners)
     watcher = probe.Probe(values, visible)
     standing = Standing(place, user, values.collect_for, waits.watch)
-    writer = store.Store.open(database, processes.boot_id())
+    writer = Store.open(database, processes.boot_id())
     drained = Drains(place, writer.drained())
     seen = _observing(watcher, place, user, values, writer) if watcher.is_real else None
     core = Core(
@@ -221,7 +221,7 @@ def _open_notify(path: Path) -> socket.socket:
 
 
 def _observing(
-    watcher: probe.Probe, place: device_lease.Folder, user: str, values: settings.Settings, kept: store.Store
+    watcher: probe.Probe, place: device_lease.Folder, user: str, values: settings.Settings, kept: Store
 ) -> Observing:
     """Return what is known of real devices, with what was kept of it."""
     limits = vetting.limits_of(values)

@@ -13,7 +13,7 @@ from dibs.jobqueue import turns
 from dibs.jobqueue.turns import Turn
 from dibs.model import selectors
 from dibs.model.jobs import JobId, Outcome
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 FINISHED_WORDS = frozenset(outcome.value for outcome in Outcome)
 #: Jobs in one turn: forgetting takes its time in small steps.

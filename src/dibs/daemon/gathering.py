@@ -19,7 +19,7 @@ from dibs.logs import numbers_child, reports, tails
 from dibs.logs.numbers_child import Printed
 from dibs.model.jobs import Job, JobId
 from dibs.store.database import DatabaseError
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 log = logging.getLogger("dibs.daemon.gathering")
 

@@ -19,8 +19,8 @@ from dibs.daemon.forgetting import MOST_IN_A_STEP
 from dibs.jobqueue.core import now_ms
 from dibs.model import selectors
 from dibs.model.jobs import JobId
-from dibs.store import calls
-from dibs.store.store import Reader
+from dibs.store import call_files
+from dibs.store.writer import Reader
 
 if TYPE_CHECKING:
     from dibs.daemon.service import Daemon
@@ -63,7 +63,7 @@ async def forget(daemon: Daemon, ids: Sequence[JobId], with_checkpoints: bool) -
         count += len(gone)
     if count:
         keys = await daemon.do(lambda turn: turn.store.tidy())
-        freed += await _in_thread(daemon, calls.remove, str(daemon.identity.home), keys)
+        freed += await _in_thread(daemon, call_files.remove, str(daemon.identity.home), keys)
         log.info("forgot %s jobs, %s bytes of files", count, freed)
     return count, freed
 
@@ -89,7 +89,7 @@ async def _in_thread(daemon: Daemon, work: Callable[..., int], *args: object) ->
 async def remove_strays(daemon: Daemon) -> None:
     """Remove the calls of programs that died before they had submitted them, and those that a crash left behind."""
     keys = await daemon.ask(lambda reader: reader.submission_keys())
-    await _in_thread(daemon, calls.remove_strays, str(daemon.identity.home), keys, time.time() - STRAY_AFTER_S)
+    await _in_thread(daemon, call_files.remove_strays, str(daemon.identity.home), keys, time.time() - STRAY_AFTER_S)
 
 
 async def keep_house(daemon: Daemon) -> None:

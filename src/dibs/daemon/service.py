@@ -23,7 +23,7 @@ from dibs.jobqueue.turns import Turn
 from dibs.leases.drains import Drains
 from dibs.model.devices import Inventory
 from dibs.model.jobs import ACTIVE, Job, JobId
-from dibs.store import store
+from dibs.store import writer
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class Daemon:
         self.reopen: Callable[[], Awaitable[None]] | None = None
         self._database = database
         self._local = threading.local()
-        self._opened: list[store.Reader] = []
+        self._opened: list[writer.Reader] = []
         #: Questions that are being answered, or wait.
         self.asking = 0
         self._readers = ThreadPoolExecutor(READERS, "reader")
@@ -116,7 +116,7 @@ class Daemon:
         """Return the devices as last seen, with what is drained now."""
         return self.core.inventory()
 
-    async def ask(self, question: Callable[[store.Reader], T]) -> T:
+    async def ask(self, question: Callable[[writer.Reader], T]) -> T:
         """Answer a question from the store without disturbing the core."""
         self.asking += 1
         try:
@@ -124,10 +124,10 @@ class Daemon:
         finally:
             self.asking -= 1
 
-    def _answer(self, question: Callable[[store.Reader], T]) -> T:
+    def _answer(self, question: Callable[[writer.Reader], T]) -> T:
         reader = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = store.Reader.open(self._database)
+            reader = self._local.reader = writer.Reader.open(self._database)
             reader.pause = self.core.waits.way.give
             self._opened.append(reader)
         reader.pause()

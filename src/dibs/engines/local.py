@@ -21,7 +21,7 @@ from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
 from dibs.runner import attempts, records, spares
 from dibs.scheduling import capacity
-from dibs.store import calls
+from dibs.store import call_files
 from dibs.sweeps.values import write as written
 from dibs.system import commands, processes
 from dibs.system.settings import Settings
@@ -112,7 +112,7 @@ class Local:
             argv = self._script_words(job, script, asked.argv, env)
         else:
             path = env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
-            own = asked.argv and calls.current(asked.argv)
+            own = asked.argv and call_files.current(asked.argv)
             argv = commands.words(asked.command, own, self.settings.shell, path, asked.cwd)
         return records.Spec(
             job=job.id,

@@ -14,7 +14,7 @@ from dibs.errors import UserError
 from dibs.http_api import wire
 from dibs.model import spelling
 from dibs.model.jobs import JobId
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 #: Bytes of one request: a hundred thousand commands with their common parts said once.
 LARGEST_BODY = 256 * 1024 * 1024

@@ -15,7 +15,7 @@ from dibs.model.jobs import Job, State
 from dibs.scheduling import views
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 #: Starts to come that are told at once.
 MOST_STARTS = 100

@@ -18,7 +18,7 @@ from dibs.http_api import exchanges, exposition, queues, streaming
 from dibs.http_api.exposition import Family, Sample, counter, gauge, histogram
 from dibs.jobqueue.tallies import Tally
 from dibs.model.devices import Device
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 from dibs.system import paths
 from dibs.version import __version__
 

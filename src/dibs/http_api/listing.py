@@ -15,9 +15,9 @@ from dibs.jobqueue.core import now_ms
 from dibs.model import devices, selectors
 from dibs.model.devices import Inventory
 from dibs.model.selectors import Atom
-from dibs.store import paging
-from dibs.store.paging import Wanted
-from dibs.store.store import Reader
+from dibs.store import pages
+from dibs.store.pages import Wanted
+from dibs.store.writer import Reader
 from dibs.submission import moments
 
 #: Jobs on a page, and on one where nobody says how many.
@@ -41,7 +41,7 @@ class ListQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     text: Annotated[str, Meta(max_length=1000, description="A part of the name or the command, in any case.")] = ""
     since: Annotated[str, Meta(description="Submitted from then on: 2d (ago), 08:00, or a date and time.")] = ""
     until: Annotated[str, Meta(description="Submitted before that; as `since`.")] = ""
-    sort: Annotated[str, Meta(description=f"One of {', '.join(paging.SORTS)}; with - in front the other way.")] = "-id"
+    sort: Annotated[str, Meta(description=f"One of {', '.join(pages.SORTS)}; with - in front the other way.")] = "-id"
 
 
 class PageQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
@@ -60,7 +60,7 @@ def wanted(told: ListQuery, inventory: Inventory, now: datetime) -> Wanted:
     """Return what a list is of."""
     chosen = selectors.parse(told.select) if told.select else ((selectors.Everything(),),)
     words = selectors.states(told.state) if told.state else None
-    return Wanted(selectors.narrowed(chosen, _also(told, inventory, now)), words, paging.sort(told.sort))
+    return Wanted(selectors.narrowed(chosen, _also(told, inventory, now)), words, pages.sort(told.sort))
 
 
 def _also(told: ListQuery, inventory: Inventory, now: datetime) -> list[Atom]:
@@ -108,9 +108,9 @@ async def get_index(request: web.Request) -> web.Response:
 
     def answer(reader: Reader) -> dict[str, Any]:
         if what.sort.by == "id":
-            total, ranges, is_cut = paging.runs(reader, what, now_ms())
+            total, ranges, is_cut = pages.runs(reader, what, now_ms())
             return {"total": total, "ranges": ranges, "more": is_cut}
-        total, ids, is_cut = paging.ids(reader, what, now_ms())
+        total, ids, is_cut = pages.ids(reader, what, now_ms())
         return {"total": total, "ids": msgspec.Raw(ids.encode()), "more": is_cut}
 
     return await exchanges.answer(daemon, answer)

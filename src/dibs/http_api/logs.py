@@ -18,7 +18,7 @@ from dibs.http_api import exchanges
 from dibs.logs import files
 from dibs.logs.files import LogFile
 from dibs.model.jobs import Job, JobId
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 T = TypeVar("T")
 #: Lines at the end, and lines found, that one answer has at most.

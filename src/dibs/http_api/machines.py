@@ -19,7 +19,7 @@ from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job
 from dibs.scheduling import choice, planner
 from dibs.scheduling.views import Active, Occupant, View
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 from dibs.system import disk
 
 

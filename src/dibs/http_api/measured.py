@@ -12,7 +12,7 @@ from dibs.http_api import exchanges, logs
 from dibs.logs import reports, tails
 from dibs.logs.reports import Numbers
 from dibs.model.jobs import Job
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 
 async def are_read(daemon: Daemon, is_unread: Callable[[Reader], bool], for_s: float) -> None:

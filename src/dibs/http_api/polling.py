@@ -12,8 +12,8 @@ from dibs.http_api import exchanges
 from dibs.jobqueue import turns
 from dibs.jobqueue.core import now_ms
 from dibs.model import selectors
-from dibs.store.findings import Glance
-from dibs.store.store import Reader
+from dibs.store.query_results import Glance
+from dibs.store.writer import Reader
 
 #: Seconds between two answers to one who watches a count grow.
 NEWS_EVERY_S = 0.2

@@ -9,7 +9,7 @@ from aiohttp import web
 from dibs.http_api import exchanges, wire
 from dibs.http_api.schemas import actions
 from dibs.jobqueue import turns, verbs
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 
 async def get_queue(request: web.Request) -> web.Response:

@@ -20,8 +20,8 @@ from dibs.model import selectors, serialization
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, JobId
 from dibs.scheduling import views
-from dibs.store import paging
-from dibs.store.store import Reader
+from dibs.store import pages
+from dibs.store.writer import Reader
 from dibs.version import __version__
 
 #: Rows of the overview: all that one looks at; `select=all` gives everything.
@@ -64,11 +64,11 @@ async def get_jobs(request: web.Request) -> web.Response:
 async def _page(daemon: Daemon, told: listing.PageQuery, texts: Texts) -> web.Response:
     """Answer with one page; whoever turns pages does not wait for numbers."""
     wanted = listing.wanted(told, daemon.inventory, datetime.now())
-    after = paging.read_cursor(wanted.sort, told.cursor) if told.cursor else None
+    after = pages.read_cursor(wanted.sort, told.cursor) if told.cursor else None
 
     def answer(reader: Reader) -> dict[str, Any]:
-        jobs, place = paging.page(reader, wanted, after, told.limit or listing.USUAL, now_ms())
-        following = None if place is None else paging.write_cursor(wanted.sort, place)
+        jobs, place = pages.page(reader, wanted, after, told.limit or listing.USUAL, now_ms())
+        following = None if place is None else pages.write_cursor(wanted.sort, place)
         return _list(daemon, reader, Sight.of(daemon.core, reader), jobs, texts) | {"next": following}
 
     return await exchanges.answer(daemon, answer)

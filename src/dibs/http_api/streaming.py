@@ -22,8 +22,8 @@ from dibs.http_api.hub import Hub, Message, Stream
 from dibs.model import serialization
 from dibs.model.jobs import JobId
 from dibs.store.database import DatabaseError
-from dibs.store.findings import Numbered
-from dibs.store.store import Reader
+from dibs.store.query_results import Numbered
+from dibs.store.writer import Reader
 from dibs.version import __version__
 
 log = logging.getLogger("dibs.streaming")

@@ -19,8 +19,8 @@ from dibs.jobqueue import sweeps
 from dibs.logs import reports
 from dibs.model import serialization
 from dibs.model.jobs import JobId, Member
-from dibs.store.findings import RunsSince
-from dibs.store.store import Reader
+from dibs.store.query_results import RunsSince
+from dibs.store.writer import Reader
 from dibs.sweeps.records import Run, Sweep, SweepWish
 from dibs.system import commands
 

@@ -17,7 +17,7 @@ from dibs.model import serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job
 from dibs.scheduling.forecasts import Planned
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 #: Bars of the past, and of the plan: more than a picture can show.
 MOST_PAST, MOST_PLANNED = 5000, 200

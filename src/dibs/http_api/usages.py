@@ -12,7 +12,7 @@ from msgspec import Meta
 from dibs.http_api import exchanges
 from dibs.jobqueue.core import now_ms
 from dibs.model import serialization
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 #: Days that can be asked for: so long is kept how busy devices were.
 MOST_DAYS = 28

@@ -20,7 +20,7 @@ from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job, JobId
 from dibs.runner import records
 from dibs.runner.attempts import Shim, crash_point
-from dibs.store.store import Store
+from dibs.store.writer import Store
 
 log = logging.getLogger("dibs.jobqueue.core")
 

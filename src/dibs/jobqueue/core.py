@@ -32,7 +32,7 @@ from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import crash_point
 from dibs.scheduling import planner, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
-from dibs.store.store import Store
+from dibs.store.writer import Store
 
 T = TypeVar("T")
 log = logging.getLogger("dibs.jobqueue.core")

@@ -22,7 +22,7 @@ from dibs.jobqueue.turns import Turn
 from dibs.model import serialization, units
 from dibs.model.jobs import BAD, Job
 from dibs.store.database import DatabaseError
-from dibs.store.store import BatchTally
+from dibs.store.writer import BatchTally
 
 log = logging.getLogger("dibs.jobqueue.notices")
 
@@ -226,7 +226,7 @@ class Notices:
         is_full = output.exists() and output.stat().st_size > LOG_BYTES
         mode = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_full else os.O_APPEND)
         folder = notice.job.asked.cwd if notice.is_jobs_own else "/"
-        words = boot("noticing", str(DEADLINE_S), self._engine.settings.shell, folder, notice.command)
+        words = boot("notify_child", str(DEADLINE_S), self._engine.settings.shell, folder, notice.command)
         # A file in memory: nobody has to stay to feed a pipe.
         given = os.memfd_create("notice", os.MFD_CLOEXEC)
         try:

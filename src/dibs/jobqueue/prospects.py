@@ -16,7 +16,7 @@ from dibs.scheduling import durations, views
 from dibs.scheduling.durations import Span
 from dibs.scheduling.forecasts import Coming, Line, Prospect
 from dibs.scheduling.views import View, Waiting
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 #: Jobs of all lines together, but of each line what one plan needs, and at most four times as many for that.
 MOST_JOBS = 500

@@ -19,7 +19,7 @@ from dibs.scheduling import capacity, explanation, forecasts, planner, views, vr
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast, Foreseen
 from dibs.scheduling.views import Policy, View, Waiting
-from dibs.store.store import Reader
+from dibs.store.writer import Reader
 
 #: Jobs that are named of those that another waits for.
 MOST_NAMED = 8

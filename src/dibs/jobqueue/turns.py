@@ -18,7 +18,7 @@ from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import Shim
 from dibs.runner.records import Running
 from dibs.scheduling.views import Policy
-from dibs.store.store import Store
+from dibs.store.writer import Store
 
 T = TypeVar("T")
 

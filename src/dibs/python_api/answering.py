@@ -10,7 +10,7 @@ import os
 import sys
 
 from dibs.python_api import pickles
-from dibs.store import calls
+from dibs.store import call_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run_all(function: Callable[..., Any], many: Sequence[tuple[Any, ...]]) -> li
 def main() -> NoReturn:
     """Run the call that the command line names, as part of the job that the environment names."""
     key, number = sys.argv[1:]
-    path = calls.result_path(os.environ["DIBS_JOB_DIR"], os.environ["DIBS_ATTEMPT"])
+    path = call_files.result_path(os.environ["DIBS_JOB_DIR"], os.environ["DIBS_ATTEMPT"])
     # What the function sees is a program without arguments, and no more of ours than there must be.
     sys.argv[1:] = []
     values: list[object] = []
@@ -52,16 +52,16 @@ def main() -> NoReturn:
     except BaseException as raised:  # noqa: BLE001 (also sys.exit: the caller is told, whatever it was)
         error = raised
     else:
-        calls.write_result(path, calls.VALUE, body)
+        call_files.write_result(path, call_files.VALUE, body)
         sys.exit(0)
     told = _told(error)
     sys.stderr.write(told)
-    calls.write_result(path, calls.ERROR, _dump_error(values, error), told)
+    call_files.write_result(path, call_files.ERROR, _dump_error(values, error), told)
     sys.exit(_exit_code(error))
 
 
 def _call(home: str, key: str, number: int) -> Any:
-    context, call = calls.read(home, key, number)
+    context, call = call_files.read(home, key, number)
     path, python = pickles.loads(context)
     sys.path[:] = path
     if python != sys.version_info[:2]:

@@ -24,7 +24,7 @@ from dibs.client.client import Client, Pending
 from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.model import selectors
 from dibs.python_api.futures import BrokenJob, Future
-from dibs.store import calls
+from dibs.store import call_files
 from dibs.system import paths
 
 #: Calls, and about how many bytes of them, in one submission.
@@ -221,12 +221,12 @@ class Courier:
         """Submit calls; return those that were refused, and why."""
         key = os.urandom(16).hex()
         try:
-            calls.write(str(self._queue.home), key, parcels[0].terms.context, [parcel.call for parcel in parcels])
+            call_files.write(str(self._queue.home), key, parcels[0].terms.context, [parcel.call for parcel in parcels])
             answer = self._post(_body(parcels, key))
         except (DibsError, OSError) as error:
             if isinstance(error, UserError | OSError):
                 # Refused: nobody will ever come for them.
-                calls.remove(str(self._queue.home), [key])
+                call_files.remove(str(self._queue.home), [key])
             return [(parcel.future, error) for parcel in parcels]
         if (limit := parcels[0].terms.limit) is not None:
             limit.batch = answer["batch"]
@@ -317,7 +317,7 @@ class Courier:
             if job["state"] in ACTIVE:
                 future.begin()
             elif job["state"] in FINISHED:
-                path = calls.result_path(f"{files}/{job['id']}", job["attempt"])
+                path = call_files.result_path(f"{files}/{job['id']}", job["attempt"])
                 future.settle(job["state"], path, partial(self._told, job["id"]))
 
     def _told(self, job_id: int) -> Any:
@@ -331,7 +331,8 @@ class Courier:
 def _body(parcels: list[Parcel], key: str) -> dict[str, object]:
     terms = parcels[0].terms
     jobs = [
-        {"argv": calls.words(terms.program, key, number), "name": parcel.name} for number, parcel in enumerate(parcels)
+        {"argv": call_files.words(terms.program, key, number), "name": parcel.name}
+        for number, parcel in enumerate(parcels)
     ]
     body: dict[str, object] = {"defaults": terms.defaults, "jobs": jobs, "key": key}
     if terms.limit is not None:

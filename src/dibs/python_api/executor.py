@@ -26,7 +26,7 @@ from dibs.python_api import answering, call_names, keywords, pickles
 from dibs.python_api.couriers import Courier, Limit, Parcel, Terms
 from dibs.python_api.futures import VALUES, Future, cancel_all
 from dibs.python_api.keywords import Options
-from dibs.store import calls
+from dibs.store import call_files
 from dibs.submission import drafts, job_options
 from dibs.submission.options import Args
 
@@ -161,10 +161,10 @@ class Executor(futures.Executor):
         for job_id in ids:
             if job_id not in found:
                 raise UserError(f"there is no job {job_id}.")
-            if not is_selector and not calls.is_call(found[job_id]["argv"]):
+            if not is_selector and not call_files.is_call(found[job_id]["argv"]):
                 raise UserError(f"job {job_id} is not a call of dibs.Executor.", f"It is dibs.job({job_id}).")
         courier = Courier(queue)
-        known = {job_id: Future[Any](courier) for job_id in ids if calls.is_call(found[job_id]["argv"])}
+        known = {job_id: Future[Any](courier) for job_id in ids if call_files.is_call(found[job_id]["argv"])}
         courier.follow(known.items())
         return list(known.values())
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dibs.errors import DibsError, MachineError
 from dibs.python_api import pickles
-from dibs.store import calls
+from dibs.store import call_files
 
 if TYPE_CHECKING:
     from dibs.client.answers import Job as Told
@@ -165,16 +165,16 @@ def cancel_all(many: Sequence[Future[Any]]) -> None:
 def read(path: str, job_id: int) -> tuple[Any, BaseException | None]:
     """Return what the file of a result holds, a value or an exception; raise FileNotFoundError if there is none."""
     try:
-        kind, body, told = calls.read_result(path)
+        kind, body, told = call_files.read_result(path)
     except FileNotFoundError:
         raise
-    except (calls.Untrusted, ValueError, OSError) as error:
+    except (call_files.Untrusted, ValueError, OSError) as error:
         return None, BrokenJob(f"job {job_id}: {error}")
     try:
         found = pickles.loads(body) if body else None
     except Exception as error:  # noqa: BLE001 (whatever a stranger's __setstate__ raises)
         return None, _unreadable(job_id, path, told, error)
-    if kind == calls.VALUE:
+    if kind == call_files.VALUE:
         return found, None
     return None, _raised(job_id, told, *(found or ([], None)))
 

@@ -19,8 +19,8 @@ from dibs.model.jobs import Cause, Job, JobId, Outcome, When
 from dibs.scheduling import vram_advice
 from dibs.scheduling.views import Active, Waiting
 from dibs.scheduling.vram_advice import Earlier
-from dibs.store import choosing, database, rows
-from dibs.store.findings import (
+from dibs.store import database, rows, where
+from dibs.store.query_results import (
     BatchTally,
     Glance,
     Happening,
@@ -387,7 +387,7 @@ class Reader:
 
     def where(self, chosen: selectors.Selection, now: int) -> tuple[str, list[Any]]:
         """Return the condition that a selection means, and the values in it."""
-        return choosing.where(chosen, now, self.queries, self.sweep_ids)
+        return where.where(chosen, now, self.queries, self.sweep_ids)
 
 
 def _go_on() -> None:

@@ -21,9 +21,9 @@ from dibs.model import lifecycle, ranks, selectors
 from dibs.model.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State
 from dibs.scheduling import durations
 from dibs.store import database, rows
-from dibs.store.findings import BatchTally as BatchTally
-from dibs.store.findings import Happening as Happening
-from dibs.store.findings import PastAttempt as PastAttempt
+from dibs.store.query_results import BatchTally as BatchTally
+from dibs.store.query_results import Happening as Happening
+from dibs.store.query_results import PastAttempt as PastAttempt
 from dibs.store.reader import Reader as Reader
 from dibs.store.reader import digest
 from dibs.sweeps.records import SweepWish
