@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import build
-from dibs.engines.launching import Runners
 from dibs.engines.local import Local
+from dibs.engines.runner_pool import Runners
 from dibs.jobqueue import turns, verbs
 from dibs.jobqueue.wishing import Wish
 from dibs.model import lifecycle, selectors

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import PATIENCE_S, wait_for
-from dibs.engines.launching import boot
+from dibs.engines.runner_pool import boot
 
 
 def run(

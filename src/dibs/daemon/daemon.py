@@ -27,8 +27,8 @@ from dibs.daemon.observing import Observing
 from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.devices import probe
 from dibs.devices.assessment import Seen
-from dibs.engines.launching import Runners
 from dibs.engines.local import Local
+from dibs.engines.runner_pool import Runners
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.foreground import vetting
 from dibs.jobqueue import dispatch

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs.engines.launching import Runners, boot, spawn
+from dibs.engines.runner_pool import Runners, boot, spawn
 from dibs.model import environment, path_templates, scripts
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job

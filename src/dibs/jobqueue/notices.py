@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dibs.engines.launching import boot
 from dibs.engines.local import Local
+from dibs.engines.runner_pool import boot
 from dibs.jobqueue.turns import Turn
 from dibs.model import serialization, units
 from dibs.model.jobs import BAD, Job
