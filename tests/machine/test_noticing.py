@@ -15,7 +15,7 @@ from dibs.engines.runner_pool import boot
 def run(
     command: str, deadline_s: float = PATIENCE_S, shell: str = "/bin/sh", folder: str = "/"
 ) -> subprocess.CompletedProcess[str]:
-    words = boot("noticing", str(deadline_s), shell, folder, command)
+    words = boot("notify_child", str(deadline_s), shell, folder, command)
     return subprocess.run(words, capture_output=True, text=True, input="facts\n", timeout=PATIENCE_S, check=False)
 
 
