@@ -5,8 +5,8 @@ from __future__ import annotations
 import build
 from dibs.engines.local import Local
 from dibs.engines.runner_pool import Runners
-from dibs.jobqueue import turns, verbs
-from dibs.jobqueue.wishing import Wish
+from dibs.jobqueue import control, turns
+from dibs.jobqueue.validation import Wish
 from dibs.model import lifecycle, selectors
 from dibs.scheduling.views import Policy
 from dibs.store.writer import Store
@@ -43,7 +43,7 @@ class Desk:
     def submit(self, *wishes):
         self.turn = self.new_turn()
         with self.store.batch():
-            return verbs.submit(self.turn, wishes)
+            return control.submit(self.turn, wishes)
 
     def job(self, *events, **asked):
         """Submit a job and let things happen to it."""

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
-#: Blocks that are only shown: drawings, parts of files, and the man pages of `verbs.md`.
+#: Blocks that are only shown: drawings, parts of files, and the man pages of `control.md`.
 SHOWN = ("text", "mermaid", "toml", "yaml", "python", "bash")
 #: Every block of commands that is not run, with the reason that its fence gives. Nothing is left out by accident.
 NOT_RUN = {

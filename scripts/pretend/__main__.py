@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dibs import errors
 from dibs.client import client
-from dibs.jobqueue import core
+from dibs.jobqueue import thread
 from dibs.system import paths, processes
 from fakes.nvml import world
 from pretend import crowd, day, history, machine, training
@@ -83,7 +83,7 @@ def start(folder: Path, seed: int = 1, many: int = 0) -> dict[str, int]:
     for each in ("alive", "config.toml"):
         (folder / each).touch()
     world.build(folder)
-    story, now = day.make(seed), core.now_ms()
+    story, now = day.make(seed), thread.now_ms()
     shutil.copy(Path(training.__file__), lab / "train.py")
     (lab / "pace.json").write_text(json.dumps(_paces(story)))
     if many:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dibs.devices.usage import Minute, Sample, Use
-from dibs.jobqueue import core
+from dibs.jobqueue import thread
 from dibs.model import environment, environment_names, lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Asked, JobId, Request, When
@@ -271,6 +271,6 @@ def _minutes_since(story: Day, now: int) -> dict[Minute, Sample]:
     minutes: dict[Minute, Sample] = {}
     holder = {lane: work for work in story.running for lane in work.lanes}
     for lane in range(day.GPUS):
-        for at in range(core.now_ms() // MINUTE_MS - now // MINUTE_MS):
+        for at in range(thread.now_ms() // MINUTE_MS - now // MINUTE_MS):
             _keep_minute(minutes, lane, now // MINUTE_MS + at, cards.reading(lane, at, holder.get(lane)))
     return minutes

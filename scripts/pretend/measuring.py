@@ -20,7 +20,7 @@ from typing import Any
 from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
 
 from bench import Bench, wait_for
-from dibs.jobqueue import core
+from dibs.jobqueue import thread
 from dibs.system import paths
 from pretend import crowd
 from visiting import FLAGS, Visits, heap_bytes, link_to
@@ -50,7 +50,7 @@ def queue(count: int) -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="dibs-measure-") as name:
         folder = Path(name)
         paths.prepare(folder / "home")
-        crowd.write(folder / "home", count, core.now_ms(), name)
+        crowd.write(folder / "home", count, thread.now_ms(), name)
         own = Bench(folder)
         own.start()
         try:

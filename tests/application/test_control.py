@@ -10,8 +10,8 @@ from desk import DONE, FAILED, PLACED, RUNNING
 from dibs.daemon import forgetting
 from dibs.errors import Conflict, Impossible, NotFound, UserError
 from dibs.http_api.schemas import submissions
-from dibs.jobqueue import dispatch, edits, turns, verbs, wishing
-from dibs.jobqueue.wishing import Wish
+from dibs.jobqueue import control, dispatch, edits, turns, validation
+from dibs.jobqueue.validation import Wish
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Outcome, State, When
 from dibs.runner import attempts
@@ -57,7 +57,7 @@ def wait_for(desk, need, when):
 def test_who_needs_a_cancelled_job_done_is_cancelled_with_it_however_far_away(desk):
     first, second, third = wait_for_each(desk, When.DONE, When.DONE)
     wait_for(desk, third, When.DONE)
-    desk.do(verbs.cancel, str(first))
+    desk.do(control.cancel, str(first))
     assert [desk.store.job(n).outcome for n in (1, 2, 3, 4)] == [Outcome.CANCELLED] * 4
     assert desk.store.job(second).remark == "job 1, which it waited for, did not succeed"
     assert desk.store.job(third).remark == "job 2, which it waited for, did not succeed"
@@ -67,7 +67,7 @@ def test_who_needs_a_cancelled_job_done_is_cancelled_with_it_however_far_away(de
 
 def test_who_waits_only_for_an_end_is_looked_at_and_goes_on(desk):
     wait_for_each(desk, When.END)
-    desk.do(verbs.cancel, "1")
+    desk.do(control.cancel, "1")
     assert desk.turn.unsure == [2]
     with desk.store.batch():
         dispatch.follow_up(desk.turn)
@@ -79,7 +79,7 @@ def test_many_at_once_become_what_each_alone_would(desk):
     ids = wait_for_each(desk, When.DONE, When.DONE)
     expected = lifecycle.advance(desk.store.job(ids[0]), lifecycle.CancelAsked(build.NOW))
     doomed = [lifecycle.advance(desk.store.job(n), lifecycle.NeedFailed(build.NOW, JobId(n - 1))) for n in ids[1:]]
-    desk.do(verbs.cancel, "1")
+    desk.do(control.cancel, "1")
     assert [desk.store.job(n) for n in ids] == [expected, *doomed]
     assert [len(desk.store.attempts(n)) for n in ids] == [1, 1, 1]
     assert desk.store.counts()["cancelled"] == 3
@@ -87,22 +87,22 @@ def test_many_at_once_become_what_each_alone_would(desk):
 
 def test_a_job_that_was_cancelled_because_of_another_comes_back_with_it(desk):
     wait_for_each(desk, When.DONE, When.DONE)
-    desk.do(verbs.cancel, "1")
-    desk.do(verbs.retry, "1")
+    desk.do(control.cancel, "1")
+    desk.do(control.retry, "1")
     assert [desk.store.job(n).state for n in (1, 2, 3)] == [State.QUEUED] * 3
 
 
 def test_somebody_who_wants_to_hear_of_the_end_hears_of_a_cancelled_job_too(desk):
     desk.job()
     desk.job(notify="mail")
-    desk.do(verbs.cancel, "all")
+    desk.do(control.cancel, "all")
     assert [(job.id, job.word) for job in desk.turn.over] == [(2, "cancelled")]
 
 
 def test_a_held_job_whose_time_came_meanwhile_joins_the_line_when_it_is_let_go(desk):
     desk.job(begin_at=build.NOW + 1000)
-    desk.do(verbs.hold, "1")
-    desk.do(verbs.unhold, "1")
+    desk.do(control.hold, "1")
+    desk.do(control.unhold, "1")
     assert desk.turn.unsure == [1]
 
 
@@ -113,7 +113,7 @@ def test_a_held_job_whose_time_came_meanwhile_joins_the_line_when_it_is_let_go(d
 def test_a_signal_is_an_order_to_the_runner_and_an_event(desk, events):
     job_id = desk.job(*events)
     before = desk.store.job(job_id)
-    desk.do(verbs.kill, str(job_id), number=10)
+    desk.do(control.kill, str(job_id), number=10)
     assert lines(desk) == [(job_id, "signal 10")]
     assert desk.store.job(job_id) == before
     assert (desk.store.events(job_id)[-1].kind, desk.store.events(job_id)[-1].detail) == ("Signalled", "SIGUSR1")
@@ -122,28 +122,28 @@ def test_a_signal_is_an_order_to_the_runner_and_an_event(desk, events):
 @pytest.mark.parametrize(("events", "word"), [((), "queued"), ((PLACED,), "starting"), (DONE, "done")])
 def test_a_job_that_does_not_run_gets_no_signal(desk, events, word):
     job_id = desk.job(*events)
-    acted = desk.do(verbs.kill, str(job_id), number=10)
+    acted = desk.do(control.kill, str(job_id), number=10)
     assert whys(acted) == [(job_id, f"it is {word}: only a running job can get a signal")]
     assert lines(desk) == []
 
 
 def test_a_running_job_is_paused_and_goes_on(desk):
     job_id = desk.job(*RUNNING)
-    assert [(job.id, job.word) for job in desk.do(verbs.pause, "1").changed] == [(1, "paused")]
+    assert [(job.id, job.word) for job in desk.do(control.pause, "1").changed] == [(1, "paused")]
     assert lines(desk) == [(job_id, "pause")]
     assert desk.store.job(job_id).allocation == build.ids(0)
-    assert [(job.id, job.word) for job in desk.do(verbs.resume, "1").changed] == [(1, "running")]
+    assert [(job.id, job.word) for job in desk.do(control.resume, "1").changed] == [(1, "running")]
     assert lines(desk) == [(job_id, "resume")]
 
 
 @pytest.mark.parametrize(
     ("verb", "events", "why"),
     [
-        (verbs.pause, (), "it is queued: only a running job can be paused; hold keeps one waiting"),
-        (verbs.pause, PAUSED, "it is paused: only a running job can be paused; hold keeps one waiting"),
-        (verbs.pause, ORPHANED, "its runner is gone, and with it who could do that; cancel ends it"),
-        (verbs.resume, RUNNING, "it is running: it is not paused"),
-        (verbs.resume, DONE, "it is done: it is not paused"),
+        (control.pause, (), "it is queued: only a running job can be paused; hold keeps one waiting"),
+        (control.pause, PAUSED, "it is paused: only a running job can be paused; hold keeps one waiting"),
+        (control.pause, ORPHANED, "its runner is gone, and with it who could do that; cancel ends it"),
+        (control.resume, RUNNING, "it is running: it is not paused"),
+        (control.resume, DONE, "it is done: it is not paused"),
     ],
 )
 def test_what_cannot_be_paused_or_resumed_is_left_as_it_is(desk, verb, events, why):
@@ -392,7 +392,7 @@ def test_the_time_limit_of_a_job_under_way_is_an_order(desk, events, limit_s, li
 def test_the_rule_of_a_batch_is_changed_through_any_of_its_jobs(desk):
     desk.turn = desk.new_turn()
     with desk.store.batch():
-        verbs.submit(desk.turn, [Wish(build.asked())] * 3, wishing.Rules(at_once=3))
+        control.submit(desk.turn, [Wish(build.asked())] * 3, validation.Rules(at_once=3))
     edit(desk, "2", at_once=1)
     assert {waiting.room for waiting in desk.store.head(5)} == {1}
 
@@ -416,7 +416,7 @@ def test_jobs_of_several_batches_have_no_common_rule(desk):
 def test_a_batch_in_which_too_many_have_failed_already_is_held(desk):
     desk.turn = desk.new_turn()
     with desk.store.batch():
-        verbs.submit(desk.turn, [Wish(build.asked())] * 3, wishing.Rules(at_once=3))
+        control.submit(desk.turn, [Wish(build.asked())] * 3, validation.Rules(at_once=3))
         for event in FAILED:
             desk.store.record(desk.store.job(JobId(1)), event)
         desk.store.count_bad(1)
@@ -476,9 +476,9 @@ def test_a_job_that_somebody_waits_for_stays(desk):
 
 def test_a_finished_job_that_waited_for_a_forgotten_one_can_be_tried_again(desk):
     wait_for_each(desk, When.DONE)
-    desk.do(verbs.cancel, "1")
+    desk.do(control.cancel, "1")
     forget(desk, 1)
-    desk.do(verbs.retry, "2")
+    desk.do(control.retry, "2")
     with desk.store.batch():
         dispatch.follow_up(desk.turn)
     assert desk.store.job(2).is_ready
@@ -486,7 +486,7 @@ def test_a_finished_job_that_waited_for_a_forgotten_one_can_be_tried_again(desk)
 
 def test_environments_that_only_forgotten_jobs_had_go_too(desk):
     desk.submit(Wish(build.asked(), environ=b"A=1"), Wish(build.asked(), environ=b"B=1"))
-    desk.do(verbs.cancel, "1")
+    desk.do(control.cancel, "1")
     forget(desk, 1)
     with desk.store.batch():
         desk.store.tidy()
@@ -505,7 +505,7 @@ def test_what_is_older_or_more_than_is_to_be_kept_is_overdue(desk):
 
 def test_forgetting_goes_in_small_steps(desk):
     desk.submit(*[Wish(build.asked())] * 500)
-    desk.do(verbs.cancel, "all")
+    desk.do(control.cancel, "all")
     assert len(forgetting.overdue(desk.store, build.NOW, None, 1)) == forgetting.MOST_IN_A_STEP
 
 

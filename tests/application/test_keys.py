@@ -5,14 +5,14 @@ import pytest
 import build
 from dibs.errors import UserError
 from dibs.http_api.schemas import submissions
-from dibs.jobqueue import verbs
-from dibs.jobqueue.wishing import Rules, Wish
+from dibs.jobqueue import control
+from dibs.jobqueue.validation import Rules, Wish
 
 
 def submit(desk, count=1, **rules):
     turn = desk.new_turn()
     with desk.store.batch():
-        return verbs.submit(turn, [Wish(build.asked()) for _ in range(count)], Rules(**rules))
+        return control.submit(turn, [Wish(build.asked()) for _ in range(count)], Rules(**rules))
 
 
 def test_a_submission_that_is_said_twice_is_one(desk):
@@ -55,7 +55,7 @@ def test_a_key_lives_as_long_as_one_of_its_jobs(desk):
 
 def tidied(desk, job_id):
     """Forget a job; return the keys that this made free."""
-    desk.do(verbs.cancel, str(job_id))
+    desk.do(control.cancel, str(job_id))
     with desk.store.batch():
         desk.store.forget([job_id], False)
         return desk.store.tidy()
@@ -82,7 +82,7 @@ def test_what_happened_after_an_event_is_told_once_a_job(desk):
     seen = desk.store.last_event()
     assert [glance.id for glance in desk.store.changes(0, seen)] == [1, 2, 3]
     assert desk.store.changes(seen, seen) == []
-    desk.do(verbs.hold, "2")
-    desk.do(verbs.cancel, "2")
+    desk.do(control.hold, "2")
+    desk.do(control.cancel, "2")
     (glance,) = desk.store.changes(seen, desk.store.last_event())
     assert (glance.id, glance.word, glance.attempt, glance.is_finished) == (2, "cancelled", 1, True)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import build
-from dibs.jobqueue import notices
-from dibs.jobqueue.notices import Event
+from dibs.jobqueue import notifications
+from dibs.jobqueue.notifications import Event
 from dibs.model import lifecycle
 from dibs.model.jobs import Job
 from dibs.store.writer import BatchTally
@@ -30,7 +30,7 @@ def told(
     *over: Job, batch: BatchTally | None = None, is_empty: bool = False, default: str = ""
 ) -> list[tuple[Event, int, str]]:
     batches = {} if batch is None else {1: batch}
-    return [(each.event, each.job.id, each.command) for each in notices.due(over, batches, is_empty, default)]
+    return [(each.event, each.job.id, each.command) for each in notifications.due(over, batches, is_empty, default)]
 
 
 def test_nobody_is_told_who_did_not_ask() -> None:
@@ -80,23 +80,28 @@ def test_a_batch_is_told_of_at_its_first_failure_and_at_its_end(
 @pytest.mark.parametrize(
     ("notice", "text"),
     [
-        (notices.Notice(Event.FINISHED, "x", ended(12)), "job 12 (vit) done after 1m30s"),
-        (notices.Notice(Event.FINISHED, "x", ended(12, 3)), "job 12 (vit) failed after 1m30s: exit code 3"),
+        (notifications.Notice(Event.FINISHED, "x", ended(12)), "job 12 (vit) done after 1m30s"),
+        (notifications.Notice(Event.FINISHED, "x", ended(12, 3)), "job 12 (vit) failed after 1m30s: exit code 3"),
         (
-            notices.Notice(Event.FAILED, "x", ended(12, 3), BatchTally(20, 4, 3, 1)),
+            notifications.Notice(Event.FAILED, "x", ended(12, 3), BatchTally(20, 4, 3, 1)),
             "job 12 (vit) failed after 1m30s: exit code 3, the first failure in a batch of 20",
         ),
         (
-            notices.Notice(Event.FINISHED, "x", ended(12), BatchTally(20, 20, 18, 2)),
+            notifications.Notice(Event.FINISHED, "x", ended(12), BatchTally(20, 20, 18, 2)),
             "all 20 jobs of a batch have ended, 18 of them done; last was job 12 (vit) done after 1m30s",
         ),
-        (notices.Notice(Event.EMPTY, "x", ended(12)), "the queue is empty; last was job 12 (vit) done after 1m30s"),
         (
-            notices.Notice(Event.FINISHED, "x", build.lived(build.job(name="vit"), lifecycle.CancelAsked(build.NOW))),
+            notifications.Notice(Event.EMPTY, "x", ended(12)),
+            "the queue is empty; last was job 12 (vit) done after 1m30s",
+        ),
+        (
+            notifications.Notice(
+                Event.FINISHED, "x", build.lived(build.job(name="vit"), lifecycle.CancelAsked(build.NOW))
+            ),
             "job 1 (vit) cancelled",
         ),
     ],
 )
-def test_one_line_says_what_happened(notice: notices.Notice, text: str) -> None:
-    assert notices.sentence(notice) == text
-    assert notices.variables(notice, "host", "ada", "/log")["DIBS_TEXT"] == text
+def test_one_line_says_what_happened(notice: notifications.Notice, text: str) -> None:
+    assert notifications.sentence(notice) == text
+    assert notifications.variables(notice, "host", "ada", "/log")["DIBS_TEXT"] == text

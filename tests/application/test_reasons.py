@@ -8,8 +8,8 @@ import pytest
 import build
 from desk import DONE, FAILED, RUNNING
 from dibs.devices.usage import Use
-from dibs.jobqueue import core
-from dibs.jobqueue.reasons import Sight
+from dibs.jobqueue import thread
+from dibs.jobqueue.outlook import Sight
 from dibs.model import lifecycle, selectors, serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, JobId, When
@@ -116,10 +116,10 @@ def test_a_held_job_says_who_lets_it_go_and_nobody_knows_when(store):
 
 def test_a_job_that_is_not_submitted_yet_would_start_now_or_after_those_before_it(store):
     submit(store, {"gpus": 2, "limit_s": 3600.0})
-    before = core.now_ms()
+    before = thread.now_ms()
     beside = sight(store).if_submitted(build.asked(gpus=0))
     behind = sight(store).if_submitted(build.asked(gpus=2))
-    assert before <= beside.if_short == beside.if_long <= core.now_ms()
+    assert before <= beside.if_short == beside.if_long <= thread.now_ms()
     assert behind.if_long - behind.if_short == 3600_000
 
 

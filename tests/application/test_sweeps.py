@@ -11,7 +11,7 @@ from dibs.daemon import forgetting
 from dibs.errors import NotFound, UserError
 from dibs.jobqueue import dispatch, sweeps, turns
 from dibs.jobqueue.sweeps import Fate
-from dibs.jobqueue.wishing import NO_RULES, Rules, Wish
+from dibs.jobqueue.validation import NO_RULES, Rules, Wish
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Member, State, When
 from dibs.store.query_results import RunsSince

@@ -7,8 +7,8 @@ import pytest
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
 from dibs.errors import Impossible, NotFound, UserError
-from dibs.jobqueue import turns, verbs
-from dibs.jobqueue.wishing import Wish
+from dibs.jobqueue import control, turns
+from dibs.jobqueue.validation import Wish
 from dibs.model import lifecycle
 from dibs.model.devices import Inventory
 from dibs.model.jobs import JobId, Outcome, State, When
@@ -97,7 +97,7 @@ def test_one_job_that_cannot_be_refuses_all_and_changes_nothing(desk, bad, error
     """Not even inside the transaction, which goes on for others."""
     before = desk.rows()
     with desk.store.batch(), pytest.raises(error, match=message):
-        verbs.submit(desk.turn, [wish(environ=b"A=1"), bad, wish()])
+        control.submit(desk.turn, [wish(environ=b"A=1"), bad, wish()])
     assert desk.rows() == before
     assert desk.store.last_id() == 0
 
@@ -119,7 +119,7 @@ def test_more_jobs_than_one_transaction_takes_are_refused(desk):
 @pytest.mark.parametrize("events", [(), (lifecycle.HoldAsked(1),)], ids=["queued", "held"])
 def test_a_waiting_job_is_dropped_at_once(desk, events):
     job_id = desk.job(*events)
-    acted = desk.do(verbs.cancel, str(job_id))
+    acted = desk.do(control.cancel, str(job_id))
     assert desk.store.job(job_id).outcome is Outcome.CANCELLED
     assert [job.id for job in acted.changed] == [job_id]
     assert desk.turn.effects == []
@@ -128,7 +128,7 @@ def test_a_waiting_job_is_dropped_at_once(desk, events):
 @pytest.mark.parametrize("events", [RUNNING, (*RUNNING, lifecycle.Paused(3))], ids=["running", "paused"])
 def test_a_running_job_is_told_to_stop_after_the_commit(desk, events):
     job_id = desk.job(*events)
-    desk.do(verbs.cancel, str(job_id))
+    desk.do(control.cancel, str(job_id))
     stopping = desk.store.job(job_id)
     assert stopping.state is State.STOPPING
     assert desk.turn.effects == [turns.Order(stopping, "stop 30.0")]
@@ -136,20 +136,20 @@ def test_a_running_job_is_told_to_stop_after_the_commit(desk, events):
 
 def test_the_grace_can_be_given(desk):
     desk.job(*RUNNING)
-    desk.do(verbs.cancel, "1", grace_s=0.5)
+    desk.do(control.cancel, "1", grace_s=0.5)
     assert [effect.line for effect in desk.turn.effects] == ["stop 0.5"]
 
 
 def test_a_second_cancel_changes_nothing_but_may_shorten_the_grace(desk):
     desk.job(*RUNNING, lifecycle.CancelAsked(3))
-    acted = desk.do(verbs.cancel, "1", grace_s=0.0)
+    acted = desk.do(control.cancel, "1", grace_s=0.0)
     assert [left.why for left in acted.unchanged] == ["it is being stopped already"]
     assert [effect.line for effect in desk.turn.effects] == ["stop 0.0"]
 
 
 def test_a_job_whose_runner_has_not_begun_is_buried_and_never_runs(desk):
     desk.job(PLACED)
-    desk.do(verbs.cancel, "1")
+    desk.do(control.cancel, "1")
     cancelled = desk.store.job(1)
     assert cancelled.outcome is Outcome.CANCELLED
     assert desk.turn.effects == []
@@ -162,7 +162,7 @@ def test_a_job_whose_runner_was_faster_is_told_to_stop(desk):
     folder = desk.engine.folder(starting)
     os.makedirs(folder)
     assert attempts.claim(folder, starting.start, "shim 1 1 x") is not None
-    desk.do(verbs.cancel, "1")
+    desk.do(control.cancel, "1")
     assert desk.turn.effects == [turns.Order(desk.store.job(1), "stop 30.0")]
 
 
@@ -170,7 +170,7 @@ def test_a_job_whose_runner_was_faster_is_told_to_stop(desk):
 def test_a_finished_job_is_left_as_it_is(desk, events, word):
     desk.job(*events)
     before, rows = desk.store.job(1), desk.rows()
-    acted = desk.do(verbs.cancel, "1")
+    acted = desk.do(control.cancel, "1")
     assert [(left.id, left.why) for left in acted.unchanged] == [(1, f"it is {word} already")]
     assert (desk.store.job(1), desk.rows(), acted.changed) == (before, rows, [])
 
@@ -178,7 +178,7 @@ def test_a_finished_job_is_left_as_it_is(desk, events, word):
 def test_cancelling_many_says_of_each_what_became_of_it(desk):
     for events in ((), DONE, RUNNING):
         desk.job(*events)
-    acted = desk.do(verbs.cancel, "all")
+    acted = desk.do(control.cancel, "all")
     assert [(job.id, job.word) for job in acted.changed] == [(1, "cancelled"), (3, "stopping")]
     assert [left.id for left in acted.unchanged] == [2]
     assert desk.turn.changed == {1, 3}
@@ -194,21 +194,21 @@ def test_cancelling_many_says_of_each_what_became_of_it(desk):
 )
 def test_a_job_that_did_not_succeed_gets_a_new_attempt(desk, events):
     desk.job(*events)
-    desk.do(verbs.retry, "1")
+    desk.do(control.retry, "1")
     again = desk.store.job(1)
     assert (again.state, again.attempt, again.outcome) == (State.QUEUED, 2, None)
 
 
 def test_a_job_that_succeeded_is_not_run_again_by_accident(desk):
     desk.job(*DONE)
-    acted = desk.do(verbs.retry, "1")
+    acted = desk.do(control.retry, "1")
     assert [left.why for left in acted.unchanged] == ["it succeeded; --done runs it again"]
     assert desk.store.job(1).outcome is Outcome.DONE
 
 
 def test_a_job_that_succeeded_is_run_again_when_asked(desk):
     desk.job(*DONE)
-    desk.do(verbs.retry, "1", also_done=True)
+    desk.do(control.retry, "1", also_done=True)
     assert (desk.store.job(1).state, desk.store.job(1).attempt) == (State.QUEUED, 2)
 
 
@@ -216,7 +216,7 @@ def test_a_job_that_succeeded_is_run_again_when_asked(desk):
 def test_a_job_that_is_not_finished_cannot_be_retried(desk, events, word):
     desk.job(*events)
     before = desk.store.job(1)
-    acted = desk.do(verbs.retry, "1", also_done=True)
+    acted = desk.do(control.retry, "1", also_done=True)
     assert [left.why for left in acted.unchanged] == [f"it is {word}, not finished"]
     assert desk.store.job(1) == before
 
@@ -228,7 +228,7 @@ def test_those_that_were_cancelled_because_of_it_are_tried_again_too(desk):
         desk.submit(Wish(build.asked(), after=((str(need), When.DONE),)))
         with desk.store.batch():
             desk.store.record(desk.store.job(need + 1), lifecycle.NeedFailed(4, need))
-    acted = desk.do(verbs.retry, "1", "3")
+    acted = desk.do(control.retry, "1", "3")
     assert [job.id for job in acted.changed] == [1, 3]
     assert desk.turn.changed == {1, 2, 3, 4}
     assert desk.turn.unsure == [2, 3, 4]
@@ -241,7 +241,7 @@ def test_those_that_were_cancelled_because_of_it_are_tried_again_too(desk):
 # -- picking ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", [verbs.cancel, verbs.retry])
+@pytest.mark.parametrize("verb", [control.cancel, control.retry])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -261,9 +261,9 @@ def test_words_that_mean_no_job_are_an_error(desk, verb, words, message):
 
 def test_on_an_empty_queue_the_error_says_that_there_is_no_job_yet(desk):
     with pytest.raises(NotFound, match="there is no job 1: no job yet"):
-        desk.do(verbs.cancel, "1")
+        desk.do(control.cancel, "1")
 
 
 def test_a_word_that_means_some_job_is_enough(desk):
     desk.job()
-    assert [job.id for job in desk.do(verbs.cancel, "1", "99", "lost").changed] == [JobId(1)]
+    assert [job.id for job in desk.do(control.cancel, "1", "99", "lost").changed] == [JobId(1)]

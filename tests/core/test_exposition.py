@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import exposed
 from dibs.http_api import exposition
 from dibs.http_api.exposition import Sample, counter, gauge, histogram
-from dibs.jobqueue.tallies import Histogram
+from dibs.jobqueue.counters import Histogram
 
 HOSTILE = ['"', "\\", "\n", 'a"} 1\nevil{x="', "{}", "# HELP", "\\n", "\r", "\x00", "\u2028", "名前", "a,b=c", " "]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import build
-from dibs.jobqueue.tallies import Histogram, Tally
+from dibs.jobqueue.counters import Histogram, Tally
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Cause, Job, Outcome, State
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 import build
 from bench import Bench
 from dibs.http_api.schemas import submissions
-from dibs.jobqueue import wishing
+from dibs.jobqueue import validation
 from dibs.model.jobs import After, Asked, JobId, Request, Trouble, Warn, When
 from dibs.submission import drafts, job_options, options, retyping
 from dibs.submission.options import Option
@@ -94,7 +94,7 @@ def jobs(draw: some.DrawFn) -> Asked:
     )
 
 
-def typed(line: str) -> wishing.Wish:
+def typed(line: str) -> validation.Wish:
     """Type a line as a shell and `dibs add` would read it, up to what the verbs are given."""
     dibs, add, *words = shlex.split(line)
     assert (dibs, add) == ("dibs", "add")
@@ -103,7 +103,7 @@ def typed(line: str) -> wishing.Wish:
     return wish
 
 
-def asked_for(wish: wishing.Wish) -> dict[str, object]:
+def asked_for(wish: validation.Wish) -> dict[str, object]:
     """Return all that a wish asks for and that an option can say."""
     own = wish.asked
     needs = {(int(part), when) for word, when in wish.after for part in word.split(",")}

@@ -7,8 +7,8 @@ import threading
 import build
 from bench import wait_for
 from desk import Desk
-from dibs.jobqueue.precedence import Way
-from dibs.jobqueue.waits import Waits
+from dibs.jobqueue.reactor import Waits
+from dibs.jobqueue.read_priority import Way
 
 #: Seconds that no test waits for.
 LONG_S = 600.0

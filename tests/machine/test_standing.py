@@ -6,7 +6,7 @@ import pytest
 
 import build
 import lease_lab
-from dibs.jobqueue.standing import Standing
+from dibs.jobqueue.machine_line import Standing
 from dibs.leases import device_lease, tickets
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active

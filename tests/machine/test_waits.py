@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dibs.jobqueue.waits import Waits
+from dibs.jobqueue.reactor import Waits
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from bench import Bench, wait_for
-from dibs.jobqueue import core
+from dibs.jobqueue import thread
 from dibs.system import paths
 from pretend import crowd
 from visiting import PageAt, Visits, heap_bytes, link_to
@@ -26,7 +26,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A queue with 100,000 jobs of last week."""
     folder: Path = tmp_path_factory.mktemp("crowded")
     paths.prepare(folder / "home")
-    crowd.write(folder / "home", MANY, core.now_ms(), str(folder))
+    crowd.write(folder / "home", MANY, thread.now_ms(), str(folder))
     own = Bench(folder)
     own.start()
     yield own

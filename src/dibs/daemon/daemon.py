@@ -32,10 +32,10 @@ from dibs.engines.runner_pool import Runners
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.foreground import vetting
 from dibs.jobqueue import dispatch
-from dibs.jobqueue.core import Core, now_ms
-from dibs.jobqueue.standing import Standing
+from dibs.jobqueue.machine_line import Standing
+from dibs.jobqueue.reactor import Waits
+from dibs.jobqueue.thread import Core, now_ms
 from dibs.jobqueue.turns import Work
-from dibs.jobqueue.waits import Waits
 from dibs.leases import device_lease
 from dibs.leases.drains import Drains
 from dibs.model.devices import DeviceId, with_drained

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dibs.errors import DibsError, NotFound
-from dibs.jobqueue.core import Core
+from dibs.jobqueue.thread import Core
 from dibs.jobqueue.turns import Turn
 from dibs.logs import numbers_child, reports, tails
 from dibs.logs.numbers_child import Printed

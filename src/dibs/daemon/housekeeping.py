@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.daemon import folders, forgetting
 from dibs.daemon.forgetting import MOST_IN_A_STEP
-from dibs.jobqueue.core import now_ms
+from dibs.jobqueue.thread import now_ms
 from dibs.model import selectors
 from dibs.model.jobs import JobId
 from dibs.store import call_files

@@ -17,7 +17,7 @@ from dibs.daemon.observing import Observing
 from dibs.devices import probe
 from dibs.devices.fault_listener import Listener
 from dibs.errors import DibsError
-from dibs.jobqueue.core import now_ms
+from dibs.jobqueue.thread import now_ms
 from dibs.store.database import DatabaseError
 
 if TYPE_CHECKING:

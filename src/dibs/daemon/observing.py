@@ -17,7 +17,7 @@ from dibs.devices import assessment, health, ownership, usage
 from dibs.devices.assessment import Finding, Look, Seen
 from dibs.devices.foreign import Limits
 from dibs.devices.probe import Probe
-from dibs.jobqueue.core import Core, now_ms
+from dibs.jobqueue.thread import Core, now_ms
 from dibs.jobqueue.turns import Order, Turn
 from dibs.leases import holders
 from dibs.model import lifecycle, units

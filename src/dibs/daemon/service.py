@@ -18,7 +18,7 @@ from dibs.daemon import observing
 from dibs.daemon.looking import Looking
 from dibs.devices import probe
 from dibs.errors import MachineError
-from dibs.jobqueue.core import Core
+from dibs.jobqueue.thread import Core
 from dibs.jobqueue.turns import Turn
 from dibs.leases.drains import Drains
 from dibs.model.devices import Inventory

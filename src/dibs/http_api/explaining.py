@@ -7,8 +7,8 @@ from typing import Any
 from aiohttp import web
 
 from dibs.http_api import exchanges
-from dibs.jobqueue import reasons
-from dibs.jobqueue.reasons import Sight
+from dibs.jobqueue import outlook
+from dibs.jobqueue.outlook import Sight
 from dibs.model import serialization
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, State
@@ -29,7 +29,7 @@ async def get_why(request: web.Request) -> web.Response:
     def answer(reader: Reader) -> dict[str, Any]:
         job = reader.job(job_id)
         if not job.is_waiting:
-            return _why(job, Reason(reasons.describe(job)), Forecast(), daemon.inventory)
+            return _why(job, Reason(outlook.describe(job)), Forecast(), daemon.inventory)
         sight = Sight.of(daemon.core, reader)
         return _why(job, sight.reason(job), sight.expected(job), sight.inventory)
 

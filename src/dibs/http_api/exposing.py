@@ -16,7 +16,7 @@ from aiohttp import web
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges, exposition, queues, streaming
 from dibs.http_api.exposition import Family, Sample, counter, gauge, histogram
-from dibs.jobqueue.tallies import Tally
+from dibs.jobqueue.counters import Tally
 from dibs.model.devices import Device
 from dibs.store.writer import Reader
 from dibs.system import paths

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchanges
-from dibs.jobqueue.core import now_ms
+from dibs.jobqueue.thread import now_ms
 from dibs.model import devices, selectors
 from dibs.model.devices import Inventory
 from dibs.model.selectors import Atom

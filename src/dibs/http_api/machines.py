@@ -12,7 +12,7 @@ from dibs.devices import usage
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchanges, wire
 from dibs.http_api.schemas import actions
-from dibs.jobqueue.core import now_ms
+from dibs.jobqueue.thread import now_ms
 from dibs.leases import drains, holders, tickets
 from dibs.model import devices, serialization
 from dibs.model.devices import Device, DeviceId, Inventory

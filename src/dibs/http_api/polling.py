@@ -10,7 +10,7 @@ from aiohttp import web
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges
 from dibs.jobqueue import turns
-from dibs.jobqueue.core import now_ms
+from dibs.jobqueue.thread import now_ms
 from dibs.model import selectors
 from dibs.store.query_results import Glance
 from dibs.store.writer import Reader

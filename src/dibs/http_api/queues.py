@@ -8,7 +8,7 @@ from aiohttp import web
 
 from dibs.http_api import exchanges, wire
 from dibs.http_api.schemas import actions
-from dibs.jobqueue import turns, verbs
+from dibs.jobqueue import control, turns
 from dibs.store.writer import Reader
 
 
@@ -27,7 +27,7 @@ async def post_queue(request: web.Request) -> web.Response:
     """Pause or resume the queue: `{"paused": true}`."""
     change = wire.convert(await exchanges.body(request), actions.QueueIn)
     daemon = request.app[exchanges.DAEMON]
-    await daemon.do(verbs.pause_queue if change.paused else verbs.resume_queue)
+    await daemon.do(control.pause_queue if change.paused else control.resume_queue)
     # No job has changed, but whoever watches wants to know.
     daemon.events.publish(set())
     return await get_queue(request)

@@ -13,8 +13,8 @@ from dibs.daemon.service import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchanges, explaining, listing, machines, measured
 from dibs.jobqueue import turns
-from dibs.jobqueue.core import now_ms
-from dibs.jobqueue.reasons import Sight
+from dibs.jobqueue.outlook import Sight
+from dibs.jobqueue.thread import now_ms
 from dibs.logs.reports import Numbers
 from dibs.model import selectors, serialization
 from dibs.model.devices import Inventory, indices

@@ -11,9 +11,9 @@ from aiohttp import web
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges, explaining, machines
 from dibs.http_api.schemas import submissions
-from dibs.jobqueue import reasons, turns, verbs, wishing
-from dibs.jobqueue.core import now_ms
-from dibs.jobqueue.reasons import Sight
+from dibs.jobqueue import control, outlook, turns, validation
+from dibs.jobqueue.outlook import Sight
+from dibs.jobqueue.thread import now_ms
 from dibs.model import scripts, serialization
 from dibs.model.jobs import Asked, JobId
 from dibs.scheduling.forecasts import Forecast
@@ -48,21 +48,23 @@ async def post_jobs(request: web.Request) -> web.Response:
 
 
 def _told(daemon: Daemon, reader: Reader, ids: list[JobId]) -> tuple[str, list[str]]:
-    return reasons.receipt(daemon.core, reader, ids), reasons.declared_amiss(daemon.core, reader, ids)
+    return outlook.receipt(daemon.core, reader, ids), outlook.declared_amiss(daemon.core, reader, ids)
 
 
-def _submit(daemon: Daemon, turn: turns.Turn, wishes: list[wishing.Wish], rules: wishing.Rules) -> verbs.Submitted:
+def _submit(
+    daemon: Daemon, turn: turns.Turn, wishes: list[validation.Wish], rules: validation.Rules
+) -> control.Submitted:
     if not any(wish.asked.no_wait for wish in wishes):
-        return verbs.submit(turn, wishes, rules)
+        return control.submit(turn, wishes, rules)
     return daemon.core.submit_now(turn, wishes, rules, lambda job: Sight.of(daemon.core, turn.store).reason(job).text)
 
 
-async def _rehearse(daemon: Daemon, wishes: list[wishing.Wish], rules: wishing.Rules) -> web.Response:
+async def _rehearse(daemon: Daemon, wishes: list[validation.Wish], rules: validation.Rules) -> web.Response:
     """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
     # It brings the options of the command line, which a submission does not need.
     from dibs.submission import retyping
 
-    rehearsed = await daemon.do(lambda turn: verbs.rehearse(turn, wishes))
+    rehearsed = await daemon.do(lambda turn: control.rehearse(turn, wishes))
     _, first = rehearsed.jobs[0]
     forecast = Forecast(unknown="it would be held")
     if not wishes[0].is_held:
@@ -86,7 +88,7 @@ async def _rehearse(daemon: Daemon, wishes: list[wishing.Wish], rules: wishing.R
     )
 
 
-def _runs(wish: wishing.Wish, asked: Asked, shell: str) -> list[str]:
+def _runs(wish: validation.Wish, asked: Asked, shell: str) -> list[str]:
     """Return the words that are really run."""
     if wish.script is not None:
         return [*scripts.interpreter(wish.script, shell), *(asked.argv or ())]
@@ -95,7 +97,7 @@ def _runs(wish: wishing.Wish, asked: Asked, shell: str) -> list[str]:
     return list(commands.words(asked.command, asked.argv, shell, path, asked.cwd))
 
 
-def _plain(submitted: verbs.Submitted, receipt: str) -> web.Response:
+def _plain(submitted: control.Submitted, receipt: str) -> web.Response:
     """Answer one who cannot read JSON: ids in lines; what is for people in headers, each one JSON string."""
     answer = web.Response(text="".join(f"{job_id}\n" for job_id in submitted.ids), status=201)
     for note in submitted.notes:

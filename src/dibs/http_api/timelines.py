@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchanges, listing
-from dibs.jobqueue.core import now_ms
-from dibs.jobqueue.reasons import Sight
+from dibs.jobqueue.outlook import Sight
+from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job

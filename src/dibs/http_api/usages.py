@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from dibs.http_api import exchanges
-from dibs.jobqueue.core import now_ms
+from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
 from dibs.store.writer import Reader
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from dibs.errors import Conflict, UserError
-from dibs.jobqueue import turns, wishing
+from dibs.jobqueue import turns, validation
 from dibs.jobqueue.turns import Acted, Left, Order, Turn
-from dibs.jobqueue.wishing import Wish
+from dibs.jobqueue.validation import Wish
 from dibs.model import selectors
 from dibs.model.jobs import Asked, Job, JobId, Request, State, default_name
 
@@ -84,9 +84,9 @@ def edit(turn: Turn, chosen: selectors.Selection, change: Change) -> Acted:
     if not change.keys and not change.rules:
         raise UserError("edit expected something to change, got nothing.")
     jobs = turns.pick(turn, chosen)
-    if len(jobs) > wishing.MOST_AT_ONCE:
+    if len(jobs) > validation.MOST_AT_ONCE:
         raise UserError(
-            f"expected at most {wishing.MOST_AT_ONCE:,} jobs at once, got {len(jobs):,}.", "Edit them in parts."
+            f"expected at most {validation.MOST_AT_ONCE:,} jobs at once, got {len(jobs):,}.", "Edit them in parts."
         )
     for job in jobs:
         _check_editable(job, change)
@@ -119,7 +119,7 @@ def _check_editable(job: Job, change: Change) -> None:
 
 def _asked(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, Asked]:
     """Return what is asked of each job from now on."""
-    after = wishing.needs_of(turn, change.wish.after) if "after" in change.keys else ()
+    after = validation.needs_of(turn, change.wish.after) if "after" in change.keys else ()
     ancestors = turn.store.needs_in_turn(need.id for need in after)
     requests: dict[Request, Request] = {}
     new = {}
@@ -133,7 +133,7 @@ def _asked(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, Asked]:
             if asked.request not in requests:
                 requests[asked.request] = _request(turn, job, change)
             asked = replace(asked, request=requests[asked.request])
-        wishing.check_warn(Wish(asked, time_limit_s=asked.time_limit_s))
+        validation.check_warn(Wish(asked, time_limit_s=asked.time_limit_s))
         new[job.id] = asked
     return new
 
@@ -166,7 +166,7 @@ def _request(turn: Turn, job: Job, change: Change) -> Request:
         values["gpu_ids"] = ()
     if "gpu_ids" in keys and "gpus" not in keys and values["gpu_ids"]:
         values["gpus"] = None
-    return wishing.request_of(Wish(job.asked, **values), turn, [], f"job {job.id}")
+    return validation.request_of(Wish(job.asked, **values), turn, [], f"job {job.id}")
 
 
 def _rule(turn: Turn, jobs: list[Job], new: dict[JobId, Asked], rules: Mapping[str, int | None]) -> dict[JobId, Asked]:

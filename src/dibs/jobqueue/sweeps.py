@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dibs.errors import Bug, UserError
-from dibs.jobqueue import verbs, wishing
+from dibs.jobqueue import control, validation
 from dibs.jobqueue.turns import Turn
-from dibs.jobqueue.wishing import Rules, Wish
+from dibs.jobqueue.validation import Rules, Wish
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import Asked, JobId, Member, Outcome, State
 from dibs.sweeps import extension, values
@@ -82,7 +82,7 @@ class Checked:
 
 def check(turn: Turn, wanted: SweepWish, wish: Wish) -> Checked:
     """Refuse a sweep whose runs could never start here, and a name that belongs to another command."""
-    notes = wishing.check(turn, [wish]).notes
+    notes = validation.check(turn, [wish]).notes
     found = turn.store.find_sweep(wanted.project, wanted.name)
     if found is not None and (found.command, found.argv) != (wanted.command, wanted.argv):
         raise UserError(
@@ -119,7 +119,7 @@ def add(
     Nobody is told that a sweep has ended before its last points have come.
     """
     sweep = turn.store.sweep(sweep_id)
-    checked = wishing.check(turn, [replace(wish, members=members)])
+    checked = validation.check(turn, [replace(wish, members=members)])
     environ_id = None if wish.environ is None else turn.store.keep_environ(wish.environ)
     common = replace(
         checked.asked(wish, environ_id, batch=sweep.batch), sweep_id=sweep.id, sweep=sweep.name, project=sweep.project
@@ -179,7 +179,7 @@ def member(
     """Return a run of a sweep, or refuse one that nothing could run."""
     argv = None if isinstance(command, str) else tuple(command)
     if isinstance(command, str):
-        wishing.check_line(command)
+        validation.check_line(command)
     elif not argv:
         raise UserError(f"point {index}: expected a command, got none.")
     for text in (*(argv or ()), folder or ""):
@@ -214,7 +214,7 @@ def _retry(turn: Turn, job_id: JobId, asked: Asked) -> None:
     job = turn.store.job(job_id)
     if job.asked != asked:
         turn.store.edit(job, asked, turn.now, "its sweep was submitted again")
-    verbs.try_again(turn, turn.store.job(job_id))
+    control.try_again(turn, turn.store.job(job_id))
 
 
 def _submit(turn: Turn, asked: Asked, members: list[Member], is_held: bool) -> None:

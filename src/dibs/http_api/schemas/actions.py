@@ -13,7 +13,7 @@ import msgspec
 
 from dibs.errors import NotFound, UserError
 from dibs.http_api.schemas import submissions
-from dibs.jobqueue import edits, verbs
+from dibs.jobqueue import control, edits
 from dibs.jobqueue.turns import Acted, Changed, Turn
 from dibs.model import selectors
 from dibs.model.jobs import JobId
@@ -80,7 +80,7 @@ def _kill(chosen: selectors.Selection, said: OneActionIn) -> Verb:
     number = processes.signal_number(str(said.signal))
     if number is None:
         raise UserError(f'expected a signal such as USR1 or 10, got "{said.signal}".')
-    return lambda turn: verbs.kill(turn, chosen, number)
+    return lambda turn: control.kill(turn, chosen, number)
 
 
 def _move(chosen: selectors.Selection, said: OneActionIn) -> Verb:
@@ -104,12 +104,12 @@ def _edit(chosen: selectors.Selection, said: OneActionIn) -> Verb:
 
 
 VERBS: dict[str, Callable[[selectors.Selection, OneActionIn], Verb]] = {
-    "cancel": lambda chosen, said: lambda turn: verbs.cancel(turn, chosen, said.grace_s),
-    "retry": lambda chosen, said: lambda turn: verbs.retry(turn, chosen, said.done),
-    "hold": lambda chosen, said: lambda turn: verbs.hold(turn, chosen),
-    "unhold": lambda chosen, said: lambda turn: verbs.unhold(turn, chosen),
-    "pause": lambda chosen, said: lambda turn: verbs.pause(turn, chosen),
-    "resume": lambda chosen, said: lambda turn: verbs.resume(turn, chosen),
+    "cancel": lambda chosen, said: lambda turn: control.cancel(turn, chosen, said.grace_s),
+    "retry": lambda chosen, said: lambda turn: control.retry(turn, chosen, said.done),
+    "hold": lambda chosen, said: lambda turn: control.hold(turn, chosen),
+    "unhold": lambda chosen, said: lambda turn: control.unhold(turn, chosen),
+    "pause": lambda chosen, said: lambda turn: control.pause(turn, chosen),
+    "resume": lambda chosen, said: lambda turn: control.resume(turn, chosen),
     "kill": _kill,
     "move": _move,
     "edit": _edit,

@@ -19,7 +19,7 @@ import msgspec
 
 from dibs.errors import UserError
 from dibs.http_api import wire
-from dibs.jobqueue import edits, wishing
+from dibs.jobqueue import edits, validation
 from dibs.logs import patterns
 from dibs.model import arrays, path_templates, scripts, serialization
 from dibs.model.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
@@ -107,7 +107,7 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     notify: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
 
 
-def rules(body: Any) -> wishing.Rules:
+def rules(body: Any) -> validation.Rules:
     """Return the rules for the whole submission."""
     told = body if _is_many(body) else {}
     values = {name: _rule(name, told.get(name)) for name in RULES}
@@ -116,7 +116,7 @@ def rules(body: Any) -> wishing.Rules:
     at_once, batch = values["at_once"] or (array.at_once if array else None), _rule("batch", told.get("batch"))
     if batch is not None and (at_once or values["halt_after"]):
         raise UserError("expected `batch` without rules of its own: those of that batch hold.")
-    return wishing.Rules(at_once, values["halt_after"], batch, _key(told.get("key")))
+    return validation.Rules(at_once, values["halt_after"], batch, _key(told.get("key")))
 
 
 def _key(text: Any) -> str | None:
@@ -164,7 +164,7 @@ def change(body: Any) -> edits.Change:
     return edits.Change(keys, _wish(wire.convert(given, JobIn)), keys - given.keys(), rules)
 
 
-def wishes(body: Any) -> list[wishing.Wish]:
+def wishes(body: Any) -> list[validation.Wish]:
     """Return what is wished for: one job, a list of jobs, or jobs with defaults for all of them."""
     return _numbered(_wishes(body), body)
 
@@ -173,7 +173,7 @@ def _is_many(body: Any) -> bool:
     return isinstance(body, dict) and ("jobs" in body or "commands" in body)
 
 
-def _wishes(body: Any) -> list[wishing.Wish]:
+def _wishes(body: Any) -> list[validation.Wish]:
     if not _is_many(body):
         return [_wish(wire.convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
     if set(body) - BODY_KEYS or {"jobs", "commands"} <= set(body):
@@ -188,7 +188,7 @@ def _wishes(body: Any) -> list[wishing.Wish]:
     return [_wish(wire.convert({**defaults, **job}, JobIn)) for job in jobs]
 
 
-def _numbered(many: list[wishing.Wish], body: Any) -> list[wishing.Wish]:
+def _numbered(many: list[validation.Wish], body: Any) -> list[validation.Wish]:
     """Return the jobs of an array, or each job so many times; else the jobs as they are."""
     told = body if _is_many(body) else {}
     array, times = _array(told.get("array")), told.get("repeat")
@@ -201,15 +201,15 @@ def _numbered(many: list[wishing.Wish], body: Any) -> list[wishing.Wish]:
         env = array.variables | dict(many[0].asked.env)
         asked = replace(many[0].asked, is_slurm=True, env=tuple(env.items()))
         return [_times(replace(many[0], asked=asked), array.indices)]
-    if type(times) is not int or times < 1 or times * count > wishing.MOST_AT_ONCE:
+    if type(times) is not int or times < 1 or times * count > validation.MOST_AT_ONCE:
         raise UserError(
-            f"--repeat expected a whole number from 1 up, for at most {wishing.MOST_AT_ONCE:,} jobs, "
+            f"--repeat expected a whole number from 1 up, for at most {validation.MOST_AT_ONCE:,} jobs, "
             f"got {json.dumps(times)}."
         )
     return [_times(wish, range(times)) for wish in many]
 
 
-def _times(wish: wishing.Wish, indices: Sequence[int]) -> wishing.Wish:
+def _times(wish: validation.Wish, indices: Sequence[int]) -> validation.Wish:
     """Return each job of a wish once for each index."""
     asked = wish.asked
     each = wish.members or [Member(asked.command, asked.name or default_name(asked.command, asked.argv))]
@@ -217,15 +217,15 @@ def _times(wish: wishing.Wish, indices: Sequence[int]) -> wishing.Wish:
     return replace(wish, members=members)
 
 
-def _alike(model: wishing.Wish, commands: list[str]) -> wishing.Wish:
+def _alike(model: validation.Wish, commands: list[str]) -> validation.Wish:
     """Return jobs that differ in nothing but their command: what is common to a hundred thousand is read once."""
     for command in commands:
-        wishing.check_line(command)
+        validation.check_line(command)
     name = model.asked.name
     return replace(model, members=[Member(command, name or default_name(command)) for command in commands])
 
 
-def common(defaults: Any, names: Sequence[str]) -> wishing.Wish:
+def common(defaults: Any, names: Sequence[str]) -> validation.Wish:
     """Return what all runs of a sweep share; the parameters that have these names may stand in its paths."""
     if not isinstance(defaults, dict):
         raise UserError("expected the defaults to be an object.")
@@ -233,7 +233,7 @@ def common(defaults: Any, names: Sequence[str]) -> wishing.Wish:
     return _wish(wire.convert({**defaults, "command": "-", "argv": None}, JobIn), (*path_templates.NAMES, *names))
 
 
-def _wish(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> wishing.Wish:
+def _wish(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> validation.Wish:
     if (job.command is None) == (job.argv is None):
         raise UserError("expected either `command` or `argv`.")
     if job.visible not in (None, "uuid", "index"):
@@ -263,7 +263,7 @@ def _wish(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> wishing.Wi
         vram_enforce=job.vram_enforce,
         notify=job.notify,
     )
-    wish = wishing.Wish(
+    wish = validation.Wish(
         asked,
         job.gpus,
         tuple(job.gpu_ids or ()),
@@ -279,7 +279,7 @@ def _wish(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> wishing.Wi
         script=_script(job),
         is_held=job.hold,
     )
-    wishing.check_wish(wish, names)
+    validation.check_wish(wish, names)
     return wish
 
 

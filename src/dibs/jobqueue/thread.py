@@ -17,16 +17,16 @@ from typing import Any, Protocol, TypeVar
 
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
-from dibs.jobqueue import dispatch, verbs
-from dibs.jobqueue.attending import RETRY_FOR_S, Attending
-from dibs.jobqueue.foreseeing import Foreseeing
-from dibs.jobqueue.notices import Notices
-from dibs.jobqueue.standing import Outlook, Standing
-from dibs.jobqueue.tallies import Tally
+from dibs.jobqueue import control, dispatch
+from dibs.jobqueue.control import Submitted
+from dibs.jobqueue.counters import Tally
+from dibs.jobqueue.effects import RETRY_FOR_S, Attending
+from dibs.jobqueue.machine_line import Outlook, Standing
+from dibs.jobqueue.notifications import Notices
+from dibs.jobqueue.reactor import Waits
+from dibs.jobqueue.shared_forecast import Foreseeing
 from dibs.jobqueue.turns import PAUSED, StartRunner, Turn, Work
-from dibs.jobqueue.verbs import Submitted
-from dibs.jobqueue.waits import Waits
-from dibs.jobqueue.wishing import Rules, Wish
+from dibs.jobqueue.validation import Rules, Wish
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import crash_point
@@ -35,7 +35,7 @@ from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 from dibs.store.writer import Store
 
 T = TypeVar("T")
-log = logging.getLogger("dibs.jobqueue.core")
+log = logging.getLogger("dibs.jobqueue.thread")
 
 #: Requests and news in one transaction at most: keeps a turn short when thousands of jobs end at once.
 MOST_IN_A_TURN = 500
@@ -127,7 +127,7 @@ class Core:
 
     def submit_now(self, turn: Turn, wishes: Sequence[Wish], rules: Rules, explain: Callable[[Job], str]) -> Submitted:
         """Queue jobs that all start in this very turn; else raise, and with the turn's step nothing was queued."""
-        submitted = verbs.submit(turn, wishes, rules)
+        submitted = control.submit(turn, wishes, rules)
         for job_id in submitted.ids:
             dispatch.refresh(turn, turn.store.job(job_id))
         self._place(turn)

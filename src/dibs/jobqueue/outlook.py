@@ -9,9 +9,9 @@ import bisect
 import contextlib
 from collections.abc import Sequence
 
-from dibs.jobqueue import prospects, standing, turns
-from dibs.jobqueue.core import Core, now_ms
-from dibs.jobqueue.foreseeing import Foreseeing
+from dibs.jobqueue import forecasting, machine_line, turns
+from dibs.jobqueue.shared_forecast import Foreseeing
+from dibs.jobqueue.thread import Core, now_ms
 from dibs.model import dependencies, serialization, units
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Asked, Job, JobId, Request, State
@@ -63,7 +63,7 @@ class Sight:
         commits = core.commits
         inventory, policy = core.inventory(), core.policy
         active = reader.active_devices()
-        held, sharers = standing.people(core.standing.place, inventory, active)
+        held, sharers = machine_line.people(core.standing.place, inventory, active)
         if core.observing is not None:
             in_use = {device for job in active for device in job.devices}.union(sharers)
             held = dict(core.observing.hold_back(held, in_use))
@@ -159,7 +159,7 @@ class Sight:
     def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
         # The larger one where anybody shares: a forecast looks at so many of every line.
         window = views.windows(self.inventory, self.policy)[capacity.is_shared(self.view)]
-        return prospects.gather(self.reader, self.view, window, self.grace_s, now, job)
+        return forecasting.gather(self.reader, self.view, window, self.grace_s, now, job)
 
     def _not_ready(self, job: Job) -> Reason:
         verdict = dependencies.judge(self.reader.outcomes(job.id))

@@ -1,7 +1,7 @@
 """What is wished for, before anything of it is kept: the jobs as a door hands them in, and what they come to here.
 
 Two questions, in this order: could any machine run it (`check_wish`), and could this one (`check`). Neither changes
-anything; `verbs.submit` keeps what passes both.
+anything; `control.submit` keeps what passes both.
 """
 
 from __future__ import annotations

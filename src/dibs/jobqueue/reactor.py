@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dibs.jobqueue.precedence import Way
+from dibs.jobqueue.read_priority import Way
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import UserError
-from dibs.jobqueue import turns, wishing
+from dibs.jobqueue import turns, validation
 from dibs.jobqueue.turns import PAUSED, Acted, Changed, Left, Order, Turn
-from dibs.jobqueue.wishing import NO_RULES, Checked, Rules, Wish
+from dibs.jobqueue.validation import NO_RULES, Checked, Rules, Wish
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import ACTIVE, Asked, Cause, Job, JobId, Member, Outcome, State
 from dibs.system import processes
@@ -46,7 +46,7 @@ def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submi
     """Queue all of `wishes`, or none of them; with a key that was used before, say what came of them then."""
     if rules.key is not None and (known := turn.store.submission(rules.key)):
         return Submitted(known, [], _batch_of(turn, known))
-    checked = wishing.check(turn, wishes)
+    checked = validation.check(turn, wishes)
     count = sum(wish.count for wish in wishes)
     if rules.batch is not None and not turn.store.is_batch(rules.batch):
         raise UserError(f"batch expected the id of a batch, got {rules.batch}.")
@@ -106,7 +106,7 @@ def _batch_of(turn: Turn, ids: Sequence[JobId]) -> int:
 
 def rehearse(turn: Turn, wishes: Sequence[Wish]) -> Rehearsed:
     """Say what would be queued, or why nothing could be; nothing is changed."""
-    checked = wishing.check(turn, wishes)
+    checked = validation.check(turn, wishes)
     jobs = [(wish, asked) for wish in wishes for asked in _each(checked.asked(wish), wish.members)]
     return Rehearsed(jobs, checked.notes)
 

@@ -24,7 +24,7 @@ from dibs.model.jobs import BAD, Job
 from dibs.store.database import DatabaseError
 from dibs.store.writer import BatchTally
 
-log = logging.getLogger("dibs.jobqueue.notices")
+log = logging.getLogger("dibs.jobqueue.notifications")
 
 #: Seconds that a notice may take.
 DEADLINE_S = 30.0

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from dibs.engines.local import Local
 from dibs.jobqueue import dispatch
+from dibs.jobqueue.reactor import Waits
 from dibs.jobqueue.turns import Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, Work
-from dibs.jobqueue.waits import Waits
 from dibs.model import units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job, JobId
@@ -22,7 +22,7 @@ from dibs.runner import records
 from dibs.runner.attempts import Shim, crash_point
 from dibs.store.writer import Store
 
-log = logging.getLogger("dibs.jobqueue.core")
+log = logging.getLogger("dibs.jobqueue.thread")
 
 #: Seconds until what the system refused is tried again.
 RETRY_FOR_S = 1.0
