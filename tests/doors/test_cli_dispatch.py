@@ -15,7 +15,7 @@ from test_cli_parsing import parse
 from bench import Bench, wait_for
 from dibs.cli.verbs import add
 from dibs.errors import UserError
-from dibs.submission import drafts, moments
+from dibs.submission import drafts, times
 
 pytestmark = pytest.mark.usefixtures("started")
 
@@ -69,18 +69,18 @@ NOW = datetime(2026, 11, 15, 21, 30, 15)
     ],
 )
 def test_a_moment_is_read_in_the_time_zone_of_the_submitter(berlin: None, text: str, expected: str) -> None:
-    assert moments.parse(text, NOW).isoformat() == expected
+    assert times.parse(text, NOW).isoformat() == expected
 
 
 def test_a_clock_time_means_that_time_also_in_the_night_with_25_hours(berlin: None) -> None:
     evening = datetime(2026, 10, 24, 22, 0)
-    assert moments.parse("08:00", evening).isoformat() == "2026-10-25T08:00:00+01:00"
-    assert moments.parse("now+10h", evening).isoformat() == "2026-10-25T07:00:00+01:00"
+    assert times.parse("08:00", evening).isoformat() == "2026-10-25T08:00:00+01:00"
+    assert times.parse("now+10h", evening).isoformat() == "2026-10-25T07:00:00+01:00"
 
 
 def test_a_moment_is_told_with_its_day_and_zone(berlin: None) -> None:
-    assert moments.shown(datetime(2026, 11, 16, 7, 0, tzinfo=UTC)) == "Mon 2026-11-16 08:00 CET"
-    assert moments.shown(datetime(2026, 7, 1, 6, 0, 30, tzinfo=UTC)) == "Wed 2026-07-01 08:00:30 CEST"
+    assert times.shown(datetime(2026, 11, 16, 7, 0, tzinfo=UTC)) == "Mon 2026-11-16 08:00 CET"
+    assert times.shown(datetime(2026, 7, 1, 6, 0, 30, tzinfo=UTC)) == "Wed 2026-07-01 08:00:30 CEST"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_an_expected_start_is_told_by_the_clock_and_from_now(
     berlin: None, earliest_s: float, latest_s: float, expected: str
 ) -> None:
     now = NOW.astimezone()
-    assert moments.between(now + timedelta(seconds=earliest_s), now + timedelta(seconds=latest_s), now) == expected
+    assert times.between(now + timedelta(seconds=earliest_s), now + timedelta(seconds=latest_s), now) == expected
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_expected_start_is_told_by_the_clock_and_from_now(
 )
 def test_what_is_no_moment_to_come_is_refused(berlin: None, text: str) -> None:
     with pytest.raises(UserError, match=r"^expected a "):
-        moments.parse(text, NOW)
+        times.parse(text, NOW)
 
 
 # -- what is typed --

@@ -15,7 +15,7 @@ from bench import Bench
 from dibs.http_api.schemas import submissions
 from dibs.jobqueue import validation
 from dibs.model.jobs import After, Asked, JobId, Request, Trouble, Warn, When
-from dibs.submission import drafts, job_options, options, retyping
+from dibs.submission import command_line, drafts, job_options, options
 from dibs.submission.options import Option
 
 TABLE: tuple[Option[object], ...] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)
@@ -63,7 +63,7 @@ def jobs(draw: some.DrawFn) -> Asked:
     retries = draw(some.integers(0, 5))
     troubles = draw(some.sets(some.sampled_from(Trouble), min_size=1))
     needs = draw(some.sets(some.tuples(some.integers(1, 99), some.sampled_from(When)), max_size=3))
-    order = list(retyping.AFTER)
+    order = list(command_line.AFTER)
     limit_s = request.limit_s
     can_warn = limit_s is not None and limit_s > 2
     kept = submissions.RETRIED_BY_DEFAULT
@@ -129,7 +129,7 @@ def asked_for(wish: validation.Wish) -> dict[str, object]:
 @given(job=jobs(), is_held=some.booleans())
 @example(job=build.asked(cwd="/"), is_held=False)
 def test_a_job_typed_again_asks_for_the_same(job: Asked, is_held: bool) -> None:
-    wish = typed(retyping.line(job, 0, is_held=is_held))
+    wish = typed(command_line.line(job, 0, is_held=is_held))
     request = job.request
     told = asked_for(wish)
     own = told.pop("own")
@@ -142,7 +142,7 @@ def test_a_job_typed_again_asks_for_the_same(job: Asked, is_held: bool) -> None:
         "after": {(need.id, need.when) for need in job.after},
         "held": is_held,
         "retry_on": set(job.retry_on),
-        "name": "" if retyping.default_name(job.command, job.argv) == job.name else job.name,
+        "name": "" if command_line.default_name(job.command, job.argv) == job.name else job.name,
     }
     if job.argv is not None:
         assert wish.asked.argv == job.argv
@@ -152,7 +152,7 @@ def test_a_job_typed_again_asks_for_the_same(job: Asked, is_held: bool) -> None:
 
 def test_words_that_would_be_read_as_something_else_go_through_the_shell() -> None:
     """The shell makes the same words of them, and takes none for a variable."""
-    wish = typed(retyping.line(build.asked("x", argv=("A=1", "b c"), cwd="/"), 0))
+    wish = typed(command_line.line(build.asked("x", argv=("A=1", "b c"), cwd="/"), 0))
     assert (wish.asked.command, wish.asked.argv) == ("A=1 'b c'", None) or shlex.split(wish.asked.command) == [
         "A=1",
         "b c",
@@ -160,7 +160,7 @@ def test_words_that_would_be_read_as_something_else_go_through_the_shell() -> No
 
 
 def test_secrets_and_what_is_run_at_the_end_are_not_shown() -> None:
-    line = retyping.line(build.asked(env=(("WANDB_API_KEY", "123"), ("LR", "1")), notify="curl chat/token"), 0)
+    line = command_line.line(build.asked(env=(("WANDB_API_KEY", "123"), ("LR", "1")), notify="curl chat/token"), 0)
     assert "WANDB_API_KEY=***" in line
     assert "LR=1" in line
     assert "123" not in line
@@ -169,8 +169,8 @@ def test_secrets_and_what_is_run_at_the_end_are_not_shown() -> None:
 
 def test_a_moment_that_has_passed_is_not_typed_again() -> None:
     job = build.asked(begin_at=LATER)
-    assert "--begin" in retyping.line(job, LATER - 1)
-    assert "--begin" not in retyping.line(job, LATER)
+    assert "--begin" in command_line.line(job, LATER - 1)
+    assert "--begin" not in command_line.line(job, LATER)
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])

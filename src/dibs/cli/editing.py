@@ -176,7 +176,7 @@ def _need(word: str) -> dict[str, str]:
 def _begin(value: object) -> str:
     from datetime import datetime
 
-    from dibs.submission import moments
+    from dibs.submission import times
 
     word = value.isoformat() if isinstance(value, datetime) else str(value)
-    return moments.parse(word, datetime.now()).isoformat()
+    return times.parse(word, datetime.now()).isoformat()

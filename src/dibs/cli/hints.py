@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.cli import screen
 from dibs.model import environment_names
-from dibs.submission import assigning
+from dibs.submission import device_variables
 from dibs.system import commands, logout_policy
 from dibs.version import __version__
 
@@ -61,8 +61,8 @@ def about_assignment(body: Mapping[str, object]) -> None:
     elif path := commands.python_file(texts["the command"].split(), cwd):
         texts[path] = commands.beginning(path).decode(errors="replace")
     for where, text in texts.items():
-        if name := assigning.assigned(text):
-            screen.say(assigning.warning(where, name))
+        if name := device_variables.assigned(text):
+            screen.say(device_variables.warning(where, name))
 
 
 def about_submission(answer: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from dibs.model.selectors import Atom
 from dibs.store import pages
 from dibs.store.pages import Wanted
 from dibs.store.writer import Reader
-from dibs.submission import moments
+from dibs.submission import times
 
 #: Jobs on a page, and on one where nobody says how many.
 MOST, USUAL = 1000, 100
@@ -93,7 +93,7 @@ def _gpu(word: str, inventory: Inventory) -> str:
 def moment(name: str, text: str, now: datetime) -> int:
     """Return a moment that a query names, in wall-clock milliseconds."""
     try:
-        return round(moments.past(text, now).timestamp() * 1000)
+        return round(times.past(text, now).timestamp() * 1000)
     except UserError as error:
         raise UserError(f"{name} {error.message}", error.hint) from None
     except (OverflowError, ValueError):

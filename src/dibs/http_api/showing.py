@@ -178,7 +178,7 @@ async def get_job(request: web.Request) -> web.Response:
 
 def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
     # It brings the options of the command line, which nothing else here needs.
-    from dibs.submission import retyping
+    from dibs.submission import command_line
 
     attempts = [
         {
@@ -198,7 +198,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
     sight = Sight.of(daemon.core, reader)
     expected = explaining.start_to_json(sight.expected(job), sight.inventory) if job.is_waiting else None
     more: dict[str, Any] = {
-        "cli": retyping.line(job.asked, now_ms()),
+        "cli": command_line.line(job.asked, now_ms()),
         "attempts": attempts,
         "env": serialization.mask_environ(job.asked.env),
         "expected_start": expected,

@@ -62,7 +62,7 @@ def _submit(
 async def _rehearse(daemon: Daemon, wishes: list[validation.Wish], rules: validation.Rules) -> web.Response:
     """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
     # It brings the options of the command line, which a submission does not need.
-    from dibs.submission import retyping
+    from dibs.submission import command_line
 
     rehearsed = await daemon.do(lambda turn: control.rehearse(turn, wishes))
     _, first = rehearsed.jobs[0]
@@ -73,7 +73,7 @@ async def _rehearse(daemon: Daemon, wishes: list[validation.Wish], rules: valida
     jobs = [
         serialization.asked_to_json(asked)
         | {"runs": _runs(wish, asked, shell), "held": wish.is_held}
-        | {"cli": retyping.line(asked, now_ms(), is_held=wish.is_held)}
+        | {"cli": command_line.line(asked, now_ms(), is_held=wish.is_held)}
         for wish, asked in rehearsed.jobs
     ]
     return exchanges.json(

@@ -18,7 +18,7 @@ from dibs.client.client import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
 from dibs.python_api import keywords
 from dibs.python_api.keywords import Options
-from dibs.submission import drafts, edit_drafts, job_options, scripting
+from dibs.submission import drafts, edit_drafts, job_options, script_files
 from dibs.submission.options import Args
 from dibs.system import commands
 
@@ -226,7 +226,7 @@ def draft(command: Command, options: Mapping[str, object]) -> tuple[Args, Body]:
     """Return the options that keywords mean, and the request that they make."""
     args = keywords.read(options, SUBMIT_OPTIONS)
     typed = replace(args, words=words(command, is_for_script=args.has(job_options.SCRIPT)))
-    asking = scripting.read(typed, "submit", note)
+    asking = script_files.read(typed, "submit", note)
     return asking.args, asking.body
 
 

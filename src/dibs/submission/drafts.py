@@ -185,9 +185,9 @@ def told_begin(args: Args) -> str:
     begin = args.get(job_options.BEGIN)
     if begin is None:
         return ""
-    from dibs.submission import moments
+    from dibs.submission import times
 
-    return f"; begins {moments.shown(begin)}"
+    return f"; begins {times.shown(begin)}"
 
 
 def _needs(args: Args) -> list[Body]:

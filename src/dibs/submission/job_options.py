@@ -82,9 +82,9 @@ def _read_dependency(text: str) -> tuple[tuple[str, When], ...]:
 def _read_begin(text: str) -> datetime:
     from datetime import datetime
 
-    from dibs.submission import moments
+    from dibs.submission import times
 
-    return moments.parse(text, datetime.now())
+    return times.parse(text, datetime.now())
 
 
 def _read_limit(text: str) -> float:

@@ -8,7 +8,7 @@ import sys
 from dibs.cli import hints, screen
 from dibs.client import client
 from dibs.errors import UserError
-from dibs.submission import drafts, job_options, options, scripting
+from dibs.submission import drafts, job_options, options, script_files
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Queue a command; print its id."
@@ -62,12 +62,12 @@ def deliver(args: Args, body: drafts.Body, *, follows_one: bool = False) -> int:
     return 0
 
 
-def read(args: Args) -> scripting.Asking:
+def read(args: Args) -> script_files.Asking:
     """Return what a command line asks for."""
     file = args.get(FILE)
     if file is None and (args.words != ("-",) or args.has(job_options.SCRIPT)):
-        return scripting.read(args, "add", screen.say)
-    return scripting.Asking(args, _lines(args, file))
+        return script_files.read(args, "add", screen.say)
+    return script_files.Asking(args, _lines(args, file))
 
 
 def _lines(args: Args, file: str | None) -> drafts.Body:

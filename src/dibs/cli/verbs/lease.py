@@ -23,7 +23,7 @@ from dibs.leases import device_lease, waiters
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Request
-from dibs.submission import drafts, job_options, moments, options
+from dibs.submission import drafts, job_options, options, times
 from dibs.submission.options import Args, Option
 from dibs.system import commands, processes, settings
 
@@ -146,7 +146,7 @@ def _wanted(args: Args, values: settings.Settings) -> leasing.Wanted:
 
 
 def _told_limit(wanted: leasing.Wanted, ids: Sequence[DeviceId], limit_s: float) -> str:
-    end = moments.shown(datetime.now(UTC) + timedelta(seconds=limit_s))
+    end = times.shown(datetime.now(UTC) + timedelta(seconds=limit_s))
     return f"{_names(wanted, ids)} leased for {units.format_duration(limit_s)}, until {end}"
 
 

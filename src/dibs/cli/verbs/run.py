@@ -12,7 +12,7 @@ from dibs.client import answers, client, questions
 from dibs.client.answers import Job, WholeJob
 from dibs.errors import Busy, DibsError, UserError
 from dibs.foreground import signals
-from dibs.submission import drafts, job_options, scripting
+from dibs.submission import drafts, job_options, script_files
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
@@ -30,7 +30,7 @@ FILES = {"log": job_options.OUTPUT, "stderr": job_options.STDERR}
 
 def main(args: Args) -> int:
     """Submit one job and follow it to its end."""
-    asking = scripting.read(args, "run", screen.say)
+    asking = script_files.read(args, "run", screen.say)
     args, body = asking.args, asking.body
     for option in job_options.BATCH_OPTIONS:
         if args.has(option):

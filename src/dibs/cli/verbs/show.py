@@ -13,7 +13,7 @@ from dibs.client import answers, client, questions
 from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.logs import reports
 from dibs.model import units
-from dibs.submission import assigning, moments, options
+from dibs.submission import device_variables, options, times
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Show everything about jobs, with attempts, events and the end of the log."
@@ -179,7 +179,7 @@ def _begin(view: Screen, begin_at: str | None) -> str:
     """Return the moment as it is, or for people in their own time zone."""
     if not begin_at or not view.is_terminal:
         return begin_at or ""
-    return moments.shown(datetime.fromisoformat(begin_at))
+    return times.shown(datetime.fromisoformat(begin_at))
 
 
 def _starts(view: Screen, job: WholeJob, now: datetime) -> str:
@@ -197,8 +197,8 @@ def expected(view: Screen, start: ExpectedStart, now: datetime) -> str:
 def _expected_at(view: Screen, start: ExpectedStart, now: datetime) -> str:
     """Return the moments as they are, or for people by their clock and how far from now; `now` is a word for both."""
     earliest, latest = (datetime.fromisoformat(moment) for moment in (start["earliest"], start["latest"]))
-    told = moments.between(earliest, latest, now)
-    if view.is_terminal or told == moments.NOW:
+    told = times.between(earliest, latest, now)
+    if view.is_terminal or told == times.NOW:
         return told
     return f"at {start['latest']}" if earliest == latest else f"between {start['earliest']} and {start['latest']}"
 
@@ -244,8 +244,8 @@ def _print_log(view: Screen, job: WholeJob) -> None:
         title = screen.paint(view, f"log, last {LOG_LINES} lines", "bold")
         print(f"\n{title}")
         print("\n".join(_cleaned(view, line) for line in lines))
-    if job["state"] == "failed" and assigning.is_blind_to_uuids("\n".join(lines)):
-        print(f"\n{screen.clean(assigning.BLIND)}")
+    if job["state"] == "failed" and device_variables.is_blind_to_uuids("\n".join(lines)):
+        print(f"\n{screen.clean(device_variables.BLIND)}")
 
 
 def _cleaned(view: Screen, line: str) -> str:
