@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import forking
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import NoDaemon
 from dibs.system import paths, processes
 from forking import PATIENCE_S, Forked
@@ -45,7 +45,7 @@ def end(procs: Iterable[processes.Proc]) -> None:
             os.close(pidfd)
 
 
-class Starter(client.Client):
+class Starter(connection.Client):
     """A client whose daemons are forked from the warm interpreter; all else about starting one is as it is."""
 
     def __init__(self, home: Path, environ: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import end
-from dibs.client import client
+from dibs.client import connection
 from dibs.store.writer import Store
 from dibs.system import processes
 from pretend import __main__ as demo
@@ -76,7 +76,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_demo_starts_shows_its_day_and_ends(folder: Path) -> None:
     assert demo.main(["--folder", str(folder), "--no-link"]) == 0
-    queue, story = client.Client(folder / "home", demo.environ(folder)), day.make()
+    queue, story = connection.Client(folder / "home", demo.environ(folder)), day.make()
     shown = {job["name"]: job for job in queue.get("/v1/jobs", [("select", "all")])["jobs"]}
     for work in story.running:
         assert (shown[work.name]["state"], tuple(shown[work.name]["gpu_indices"])) == ("running", work.lanes)

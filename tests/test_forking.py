@@ -13,7 +13,7 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs.client import client
+from dibs.client import connection
 from dibs.system import processes
 
 
@@ -55,7 +55,7 @@ def test_a_daemon_is_what_it_is_when_a_user_starts_it(bench: Bench) -> None:
     assert [daemon.pid for daemon in bench.client.daemons] == [bench.pid()]
     forked = traits(bench.client.daemons[0].pid)
     bench.stop()
-    client.Client(bench.home, bench.environ).start()
+    connection.Client(bench.home, bench.environ).start()
     pid = bench.pid()
     assert pid is not None
     assert forked == traits(pid)

@@ -215,7 +215,7 @@ def test_third_party_packages_are_loaded_where_the_table_says(name: str) -> None
     assert not wrong, f"{name} may not load these; see PACKAGES"
 
 
-@pytest.mark.parametrize("name", ["dibs", "dibs.client.client", "dibs.python_api.executor"])
+@pytest.mark.parametrize("name", ["dibs", "dibs.client.connection", "dibs.python_api.executor"])
 def test_importing_it_needs_the_standard_library_alone(name: str) -> None:
     """It lives in people's own environments, beside whatever versions they have."""
     # What `site` loads for the .pth files of other packages comes before us and is not ours.

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dibs import errors
-from dibs.client import client
+from dibs.client import connection
 from dibs.jobqueue import thread
 from dibs.system import paths, processes
 from fakes.nvml import world
@@ -117,7 +117,7 @@ def _run(folder: Path, story: day.Day, ids: dict[str, history.JobId], now: int) 
     with machine.stranger() as pid:
         # The first look of the daemon must see who is there already.
         driver.is_now(*machine.lines([], pid, 0.0))
-        queue = client.Client(folder / "home", own)
+        queue = connection.Client(folder / "home", own)
         queue.start({})
         wanted = {int(ids[work.name]) for work in story.running}
         _until(lambda: {job["id"] for job in machine.running(queue)} == wanted)
@@ -165,7 +165,7 @@ def stop(folder: Path) -> int:
 
 def end(folder: Path) -> None:
     """End everything that runs in the demo."""
-    queue = client.Client(folder / "home", environ(folder))
+    queue = connection.Client(folder / "home", environ(folder))
     queue.post("/v1/queue", {"paused": True})
     queue.post("/v1/jobs/actions", {"verb": "cancel", "select": ["all"], "grace_s": 0})
     _until(lambda: not machine.running(queue))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dibs import errors
-from dibs.client import client
+from dibs.client import connection
 from fakes.nvml.world import World
 from pretend import cards, day
 from pretend.day import Kind, Work
@@ -51,7 +51,7 @@ def lines(jobs: list[dict[str, Any]], stranger: int | None, minute: float) -> It
             yield f"proc {index} pid={pid} mem={shown.memory}"
 
 
-def running(queue: client.Client) -> list[dict[str, Any]]:
+def running(queue: connection.Client) -> list[dict[str, Any]]:
     """Return the jobs whose processes are there."""
     return [job for job in queue.get("/v1/jobs")["jobs"] if job["state"] in ("running", "paused", "stopping")]
 
@@ -75,7 +75,7 @@ def stranger() -> Iterator[int]:
 def run(folder: Path) -> None:
     """Tell the driver what happens, until the demo is over."""
     world = World(folder / "libnvidia-ml.so.1", folder / "driver.txt")
-    queue = client.Client(folder / "home", dict(os.environ))
+    queue = connection.Client(folder / "home", dict(os.environ))
     with stranger() as pid:
         while (folder / "alive").exists():
             # A daemon that is away for a moment is no reason to change anything.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from dibs.client import client
+from dibs.client import connection
 from pretend import __main__ as demo
 from pretend import day
 from visiting import FLAGS
@@ -69,7 +69,7 @@ def main(words: list[str]) -> int:
         folder = Path(name) / "demo"
         ids = demo.start(folder)
         try:
-            found = client.Client(folder / "home", demo.environ(folder)).get("/v1/sweeps")["sweeps"]
+            found = connection.Client(folder / "home", demo.environ(folder)).get("/v1/sweeps")["sweeps"]
             sweeps = {sweep["name"]: int(sweep["id"]) for sweep in found}
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
             too_large = []

@@ -20,7 +20,7 @@ from dibs import cli
 from dibs.cli import completing, topics
 from dibs.cli.verbs import completion, report
 from dibs.cli.verbs import help as pages
-from dibs.client import checks
+from dibs.client import doctor
 from dibs.errors import MachineError, UserError
 from dibs.submission import options
 from dibs.system import settings
@@ -107,11 +107,11 @@ def test_a_daemon_whose_socket_is_gone_is_found(bench: Bench) -> None:
 def test_a_check_that_hangs_is_a_finding() -> None:
     stuck = threading.Event()
 
-    def hang() -> list[checks.Finding]:
+    def hang() -> list[doctor.Finding]:
         stuck.wait()
         return []
 
-    found = checks.within("disk", hang, deadline_s=0.05)
+    found = doctor.within("disk", hang, deadline_s=0.05)
     stuck.set()
     assert [(each.check, each.level) for each in found] == [("disk", "problem")]
 
@@ -120,19 +120,20 @@ def test_errors_of_a_check_are_findings_and_bugs_are_not() -> None:
     def fail(error: Exception) -> Any:
         raise error
 
-    assert checks.within("x", lambda: fail(MachineError("broken", "mend it"))) == [
-        checks.Finding("x", "problem", "broken", "mend it")
+    assert doctor.within("x", lambda: fail(MachineError("broken", "mend it"))) == [
+        doctor.Finding("x", "problem", "broken", "mend it")
     ]
-    assert checks.within("x", lambda: fail(OSError(5, "no luck", "/f")))[0].text == "/f: no luck"
+    assert doctor.within("x", lambda: fail(OSError(5, "no luck", "/f")))[0].text == "/f: no luck"
     with pytest.raises(KeyError):
-        checks.within("x", lambda: fail(KeyError("bug")))
+        doctor.within("x", lambda: fail(KeyError("bug")))
 
 
 def test_a_driver_that_hangs_does_not_stop_the_doctor(tmp_path: Path) -> None:
     driver = world.World(world.build(tmp_path), tmp_path / "state.txt")
     driver.is_now("gpu 0 util=7", "slow nvmlInitWithFlags ms=3600000")
     program = (
-        "import sys; from pathlib import Path; from dibs.system import settings; from dibs.client import checks\n"
+        "import sys; from pathlib import Path; from dibs.system import settings\n"
+        "from dibs.client import doctor as checks\n"
         "here = Path(sys.argv[1]); values = settings.Settings(nvml_library=Path(sys.argv[2]))\n"
         "for found in checks.gpus(checks.Patient({}, here, None, values, str(here)), driver_s=0.2): print(found)"
     )
@@ -141,7 +142,7 @@ def test_a_driver_that_hangs_does_not_stop_the_doctor(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout.count("Finding(check='gpus', level='problem'") == 1
     assert "the NVIDIA driver did not answer for 0.2 s" in done.stdout
-    assert checks.DRIVER_S < checks.DEADLINE_S
+    assert doctor.DRIVER_S < doctor.DEADLINE_S
 
 
 # -- config --

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dibs import cli
-from dibs.client import questions
+from dibs.client import queries
 from dibs.errors import UserError
 from dibs.submission import drafts, job_options, options
 from dibs.submission.options import Args
@@ -104,7 +104,7 @@ def test_a_priority_is_a_number_or_a_word(text: str, number: int) -> None:
     ],
 )
 def test_ids_that_a_shell_put_in_a_row_are_sent_as_ranges(words: list[str], expected: list[str]) -> None:
-    assert questions.compact(words) == expected
+    assert queries.compact(words) == expected
 
 
 def test_a_count_may_name_a_type() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 import dibs
 from bench import PATIENCE_S, Bench, wait_for
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import Impossible, MachineError, NoDaemon, UserError
 from dibs.python_api import pickles
 from dibs.python_api.couriers import Courier, Parcel, Terms
@@ -377,7 +377,7 @@ def test_a_result_that_others_could_write_is_not_read(queue: Bench, pool: dibs.E
 
 
 def test_a_future_whose_job_is_forgotten_says_so(queue: Bench) -> None:
-    courier = Courier(client.connect(os.environ))
+    courier = Courier(connection.connect(os.environ))
     future: Future[Any] = Future(courier)
     courier.follow([(123456, future)])
     with pytest.raises(BrokenJob, match="job 123456 was forgotten"):
@@ -426,7 +426,7 @@ def test_a_call_may_make_calls_itself(pool: dibs.Executor) -> None:
     assert pool.submit(chores.nested, 5).result(PATIENCE_S) == 25
 
 
-class Forgetful(client.Client):
+class Forgetful(connection.Client):
     """A client that loses the first answer to a submission, as when the daemon dies or hangs before it comes."""
 
     def __init__(self, queue: Bench, error: MachineError) -> None:
@@ -434,7 +434,7 @@ class Forgetful(client.Client):
         self.error = error
         self.submissions = 0
 
-    def post(self, path: str, body: Any, *, patience_s: float = client.ANSWER_FOR_S) -> Any:
+    def post(self, path: str, body: Any, *, patience_s: float = connection.ANSWER_FOR_S) -> Any:
         """Ask, and forget what the first answer was."""
         answer = super().post(path, body, patience_s=patience_s)
         if path == "/v1/jobs":

@@ -24,7 +24,7 @@ from terminal import Terminal
 from bench import Bench
 from dibs import cli
 from dibs.cli import fast
-from dibs.client import client
+from dibs.client import connection
 from dibs.submission import job_options
 from dibs.system import paths, settings
 
@@ -388,7 +388,7 @@ def test_its_verbs_and_options_are_those_of_the_full_command_line() -> None:
 
 def test_its_constants_are_those_of_their_owners() -> None:
     assert fast.SOCKET_BYTES == paths.SOCKET_BYTES
-    assert fast.ANSWER_FOR_S == client.ANSWER_FOR_S
+    assert fast.ANSWER_FOR_S == connection.ANSWER_FOR_S
     assert str(settings.SITE_CONFIG) == fast.SITE_CONFIG
     assert paths.MACHINE_ID_FILES[0] == fast.MACHINE_ID
     assert {*fast.KNOWN_VARIABLES} <= {"DIBS_HOME", *(setting.variable for setting in settings.SETTINGS)}
@@ -440,7 +440,7 @@ def loaded(stderr: str) -> set[str]:
 
 DEAR = {
     *("json", "re", "typing", "asyncio", "argparse", "subprocess", "socket", "dataclasses", "pathlib", "enum"),
-    *("collections", "contextlib", "functools", "datetime", "dibs.cli", "dibs.client.client", "dibs.errors"),
+    *("collections", "contextlib", "functools", "datetime", "dibs.cli", "dibs.client.connection", "dibs.errors"),
 }
 
 

@@ -277,7 +277,8 @@ def test_cancel_ends_a_job_whose_runner_is_gone(bench: Bench) -> None:
 
 
 def test_twenty_starters_at_once_make_one_daemon(bench: Bench) -> None:
-    script = "import os; from dibs.client import client; print(client.connect(os.environ).get('/v1/daemon')['pid'])"
+    connected = "import os; from dibs.client import connection; queue = connection.connect(os.environ)"
+    script = connected + "; print(queue.get('/v1/daemon')['pid'])"
     starters = [
         subprocess.Popen([sys.executable, "-c", script], env=bench.environ, stdout=subprocess.PIPE, text=True)
         for _ in range(20)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench import Bench, wait_for
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import DibsError, MachineError
 from dibs.store import database
 from dibs.store.writer import Store
@@ -127,7 +127,7 @@ def test_a_machine_without_gpus_runs_jobs_that_ask_for_none(tmp_path: Path) -> N
 
 def test_the_daemon_sees_little_of_the_shell_that_started_it(bench: Bench) -> None:
     environ = bench.environ | {"CUDA_VISIBLE_DEVICES": "0", "SECRET_TOKEN": "x", "PYTHONPATH": "/nowhere"}
-    client.Client(bench.home, environ).start()
+    connection.Client(bench.home, environ).start()
     seen = Path(f"/proc/{bench.pid()}/environ").read_bytes()
     for name in (b"CUDA_VISIBLE_DEVICES", b"SECRET_TOKEN", b"PYTHONPATH"):
         assert name not in seen

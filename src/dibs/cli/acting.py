@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from dibs.cli import cleaning, screen
-from dibs.client import answers, client, questions
+from dibs.client import answers, connection, queries
 from dibs.model import selectors
 from dibs.submission import options
 from dibs.submission.options import Args
@@ -18,9 +18,9 @@ MOST_NAMED = 20
 
 def act(verb: str, args: Args, **said: object) -> answers.Acted:
     """Do a verb to the selected jobs and say what became of each."""
-    questions.require_words(verb, args.words)
-    questions.select(args.words)
-    acted = questions.act(client.connect(os.environ), verb, args.words, **said)
+    queries.require_words(verb, args.words)
+    queries.select(args.words)
+    acted = queries.act(connection.connect(os.environ), verb, args.words, **said)
     if args.has(options.JSON):
         screen.print_json(acted)
     else:

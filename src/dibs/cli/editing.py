@@ -13,9 +13,9 @@ import tomllib
 from collections.abc import Callable, Mapping
 
 from dibs.cli import screen
-from dibs.client import answers, questions
+from dibs.client import answers, queries
 from dibs.client.answers import Acted, WholeJob
-from dibs.client.client import Client
+from dibs.client.connection import Client
 from dibs.errors import DibsError, UserError
 from dibs.model import units
 from dibs.submission import options
@@ -39,7 +39,7 @@ def edit(queue: Client, job: WholeJob, tell: Callable[[Acted], None]) -> int:
         _open(path)
         changes = changed(before, _read(path))
         if changes:
-            tell(questions.act(queue, "edit", [str(job["id"])], changes=changes))
+            tell(queries.act(queue, "edit", [str(job["id"])], changes=changes))
     except DibsError as error:
         message = f"{error.message.rstrip('.')}."
         raise type(error)(message, f"{error.hint} Nothing was changed; your text is {path}".strip()) from None

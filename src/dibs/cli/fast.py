@@ -276,9 +276,9 @@ def _ask(daemon: Socket, body: str, environ: Mapping[str, str]) -> tuple[int, di
         daemon.sendall("\r\n".join(lines).encode())
         return _read(daemon)
     except (TimeoutError, ConnectionError) as error:
-        from dibs.client import client
+        from dibs.client import connection
 
-        raise client.unanswered(error, ANSWER_FOR_S) from None
+        raise connection.unanswered(error, ANSWER_FOR_S) from None
 
 
 def _read(daemon: Socket) -> tuple[int, dict[str, list[str]], bytes]:
@@ -306,9 +306,9 @@ def _more(daemon: Socket) -> bytes:
 def _tell(status: int, headers: dict[str, list[str]], body: bytes) -> int:
     """Print the answer as `dibs.cli.add` does; return the exit code."""
     if status != 201:
-        from dibs.client import client
+        from dibs.client import connection
 
-        raise client.refusal(status, body)
+        raise connection.refusal(status, body)
     for note in headers.get("dibs-note", ()):
         print(f"dibs: {_shown(note)}", file=sys.stderr, flush=True)
     text = body.decode("ascii")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from dibs.cli.logs import Tail
 from dibs.client import answers
-from dibs.client.absence import Absence
 from dibs.client.answers import Job, WholeJob
-from dibs.client.client import Client
+from dibs.client.connection import Client
+from dibs.client.daemon_gone import Absence
 from dibs.errors import NoDaemon
 from dibs.foreground.signals import Signals
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import MachineError, UserError
 from dibs.system import paths
 
@@ -57,7 +57,7 @@ def _must(words: list[str], text: str | None = None) -> str:
 
 def _kept(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without which it would be another daemon."""
-    inherited = client.daemon_environ(environ)
+    inherited = connection.daemon_environ(environ)
     return {name: value for name, value in inherited.items() if name.startswith(("DIBS_", "XDG_")) or name == "PATH"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from dibs.cli import screen
 from dibs.cli.screen import Screen
 from dibs.cli.verbs import show as show_job
-from dibs.client import client
+from dibs.client import connection
 from dibs.model import units
 from dibs.submission import options
 from dibs.submission.drafts import Body
@@ -19,7 +19,7 @@ from dibs.submission.options import Args
 SHOWN = 10
 
 
-def show(queue: client.Client, args: Args, body: Body) -> int:
+def show(queue: connection.Client, args: Args, body: Body) -> int:
     """Let the daemon check a request as if it were meant, and print what it would queue."""
     answer = queue.post("/v1/jobs?dry_run=yes", body)
     for note in answer["notes"]:

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dibs.client import client
+from dibs.client import connection
 from dibs.sweeps import ranking
 from dibs.sweeps.ranking import Run
 
@@ -41,7 +41,7 @@ class Spool:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def fetch(self, queue: client.Client, sweep_id: int) -> None:
+    def fetch(self, queue: connection.Client, sweep_id: int) -> None:
         """Take all runs of a sweep from the daemon."""
         after: str | None = ""
         while after is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dibs.client.client import Client
+from dibs.client.connection import Client
 from dibs.model.jobs import default_name
 from dibs.submission import drafts, job_options, options
 from dibs.submission.drafts import Body

@@ -45,8 +45,8 @@ async def get_doctor(request: web.Request) -> web.Response:
 
 def _checks(environ: dict[str, str]) -> list[dict[str, Any]]:
     # Only for this, and it brings the whole command line.
-    from dibs.client import checks
+    from dibs.client import doctor
 
-    states = {checks.OK: "ok", checks.WARNING: "warn", checks.PROBLEM: "bad"}
-    found = checks.run(environ, but_for=NEEDLESS)
+    states = {doctor.OK: "ok", doctor.WARNING: "warn", doctor.PROBLEM: "bad"}
+    found = doctor.run(environ, but_for=NEEDLESS)
     return [{"name": each.check, "state": states[each.level], "text": each.text, "hint": each.fix} for each in found]

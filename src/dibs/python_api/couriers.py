@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dibs.client.absence import Absence
-from dibs.client.client import Client, Pending
+from dibs.client.connection import Client, Pending
+from dibs.client.daemon_gone import Absence
 from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.model import selectors
 from dibs.python_api.futures import BrokenJob, Future

@@ -19,8 +19,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from dibs.client import client, questions
-from dibs.client.client import Client
+from dibs.client import connection, queries
+from dibs.client.connection import Client
 from dibs.errors import DibsError, UserError
 from dibs.python_api import answering, call_names, keywords, pickles
 from dibs.python_api.couriers import Courier, Limit, Parcel, Terms
@@ -80,7 +80,7 @@ class Executor(futures.Executor):
             raise UserError(f"max_jobs expected a whole number from 1 up, got {max_jobs!r}.")
         self._options: Mapping[str, object] = dict(options)
         self._args = _read(self._options)
-        self._pool = Pool(client.connect(os.environ), max_jobs)
+        self._pool = Pool(connection.connect(os.environ), max_jobs)
         self._terms = _Capture(self._args, self._pool.limit)
 
     def with_options(self, **options: Unpack[Options]) -> Self:
@@ -155,8 +155,8 @@ class Executor(futures.Executor):
         words = [jobs] if isinstance(jobs, str) else [str(getattr(job, "id", job)) for job in jobs]
         if not words:
             return []
-        queue = client.connect(os.environ)
-        found = {job["id"]: job for job in queue.get("/v1/jobs", questions.select(words))["jobs"]}
+        queue = connection.connect(os.environ)
+        found = {job["id"]: job for job in queue.get("/v1/jobs", queries.select(words))["jobs"]}
         ids = list(found) if is_selector else [int(word) for word in words]
         for job_id in ids:
             if job_id not in found:

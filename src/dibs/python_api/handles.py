@@ -12,9 +12,9 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self, Unpack, cast, overload
 
-from dibs.client import answers, awaiting, client, questions
+from dibs.client import answers, connection, job_waits, queries
 from dibs.client.answers import Gpu, Rehearsal, WholeJob
-from dibs.client.client import Client
+from dibs.client.connection import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
 from dibs.python_api import keywords
 from dibs.python_api.keywords import Options
@@ -53,7 +53,7 @@ class Job:
 
     def refresh(self) -> Self:
         """Look again."""
-        self._seen = questions.whole(_queue(), self._id)
+        self._seen = queries.whole(_queue(), self._id)
         return self
 
     def _fresh(self) -> WholeJob:
@@ -181,7 +181,7 @@ class Job:
             self._act("edit", changes=changes)
 
     def _act(self, verb: str, *, is_strict: bool = True, **said: object) -> None:
-        acted = questions.act(_queue(), verb, [str(self._id)], **said)
+        acted = queries.act(_queue(), verb, [str(self._id)], **said)
         self._seen = None
         for left in acted["unchanged"] if is_strict else []:
             raise Conflict(f"job {left['id']} cannot be changed: {left['why'].rstrip('.')}.")
@@ -284,9 +284,9 @@ def jobs(*selectors: str | int) -> list[Job]:
     """Return the jobs that selectors mean, or without any the unfinished and the latest finished ones."""
     words = [str(word) for word in selectors]
     try:
-        found = questions.overview(_queue(), words)["jobs"]
+        found = queries.overview(_queue(), words)["jobs"]
     except NotFound:
-        if all(questions.is_id(word) for word in words):
+        if all(queries.is_id(word) for word in words):
             raise
         # No job is a good answer to a question about states and names.
         return []
@@ -299,7 +299,7 @@ def wait(awaited: Iterable[Job], timeout: float | None = None) -> None:
     words = [str(each.id) for each in awaited]
     if not words:
         return
-    waited = awaiting.until_over(_queue(), words, until)
+    waited = job_waits.until_over(_queue(), words, until)
     if not waited["over"]:
         left = waited["total"] - waited["finished"]
         raise TimedOut(f"{left} of {waited['total']} jobs are not finished after {timeout:g} s.")
@@ -312,4 +312,4 @@ def gpus() -> list[Gpu]:
 
 
 def _queue() -> Client:
-    return client.connect(os.environ)
+    return connection.connect(os.environ)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
 
-from dibs.client import awaiting, client, questions, sweep_drafts
-from dibs.client.client import Client
+from dibs.client import connection, job_waits, queries, sweep_drafts
+from dibs.client.connection import Client
 from dibs.errors import MachineError, NotFound, TimedOut, UserError
 from dibs.python_api import handles, keywords
 from dibs.python_api.handles import Command, Job
@@ -145,7 +145,7 @@ class Sweep:
         """Return when all runs have finished, with how many ended in which state; `TimedOut` after so many seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         try:
-            waited = awaiting.until_over(_queue(), [self.selector], until)
+            waited = job_waits.until_over(_queue(), [self.selector], until)
         except NotFound:
             # Its jobs were forgotten; their results are not.
             return self.states()
@@ -167,7 +167,7 @@ class Sweep:
 
     def cancel(self) -> None:
         """Cancel all runs that have not finished."""
-        questions.act(_queue(), "cancel", [self.selector])
+        queries.act(_queue(), "cancel", [self.selector])
 
     def records(self) -> Iterator[Record]:
         """Return one record a run, as they come and in no order that matters."""
@@ -243,4 +243,4 @@ def _node(value: object) -> object:
 
 
 def _queue() -> Client:
-    return client.connect(os.environ)
+    return connection.connect(os.environ)

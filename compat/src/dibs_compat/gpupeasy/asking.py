@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dibs.client.client import Client
+from dibs.client.connection import Client
 from dibs.errors import NotFound
 from dibs.model import selectors
 from dibs_compat.gpupeasy.entries import Entry

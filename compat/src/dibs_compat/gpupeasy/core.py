@@ -14,14 +14,14 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import DibsError
 from dibs_compat.gpupeasy import entries
 from dibs_compat.gpupeasy.desk import Desk, Refused
 from dibs_compat.gpupeasy.entries import Entry
 
 DESK: web.AppKey[Desk] = web.AppKey("desk", Desk)
-QUEUE: web.AppKey[client.Client] = web.AppKey("queue", client.Client)
+QUEUE: web.AppKey[connection.Client] = web.AppKey("queue", connection.Client)
 
 #: In the order in which they are missed.
 KEYS = ("outFile", "jobName", "jobCommand")

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import Conflict, DibsError, NoDaemon, NotFound, UserError
 from dibs.model import path_templates, selectors
 from dibs.submission import drafts
@@ -45,7 +45,7 @@ class Refused(Exception):
 class Desk:
     """The jobs of the server at one port."""
 
-    def __init__(self, queue: client.Client, port: int, texts: Sequence[str], log: Logbook) -> None:
+    def __init__(self, queue: connection.Client, port: int, texts: Sequence[str], log: Logbook) -> None:
         self._queue = queue
         self._port = port
         self._log = log
@@ -242,7 +242,7 @@ class Desk:
             self._log.write("Error", why)
             self._heard([], AGAIN_S)
 
-    def _heard(self, others: list[client.Pending], for_s: float) -> bool:
+    def _heard(self, others: list[connection.Pending], for_s: float) -> bool:
         """Wait; tell whether somebody woke us."""
         ready, _, _ = select.select([self._hear.fileno(), *(other.fileno() for other in others)], [], [], for_s)
         is_woken = self._hear.fileno() in ready

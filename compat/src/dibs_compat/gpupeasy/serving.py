@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession, ClientTimeout, web
 
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import DibsError, UserError
 from dibs.system import paths
 from dibs_compat.gpupeasy import admitting, core, gui
@@ -67,7 +67,7 @@ def settled(address: Address, say: Callable[[str], None]) -> Address:
 
 def run_core(texts: Sequence[str], address: Address, logdir: str | None, *, is_loud: bool = False) -> None:
     """Serve the old addresses until Ctrl-C."""
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     where = settled(address, say)
 
     @contextlib.asynccontextmanager

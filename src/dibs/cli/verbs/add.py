@@ -6,7 +6,7 @@ import os
 import sys
 
 from dibs.cli import hints, screen
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import UserError
 from dibs.submission import drafts, job_options, options, script_files
 from dibs.submission.options import Args, Option
@@ -42,7 +42,7 @@ def main(args: Args) -> int:
 
 def deliver(args: Args, body: drafts.Body, *, follows_one: bool = False) -> int:
     """Send a request and print the ids, or what would be queued; `follows_one`: say how to follow a single job."""
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
         from dibs.cli import rehearsing  # draws a job whole; who queues one does not pay for it
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from dibs.cli import acting, screen
-from dibs.client import awaiting, client, questions
+from dibs.client import connection, job_waits, queries
 from dibs.client.answers import Acted
 from dibs.errors import NotFound
 from dibs.model import units
@@ -24,15 +24,15 @@ EXAMPLES = ("dibs cancel 12", "dibs cancel queued", "dibs cancel --grace 5m 12-2
 
 def main(args: Args) -> int:
     """Cancel the selected jobs and say what became of each."""
-    questions.require_words("cancel", args.words)
-    questions.select(args.words)
+    queries.require_words("cancel", args.words)
+    queries.select(args.words)
     given = args.get(GRACE)
     grace_s = settings.load(os.environ).grace if given is None else given
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     if not args.has(options.YES) and sys.stdin.isatty() and not _is_meant(queue, args):
         screen.say("nothing was cancelled.")
         return 130
-    acted = questions.act(queue, "cancel", args.words, grace_s=grace_s)
+    acted = queries.act(queue, "cancel", args.words, grace_s=grace_s)
     if args.has(WAIT):
         acted = _ended(queue, acted)
     if args.has(options.JSON):
@@ -42,12 +42,12 @@ def main(args: Args) -> int:
     return 0
 
 
-def _is_meant(queue: client.Client, args: Args) -> bool:
+def _is_meant(queue: connection.Client, args: Args) -> bool:
     """Ask before several running jobs are ended."""
     # Only those: the rest may be a hundred thousand.
-    words = [f"{word}+{state}" for word in questions.compact(args.words) for state in ("running", "paused")]
+    words = [f"{word}+{state}" for word in queries.compact(args.words) for state in ("running", "paused")]
     try:
-        running = questions.overview(queue, words)["jobs"]
+        running = queries.overview(queue, words)["jobs"]
     except NotFound:
         return True
     if len(running) < 2:
@@ -56,13 +56,13 @@ def _is_meant(queue: client.Client, args: Args) -> bool:
     return screen.confirm(f"end {len(running)} running jobs ({few})?")
 
 
-def _ended(queue: client.Client, acted: Acted) -> Acted:
+def _ended(queue: connection.Client, acted: Acted) -> Acted:
     """Wait for those that are being stopped, and return how they ended."""
     stopping = [job["id"] for job in (*acted["changed"], *acted["unchanged"]) if job["state"] == "stopping"]
     if stopping:
         words = tuple(str(job_id) for job_id in stopping)
-        awaiting.until_over(queue, words, None)
-        states = {job["id"]: job["state"] for job in questions.overview(queue, words)["jobs"]}
+        job_waits.until_over(queue, words, None)
+        states = {job["id"]: job["state"] for job in queries.overview(queue, words)["jobs"]}
         for job in acted["changed"]:
             job["state"] = states.get(job["id"], job["state"])
         for left in acted["unchanged"]:

@@ -7,8 +7,8 @@ import sys
 from typing import TypedDict
 
 from dibs.cli import screen
-from dibs.client import client, questions
-from dibs.client.client import Client
+from dibs.client import connection, queries
+from dibs.client.connection import Client
 from dibs.errors import NotFound
 from dibs.model import units
 from dibs.submission import options
@@ -36,8 +36,8 @@ class Cleaned(TypedDict):
 
 def main(args: Args) -> int:
     """Say what would go, ask where a person is, and forget it."""
-    questions.select(args.words)
-    queue = client.connect(os.environ)
+    queries.select(args.words)
+    queue = connection.connect(os.environ)
     is_asking = sys.stdin.isatty() and not args.has(options.YES)
     cleaned = _clean(queue, args, is_dry_run=True) if is_asking or args.has(DRY_RUN) else None
     if cleaned is not None and cleaned["jobs"] and not args.has(DRY_RUN):

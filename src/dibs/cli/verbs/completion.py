@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dibs.cli import cleaning, completing, screen
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import DibsError, UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -175,7 +175,7 @@ def print_words(typed: Sequence[str]) -> None:
 def _ask() -> Mapping[str, Sequence[Mapping[str, object]]] | None:
     """Ask a daemon that listens; nobody wants to read an error while typing."""
     try:
-        queue = client.connect(os.environ)
+        queue = connection.connect(os.environ)
         sock = queue.connect(completing.PATIENCE_S)
         if sock is None:
             return None

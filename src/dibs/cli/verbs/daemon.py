@@ -8,8 +8,8 @@ import sys
 import time
 
 from dibs.cli import screen
-from dibs.client import answers, client, questions
-from dibs.client.client import Client
+from dibs.client import answers, connection, queries
+from dibs.client.connection import Client
 from dibs.errors import MachineError, NoDaemon, NotFound, UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -50,12 +50,12 @@ def main(args: Args) -> int:
     for option in (FOREGROUND, DRAIN, PRINT, options.JSON):
         if args.has(option) and option not in OPTIONS_OF[word]:
             raise UserError(f"daemon {word} has no option {option.names[-1]}.")
-    return ACTIONS[word](client.connect(os.environ), args)
+    return ACTIONS[word](connection.connect(os.environ), args)
 
 
 def start(queue: Client, args: Args) -> int:
     """Start a daemon that sees what this shell restricts it to."""
-    running = questions.identity(queue)
+    running = queries.identity(queue)
     if running is not None:
         if args.has(FOREGROUND):
             raise UserError(f"a daemon runs already (pid {running['pid']}).", "Stop it: dibs daemon stop.")
@@ -67,7 +67,7 @@ def start(queue: Client, args: Args) -> int:
     # Inside a job or a lease it is dibs itself who set it, for that job alone.
     visible = None if "DIBS_GPU_INDICES" in os.environ else os.environ.get("CUDA_VISIBLE_DEVICES")
     queue.start({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
-    running = questions.identity(queue)
+    running = queries.identity(queue)
     if running is None:
         raise NoDaemon("the daemon ended as soon as it had started.", f"Its log is {paths.daemon_log(queue.home)}.")
     print(f"started (pid {running['pid']})")
@@ -76,8 +76,8 @@ def start(queue: Client, args: Args) -> int:
 
 def stop(queue: Client, args: Args) -> int:
     """End the daemon and wait until it is gone; jobs run on."""
-    running = questions.identity(queue)
-    pid = running["pid"] if running else questions.deaf(queue)
+    running = queries.identity(queue)
+    pid = running["pid"] if running else queries.deaf(queue)
     if pid is None:
         print("not running")
         return 0
@@ -145,10 +145,10 @@ def restart(queue: Client, args: Args) -> int:
 
 def status(queue: Client, args: Args) -> int:
     """Say whether one runs; the exit code says it too."""
-    running = questions.identity(queue)
+    running = queries.identity(queue)
     if args.has(options.JSON):
         screen.print_json(running or {"running": False, "socket": str(queue.socket_path)})
-    elif running is None and (pid := questions.deaf(queue)) is not None:
+    elif running is None and (pid := queries.deaf(queue)) is not None:
         print(f"running (pid {pid}), but its socket is gone: dibs daemon restart")
     elif running is None:
         print("not running; it starts with the first command that needs it")
@@ -170,7 +170,7 @@ def install(queue: Client, args: Args) -> int:
         return 0
     way.check()
     # The system's own takes over; jobs do not notice.
-    if questions.identity(queue) is not None:
+    if queries.identity(queue) is not None:
         stop(queue, Args())
     for line in way.install():
         print(line)

@@ -7,8 +7,8 @@ import sys
 
 from dibs.cli import screen
 from dibs.cli.screen import Screen
-from dibs.client import checks
-from dibs.client.checks import Finding
+from dibs.client import doctor
+from dibs.client.doctor import Finding
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
@@ -17,14 +17,14 @@ USAGE = ("[OPTIONS]",)
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs doctor", "dibs doctor --json | jq '.findings[] | select(.level != \"ok\")'")
 
-STYLES = {checks.OK: "green", checks.WARNING: "yellow", checks.PROBLEM: "red"}
+STYLES = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.PROBLEM: "red"}
 
 
 def main(args: Args) -> int:
     """Say a line for each thing that was looked at; exit 1 if one of them is a problem."""
     options.refuse_words("doctor", args)
-    found = checks.run(os.environ)
-    has_problem = any(finding.level == checks.PROBLEM for finding in found)
+    found = doctor.run(os.environ)
+    has_problem = any(finding.level == doctor.PROBLEM for finding in found)
     if args.has(options.JSON):
         rows = [{"check": f.check, "level": f.level, "text": f.text, "fix": f.fix} for f in found]
         screen.print_json({"ok": not has_problem, "findings": rows})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs.cli import acting, editing, screen
-from dibs.client import answers, client, questions
+from dibs.client import answers, connection, queries
 from dibs.errors import UserError
 from dibs.submission import edit_drafts, options
 from dibs.submission.options import Args, Option
@@ -30,14 +30,14 @@ OPTIONS: tuple[Option[object], ...] = (*edit_drafts.FIELDS, COMMAND, UNSET, opti
 
 def main(args: Args) -> int:
     """Apply the options to the selected jobs, or open the one in an editor."""
-    questions.require_words("edit", args.words)
-    questions.select(args.words)
+    queries.require_words("edit", args.words)
+    queries.select(args.words)
     changes = changed_by(args)
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     if not changes:
-        job = questions.find_one(queue, "edit", args.words)
+        job = queries.find_one(queue, "edit", args.words)
         return editing.edit(queue, job, lambda acted: _tell(acted, args))
-    _tell(questions.act(queue, "edit", args.words, changes=changes), args)
+    _tell(queries.act(queue, "edit", args.words, changes=changes), args)
     return 0
 
 

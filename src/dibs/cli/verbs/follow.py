@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs.cli.verbs import log
-from dibs.client import client, questions
+from dibs.client import connection, queries
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Print a job's output to its end; exit with the job's code."
@@ -16,6 +16,6 @@ EXAMPLES = ("dibs follow 12", "dibs follow -n 20 @")
 
 def main(args: Args) -> int:
     """Follow one job to its end."""
-    queue = client.connect(os.environ)
-    job = questions.find_one(queue, "follow", args.words)
+    queue = connection.connect(os.environ)
+    job = queries.find_one(queue, "follow", args.words)
     return log.show(queue, job, None, args.get(log.LINES), is_followed=True)

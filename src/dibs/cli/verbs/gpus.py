@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from dibs.cli import screen, watching
 from dibs.cli.screen import Column, Screen
-from dibs.client import client
+from dibs.client import connection
 from dibs.client.answers import Gpu, Gpus, Holder
 from dibs.errors import NotFound, UserError
 from dibs.model import devices, units
@@ -53,7 +53,7 @@ def main(args: Args) -> int:
         raise UserError(f'gpus expected drain or undrain, or nothing, got "{got}".', "See `dibs gpus --help`.")
     if args.has(REASON):
         raise UserError("--reason is for `dibs gpus drain`.")
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     answer: Gpus = queue.get("/v1/gpus")
     if args.has(options.JSON):
         screen.print_json(answer)
@@ -75,7 +75,7 @@ def main(args: Args) -> int:
     return 0
 
 
-def _picture(queue: client.Client, args: Args) -> str:
+def _picture(queue: connection.Client, args: Args) -> str:
     """Return what is repainted: the table, and who waits."""
     answer: Gpus = queue.get("/v1/gpus")
     waits = [screen.clean(f"{waiter['user']} waits for {waiter['gpus']}") for waiter in answer["waiters"]]
@@ -90,7 +90,7 @@ def _drain(args: Args) -> int:
         raise UserError(f"gpus {verb} expected a GPU by index or UUID, got nothing.", "See `dibs gpus`.")
     if args.has(REASON) and verb != "drain":
         raise UserError("--reason is for `dibs gpus drain`.")
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     known: Gpus = queue.get("/v1/gpus")
     # All of them are looked up before the first is changed.
     ids = [_find(known["gpus"], word) for word in words]

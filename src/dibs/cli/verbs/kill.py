@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from dibs.cli import acting, screen
-from dibs.client import client, questions
+from dibs.client import connection, queries
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Kind, Option
@@ -44,13 +44,13 @@ def usual(words: Sequence[str]) -> list[str]:
 
 def main(args: Args) -> int:
     """Send the signal to the selected jobs."""
-    questions.require_words("kill", args.words)
-    questions.select(args.words)
+    queries.require_words("kill", args.words)
+    queries.select(args.words)
     number = args.get(SIGNAL)
     if number is None:
         few = options.shown(" ".join(args.words))
         raise UserError("kill expected a signal: -s USR1.", f"To end jobs with grace: dibs cancel {few}")
-    acted = questions.act(client.connect(os.environ), "kill", args.words, signal=number)
+    acted = queries.act(connection.connect(os.environ), "kill", args.words, signal=number)
     if args.has(options.JSON):
         screen.print_json(acted)
         return 0

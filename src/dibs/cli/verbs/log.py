@@ -6,7 +6,7 @@ import os
 
 from dibs.cli import following, logs, screen
 from dibs.cli.verbs import status
-from dibs.client import answers, client, questions
+from dibs.client import answers, connection, queries
 from dibs.client.answers import WholeJob
 from dibs.foreground import signals
 from dibs.submission import options
@@ -23,12 +23,12 @@ EXAMPLES = ("dibs log 12", "dibs log -f @", "dibs log -n 20 name:vit")
 
 def main(args: Args) -> int:
     """Print what there is, and follow if asked."""
-    queue = client.connect(os.environ)
-    job = questions.find_one(queue, "log", args.words)
+    queue = connection.connect(os.environ)
+    job = queries.find_one(queue, "log", args.words)
     return show(queue, job, args.get(ATTEMPT), args.get(LINES), is_followed=args.has(FOLLOW))
 
 
-def show(queue: client.Client, job: WholeJob, attempt: int | None, lines: int | None, *, is_followed: bool) -> int:
+def show(queue: connection.Client, job: WholeJob, attempt: int | None, lines: int | None, *, is_followed: bool) -> int:
     """Print the output of one attempt of a job; followed, return the exit code of its command."""
     attempt = attempt or job["attempt"]
     path = answers.log_path(job, attempt)
@@ -48,7 +48,7 @@ def _nothing(job: WholeJob, attempt: int) -> str:
     )
 
 
-def _follow(queue: client.Client, job: WholeJob, attempt: int, tail: logs.Tail) -> int:
+def _follow(queue: connection.Client, job: WholeJob, attempt: int, tail: logs.Tail) -> int:
     with signals.leaving(), signals.Signals() as coming:
         follower = following.Follower(queue, coming, tails=[tail])
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs.cli import screen
-from dibs.client import client, questions
+from dibs.client import connection, queries
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -25,11 +25,11 @@ def main(args: Args) -> int:
     if len(words) < 2 or PLACES.get(words[1], -1) != len(words) - 2:
         got = f'"{options.shown(" ".join(words))}"' if words else "nothing"
         raise UserError(f"move expected a job and first, last, before JOB or after JOB, got {got}.")
-    questions.select([words[0], *words[2:]])
-    queue = client.connect(os.environ)
-    job_id = questions.find_one(queue, "move", words[:1])["id"]
-    more = {"other": questions.find_one(queue, "move", words[2:])["id"]} if words[2:] else {}
-    acted = questions.act(queue, "move", [str(job_id)], to=words[1], **more)
+    queries.select([words[0], *words[2:]])
+    queue = connection.connect(os.environ)
+    job_id = queries.find_one(queue, "move", words[:1])["id"]
+    more = {"other": queries.find_one(queue, "move", words[2:])["id"]} if words[2:] else {}
+    acted = queries.act(queue, "move", [str(job_id)], to=words[1], **more)
     if args.has(options.JSON):
         screen.print_json(acted)
         return 0

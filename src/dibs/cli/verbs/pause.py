@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs.cli import acting, screen
-from dibs.client import client
+from dibs.client import connection
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
@@ -27,7 +27,7 @@ def main(args: Args) -> int:
 
 def turn(args: Args, is_paused: bool, told: str) -> int:
     """Pause the queue or let it go on, and say so."""
-    queue = client.connect(os.environ).post("/v1/queue", {"paused": is_paused})
+    queue = connection.connect(os.environ).post("/v1/queue", {"paused": is_paused})
     if args.has(options.JSON):
         screen.print_json(queue)
     else:

@@ -9,7 +9,7 @@ from typing import Any
 from dibs.cli import result_tables, screen
 from dibs.cli.result_tables import Table
 from dibs.cli.spooling import Chosen, Spool
-from dibs.client import client
+from dibs.client import connection
 from dibs.client.sweep_drafts import GOAL
 from dibs.errors import UserError
 from dibs.submission import options
@@ -53,7 +53,7 @@ def main(args: Args) -> int:
         raise UserError(f'results expected one sweep, got "{options.shown(" ".join(args.words))}".')
     if sum(args.has(option) for option in FORMATS) > 1:
         raise UserError("expected one of --csv, --md, --json and -q.")
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     if not args.words:
         return _list(queue, args)
     name = args.words[0].removeprefix("sweep:")
@@ -64,7 +64,7 @@ def main(args: Args) -> int:
     return _show(queue, args, found[0])
 
 
-def _show(queue: client.Client, args: Args, sweep: dict[str, Any]) -> int:
+def _show(queue: connection.Client, args: Args, sweep: dict[str, Any]) -> int:
     metric = args.get(METRIC) or sweep["metric"]
     goal = args.get(GOAL) or sweep["goal"] or ranking.MINIMIZE
     by = args.get(GROUP)
@@ -125,7 +125,7 @@ def _print(args: Args, what: Table) -> None:
         print(line)
 
 
-def _list(queue: client.Client, args: Args) -> int:
+def _list(queue: connection.Client, args: Args) -> int:
     """Print all sweeps, one line each."""
     for option in (METRIC, GOAL, GROUP):
         if args.has(option):

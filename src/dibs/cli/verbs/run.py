@@ -8,7 +8,7 @@ import sys
 
 from dibs.cli import following, hints, logs, rehearsing, screen
 from dibs.cli.verbs import status
-from dibs.client import answers, client, questions
+from dibs.client import answers, connection, queries
 from dibs.client.answers import Job, WholeJob
 from dibs.errors import Busy, DibsError, UserError
 from dibs.foreground import signals
@@ -39,7 +39,7 @@ def main(args: Args) -> int:
         defaults = body["defaults"]
         assert isinstance(defaults, dict)
         defaults["no_wait"] = True
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
         return rehearsing.show(queue, args, body)
     # A file that is there already is appended to: what it held before is not this job's output.
@@ -78,7 +78,7 @@ def _tails(job: WholeJob, old: dict[str, int]) -> list[logs.Tail]:
 class Attached:
     """What the terminal and the job tell each other."""
 
-    def __init__(self, queue: client.Client, job_id: int) -> None:
+    def __init__(self, queue: connection.Client, job_id: int) -> None:
         self.queue = queue
         self.job_id = job_id
         self.tails: list[logs.Tail] = []
@@ -116,7 +116,7 @@ class Attached:
 
     def _cancel(self, grace_s: float | None) -> None:
         try:
-            questions.act(self.queue, "cancel", [str(self.job_id)], grace_s=grace_s)
+            queries.act(self.queue, "cancel", [str(self.job_id)], grace_s=grace_s)
         except DibsError as error:
             _say(f"could not cancel job {self.job_id}: {error.line()}")
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from dibs.cli import acting, logs, overview, screen
 from dibs.cli.cleaning import LogCleaner
 from dibs.cli.screen import Column, Screen
-from dibs.client import answers, client, questions
+from dibs.client import answers, connection, queries
 from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.logs import reports
 from dibs.model import units
@@ -59,7 +59,7 @@ EVENT_WORDS = {
 
 def main(args: Args) -> int:
     """Show each job that the selectors mean."""
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     jobs = _find(queue, args)
     if args.has(options.JSON):
         screen.print_json(jobs[0] if len(jobs) == 1 else jobs)
@@ -73,11 +73,11 @@ def main(args: Args) -> int:
     return 0
 
 
-def _find(queue: client.Client, args: Args) -> list[WholeJob]:
-    questions.require_words("show", args.words)
-    if all(questions.is_id(word) for word in args.words):
-        return [questions.whole(queue, job_id) for job_id in dict.fromkeys(int(word) for word in args.words)]
-    return [questions.whole(queue, job["id"]) for job in questions.overview(queue, args.words)["jobs"]]
+def _find(queue: connection.Client, args: Args) -> list[WholeJob]:
+    queries.require_words("show", args.words)
+    if all(queries.is_id(word) for word in args.words):
+        return [queries.whole(queue, job_id) for job_id in dict.fromkeys(int(word) for word in args.words)]
+    return [queries.whole(queue, job["id"]) for job in queries.overview(queue, args.words)["jobs"]]
 
 
 def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from dibs.cli import hints, overview, screen, watching
 from dibs.cli.overview import remark as remark
 from dibs.cli.screen import Column, Screen
-from dibs.client import client, questions
+from dibs.client import connection, queries
 from dibs.client.answers import Job, Overview, Starts
 from dibs.errors import NoDaemon
 from dibs.submission import options
@@ -32,10 +32,10 @@ EXAMPLES = (
 
 def main(args: Args) -> int:
     """Show jobs as a picture, as a table, as ids, or as JSON."""
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     view = screen.of(sys.stdout, args)
     is_data = args.has(options.JSON) or args.has(options.QUIET)
-    answer = questions.overview(queue, args.words)
+    answer = queries.overview(queue, args.words)
     if args.has(watching.WATCH) and view.is_terminal and not is_data:
         return watching.watch(lambda: _look_again(queue, args), args.get(watching.WATCH) or watching.USUAL_S)
     if args.has(options.JSON):
@@ -50,19 +50,19 @@ def main(args: Args) -> int:
     return 0
 
 
-def _look_again(queue: client.Client, args: Args) -> str:
+def _look_again(queue: connection.Client, args: Args) -> str:
     """Return the picture of this moment; a daemon that was stopped meanwhile is waited for and not started."""
     sock = queue.connect()
     if sock is None:
         raise NoDaemon("no daemon runs any more; waiting for one.")
     sock.close()
-    answer = questions.overview(queue, args.words)
+    answer = queries.overview(queue, args.words)
     return picture(screen.of(sys.stdout, args), args, answer, _starts(queue, args, answer))
 
 
-def _starts(queue: client.Client, args: Args, answer: Overview) -> Starts:
+def _starts(queue: connection.Client, args: Args, answer: Overview) -> Starts:
     """Return what is expected to start next, where the picture shows it."""
-    return questions.starts(queue, overview.NEXT_ROWS) if answer["counts"].get("queued") and not args.words else {}
+    return queries.starts(queue, overview.NEXT_ROWS) if answer["counts"].get("queued") and not args.words else {}
 
 
 def picture(view: Screen, args: Args, answer: Overview, starts: Starts) -> str:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dibs.cli import hints, screen
-from dibs.client import client, sweep_drafts
+from dibs.client import connection, sweep_drafts
 from dibs.errors import UserError
 from dibs.submission import drafts, job_options, options
 from dibs.submission.options import Args, Kind, Option
@@ -64,7 +64,7 @@ def main(args: Args) -> int:
         for line in asked.writer.lines(asked.points):
             print(line)
         return 0
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
         return _rehearse(queue, asked)
     sweep_drafts.check_first(asked)
@@ -194,7 +194,7 @@ def summary(total: int, counts: dict[str, int]) -> str:
     return f"{total:,} point{'' if total == 1 else 's'}: {', '.join(told)}"
 
 
-def _rehearse(queue: client.Client, asked: sweep_drafts.Asked) -> int:
+def _rehearse(queue: connection.Client, asked: sweep_drafts.Asked) -> int:
     """Show the first commands and how many there are; nothing is queued."""
     answer = queue.post("/v1/sweeps?dry_run=yes", sweep_drafts.request(asked))
     for note in answer["notes"]:

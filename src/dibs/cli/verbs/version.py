@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs.cli import screen
-from dibs.client import client, questions
+from dibs.client import connection, queries
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.version import __version__
@@ -19,7 +19,7 @@ EXAMPLES = ("dibs version", "dibs --version")
 def main(args: Args) -> int:
     """Print the version; a daemon is asked if one runs, and never started."""
     options.refuse_words("version", args)
-    running = questions.identity(client.connect(os.environ))
+    running = queries.identity(connection.connect(os.environ))
     theirs = running["version"] if running else None
     if args.has(options.JSON):
         screen.print_json({"version": __version__, "daemon": theirs})

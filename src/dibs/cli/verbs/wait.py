@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from dibs.cli import screen
-from dibs.client import awaiting, client, questions
+from dibs.client import connection, job_waits, queries
 from dibs.client.answers import Waited
 from dibs.foreground import signals
 from dibs.submission import options
@@ -26,11 +26,11 @@ TIMED_OUT = 124
 
 def main(args: Args) -> int:
     """Wait for the selected jobs, or for all that are unfinished now."""
-    questions.select(args.words)
-    queue = client.connect(os.environ)
+    queries.select(args.words)
+    queue = connection.connect(os.environ)
     limit_s = args.get(TIMEOUT)
     with signals.leaving(), _progress() as tell:
-        waited = awaiting.until_over(queue, args.words, None if limit_s is None else time.monotonic() + limit_s, tell)
+        waited = job_waits.until_over(queue, args.words, None if limit_s is None else time.monotonic() + limit_s, tell)
     if args.has(options.JSON):
         screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over")})
     if not waited["over"]:

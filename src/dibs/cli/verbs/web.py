@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dibs.cli import screen
-from dibs.client import client
+from dibs.client import connection
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -55,7 +55,7 @@ def main(args: Args) -> int:
     options.refuse_words("web", args)
     if args.has(STOP) and (args.has(OPEN) or args.has(PORT)):
         raise UserError("--stop closes the port; it takes neither --open nor --port.")
-    queue = client.connect(os.environ)
+    queue = connection.connect(os.environ)
     if args.has(ROTATE):
         queue.post("/v1/session/rotate", None)
     if args.has(STOP):

@@ -9,7 +9,7 @@ from datetime import datetime
 from dibs.cli import screen
 from dibs.cli.screen import Screen
 from dibs.cli.verbs import show
-from dibs.client import client, questions
+from dibs.client import connection, queries
 from dibs.client.answers import Why
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -22,12 +22,12 @@ EXAMPLES = ("dibs why 12", "dibs why @")
 
 def main(args: Args) -> int:
     """Say a sentence or two about each job."""
-    questions.require_words("why", args.words)
-    queue = client.connect(os.environ)
-    if all(questions.is_id(word) for word in args.words):
+    queries.require_words("why", args.words)
+    queue = connection.connect(os.environ)
+    if all(queries.is_id(word) for word in args.words):
         ids = [int(word) for word in args.words]
     else:
-        ids = [job["id"] for job in questions.overview(queue, args.words)["jobs"]]
+        ids = [job["id"] for job in queries.overview(queue, args.words)["jobs"]]
     told: list[Why] = [queue.get(f"/v1/jobs/{job_id}/why") for job_id in dict.fromkeys(ids)]
     if args.has(options.JSON):
         screen.print_json(told[0] if len(told) == 1 else told)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from dibs.client import questions
-from dibs.client.absence import Absence
+from dibs.client import queries
 from dibs.client.answers import Waited
-from dibs.client.client import Client
+from dibs.client.connection import Client
+from dibs.client.daemon_gone import Absence
 from dibs.errors import NoDaemon
 
 #: Seconds of one long poll.
@@ -21,7 +21,7 @@ def until_over(
     queue: Client, words: Sequence[str], until: float | None, tell: Callable[[Waited], None] = lambda waited: None
 ) -> Waited:
     """Return when all jobs have finished or the moment `until` has come; `tell` hears of each that finishes."""
-    query = questions.select(words)
+    query = queries.select(words)
     waited: Waited = queue.get("/v1/jobs/wait", [*query, ("seen", "-1"), ("wait_s", "0")])
     tell(waited)
     while not waited["over"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from dibs.client.client import Client
+from dibs.client.connection import Client
 from dibs.errors import MachineError
 
 #: Seconds in which it may come back by itself before asking starts it again: somebody may have stopped it on purpose,

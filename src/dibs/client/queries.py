@@ -15,7 +15,7 @@ from dibs.submission import options
 from dibs.system import paths
 
 if TYPE_CHECKING:
-    from dibs.client.client import Client
+    from dibs.client.connection import Client
 
 
 class Identity(TypedDict):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs.client import client, questions
+from dibs.client import connection, queries
 from dibs.devices import probe
 from dibs.errors import DibsError, UserError
 from dibs.leases import device_lease
@@ -60,9 +60,9 @@ class Patient:
     place: str
 
     @property
-    def queue(self) -> client.Client:
+    def queue(self) -> connection.Client:
         """Return the client of this user's daemon."""
-        return client.Client(self.home, self.environ)
+        return connection.Client(self.home, self.environ)
 
 
 def run(environ: Mapping[str, str], but_for: Collection[str] = ()) -> list[Finding]:
@@ -236,8 +236,8 @@ def service(patient: Patient) -> list[Finding]:
     """Look whether a daemon answers, and whether it is this version."""
     queue = patient.queue
     socket = queue.socket_path
-    running = questions.identity(queue)
-    if running is None and (pid := questions.deaf(queue)) is not None:
+    running = queries.identity(queue)
+    if running is None and (pid := queries.deaf(queue)) is not None:
         return [Finding("daemon", PROBLEM, f"pid {pid} runs, but its socket {socket} is gone", "dibs daemon restart")]
     if running is None:
         return [Finding("daemon", OK, "not running; it starts with the first command that needs it")]
@@ -254,7 +254,7 @@ def service(patient: Patient) -> list[Finding]:
 
 def logout(patient: Patient) -> list[Finding]:
     """Say whether jobs go on when the user logs out."""
-    running = questions.identity(patient.queue)
+    running = queries.identity(patient.queue)
     why = logout_policy.logout_kills(running["pid"] if running else "self")
     if why:
         return [Finding("logout", WARNING, why, logout_policy.REMEDY)]
