@@ -8,7 +8,7 @@ import pytest
 
 import build
 import lease_lab
-from dibs.foreground import granted
+from dibs.foreground import inherited
 from dibs.leases import device_lease
 from lease_lab import Puppet
 
@@ -31,7 +31,7 @@ def test_what_we_were_told_of_and_is_held_above_us(
         monkeypatch.setenv("DIBS_GPU_INDICES", told)
     taken = device_lease.take(place, [FIRST, SECOND], device_lease.Note("test"))
     try:
-        assert granted.devices(place, HERE) == ours
+        assert inherited.devices(place, HERE) == ours
     finally:
         lease_lab.close(taken)
 
@@ -42,4 +42,4 @@ def test_what_somebody_beside_us_holds_is_not_ours(
     """A variable that was left over from a job that has ended grants nothing."""
     monkeypatch.setenv("DIBS_GPU_INDICES", "2")
     puppet().ask(f"take {THIRD} other")
-    assert granted.devices(place, HERE) == []
+    assert inherited.devices(place, HERE) == []

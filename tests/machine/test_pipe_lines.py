@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs.foreground.lines import Lines
+from dibs.foreground.command_lines import Lines
 
 
 def read(text: bytes, **how: bool) -> list[str]:

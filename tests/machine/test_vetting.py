@@ -9,7 +9,7 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs.foreground import slot_kinds, slots, vetting
+from dibs.foreground import device_check, slot_kinds, slots
 from dibs.leases import device_lease, holders, waiters
 from dibs.model.jobs import Request
 from dibs.scheduling import choice
@@ -83,8 +83,8 @@ def test_slots_leave_alone_what_is_not_fit(place):
 
 
 def test_pretend_gpus_are_not_looked_at():
-    assert vetting.of(settings.Settings(devices="fake:4"), print) is None
-    assert vetting.of(settings.Settings(devices="none"), print) is None
+    assert device_check.of(settings.Settings(devices="fake:4"), print) is None
+    assert device_check.of(settings.Settings(devices="none"), print) is None
 
 
 # --- with a driver ---
@@ -102,7 +102,7 @@ def test_a_look_tells_who_uses_a_gpu_once_and_forgets_who_has_gone(nvml, strange
     monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", f"proc 0 pid={stranger} mem={3 * GIB}")
     said = []
-    looks = vetting.of(settings.Settings(nvml_library=nvml.library), said.append)
+    looks = device_check.of(settings.Settings(nvml_library=nvml.library), said.append)
     told = f"used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)"
     vet = functools.partial(looks, is_taken=True)
     assert (vet(["GPU-a", "GPU-b"]), vet(["GPU-a"])) == ({"GPU-a"}, {"GPU-a"})
@@ -112,7 +112,7 @@ def test_a_look_tells_who_uses_a_gpu_once_and_forgets_who_has_gone(nvml, strange
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b lost=1")
     assert (vet(["GPU-a"]), looks.reasons) == (set(), {})
     nvml.is_now("gpu 0 uuid=GPU-a", f"proc 0 pid={stranger} mem={3 * GIB}")
-    relaxed = vetting.of(settings.Settings(nvml_library=nvml.library), said.append, Request(ignore_foreign=True))
+    relaxed = device_check.of(settings.Settings(nvml_library=nvml.library), said.append, Request(ignore_foreign=True))
     assert relaxed(["GPU-a"], is_taken=True) == set()
 
 
@@ -124,7 +124,7 @@ def test_a_look_tells_who_uses_a_gpu_once_and_forgets_who_has_gone(nvml, strange
 def test_who_shares_a_gpu_takes_what_strangers_leave_of_it(nvml, stranger, monkeypatch, gib, told, is_taken):
     monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
     nvml.is_now(*strangers(stranger, 19))
-    vet = vetting.of(settings.Settings(nvml_library=nvml.library), [].append, Request(vram=gib * GIB))
+    vet = device_check.of(settings.Settings(nvml_library=nvml.library), [].append, Request(vram=gib * GIB))
     assert vet(["GPU-a"], is_taken=is_taken) == ({"GPU-a"} if told else set())
     assert (told or "") in vet.reasons.get("GPU-a", "")
 

@@ -12,7 +12,7 @@ import signal
 from typing import Any
 
 from dibs import errors
-from dibs.foreground import granted
+from dibs.foreground import inherited
 from dibs.leases import device_lease
 from dibs.system import settings
 from dibs_compat import ids
@@ -90,7 +90,7 @@ class GPUTaskScheduler:
     def _places(self) -> tuple[Place, ...]:
         found = ids.inventory()
         # Inside a job of dibs its own GPUs need no lease: we would wait for ourselves.
-        ours = granted.devices(device_lease.folder(), found)
+        ours = inherited.devices(device_lease.folder(), found)
         return tuple(
             Place(f"gpu{gpu}", gpu, tuple(key for key in ids.keys(gpu, found) if key not in ours))
             for gpu in self._config["gpu"]

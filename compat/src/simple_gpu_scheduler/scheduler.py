@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from dibs import errors
-from dibs.foreground import granted, lines, piped, piping, slot_kinds, slots, vetting
+from dibs.foreground import command_lines, device_check, inherited, pipe_loop, pipe_values, slot_kinds, slots
 from dibs.leases import device_lease, waiters
 from dibs.system import settings, users
 from dibs_compat import ids
@@ -76,16 +76,16 @@ class GPUManager:
     @functools.cached_property
     def _granted(self) -> frozenset[str]:
         # Once, before the first lease: those of our own would look the same later.
-        return frozenset(granted.devices(device_lease.folder(), ids.inventory()))
+        return frozenset(inherited.devices(device_lease.folder(), ids.inventory()))
 
 
 def _acquire(device: str) -> device_lease.Lease:
     return waiters.acquire(device_lease.folder(), 1, [device], note(), vet=vet())[0]
 
 
-def vet() -> vetting.Vet | None:
+def vet() -> device_check.Vet | None:
     """Return who sees to it that a GPU is used by nobody else before a command gets it."""
-    return vetting.of(settings.load(os.environ), lambda text: print(text, file=sys.stderr, flush=True))
+    return device_check.of(settings.load(os.environ), lambda text: print(text, file=sys.stderr, flush=True))
 
 
 def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
@@ -103,23 +103,23 @@ def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
     return thread
 
 
-def read_commands_and_run(manager: GPUManager) -> piping.Pipe:
+def read_commands_and_run(manager: GPUManager) -> pipe_loop.Pipe:
     """Run every line of stdin on the GPUs of a manager; return what became of them."""
     found = ids.inventory()
     places = [slots.Slot(ids.keys(nr, found), nr) for nr in manager.available_gpus]
     # Inside a job of dibs its own GPUs need no lease: we would wait for ourselves.
-    ours = granted.devices(device_lease.folder(), found)
+    ours = inherited.devices(device_lease.folder(), found)
     base = dict(os.environb)
     made = {
         nr: base | {os.fsencode(k): os.fsencode(v) for k, v in visible(nr).items()} for nr in manager.available_gpus
     }
     teller = Teller()
-    pipe = piping.Pipe(
+    pipe = pipe_loop.Pipe(
         0,
-        lines.Lines(),
+        command_lines.Lines(),
         slot_kinds.FixedSlots(device_lease.folder(), note(), places, granted=ours, on_wait=teller.waits, vet=vet()),
         lambda slot: made[slot.label],
-        piped.Rules("/bin/sh", ends_leftovers=False),
+        pipe_values.Rules("/bin/sh", ends_leftovers=False),
         teller,
     )
     pipe.run()
@@ -136,15 +136,15 @@ def note() -> device_lease.Note:
     return device_lease.Note("simple_gpu_scheduler", users.own(), "dibs-compat")
 
 
-class Teller(piped.Door):
+class Teller(pipe_values.Door):
     """Says what the old tool said on stdout, and on stderr what it hid."""
 
-    def starting(self, job: piped.Job, slot: slots.Slot) -> None:
+    def starting(self, job: pipe_values.Job, slot: slots.Slot) -> None:
         """Print the line of the old tool, at once and as one."""
         line = f"Processing command `{job.text}` on gpu {slot.label}\n"
         _write(1, line.encode(errors="surrogateescape"))
 
-    def ended(self, ended: piped.Ended) -> None:
+    def ended(self, ended: pipe_values.Ended) -> None:
         """Say what could not be started; how others ended is not told here."""
         if ended.code is None:
             self.said(f"cannot start command {ended.job.number}: {ended.trouble}")

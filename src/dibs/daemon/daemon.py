@@ -30,7 +30,7 @@ from dibs.devices.assessment import Seen
 from dibs.engines.local import Local
 from dibs.engines.runner_pool import Runners
 from dibs.errors import Conflict, DibsError, MachineError
-from dibs.foreground import vetting
+from dibs.foreground import device_check
 from dibs.jobqueue import dispatch
 from dibs.jobqueue.machine_line import Standing
 from dibs.jobqueue.reactor import Waits
@@ -224,7 +224,7 @@ def _observing(
     watcher: probe.Probe, place: device_lease.Folder, user: str, values: settings.Settings, kept: Store
 ) -> Observing:
     """Return what is known of real devices, with what was kept of it."""
-    limits = vetting.limits_of(values)
+    limits = device_check.limits_of(values)
     unwell = {DeviceId(device): why for device, why in kept.unwell().items()}
     accepted = {DeviceId(device): why for device, why in kept.accepted().items()}
     return Observing(watcher, place, user, limits, Seen(unwell=unwell, accepted=accepted))

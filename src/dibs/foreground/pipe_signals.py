@@ -11,7 +11,7 @@ else:
     # `signal` imports enum; the C module below it has all we need and costs nothing.
     import _signal as signal
 
-#: What ends us by and by: each of these is one step of `piping.Pipe.stop`.
+#: What ends us by and by: each of these is one step of `pipe_loop.Pipe.stop`.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: What would stop, for ever, a command that asks the terminal something; ignored, it is told that there is none.

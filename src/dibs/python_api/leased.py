@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from dibs.errors import Busy, Conflict, TimedOut, UserError
-from dibs.foreground import leasing
+from dibs.foreground import lease_request
 from dibs.leases import waiters
 from dibs.model import environment
 from dibs.python_api import handles, keywords
@@ -100,12 +100,12 @@ class lease:
         _refuse_if_started()
         with keywords.spoken(OPTIONS):
             values = settings.load(os.environ)
-            inventory = leasing.inventory_now(values)
-            request = leasing.request(self._args, inventory)
+            inventory = lease_request.inventory_now(values)
+            request = lease_request.request(self._args, inventory)
             visible = self._args.get(job_options.VISIBLE) or values.visible
-            wanted = leasing.Wanted(request, inventory, values, visible, self._timeout)
+            wanted = lease_request.Wanted(request, inventory, values, visible, self._timeout)
             try:
-                held = leasing.acquire(wanted, f"python {os.getpid()}", wake_fd, handles.note)
+                held = lease_request.acquire(wanted, f"python {os.getpid()}", wake_fd, handles.note)
             except Busy as error:
                 if not self._timeout:
                     raise

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import DibsError
-from dibs.foreground import vetting
+from dibs.foreground import device_check
 from dibs.foreground.signals import Signals
 from dibs.leases import device_lease, waiters
 from dibs.system import commands, processes, settings, users
@@ -116,7 +116,7 @@ class Desk:
         if order.wish.count == 0:
             return Taken((), ())
         note = device_lease.Note(self.prog, users.own(), "dibs-compat")
-        vet = vetting.of(self._values, self._complain)
+        vet = device_check.of(self._values, self._complain)
         waiter = waiters.Waiter(self._gpus.place, note, self._values.collect_for, vet=vet)
         return Line(self._gpus, self._state, coming, waiter).wait(
             order.wish,

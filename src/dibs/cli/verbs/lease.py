@@ -18,7 +18,7 @@ from select import select
 
 from dibs.cli import screen
 from dibs.errors import Conflict, DibsError, NotFound, UserError
-from dibs.foreground import attending, keeping, leasing, signals
+from dibs.foreground import attached, keepers, lease_request, signals
 from dibs.leases import device_lease, waiters
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId
@@ -111,7 +111,7 @@ def main(args: Args) -> int:
     wanted = _wanted(args, values)
     with signals.Signals(*ENDING) as coming:
         try:
-            held = leasing.acquire(wanted, "lease", coming.fileno(), screen.say)
+            held = lease_request.acquire(wanted, "lease", coming.fileno(), screen.say)
         except waiters.Interrupted:
             raise Interrupted((coming.new() or [signal.SIGINT])[0]) from None
     ids = wanted.ordered([lease.device for lease in held])
@@ -138,19 +138,19 @@ def _check(args: Args) -> None:
                 raise UserError(f"--release gives back all that was leased; {option.names[-1]} means nothing with it.")
 
 
-def _wanted(args: Args, values: settings.Settings) -> leasing.Wanted:
-    inventory = leasing.inventory_now(values)
-    request = leasing.request(args, inventory)
+def _wanted(args: Args, values: settings.Settings) -> lease_request.Wanted:
+    inventory = lease_request.inventory_now(values)
+    request = lease_request.request(args, inventory)
     visible = args.get(job_options.VISIBLE) or values.visible
-    return leasing.Wanted(request, inventory, values, visible, timeout_s=0 if args.has(NO_WAIT) else None)
+    return lease_request.Wanted(request, inventory, values, visible, timeout_s=0 if args.has(NO_WAIT) else None)
 
 
-def _told_limit(wanted: leasing.Wanted, ids: Sequence[DeviceId], limit_s: float) -> str:
+def _told_limit(wanted: lease_request.Wanted, ids: Sequence[DeviceId], limit_s: float) -> str:
     end = times.shown(datetime.now(UTC) + timedelta(seconds=limit_s))
     return f"{_names(wanted, ids)} leased for {units.format_duration(limit_s)}, until {end}"
 
 
-def _names(wanted: leasing.Wanted, ids: Sequence[DeviceId]) -> str:
+def _names(wanted: lease_request.Wanted, ids: Sequence[DeviceId]) -> str:
     return "GPU " + ", ".join(str(index) for index in devices.indices(wanted.inventory, ids))
 
 
@@ -169,9 +169,9 @@ def _keep(args: Args) -> int:
 
 def _kept(args: Args) -> int:
     pid = args.get(PID)
-    owner = keeping.asking_shell() if pid is None else keeping.adopted(pid)
+    owner = keepers.asking_shell() if pid is None else keepers.adopted(pid)
     place = device_lease.folder()
-    if args.has(ENV) and (held := keeping.of(place, [owner.pid])):
+    if args.has(ENV) and (held := keepers.of(place, [owner.pid])):
         raise Conflict(
             f"{owner.kind} {owner.pid} has leased {', '.join(held[0].devices)} already.", "First: dibs lease --release"
         )
@@ -179,8 +179,8 @@ def _kept(args: Args) -> int:
     if pid is not None:
         wanted = replace(wanted, request=_used_by(args, pid, wanted))
     limit_s = args.get(TIME)
-    kept = keeping.keep(
-        owner, place, limit_s, lambda wake_fd, say: leasing.acquire(wanted, owner.note, wake_fd, say), screen.say
+    kept = keepers.keep(
+        owner, place, limit_s, lambda wake_fd, say: lease_request.acquire(wanted, owner.note, wake_fd, say), screen.say
     )
     ids = wanted.ordered(kept.devices)
     _print_kept(args, wanted, owner, ids)
@@ -191,18 +191,18 @@ def _kept(args: Args) -> int:
     return 0
 
 
-def _print_kept(args: Args, wanted: leasing.Wanted, owner: keeping.Owner, ids: Sequence[DeviceId]) -> None:
+def _print_kept(args: Args, wanted: lease_request.Wanted, owner: keepers.Owner, ids: Sequence[DeviceId]) -> None:
     if not args.has(ENV):
         print("\n".join(ids))
         return
-    language = _language(args, keeping.shell_name(owner))
+    language = _language(args, keepers.shell_name(owner))
     for name, value in wanted.environ(ids).items():
         print(f"{language.set.format(name=name, value=value)};")
     if sys.stdout.isatty():
         screen.say('these lines are for your shell: eval "$(dibs lease --env)"; dibs lease --release gives back')
 
 
-def _used_by(args: Args, pid: int, wanted: leasing.Wanted) -> Request:
+def _used_by(args: Args, pid: int, wanted: lease_request.Wanted) -> Request:
     """Return the request for a process that runs: unless it says otherwise, the GPUs that it uses already."""
     if args.has(job_options.GPUS) or args.has(job_options.GPU_IDS):
         return wanted.request
@@ -220,14 +220,14 @@ def _language(args: Args, shell: str) -> Language:
 def _release(args: Args) -> int:
     """Give back what is held for this shell, or for the process that was named."""
     pid = args.get(PID)
-    owners = keeping.above_us() if pid is None else [pid]
-    held = keeping.of(device_lease.folder(), owners)
+    owners = keepers.above_us() if pid is None else [pid]
+    held = keepers.of(device_lease.folder(), owners)
     if not held:
         raise NotFound(
             "nothing is leased for this shell." if pid is None else f"nothing is leased for process {pid}.",
             "dibs gpus shows who holds what.",
         )
-    keeping.end(held)
+    keepers.end(held)
     screen.say(f"given back: {', '.join(device for each in held for device in each.devices)}")
     if pid is None:
         owner = processes.look(held[0].owner)
@@ -265,7 +265,7 @@ def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -
         is_told, _, _ = select([coming], [], [], limit_s)
     if not is_told:
         screen.say("the time is over: the GPUs are given back")
-    return 0 if is_told else attending.TIMED_OUT
+    return 0 if is_told else attached.TIMED_OUT
 
 
 def _run(
@@ -291,7 +291,7 @@ def _run(
             return subprocess.Popen(("/bin/sh", *argv), env=env, pass_fds=inherited, preexec_fn=prepare)
 
     try:
-        attended = attending.Attended(start, is_limited=limit_s is not None)
+        attended = attached.Attended(start, is_limited=limit_s is not None)
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
         raise NotStarted(code, f'cannot run "{options.shown(argv[0])}": {error.strerror}.') from None

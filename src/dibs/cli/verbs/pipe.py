@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dibs.cli import screen
 from dibs.devices import probe
 from dibs.errors import MachineError, UserError
-from dibs.foreground import lines, piped, piping, placing
+from dibs.foreground import command_lines, pipe_loop, pipe_values, slot_choice
 from dibs.foreground.slots import Slot
 from dibs.leases import device_lease, drains
 from dibs.model import devices, environment, environment_names, units
@@ -26,8 +26,9 @@ HALT = Option(("--halt",), "Start nothing more after so many failures.", options
 SUMMARIZE: Option[bool] = Option(("--summary",), "Print at the end what ran where, for how long, and how it ended.")
 SKIP_BLANK: Option[bool] = Option(("--skip-blank",), "Pass over lines that are blank or a comment.")
 OPTIONS: tuple[Option[object], ...] = (
-    placing.GPU_IDS, placing.GPUS, placing.COUNT, job_options.GPU_TYPE, job_options.VRAM, job_options.IGNORE_FOREIGN,
-    placing.PER_GPU, placing.AT_ONCE, job_options.VISIBLE, LOGS, job_options.RETRIES, HALT, SUMMARIZE, SKIP_BLANK,
+    slot_choice.GPU_IDS, slot_choice.GPUS, slot_choice.COUNT, job_options.GPU_TYPE, job_options.VRAM,
+    job_options.IGNORE_FOREIGN, slot_choice.PER_GPU, slot_choice.AT_ONCE, job_options.VISIBLE, LOGS,
+    job_options.RETRIES, HALT, SUMMARIZE, SKIP_BLANK,
 )  # fmt: skip
 EXAMPLES = (
     "dibs pipe < commands.txt",
@@ -41,27 +42,27 @@ DRAW_S = 0.1
 
 def main(args: Args) -> int:
     """Run every command of stdin; 1 if any of them failed."""
-    named = placing.groups(args)
+    named = slot_choice.groups(args)
     values = settings.load(os.environ)
     inventory = probe.read(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
     inventory = devices.with_drained(inventory, drains.Drains(device_lease.folder(), {}).now())
     teller = Teller(is_summing=args.has(SUMMARIZE), is_drawing=sys.stderr.isatty())
-    places = placing.slots(args, named, values, inventory, teller.said)
+    places = slot_choice.slots(args, named, values, inventory, teller.said)
     visible = args.get(job_options.VISIBLE) or values.visible
-    rules = piped.Rules(
+    rules = pipe_values.Rules(
         values.shell,
-        most=args.get(placing.AT_ONCE),
+        most=args.get(slot_choice.AT_ONCE),
         retries=args.get(job_options.RETRIES) or 0,
         halt=args.get(HALT),
         logs=_logs(args.get(LOGS)),
     )
     if sys.stdin.isatty():
         screen.say("type commands, one a line; Ctrl-D ends")
-    source = lines.Lines(is_joined=True, skips_blank=args.has(SKIP_BLANK))
+    source = command_lines.Lines(is_joined=True, skips_blank=args.has(SKIP_BLANK))
     environ = Environs(inventory, visible, is_sharing=args.has(job_options.VRAM))
-    pipe = piping.Pipe(0, source, places, environ.of, rules, teller)
+    pipe = pipe_loop.Pipe(0, source, places, environ.of, rules, teller)
     pipe.run()
     teller.finish(pipe)
     if args.has(SUMMARIZE):
@@ -69,7 +70,7 @@ def main(args: Args) -> int:
     return exit_code(pipe)
 
 
-def exit_code(pipe: piping.Pipe) -> int:
+def exit_code(pipe: pipe_loop.Pipe) -> int:
     """Return how the call ended: by a signal, with failures, or well."""
     if pipe.stopped_by is not None:
         return 128 + pipe.stopped_by
@@ -119,7 +120,7 @@ def _encoded(environ: dict[str, str]) -> dict[bytes, bytes]:
 # -- what people see
 
 
-class Teller(piped.Door):
+class Teller(pipe_values.Door):
     """Says on stderr what went wrong and how far it is; remembers everything if a summary was asked for."""
 
     def __init__(self, *, is_summing: bool, is_drawing: bool) -> None:
@@ -130,7 +131,7 @@ class Teller(piped.Door):
         self._drawn = ""
         self._drawn_at = 0.0
 
-    def ended(self, ended: piped.Ended) -> None:
+    def ended(self, ended: pipe_values.Ended) -> None:
         """Say what failed."""
         how = _how(ended)
         if ended.code != 0:
@@ -158,35 +159,35 @@ class Teller(piped.Door):
             # Nobody is there to read it (a closed terminal); what runs goes on.
             return
 
-    def changed(self, pipe: piping.Pipe, now: float) -> float:
+    def changed(self, pipe: pipe_loop.Pipe, now: float) -> float:
         """Keep the progress line up to date, but not for every command that ends."""
         if not self._is_drawing:
-            return piped.NEVER
+            return pipe_values.NEVER
         text = progress(pipe)
         if text == self._drawn:
-            return piped.NEVER
+            return pipe_values.NEVER
         if now < self._drawn_at + DRAW_S:
             return self._drawn_at + DRAW_S
         self._drawn_at = now
         self._draw(text)
-        return piped.NEVER
+        return pipe_values.NEVER
 
-    def finish(self, pipe: piping.Pipe) -> None:
+    def finish(self, pipe: pipe_loop.Pipe) -> None:
         """Take the progress line away, and say what was not done."""
         self._draw("")
         if not_started := pipe.not_started():
             self.said(f"{'halted' if pipe.is_halted else 'stopped'}: {not_started} not started")
         if pipe.failed and not self._is_summing:
-            self.said(f"{pipe.failed} of {piped.counted(pipe.failed + pipe.done)} failed")
+            self.said(f"{pipe.failed} of {pipe_values.counted(pipe.failed + pipe.done)} failed")
 
-    def summary(self, view: screen.Screen, pipe: piping.Pipe) -> str:
+    def summary(self, view: screen.Screen, pipe: pipe_loop.Pipe) -> str:
         """Return what ran where, how long, and how it ended."""
         columns = (
             screen.Column("COMMAND", is_right=True), screen.Column("WHERE"), screen.Column("STATE", is_state=True),
             screen.Column("END"), screen.Column("TIME", is_right=True), screen.Column("TEXT", least=20),
         )  # fmt: skip
         rows = [row for _, row in sorted(self._records, key=lambda record: record[0])]
-        total = f"{piped.counted(pipe.done + pipe.failed)}: {pipe.done} done, {pipe.failed} failed"
+        total = f"{pipe_values.counted(pipe.done + pipe.failed)}: {pipe.done} done, {pipe.failed} failed"
         missing = f", {pipe.dropped} not started" if pipe.dropped else ""
         return f"{screen.table(view, columns, rows)}\n{total}{missing}"
 
@@ -200,14 +201,14 @@ class Teller(piped.Door):
             self._is_drawing = False
 
 
-def progress(pipe: piping.Pipe) -> str:
+def progress(pipe: pipe_loop.Pipe) -> str:
     """Return the progress line."""
     waiting = f", {pipe.dropped}{'+' if pipe.is_cut else ''} waiting" if pipe.dropped else ""
     failed = f", {pipe.failed} failed" if pipe.failed else ""
     return f"dibs: {pipe.done} done{failed}, {pipe.running} running{waiting} "
 
 
-def _how(ended: piped.Ended) -> str:
+def _how(ended: pipe_values.Ended) -> str:
     if ended.code is None:
         return f"cannot be started: {ended.trouble}"
     return f"exit {ended.code}" if ended.code >= 0 else f"signal {-ended.code}"

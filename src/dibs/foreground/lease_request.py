@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dibs.devices import probe
 from dibs.errors import Busy, MachineError, UserError
-from dibs.foreground import knowing, vetting
+from dibs.foreground import device_check, lease_terms
 from dibs.leases import device_lease, drains, holders, waiters
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId, Inventory
@@ -79,7 +79,7 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
         told = {device.index: capacity.obstacle(device, wanted.request) for device in inventory.devices}
         faults = "; ".join(f"GPU {index}: {why}" for index, why in told.items() if why)
         raise Busy(f"needs {need}; only {len(able)} can be used now ({inventory.problem or faults}).")
-    vet = vetting.of(wanted.values, say, wanted.request)
+    vet = device_check.of(wanted.values, say, wanted.request)
     try:
         return waiters.acquire(
             place,
@@ -87,7 +87,7 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
             able,
             device_lease.Note(job, users.own()),
             collect_for_s=wanted.values.collect_for,
-            terms=knowing.Known(place, inventory, wanted.values, wanted.request).terms,
+            terms=lease_terms.Known(place, inventory, wanted.values, wanted.request).terms,
             wake_fd=wake_fd,
             timeout_s=wanted.timeout_s,
             on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Iterable
 
-    from dibs.foreground.piped import Job, Rules
+    from dibs.foreground.pipe_values import Job, Rules
 else:
     # `signal` imports enum; the C module below it has all we need and costs nothing.
     import _signal as signal

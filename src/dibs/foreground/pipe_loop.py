@@ -13,9 +13,9 @@ import stat
 import time
 from collections import deque
 
-from dibs.foreground import leftovers, spawning
+from dibs.foreground import child, leftovers
 from dibs.foreground.pipe_signals import Signals
-from dibs.foreground.piped import NEVER, Ended, Job, counted
+from dibs.foreground.pipe_values import NEVER, Ended, Job, counted
 from dibs.system import processes
 
 TYPE_CHECKING = False
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
 
-    from dibs.foreground.lines import Lines
-    from dibs.foreground.piped import Door, Rules
+    from dibs.foreground.command_lines import Lines
+    from dibs.foreground.pipe_values import Door, Rules
     from dibs.foreground.slots import Slot, Slots
 else:
     # `signal` imports enum; the C module below it has all we need and costs nothing.
@@ -235,7 +235,7 @@ class Pipe:
             self._door.starting(job, slot)
         now = time.monotonic()
         try:
-            pid = spawning.spawn(job, self._rules, self._environ(slot), self._slots.inherited(slot), self._null)
+            pid = child.spawn(job, self._rules, self._environ(slot), self._slots.inherited(slot), self._null)
         except (OSError, ValueError) as error:
             self._slots.give(slot, now)
             if isinstance(error, OSError) and error.errno in FULL and self._running:

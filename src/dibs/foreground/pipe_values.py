@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.foreground.piping import Pipe
+    from dibs.foreground.pipe_loop import Pipe
     from dibs.foreground.slots import Slot
 
 NEVER = float("inf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dibs.errors import UserError
-from dibs.foreground import granted, knowing, vetting
+from dibs.foreground import device_check, inherited, lease_terms
 from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.foreground.slots import Etiquette, Slot, Slots
 from dibs.leases import device_lease
@@ -83,12 +83,12 @@ def slots(
     per_gpu = args.get(PER_GPU) or 1
 
     def tell_wait(wanted: Sequence[str]) -> None:
-        from dibs.foreground import leasing
+        from dibs.foreground import lease_request
 
         if not wanted:
             say(f"waiting: the setting keep_free leaves {units.count_gpus(values.keep_free)} free for others")
             return
-        say(f"waiting for a GPU: {leasing.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
+        say(f"waiting for a GPU: {lease_request.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
 
     def label(ids: Sequence[str]) -> str:
         return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)
@@ -113,7 +113,7 @@ def slots(
         vram=args.get(job_options.VRAM) or 0,
         ignore_foreign=args.has(job_options.IGNORE_FOREIGN),
     )
-    vet = vetting.of(values, say, request)
+    vet = device_check.of(values, say, request)
     etiquette = Etiquette(values.max_gpus, values.keep_free, inventory.usable())
 
     def fixed(groups: Sequence[Sequence[DeviceId]], ours: Sequence[DeviceId] = ()) -> Slots:
@@ -127,10 +127,10 @@ def slots(
         if args.has(job_options.VRAM):
             raise UserError("--vram chooses GPUs by the room they have, groups of --gpu-ids do not.", "Leave one out.")
         _check_groups(count, found, inventory)
-    if ours := granted.devices(place, inventory):
+    if ours := inherited.devices(place, inventory):
         _check_ours(args, chosen, ours, inventory)
         return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
-    known = knowing.Known(place, inventory, values, request)
+    known = lease_terms.Known(place, inventory, values, request)
     policy = views.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
     feasibility.check_possible(request, inventory, policy, "each command")
     if is_grouped:

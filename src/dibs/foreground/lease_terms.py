@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dibs.foreground import vetting
+from dibs.foreground import device_check
 from dibs.leases import holders
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Request
@@ -37,7 +37,7 @@ class Known:
         """Return what is wanted of each device, and what is known of them now."""
         request = self._request
         if request.vram and self._clock() - self._read_at >= FRESH_S:
-            self._inventory = vetting.measured(self._values, self._place)
+            self._inventory = device_check.measured(self._values, self._place)
             self._read_at = self._clock()
         is_choosy = request.gpus > 1 or request.vram
         return Terms(
