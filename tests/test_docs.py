@@ -16,7 +16,7 @@ import pytest
 
 from dibs import cli, errors
 from dibs.model import lifecycle
-from dibs.python_api import handles, keywords
+from dibs.python_api import jobs, keywords
 from dibs.submission import job_options, options
 from dibs.system import settings
 from dibs.version import __version__
@@ -238,7 +238,7 @@ def test_nothing_names_a_path_of_somebodys_machine(path: Path) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("option", [each for each in handles.SUBMIT_OPTIONS if each not in keywords.SLURMS])
+@pytest.mark.parametrize("option", [each for each in jobs.SUBMIT_OPTIONS if each not in keywords.SLURMS])
 def test_every_option_has_a_typed_keyword(option: options.Option[object]) -> None:
     """What is said of a job on the command line can be said in Python; what changes the result is in the overloads."""
     special = {job_options.ARRAY, job_options.REPEAT, job_options.DRY_RUN}

@@ -13,39 +13,39 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs import errors as errors
     from dibs.python_api.executor import Executor as Executor
-    from dibs.python_api.handles import Job as Job
-    from dibs.python_api.handles import gpus as gpus
-    from dibs.python_api.handles import job as job
-    from dibs.python_api.handles import jobs as jobs
-    from dibs.python_api.handles import submit as submit
-    from dibs.python_api.handles import submit_many as submit_many
-    from dibs.python_api.inside import checkpoint_dir as checkpoint_dir
-    from dibs.python_api.inside import params as params
-    from dibs.python_api.inside import report as report
-    from dibs.python_api.leased import lease as lease
-    from dibs.python_api.stopping import is_stopping as is_stopping
-    from dibs.python_api.stopping import on_stop as on_stop
-    from dibs.python_api.sweep_handles import Sweep as Sweep
+    from dibs.python_api.inside_job import checkpoint_dir as checkpoint_dir
+    from dibs.python_api.inside_job import params as params
+    from dibs.python_api.inside_job import report as report
+    from dibs.python_api.jobs import Job as Job
+    from dibs.python_api.jobs import gpus as gpus
+    from dibs.python_api.jobs import job as job
+    from dibs.python_api.jobs import jobs as jobs
+    from dibs.python_api.jobs import submit as submit
+    from dibs.python_api.jobs import submit_many as submit_many
+    from dibs.python_api.lease import lease as lease
+    from dibs.python_api.on_stop import is_stopping as is_stopping
+    from dibs.python_api.on_stop import on_stop as on_stop
+    from dibs.python_api.sweep import Sweep as Sweep
     from dibs.version import __version__ as __version__
 
 #: What users find here, and the module that each comes from; an empty one is a module itself.
 _HOMES = {
     "__version__": "version",
     "Executor": "python_api.executor",
-    "Job": "python_api.handles",
-    "Sweep": "python_api.sweep_handles",
-    "checkpoint_dir": "python_api.inside",
+    "Job": "python_api.jobs",
+    "Sweep": "python_api.sweep",
+    "checkpoint_dir": "python_api.inside_job",
     "errors": "",
-    "gpus": "python_api.handles",
-    "is_stopping": "python_api.stopping",
-    "job": "python_api.handles",
-    "jobs": "python_api.handles",
-    "lease": "python_api.leased",
-    "on_stop": "python_api.stopping",
-    "params": "python_api.inside",
-    "report": "python_api.inside",
-    "submit": "python_api.handles",
-    "submit_many": "python_api.handles",
+    "gpus": "python_api.jobs",
+    "is_stopping": "python_api.on_stop",
+    "job": "python_api.jobs",
+    "jobs": "python_api.jobs",
+    "lease": "python_api.lease",
+    "on_stop": "python_api.on_stop",
+    "params": "python_api.inside_job",
+    "report": "python_api.inside_job",
+    "submit": "python_api.jobs",
+    "submit_many": "python_api.jobs",
 }
 __all__ = sorted(_HOMES)
 

@@ -15,7 +15,7 @@ import user_program
 import dibs
 from bench import Bench, wait_for
 from dibs import errors
-from dibs.python_api import handles
+from dibs.python_api import jobs
 
 
 def test_a_job_runs_and_tells_how_it_ended(queue: Bench) -> None:
@@ -117,7 +117,7 @@ def test_the_text_of_a_script_is_kept_with_its_lines(queue: Bench) -> None:
 
 def test_jobs_are_found_by_id_and_by_selectors(queue: Bench) -> None:
     first, second = dibs.submit_many(["true", "# a comment", "false"], gpus=0, tags="found")
-    handles.wait([first, second])
+    jobs.wait([first, second])
     assert dibs.job(second.id) == second
     assert dibs.jobs("tag:found") == [first, second]
     assert dibs.jobs("tag:found+failed") == [second]
@@ -148,7 +148,7 @@ def test_what_the_daemon_refuses_is_said_in_keywords_and_nothing_is_queued(queue
 
 def test_arrays_are_lists_and_a_dry_run_queues_nothing(queue: Bench) -> None:
     found = dibs.submit("echo $DIBS_INDEX", array=range(2), gpus=0)
-    handles.wait(found)
+    jobs.wait(found)
     assert [job.log() for job in found] == ["0\n", "1\n"]
     assert len(dibs.submit("true", repeat=2, gpus=0)) == 2
     before = len(queue.jobs())

@@ -13,7 +13,7 @@ import pytest
 
 import dibs
 from dibs import cli, errors
-from dibs.python_api import handles
+from dibs.python_api import jobs
 from dibs.submission import drafts, options
 
 #: Days to come. Fixed, because they are in the names of tests, which are the same for all who collect them.
@@ -82,24 +82,24 @@ def typed(words: list[str], command: list[str]) -> Any:
 
 @pytest.mark.parametrize(("keywords", "words"), EQUAL, ids=[" ".join(words) or "none" for _, words in EQUAL])
 def test_keywords_make_the_request_of_the_command_line(keywords: dict[str, Any], words: list[str]) -> None:
-    _, body = handles.draft(WORDS, keywords)
+    _, body = jobs.draft(WORDS, keywords)
     assert body == typed(words, WORDS)
 
 
 @pytest.mark.parametrize("command", ["true", "echo a | wc", "python -c 'print(1)'", "X=1 true"])
 def test_a_string_is_what_one_quotes_in_a_shell(command: str) -> None:
-    assert handles.draft(command, {})[1] == typed([], [command])
+    assert jobs.draft(command, {})[1] == typed([], [command])
 
 
 def test_a_span_from_now_begins_then() -> None:
-    _, body = handles.draft("true", {"begin": timedelta(hours=2)})
+    _, body = jobs.draft("true", {"begin": timedelta(hours=2)})
     defaults: Any = body["defaults"]
     begin = datetime.fromisoformat(defaults["begin_at"]) - datetime.now().astimezone()
     assert timedelta(hours=1) < begin <= timedelta(hours=2)
 
 
 def test_words_may_be_paths() -> None:
-    _, body = handles.draft([Path("/bin/true"), "x"], {})
+    _, body = jobs.draft([Path("/bin/true"), "x"], {})
     assert body["jobs"] == [{"argv": ["/bin/true", "x"]}]
 
 
@@ -184,21 +184,21 @@ def test_what_is_wrong_is_one_clear_error_and_starts_no_daemon(
     assert line.startswith(says)
     assert "\n" not in line
     assert len(line) < 400
-    assert not {name for option in handles.SUBMIT_OPTIONS for name in option.names} & {*line.split()}
+    assert not {name for option in jobs.SUBMIT_OPTIONS for name in option.names} & {*line.split()}
     assert not home.exists()
 
 
 def test_the_environment_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = handles.draft("true", {})[1]
+    before = jobs.draft("true", {})[1]
     monkeypatch.setenv("SOME_NEW_NAME", "x")
-    assert handles.draft("true", {})[1] != before
+    assert jobs.draft("true", {})[1] != before
 
 
 def test_asking_for_the_umask_never_changes_it() -> None:
     """Another thread may create a file at that very moment."""
     mask = os.umask(0o027)
     try:
-        defaults: Any = handles.draft("true", {})[1]["defaults"]
+        defaults: Any = jobs.draft("true", {})[1]["defaults"]
         assert defaults["umask"] == 0o027
     finally:
         os.umask(mask)

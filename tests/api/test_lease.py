@@ -22,7 +22,7 @@ from dibs import errors
 from dibs.cli.verbs import lease as typed_lease
 from dibs.leases import tickets
 from dibs.leases.device_lease import folder
-from dibs.python_api import keywords, leased
+from dibs.python_api import keywords, lease
 
 
 @pytest.fixture(autouse=True)
@@ -208,7 +208,7 @@ def test_a_lease_by_hand_prints_the_variable_of_the_gpus(machine: Path) -> None:
 
 def test_every_option_of_the_command_line_that_means_something_here_is_a_keyword() -> None:
     """What is left out is about the shell or the process that asks; `--no-wait` is `blocking=False`."""
-    spoken = {keywords.name(option) for option in leased.OPTIONS}
+    spoken = {keywords.name(option) for option in lease.OPTIONS}
     typed = {option.names[-1].lstrip("-").replace("-", "_") for option in typed_lease.OPTIONS}
     assert typed - spoken == {"env", "pid", "release", "shell", "no_wait"}
     assert spoken <= set(inspect.signature(dibs.lease).parameters)
@@ -260,7 +260,7 @@ def test_a_process_that_has_started_cuda_gets_no_others(monkeypatch: pytest.Monk
     ],
 )
 def test_open_files_tell_whether_cuda_was_started(opened: list[str], says: str | None) -> None:
-    why = leased.why_started(False, opened)
+    why = lease.why_started(False, opened)
     assert why is None if says is None else str(why).startswith(says)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from bench import wait_for
 from dibs.errors import UserError
-from dibs.python_api import stopping
+from dibs.python_api import on_stop
 
 #: Prints when it is called, and never waits for more.
 HEAD = """
@@ -180,14 +180,14 @@ thread = threading.Thread(target=wrong); thread.start(); thread.join()
 
 
 def test_what_the_environment_announces() -> None:
-    assert stopping.announced({}) == {}
-    assert stopping.announced({"DIBS_STOP": "TERM@30"}) == {signal.SIGTERM: 30.0}
+    assert on_stop.announced({}) == {}
+    assert on_stop.announced({"DIBS_STOP": "TERM@30"}) == {signal.SIGTERM: 30.0}
     told = {"DIBS_STOP": "TERM@0.5", "DIBS_WARN": "USR2@7200"}
-    assert stopping.announced(told) == {signal.SIGUSR2: 7200.0, signal.SIGTERM: 0.5}
+    assert on_stop.announced(told) == {signal.SIGUSR2: 7200.0, signal.SIGTERM: 0.5}
     with pytest.raises(UserError, match="DIBS_WARN: expected a signal and seconds"):
-        stopping.announced({"DIBS_WARN": "soon"})
+        on_stop.announced({"DIBS_WARN": "soon"})
 
 
 def test_a_callback_is_a_function() -> None:
     with pytest.raises(UserError, match="on_stop expected a function of the seconds left, got 12"):
-        stopping.on_stop(12)  # type: ignore[type-var]
+        on_stop.on_stop(12)  # type: ignore[type-var]

@@ -15,7 +15,7 @@ from bench import Bench
 from dibs import errors
 from dibs.cli.verbs import sweep as verb
 from dibs.client import sweep_drafts
-from dibs.python_api import sweep_handles
+from dibs.python_api import sweep
 from dibs.submission.options import parse
 
 COMMAND = "echo {lr} {bs}"
@@ -263,11 +263,11 @@ def test_a_table_needs_pandas_and_says_so(queue: Bench, monkeypatch: pytest.Monk
 
 
 def test_a_row_has_every_name_once() -> None:
-    record: sweep_handles.Record = {
+    record: sweep.Record = {
         "job": 1, "attempt": 1, "index": 0, "params": {"lr": 0.1, "job": "x"}, "state": "done",
         "numbers": {"lr": 0.2, "loss": None, "state": 3.0}, "started_at": None, "finished_at": None,
     }  # fmt: skip
-    assert sweep_handles.flat(record) == {
+    assert sweep.flat(record) == {
         "job": 1, "index": 0, "state": "done", "lr": 0.1, "param.job": "x", "number.lr": 0.2, "loss": None,
         "number.state": 3.0,
     }  # fmt: skip

@@ -21,10 +21,10 @@ import dibs
 from bench import PATIENCE_S, Bench, wait_for
 from dibs.client import connection
 from dibs.errors import Impossible, MachineError, NoDaemon, UserError
-from dibs.python_api import pickles
-from dibs.python_api.couriers import Courier, Parcel, Terms
+from dibs.python_api import pickling
+from dibs.python_api.courier import Courier, Parcel, Terms
 from dibs.python_api.futures import BrokenJob, CallFailed, Future
-from dibs.python_api.pickles import Unpicklable
+from dibs.python_api.pickling import Unpicklable
 from dibs.store import call_files
 
 
@@ -81,7 +81,7 @@ def test_a_worker_loads_nothing_that_the_call_does_not_need(pool: dibs.Executor)
     loaded = set(pool.submit(eval, "list(__import__('sys').modules)").result(PATIENCE_S))
     packages = {"dibs", "dibs.python_api", "dibs.store"}
     assert loaded - set(there) == packages | {
-        "dibs.python_api.answering", "dibs.store.call_files", "dibs.python_api.pickles",
+        "dibs.python_api.call_worker", "dibs.store.call_files", "dibs.python_api.pickling",
     }  # fmt: skip
 
 
@@ -448,10 +448,10 @@ class Forgetful(connection.Client):
 def test_a_submission_whose_answer_was_lost_is_made_once(queue: Bench, tmp_path: Path, error: MachineError) -> None:
     forgetful = Forgetful(queue, error)
     courier, log, name = Courier(forgetful), f"{tmp_path}/log", f"lost-{error.kind}"
-    context = pickles.dump((sys.path, sys.version_info[:2]), "the context")
+    context = pickling.dump((sys.path, sys.version_info[:2]), "the context")
     terms = Terms({"cwd": str(tmp_path), "gpus": 0}, (sys.executable, "-P"), context, None)
     future: Future[Any] = Future(courier)
-    courier.take(Parcel(future, pickles.dump((chores.noting, (log, "once"), {}), "the call"), name, terms))
+    courier.take(Parcel(future, pickling.dump((chores.noting, (log, "once"), {}), "the call"), name, terms))
     assert future.result(PATIENCE_S) == "once"
     assert forgetful.submissions == 2
     assert [job["id"] for job in queue.jobs(f"name:{name}")] == [future.job.id]

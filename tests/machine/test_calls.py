@@ -154,7 +154,7 @@ def test_a_call_of_an_older_release_runs_with_the_program_of_today():
     assert call_files.current(old) == words
 
 
-@pytest.mark.parametrize("path", ["/nowhere/dibs/call.py", "/nowhere/dibs/python_api/call.py"])
+@pytest.mark.parametrize("path", ["/nowhere/dibs/call.py", "/nowhere/dibs/python_api/call_main.py"])
 def test_a_call_whose_installation_is_gone_keeps_its_command(path):
     words = ["python", path, KEY, "1"]
     assert call_files.current(words) == words

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dibs.python_api import pickles
+from dibs.python_api import pickling
 
 
 @dataclass
@@ -33,26 +33,26 @@ def of_main(name="helper"):
     "value", [1, "a", None, [1, {"b": (2.5,)}], Point(3), double, math.sqrt, functools.partial(double, 4), Point]
 )
 def test_what_can_be_imported_is_sent_by_name(value):
-    body = pickles.dump(value, "it")
-    back = pickles.loads(body)
+    body = pickling.dump(value, "it")
+    back = pickling.loads(body)
     assert back == value or back() == value()
     assert b"cloudpickle" not in body
 
 
 def test_what_is_sent_by_name_is_not_sent_whole():
     """The other side takes what it imports, so nothing but the name is in it."""
-    found = {arg for _, arg, _ in pickletools.genops(pickles.dump(double, "it")) if isinstance(arg, str)}
+    found = {arg for _, arg, _ in pickletools.genops(pickling.dump(double, "it")) if isinstance(arg, str)}
     assert found == {__name__, "double"}
 
 
 @pytest.mark.parametrize("value", [lambda x: x + 1, of_main(), functools.partial(of_main())])
 def test_what_cannot_be_imported_is_sent_by_value(value):
-    assert pickles.loads(pickles.dump(value, "it"))(1) == 2
+    assert pickling.loads(pickling.dump(value, "it"))(1) == 2
 
 
 def test_a_closure_takes_along_what_it_closes_over():
     factor = 3
-    assert pickles.loads(pickles.dump(lambda x: x * factor, "it"))(2) == 6
+    assert pickling.loads(pickling.dump(lambda x: x * factor, "it"))(2) == 6
 
 
 def test_an_object_of_main_is_sent_by_value_with_its_class():
@@ -60,22 +60,22 @@ def test_an_object_of_main_is_sent_by_value_with_its_class():
     exec("class Thing:\n    def get(self): return self.value", main)
     thing = main["Thing"]()
     thing.value = 5
-    assert pickles.loads(pickles.dump([thing], "it"))[0].get() == 5
+    assert pickling.loads(pickling.dump([thing], "it"))[0].get() == 5
 
 
 @pytest.mark.parametrize("value", [of_main(), lambda: 0])
 def test_without_cloudpickle_the_error_names_the_cure(monkeypatch, value):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(pickles.Unpicklable, match=r"the call f\(\) cannot be sent by.*pip install cloudpickle"):
-        pickles.dump(value, "the call f()")
+    with pytest.raises(pickling.Unpicklable, match=r"the call f\(\) cannot be sent by.*pip install cloudpickle"):
+        pickling.dump(value, "the call f()")
 
 
 def test_a_changed_function_is_not_sent_by_a_name_that_means_another(monkeypatch):
     other = types.FunctionType(double.__code__, globals(), "double")
     other.__module__, other.__qualname__ = __name__, "double"
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(pickles.Unpicklable, match="not the same object"):
-        pickles.dump(other, "it")
+    with pytest.raises(pickling.Unpicklable, match="not the same object"):
+        pickling.dump(other, "it")
 
 
 class Refuses:
@@ -85,5 +85,5 @@ class Refuses:
 
 @pytest.mark.parametrize("make", [threading.Lock, Refuses, lambda: (x for x in ())])
 def test_what_nobody_can_send_is_one_clear_error(make):
-    with pytest.raises(pickles.Unpicklable, match="the result cannot be pickled"):
-        pickles.dump(make(), "the result")
+    with pytest.raises(pickling.Unpicklable, match="the result cannot be pickled"):
+        pickling.dump(make(), "the result")

@@ -22,8 +22,8 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack
 from dibs.client import connection, queries
 from dibs.client.connection import Client
 from dibs.errors import DibsError, UserError
-from dibs.python_api import answering, call_names, keywords, pickles
-from dibs.python_api.couriers import Courier, Limit, Parcel, Terms
+from dibs.python_api import call_label, call_worker, keywords, pickling
+from dibs.python_api.courier import Courier, Limit, Parcel, Terms
 from dibs.python_api.futures import VALUES, Future, cancel_all
 from dibs.python_api.keywords import Options
 from dibs.store import call_files
@@ -94,7 +94,7 @@ class Executor(futures.Executor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue a call; its future is there at once, its job in a moment."""
-        return self._submit(fn, args, kwargs, call_names.of(fn, args, kwargs))
+        return self._submit(fn, args, kwargs, call_label.of(fn, args, kwargs))
 
     def _submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Future[T]:
         self._pool.check_process()
@@ -102,8 +102,8 @@ class Executor(futures.Executor):
         self._pool.add(future)
         try:
             terms = self._terms.now()
-            call = pickles.dump((fn, args, kwargs), f"the call {name}")
-        except (pickles.Unpicklable, DibsError) as error:
+            call = pickling.dump((fn, args, kwargs), f"the call {name}")
+        except (pickling.Unpicklable, DibsError) as error:
             future.fail(error)
         else:
             self._pool.courier.take(Parcel(future, call, str(self._options.get("name") or name), terms))
@@ -121,9 +121,9 @@ class Executor(futures.Executor):
         until = None if timeout is None else time.monotonic() + timeout
         every = zip(*iterables, strict=False)
         if chunksize == 1:
-            return _in_order([self._submit(fn, args, {}, call_names.of(fn, args, {})) for args in every], until)
+            return _in_order([self._submit(fn, args, {}, call_label.of(fn, args, {})) for args in every], until)
         chunks = iter(lambda: tuple(itertools.islice(every, chunksize)), ())
-        many = [self._submit(answering.run_all, (fn, chunk), {}, _name_of(fn, chunk)) for chunk in chunks]
+        many = [self._submit(call_worker.run_all, (fn, chunk), {}, _name_of(fn, chunk)) for chunk in chunks]
         return _one_by_one(_in_order(many, until))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -187,7 +187,7 @@ class _Capture:
                 defaults = drafts.common(self._args, [])
             # The folder may have changed by the time that the worker looks.
             path = [os.path.join(folder, entry) if entry else folder for entry in sys.path]
-            context = pickles.dump((path, tuple(sys.version_info[:2])), "sys.path")
+            context = pickling.dump((path, tuple(sys.version_info[:2])), "sys.path")
             last = self._last = (seen, Terms(defaults, _program(), context, self._limit))
         return last[1]
 
@@ -208,7 +208,7 @@ def _read(options: Mapping[str, object]) -> Args:
 
 
 def _name_of(fn: Callable[..., object], chunk: tuple[tuple[Any, ...], ...]) -> str:
-    return f"{call_names.of(fn, chunk[0], {})} +{len(chunk) - 1}" if len(chunk) > 1 else call_names.of(fn, chunk[0], {})
+    return f"{call_label.of(fn, chunk[0], {})} +{len(chunk) - 1}" if len(chunk) > 1 else call_label.of(fn, chunk[0], {})
 
 
 def _in_order(many: list[Future[T]], until: float | None) -> Generator[T, None, None]:

@@ -14,13 +14,13 @@ from concurrent.futures import BrokenExecutor, CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dibs.errors import DibsError, MachineError
-from dibs.python_api import pickles
+from dibs.python_api import pickling
 from dibs.store import call_files
 
 if TYPE_CHECKING:
     from dibs.client.answers import Job as Told
-    from dibs.python_api.couriers import Courier
-    from dibs.python_api.handles import Job
+    from dibs.python_api.courier import Courier
+    from dibs.python_api.jobs import Job
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Future(futures.Future[T]):
     @property
     def job(self) -> Job:
         """Return the job, as soon as it is in the queue; raise what kept it from getting there."""
-        from dibs.python_api import handles
+        from dibs.python_api import jobs
 
         if self._job_id is None:
             self._check_process()
@@ -70,7 +70,7 @@ class Future(futures.Future[T]):
             # It is over, and was never queued.
             self.result()
         assert self._job_id is not None
-        return handles.Job(self._job_id)
+        return jobs.Job(self._job_id)
 
     def cancel(self) -> bool:
         """Cancel the call if it does not run yet; a running one is stopped with `future.job.cancel()`."""
@@ -171,7 +171,7 @@ def read(path: str, job_id: int) -> tuple[Any, BaseException | None]:
     except (call_files.Untrusted, ValueError, OSError) as error:
         return None, BrokenJob(f"job {job_id}: {error}")
     try:
-        found = pickles.loads(body) if body else None
+        found = pickling.loads(body) if body else None
     except Exception as error:  # noqa: BLE001 (whatever a stranger's __setstate__ raises)
         return None, _unreadable(job_id, path, told, error)
     if kind == call_files.VALUE:

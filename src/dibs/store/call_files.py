@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Where calls wait, in the state folder.
 FOLDER = "calls"
 #: The last words of the command of a job that is a call: this file, the key of its bundle, its number in it.
-PROGRAM = "python_api/call.py"
+PROGRAM = "python_api/call_main.py"
 #: The same file in release 0.1: such commands still wait in queues, and name it.
 OLD_PROGRAM = "call.py"
 BUNDLE_HEAD = b"dibs-calls 1\n"

@@ -21,7 +21,7 @@ from dibs.errors import Busy, Conflict, TimedOut, UserError
 from dibs.foreground import lease_request
 from dibs.leases import waiters
 from dibs.model import environment
-from dibs.python_api import handles, keywords
+from dibs.python_api import jobs, keywords
 from dibs.submission import job_options
 from dibs.system import settings
 
@@ -105,7 +105,7 @@ class lease:
             visible = self._args.get(job_options.VISIBLE) or values.visible
             wanted = lease_request.Wanted(request, inventory, values, visible, self._timeout)
             try:
-                held = lease_request.acquire(wanted, f"python {os.getpid()}", wake_fd, handles.note)
+                held = lease_request.acquire(wanted, f"python {os.getpid()}", wake_fd, jobs.note)
             except Busy as error:
                 if not self._timeout:
                     raise
@@ -131,7 +131,7 @@ class lease:
     def _expire(self, held: list[OneLease]) -> None:
         """Give back what has been held for as long as it may; what came after it has a time of its own."""
         if self._held is held:
-            handles.note(f"the time of a lease is over: GPU {_listed(self.indices)} given back. Nothing was stopped.")
+            jobs.note(f"the time of a lease is over: GPU {_listed(self.indices)} given back. Nothing was stopped.")
             self.release()
 
     def release(self) -> None:
@@ -144,9 +144,7 @@ class lease:
         if self._timer is not None:
             self._timer.cancel()
         if held and (why := started()):
-            handles.note(
-                f"GPU {_listed(self.indices)} given back, but {why}: others will see them in use until it ends."
-            )
+            jobs.note(f"GPU {_listed(self.indices)} given back, but {why}: others will see them in use until it ends.")
         _shown.remove(self)
         for one in held:
             one.close()

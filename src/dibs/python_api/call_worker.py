@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.python_api import pickles
+from dibs.python_api import pickling
 from dibs.store import call_files
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ def main() -> NoReturn:
     values: list[object] = []
     try:
         value = _call(os.environ["DIBS_HOME"], key, int(number))
-        body = pickles.dump(value, "the result of the call")
+        body = pickling.dump(value, "the result of the call")
     except Failed as failed:
         values, error = failed.values, failed.error
     except BaseException as raised:  # noqa: BLE001 (also sys.exit: the caller is told, whatever it was)
@@ -62,14 +62,14 @@ def main() -> NoReturn:
 
 def _call(home: str, key: str, number: int) -> Any:
     context, call = call_files.read(home, key, number)
-    path, python = pickles.loads(context)
+    path, python = pickling.loads(context)
     sys.path[:] = path
     if python != sys.version_info[:2]:
         raise RuntimeError(
             f"the call was made by Python {python[0]}.{python[1]}, but {sys.executable} is "
             f"{sys.version_info[0]}.{sys.version_info[1]} now; make it again."
         )
-    function, args, kwargs = pickles.loads(call)
+    function, args, kwargs = pickling.loads(call)
     return function(*args, **kwargs)
 
 
@@ -86,9 +86,9 @@ def _told(error: BaseException) -> str:
 def _dump_error(values: list[object], error: BaseException) -> bytes:
     """Return an exception, and the values before it, as bytes; empty where it would not come out again."""
     try:
-        body = pickles.dump((values, error), "the exception of the call")
+        body = pickling.dump((values, error), "the exception of the call")
         # Some exceptions can be taken apart but not put together.
-        pickles.loads(body)
+        pickling.loads(body)
     except Exception:  # noqa: BLE001 (whatever a stranger's __reduce__ raises; its text is told all the same)
         return b""
     return body

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
 from dibs.client import connection, job_waits, queries, sweep_drafts
 from dibs.client.connection import Client
 from dibs.errors import MachineError, NotFound, TimedOut, UserError
-from dibs.python_api import handles, keywords
-from dibs.python_api.handles import Command, Job
+from dibs.python_api import jobs, keywords
+from dibs.python_api.jobs import Command, Job
 from dibs.submission.options import Option
 from dibs.sweeps import documents, files, ranking
 
@@ -76,7 +76,7 @@ class Sweep:
     def __init__(self, command: Command, params: Params, **options: Unpack[SweepOptions]) -> None:
         told = cast("dict[str, object]", {**options})
         space: dict[str, object] = {key: _node(told.pop(key)) for key in SPACE if told.get(key) is not None}
-        words = command if isinstance(command, str) else list(handles.words(command))
+        words = command if isinstance(command, str) else list(jobs.words(command))
         document = {"command": words, "parameters": _parameters(params), **space}
         self._ask(documents.read(document, "Sweep"), told, [[name, repr(value)] for name, value in params.items()])
 
@@ -138,7 +138,7 @@ class Sweep:
             queue = _queue()
             made = queue.post("/v1/sweeps", sweep_drafts.request(self._asked))
             for note in made["notes"]:
-                handles.note(note)
+                jobs.note(note)
             return {"new": 0, "retried": 0, "done": 0} | sweep_drafts.send(queue, self._asked, made["id"], again=again)
 
     def wait(self, timeout: float | None = None) -> dict[str, int]:
@@ -163,7 +163,7 @@ class Sweep:
 
     def jobs(self) -> list[Job]:
         """Return the jobs of its runs."""
-        return handles.jobs(self.selector)
+        return jobs.jobs(self.selector)
 
     def cancel(self) -> None:
         """Cancel all runs that have not finished."""
