@@ -28,7 +28,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "compat").glob
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and path.suffix == "")
 
 #: Ends of names with a dot that are files.
-SUFFIXES = ("S", "db", "esy", "js", "lock", "out", "py", "toml")
+SUFFIXES = ("S", "db", "esy", "js", "lock", "log", "out", "py", "toml")
 #: Names with a dot that look like ours: an attribute of a value in an example, a function of the page.
 OTHERS = {"gpus.environ", "acting.cancelling"}
 

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 
 from dibs import cli
 from dibs.cli import fast
-from dibs.daemon import daemon
+from dibs.daemon import main as daemon
 from dibs_compat.gpupeasy import commands as gpupeasy
 from dibs_compat.scheduler import sch, schedule
 from simple_gpu_scheduler import hypersearch, scheduler

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dibs.daemon import observing
-from dibs.daemon.looking import Looking
+from dibs.daemon import device_history
+from dibs.daemon.device_watch import Looking
 from dibs.devices import probe
 from dibs.errors import MachineError
 from dibs.jobqueue.thread import Core
@@ -154,7 +154,7 @@ class Daemon:
         seen = self.looking.observing
         number = seen.begin()
         jobs = await self.ask(lambda reader: reader.active())
-        observing.tell(self.core, await loop.run_in_executor(self._prober, seen.look, number, jobs))
+        device_history.tell(self.core, await loop.run_in_executor(self._prober, seen.look, number, jobs))
         return jobs
 
     def let_go(self) -> None:

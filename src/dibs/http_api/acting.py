@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from dibs.daemon import housekeeping
+from dibs.daemon import cleanup
 from dibs.errors import UserError
 from dibs.http_api import exchanges, wire
 from dibs.http_api.schemas import actions
@@ -39,6 +39,6 @@ def _one(request: web.Request) -> selectors.Selection:
 async def _do(request: web.Request, verb: str, chosen: selectors.Selection, said: actions.OneActionIn) -> web.Response:
     daemon = request.app[exchanges.DAEMON]
     if verb == "clean":
-        cleaned = housekeeping.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)
+        cleaned = cleanup.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)
         return exchanges.json(await cleaned)
     return exchanges.json(actions.acted_to_json(await daemon.do(actions.prepare(verb, chosen, said))))

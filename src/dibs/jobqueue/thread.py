@@ -44,7 +44,7 @@ LONGEST_TIMER_S = 30.0
 
 
 class Observed(Protocol):
-    """What the core asks about real devices; `observing.Observing` answers."""
+    """What the core asks about real devices; `device_history.Observing` answers."""
 
     def hold_back(self, held: Mapping[DeviceId, Occupant], ours: Collection[DeviceId]) -> Mapping[DeviceId, Occupant]:
         """Return who holds what, with the devices that must be looked at before they are given out."""

@@ -12,8 +12,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from dibs.daemon import observing
-from dibs.daemon.observing import Observing
+from dibs.daemon import device_history
+from dibs.daemon.device_history import Observing
 from dibs.devices import probe
 from dibs.devices.fault_listener import Listener
 from dibs.errors import DibsError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dibs.daemon.service import Daemon
     from dibs.model.jobs import Job
 
-log = logging.getLogger("dibs.daemon.looking")
+log = logging.getLogger("dibs.daemon.device_watch")
 
 #: Seconds between looks, and while memory is coming back.
 EVERY_S, SETTLING_S = 5.0, 1.0
@@ -58,7 +58,7 @@ class Looking:
 
     def _heard(self, device_id: str, xid: int) -> None:
         log.warning("Xid %s on %s", xid, device_id)
-        observing.tell(self.daemon.core, self.observing.heard(device_id, xid))
+        device_history.tell(self.daemon.core, self.observing.heard(device_id, xid))
         self._ask()
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class Looking:
         jobs = await self.daemon.look()
         # Whoever waited for this look is served even if nothing else has changed.
         self.daemon.core.wake()
-        observing.keep(self.daemon.core, self.observing.ledger, jobs, now_ms())
+        device_history.keep(self.daemon.core, self.observing.ledger, jobs, now_ms())
         is_wanted = await self._is_wanted(jobs)
         self._listener.want(is_wanted)
         if not is_wanted:
@@ -100,7 +100,7 @@ class Looking:
 
     def keep_all(self) -> None:
         """Keep what was counted so far, because nobody will look any more."""
-        observing.keep(self.daemon.core, self.observing.ledger, [], now_ms())
+        device_history.keep(self.daemon.core, self.observing.ledger, [], now_ms())
 
     def close(self) -> None:
         """Stop listening."""

@@ -20,10 +20,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs.daemon import housekeeping
-from dibs.daemon.gathering import Gathering
-from dibs.daemon.looking import Looking
-from dibs.daemon.observing import Observing
+from dibs.daemon import cleanup
+from dibs.daemon.device_history import Observing
+from dibs.daemon.device_watch import Looking
+from dibs.daemon.number_collector import Gathering
 from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.devices import probe
 from dibs.devices.assessment import Seen
@@ -183,7 +183,7 @@ async def _check(daemon: Daemon, database: Path) -> None:
 async def _tick(daemon: Daemon, database: Path) -> None:
     """Look at what no event tells of, and keep copies of the database; what fails once is tried at the next tick."""
     backup_in = BACKUP_EVERY_S
-    await _keep_house(daemon, housekeeping.remove_strays)
+    await _keep_house(daemon, cleanup.remove_strays)
     while True:
         await asyncio.sleep(SAFETY_TICK_S)
         backup_in -= SAFETY_TICK_S
@@ -206,7 +206,7 @@ async def _tick(daemon: Daemon, database: Path) -> None:
 async def _keep_house(daemon: Daemon, *more: Callable[[Daemon], Awaitable[None]]) -> None:
     """Forget what is to be forgotten; files that cannot be removed now are tried at the next tick."""
     try:
-        for keep in (housekeeping.keep_house, *more):
+        for keep in (cleanup.keep_house, *more):
             await keep(daemon)
     except (OSError, DatabaseError, DibsError):
         log.exception("housekeeping")

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dibs.daemon import folders, forgetting
-from dibs.daemon.forgetting import MOST_IN_A_STEP
+from dibs.daemon import job_folders, retention
+from dibs.daemon.retention import MOST_IN_A_STEP
 from dibs.jobqueue.thread import now_ms
 from dibs.model import selectors
 from dibs.model.jobs import JobId
@@ -25,7 +25,7 @@ from dibs.store.writer import Reader
 if TYPE_CHECKING:
     from dibs.daemon.service import Daemon
 
-log = logging.getLogger("dibs.daemon.housekeeping")
+log = logging.getLogger("dibs.daemon.cleanup")
 
 #: Seconds after which calls that were never submitted have nobody left who would.
 STRAY_AFTER_S = 3600.0
@@ -41,7 +41,7 @@ async def clean(
     daemon: Daemon, chosen: selectors.Selection, *, with_checkpoints: bool, is_dry_run: bool
 ) -> dict[str, Any]:
     """Forget the finished jobs of a selection, or only say what that would be."""
-    choice = await daemon.ask(lambda reader: forgetting.choose(reader, chosen, now_ms()))
+    choice = await daemon.ask(lambda reader: retention.choose(reader, chosen, now_ms()))
     if is_dry_run:
         freed = await _in_thread(daemon, _sizes, roots(daemon), choice.ids, with_checkpoints)
         return _told(len(choice.ids), freed, choice.needed)
@@ -58,7 +58,7 @@ async def forget(daemon: Daemon, ids: Sequence[JobId], with_checkpoints: bool) -
     count = freed = 0
     for first in range(0, len(ids), MOST_IN_A_STEP):
         step = ids[first : first + MOST_IN_A_STEP]
-        gone = await daemon.do(partial(forgetting.forget, ids=step, with_checkpoints=with_checkpoints))
+        gone = await daemon.do(partial(retention.forget, ids=step, with_checkpoints=with_checkpoints))
         freed += await _remove(daemon, gone, with_checkpoints)
         count += len(gone)
     if count:
@@ -75,11 +75,11 @@ async def _remove(daemon: Daemon, gone: Sequence[JobId], with_checkpoints: bool)
 
 
 def _sizes(where: Sequence[Path], ids: Sequence[JobId], with_checkpoints: bool) -> int:
-    return sum(folders.size(where, job_id, with_checkpoints) for job_id in ids)
+    return sum(job_folders.size(where, job_id, with_checkpoints) for job_id in ids)
 
 
 def _removals(where: Sequence[Path], ids: Sequence[JobId], with_checkpoints: bool) -> int:
-    return sum(folders.remove(where, job_id, with_checkpoints) for job_id in ids)
+    return sum(job_folders.remove(where, job_id, with_checkpoints) for job_id in ids)
 
 
 async def _in_thread(daemon: Daemon, work: Callable[..., int], *args: object) -> int:
@@ -100,7 +100,7 @@ async def keep_house(daemon: Daemon) -> None:
             await _remove(daemon, left[first : first + MOST_IN_A_STEP], with_checkpoints)
     values = daemon.core.engine.settings
     while ids := await daemon.ask(
-        lambda reader: forgetting.overdue(reader, now_ms(), values.keep_for, values.keep_jobs)
+        lambda reader: retention.overdue(reader, now_ms(), values.keep_for, values.keep_jobs)
     ):
         count, _ = await forget(daemon, ids, with_checkpoints=False)
         if not count:

@@ -21,7 +21,7 @@ from dibs.model.jobs import Job, JobId
 from dibs.store.database import DatabaseError
 from dibs.store.writer import Reader
 
-log = logging.getLogger("dibs.daemon.gathering")
+log = logging.getLogger("dibs.daemon.number_collector")
 
 #: Attempts whose numbers are kept in one turn.
 MOST_AT_ONCE = 200
