@@ -41,7 +41,11 @@ BORN = struct.Struct("!i")
 #: The second answer: the exit code, negative for a signal.
 DIED = struct.Struct("!i")
 #: Imported by functions when they are called.
-LATER = ("dibs.http_api", "yaml", *(f"rich.{name}" for name in ("cells", "console", "progress", "table", "text")))
+LATER = (
+    "dibs.http_api.server",
+    "yaml",
+    *(f"rich.{name}" for name in ("cells", "console", "progress", "table", "text")),
+)
 
 
 def dibs() -> int:

@@ -9,7 +9,7 @@ import build
 from desk import DONE, FAILED, PLACED, RUNNING
 from dibs.daemon import retention
 from dibs.errors import Conflict, Impossible, NotFound, UserError
-from dibs.http_api.schemas import submissions
+from dibs.http_api.schemas import submission
 from dibs.jobqueue import control, dispatch, edits, turns, validation
 from dibs.jobqueue.validation import Wish
 from dibs.model import lifecycle, selectors
@@ -30,7 +30,7 @@ def whys(acted):
 
 
 def edit(desk, *words, **changes):
-    return desk.do(edits.edit, *words, change=submissions.change(changes))
+    return desk.do(edits.edit, *words, change=submission.change(changes))
 
 
 def queue(desk):
@@ -374,7 +374,7 @@ def test_a_job_that_is_so_already_is_left(desk):
 def test_changes_that_make_no_sense_are_refused(desk, changes, message):
     desk.job()
     with pytest.raises(UserError, match=message):
-        desk.do(edits.edit, "1", change=submissions.change(changes))
+        desk.do(edits.edit, "1", change=submission.change(changes))
 
 
 @pytest.mark.parametrize("events", [(PLACED,), RUNNING, PAUSED])

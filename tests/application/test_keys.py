@@ -4,7 +4,7 @@ import pytest
 
 import build
 from dibs.errors import UserError
-from dibs.http_api.schemas import submissions
+from dibs.http_api.schemas import submission
 from dibs.jobqueue import control
 from dibs.jobqueue.validation import Rules, Wish
 
@@ -74,7 +74,7 @@ def tidied(desk, job_id):
 )
 def test_a_wrong_key_or_batch_is_refused(body, says):
     with pytest.raises(UserError, match=says):
-        submissions.rules({"jobs": [{"command": "true"}], **body})
+        submission.rules({"jobs": [{"command": "true"}], **body})
 
 
 def test_what_happened_after_an_event_is_told_once_a_job(desk):

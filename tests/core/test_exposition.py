@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import exposed
-from dibs.http_api import exposition
-from dibs.http_api.exposition import Sample, counter, gauge, histogram
+from dibs.http_api import metrics_text
+from dibs.http_api.metrics_text import Sample, counter, gauge, histogram
 from dibs.jobqueue.counters import Histogram
 
 HOSTILE = ['"', "\\", "\n", 'a"} 1\nevil{x="', "{}", "# HELP", "\\n", "\r", "\x00", "\u2028", "名前", "a,b=c", " "]
@@ -18,7 +18,9 @@ HOSTILE = ['"', "\\", "\n", 'a"} 1\nevil{x="', "{}", "# HELP", "\\n", "\r", "\x0
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_stays_the_value_of_its_label(name: str) -> None:
-    made = exposition.text([gauge("dibs_gpu_x", "X.", Sample(1, {"gpu": "0", "name": name}), Sample(2, {"name": "b"}))])
+    made = metrics_text.text(
+        [gauge("dibs_gpu_x", "X.", Sample(1, {"gpu": "0", "name": name}), Sample(2, {"name": "b"}))]
+    )
     assert exposed.read(made)["dibs_gpu_x"].samples == {
         ("dibs_gpu_x", (("gpu", "0"), ("name", name))): 1.0,
         ("dibs_gpu_x", (("name", "b"),)): 2.0,
@@ -27,14 +29,14 @@ def test_a_hostile_name_stays_the_value_of_its_label(name: str) -> None:
 
 @given(st.dictionaries(st.text(), st.floats(), max_size=5), st.text())
 def test_whatever_is_told_is_read_back(values: dict[str, float], about: str) -> None:
-    made = exposition.text([gauge("x", about, *(Sample(value, {"name": name}) for name, value in values.items()))])
+    made = metrics_text.text([gauge("x", about, *(Sample(value, {"name": name}) for name, value in values.items()))])
     if not values:
         assert made == ""
         return
     found = exposed.read(made)["x"]
-    assert found.about == exposition.escaped(about).replace(r"\"", '"')
-    told = {exposition.escaped(name): value for name, value in values.items()}
-    read = {exposition.escaped(labels[0][1]): value for (_, labels), value in found.samples.items()}
+    assert found.about == metrics_text.escaped(about).replace(r"\"", '"')
+    told = {metrics_text.escaped(name): value for name, value in values.items()}
+    read = {metrics_text.escaped(labels[0][1]): value for (_, labels), value in found.samples.items()}
     assert read.keys() == told.keys()
     assert all(read[name] == value or (math.isnan(value) and math.isnan(read[name])) for name, value in told.items())
 
@@ -43,7 +45,7 @@ def test_a_histogram_counts_upwards_and_ends_with_all() -> None:
     counted = Histogram((0.1, 1.0))
     for value in (0.05, 0.1, 0.5, 1.5, 7.0):
         counted.add(value)
-    found = exposed.read(exposition.text([histogram("dibs_wait_seconds", "W.", counted)]))["dibs_wait_seconds"]
+    found = exposed.read(metrics_text.text([histogram("dibs_wait_seconds", "W.", counted)]))["dibs_wait_seconds"]
     assert [value for (name, _), value in found.samples.items() if name.endswith("_bucket")] == [2.0, 3.0, 5.0]
     assert found.samples["dibs_wait_seconds_count", ()] == 5.0
     assert found.samples["dibs_wait_seconds_sum", ()] == pytest.approx(9.15)
@@ -54,8 +56,8 @@ def test_a_histogram_counts_upwards_and_ends_with_all() -> None:
     [(True, "1"), (0.0, "0"), (-0.5, "-0.5"), (2**40, "1099511627776"), (math.inf, "+Inf"), (-math.inf, "-Inf")],
 )
 def test_numbers_are_written_as_the_format_wants_them(value: float, told: str) -> None:
-    assert exposition.number(value) == told
+    assert metrics_text.number(value) == told
 
 
 def test_a_name_without_numbers_is_left_out() -> None:
-    assert exposition.text([gauge("a", "A."), counter("b_total", "B.", Sample(1))]).startswith("# HELP b_total B.\n")
+    assert metrics_text.text([gauge("a", "A."), counter("b_total", "B.", Sample(1))]).startswith("# HELP b_total B.\n")

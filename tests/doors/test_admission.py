@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from dibs.http_api import admission, pages
+from dibs.http_api import admission, static_pages
 from dibs.http_api.admission import Area, Asked
+from dibs.http_api.route_types import Route
 from dibs.http_api.routes import ROUTES
-from dibs.http_api.routing import Route
 from matrix import (
     BODIES,
     FETCHES,
@@ -102,7 +102,7 @@ def test_what_is_not_known_to_be_open_to_all_needs_the_token(target: str, area: 
 
 def test_every_page_and_file_of_the_table_of_routes_is_open_and_nothing_else() -> None:
     open_to_all = {route.path for route in ROUTES if admission.area(sample(route)) is not Area.API}
-    of_page = {route.path for route in ROUTES if route.handler in (pages.get_page, pages.get_file)}
+    of_page = {route.path for route in ROUTES if route.handler in (static_pages.get_page, static_pages.get_file)}
     assert open_to_all == of_page | {"/v1/session", *admission.OWN_PATHS}
 
 

@@ -14,8 +14,8 @@ from listening import Ear, Heard
 
 import build
 from dibs.daemon.service import Events
-from dibs.http_api.hub import Stream
-from dibs.http_api.streaming import Channel, gather_s
+from dibs.http_api.event_hub import Stream
+from dibs.http_api.event_stream import Channel, gather_s
 from dibs.model.devices import Inventory
 from dibs.store.writer import Store
 from dibs.system.locks import Folder

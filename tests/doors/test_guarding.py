@@ -10,10 +10,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from dibs.http_api import guarding
+from dibs.http_api import admission_guard
 from dibs.http_api.admission import Door
+from dibs.http_api.admission_guard import Guard
 from dibs.http_api.connections import Connection
-from dibs.http_api.guarding import Guard
 from dibs.http_api.tokens import PATIENT_UNTIL, Tokens
 from dibs.system.peers import Peer
 from forking import PATIENCE_S
@@ -51,7 +51,7 @@ class Served:
     async def serving(self) -> AsyncIterator[None]:
         """Serve while inside."""
         app = web.Application()
-        app.on_response_prepare.append(guarding.protect)
+        app.on_response_prepare.append(admission_guard.protect)
         app.add_routes([web.get("/v1/stream", self.stream), web.post("/v1/rotate", self.rotate)])
         runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.1)
         await runner.setup()

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from listening import Ear
 
-from dibs.http_api import hub
-from dibs.http_api.hub import Hub, Message, Stream
+from dibs.http_api import event_hub
+from dibs.http_api.event_hub import Hub, Message, Stream
 
-COUNTS = hub.message("counts", {"counts": {"queued": 1}})
+COUNTS = event_hub.message("counts", {"counts": {"queued": 1}})
 
 
 def told(number: int, job: int = 1) -> Message:
-    return Message(number, job, hub.message("job", {"job": job}, number))
+    return Message(number, job, event_hub.message("job", {"job": job}, number))
 
 
 def awake(top: int = 0) -> Hub:
@@ -43,7 +43,7 @@ def test_one_who_listens_to_a_job_hears_of_no_other() -> None:
     all_of_it, seventh = join(one), join(one, job=7)
     one.tell([told(1), told(2, job=7), told(3, job=8)], 3, COUNTS)
     one.tell([told(4)], 4, COUNTS)
-    one.tell_gpus(hub.message("gpus", {}))
+    one.tell_gpus(event_hub.message("gpus", {}))
     assert all_of_it.numbers() == [1, 2, 3, 4]
     assert [each.event for each in seventh.heard()] == ["job", "counts"]
     assert seventh.numbers() == [2]
@@ -54,11 +54,11 @@ def test_the_queue_and_the_devices_are_told_when_they_change_and_not_again() -> 
     ear = join(one)
     one.tell([], 5, COUNTS)
     assert ear.data == b""
-    paused = hub.message("counts", {"queue": {"paused": True}})
+    paused = event_hub.message("counts", {"queue": {"paused": True}})
     one.tell([], 5, paused)
     one.tell([], 5, paused)
     for use in (1, 1, 2):
-        one.tell_gpus(hub.message("gpus", {"gpus": use}))
+        one.tell_gpus(event_hub.message("gpus", {"gpus": use}))
     assert [(each.event, each.data) for each in ear.heard()] == [
         ("counts", {"queue": {"paused": True}}),
         ("gpus", {"gpus": 1}),
@@ -66,14 +66,14 @@ def test_the_queue_and_the_devices_are_told_when_they_change_and_not_again() -> 
     ]
 
 
-@pytest.mark.parametrize("top", [1, hub.HISTORY, hub.HISTORY + 1, 3 * hub.HISTORY])
+@pytest.mark.parametrize("top", [1, event_hub.HISTORY, event_hub.HISTORY + 1, 3 * event_hub.HISTORY])
 def test_the_window_is_bounded_and_says_how_far_it_reaches(top: int) -> None:
     one = awake()
     for number in range(1, top + 1):
         one.tell([told(number)], number, COUNTS)
-    first = max(0, top - hub.HISTORY)
+    first = max(0, top - event_hub.HISTORY)
     assert one.is_within(first)
-    assert one.is_within(first - 1) == (top < hub.HISTORY)
+    assert one.is_within(first - 1) == (top < event_hub.HISTORY)
     assert not one.is_within(top + 1)
     assert one.missed(first).count(b"id: ") == top - first
     assert one.missed(top) == b""
@@ -104,11 +104,11 @@ def test_after_more_than_can_be_told_everybody_loads_anew() -> None:
 def test_one_who_does_not_read_is_ended_when_too_much_waits() -> None:
     one = awake()
     slow, quick = join(one, ear=Ear(takes=False)), join(one)
-    text = b"x" * (hub.MOST_WAITING // 2)
+    text = b"x" * (event_hub.MOST_WAITING // 2)
     for number in range(1, 6):
         one.tell([Message(number, 1, text)], number, COUNTS)
     assert slow.ends == [True]
-    assert len(slow.held) < 2 * hub.MOST_WAITING
+    assert len(slow.held) < 2 * event_hub.MOST_WAITING
     assert quick.ends == []
     assert len(one.streams) == 1
 
@@ -119,9 +119,9 @@ def test_one_who_reads_too_slowly_is_ended_after_a_while() -> None:
     one.sweep(0.0)
     one.beat()
     one.sweep(1.0)
-    one.sweep(1.0 + hub.PATIENCE_S)
+    one.sweep(1.0 + event_hub.PATIENCE_S)
     assert slow.ends == []
-    one.sweep(1.5 + hub.PATIENCE_S)
+    one.sweep(1.5 + event_hub.PATIENCE_S)
     assert slow.ends == [True]
 
 
@@ -158,7 +158,7 @@ HOSTILE = ["\n\nevent: reset\ndata: {}", "\r", "\x00", "\u2028", "a\nid: 7", ": 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_that_is_said_becomes_a_line_of_the_stream(text: str) -> None:
-    made = hub.message("job", {"detail": text}, 3)
+    made = event_hub.message("job", {"detail": text}, 3)
     assert made.count(b"\n") == 4
     assert b"\r" not in made
     assert listening.parse(made.removesuffix(b"\n\n")) == listening.Heard("job", {"detail": text}, 3)
@@ -190,7 +190,7 @@ def test_a_stream_that_is_cut_again_and_again_tells_everything_once(
             ear = Ear()
             missed = one.missed(since, job)
             if missed:
-                ear.write(hub.frame(missed))
+                ear.write(event_hub.frame(missed))
             join(one, job, ear)
     heard += ear.numbers()
     assert heard == [each.number for each in written if job in (None, each.job)]

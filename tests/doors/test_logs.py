@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from bench import Bench
-from dibs.http_api import logs
+from dibs.http_api import job_logs
 
 BODY = b"".join(b"line %d\n" % number for number in range(2500)) + "Fehler: naïve\x1b[31m\n".encode() + b"\xff last"
 
@@ -182,15 +182,15 @@ def test_a_log_of_gigabytes_is_streamed(queue: Bench, tmp_path: Path) -> None:
 @given(size=some.integers(0, 50), first=some.integers(0, 60), last=some.integers(0, 60) | some.none())
 def test_a_range_means_what_http_says(size: int, first: int, last: int | None) -> None:
     body = bytes(range(size))
-    found = logs.stretch(f"bytes={first}-{'' if last is None else last}", size)
+    found = job_logs.stretch(f"bytes={first}-{'' if last is None else last}", size)
     if last is not None and last < first:
         assert found is None
     else:
         assert found is not None
         assert body[found[0] : found[1]] == body[first : None if last is None else last + 1]
-    assert logs.stretch(f"bytes=-{first}", size) == (size - min(first, size), size)
+    assert job_logs.stretch(f"bytes=-{first}", size) == (size - min(first, size), size)
 
 
 @pytest.mark.parametrize("header", ["", "bytes", "bytes=-", "bytes=1-2,4-5", "lines=1-2", "bytes=a-b", "bytes=--1"])
 def test_a_range_that_cannot_be_read_counts_as_none(header: str) -> None:
-    assert logs.stretch(header, 10) is None
+    assert job_logs.stretch(header, 10) is None

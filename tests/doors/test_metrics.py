@@ -10,7 +10,7 @@ from listening import Listener, ask
 
 import exposed
 from bench import Bench, wait_for
-from dibs.http_api import exposing
+from dibs.http_api import metrics as metrics_route
 from exposed import Read
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
@@ -67,11 +67,11 @@ def test_the_queue_the_devices_and_the_daemon_are_told_in_numbers(bench: Bench) 
 def test_the_page_names_every_number_of_a_device() -> None:
     """Also those that pretend GPUs do not have."""
     page = PAGE.read_text()
-    assert not [name for name, *_ in exposing.DEVICE_NUMBERS if f"`dibs_gpu_{name}`" not in page]
+    assert not [name for name, *_ in metrics_route.DEVICE_NUMBERS if f"`dibs_gpu_{name}`" not in page]
 
 
 def test_the_page_names_nothing_that_is_not_there(queue: Bench) -> None:
-    told = {*metrics(queue), *(f"dibs_gpu_{name}" for name, *_ in exposing.DEVICE_NUMBERS)}
+    told = {*metrics(queue), *(f"dibs_gpu_{name}" for name, *_ in metrics_route.DEVICE_NUMBERS)}
     only_sometimes = {"dibs_attempts_ended_total", "dibs_gpu_look_age_seconds"}
     named = set(re.findall(r"`((?:dibs|process)_\w+)`", PAGE.read_text()))
     assert named - only_sometimes <= told

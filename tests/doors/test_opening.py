@@ -14,7 +14,7 @@ import pytest
 from bench import Bench
 from browsers import Browser, link, quiet_port
 from dibs.errors import Conflict, MachineError, UserError
-from dibs.http_api import opening
+from dibs.http_api import web_port
 from dibs.http_api.tokens import Tokens
 from dibs.system import paths, settings
 
@@ -40,7 +40,7 @@ def values(**said: object) -> settings.Settings:
 
 @pytest.mark.parametrize("bind", ["", "localhost", "127.0.0.1", "::1"])
 def test_loopback_needs_no_certificate(bind: str) -> None:
-    found = opening.place(values(web_bind=bind))
+    found = web_port.place(values(web_bind=bind))
     assert {*found.addresses} <= {"127.0.0.1", "::1"}
     assert found.door(8080).names == {"127.0.0.1:8080", "localhost:8080", "[::1]:8080"}
     assert not found.is_public
@@ -52,9 +52,9 @@ def test_any_other_address_is_refused_without_tls(bind: str, certificate: tuple[
     cert, key = certificate
     for more in ({}, {"web_cert": cert}, {"web_key": key}):
         with pytest.raises(UserError, match="needs TLS; no port was opened") as caught:
-            opening.place(values(web_bind=bind, web_names=("gpu1",), **more))
+            web_port.place(values(web_bind=bind, web_names=("gpu1",), **more))
         assert "\n" not in caught.value.line()
-    found = opening.place(values(web_bind=bind, web_names=("GPU1",), web_cert=cert, web_key=key))
+    found = web_port.place(values(web_bind=bind, web_names=("GPU1",), web_cert=cert, web_key=key))
     assert found.is_public
     assert found.door(8443).names == {"gpu1:8443"} | ({f"{found.names[1]}:8443"} if len(found.names) > 1 else set())
     assert found.door(8443).scheme == "https"
@@ -64,13 +64,13 @@ def test_any_other_address_is_refused_without_tls(bind: str, certificate: tuple[
 @pytest.mark.parametrize("bind", ["gpu1", "127.0.0.1:80", "10.0.0", "*", "0", "http://127.0.0.1", "127.0.0.1 "])
 def test_what_is_no_address_is_refused(bind: str) -> None:
     with pytest.raises(UserError, match="web_bind expected an address"):
-        opening.place(values(web_bind=bind))
+        web_port.place(values(web_bind=bind))
 
 
 def test_all_addresses_need_names(certificate: tuple[Path, Path]) -> None:
     cert, key = certificate
     with pytest.raises(UserError, match="needs web_names"):
-        opening.place(values(web_bind="0.0.0.0", web_cert=cert, web_key=key))
+        web_port.place(values(web_bind="0.0.0.0", web_cert=cert, web_key=key))
 
 
 def test_a_bad_certificate_or_an_open_key_is_refused(certificate: tuple[Path, Path], tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_a_bad_certificate_or_an_open_key_is_refused(certificate: tuple[Path, Pa
     wrong = ((cert, cert), (key, key), (tmp_path / "none", key), (cert, tmp_path / "none"), (cert, open_key))
     for one, other in wrong:
         with pytest.raises(UserError, match="web_key"):
-            opening.place(values(web_bind="127.0.0.2", web_cert=one, web_key=other))
+            web_port.place(values(web_bind="127.0.0.2", web_cert=one, web_key=other))
 
 
 def test_a_free_port_is_the_same_on_all_addresses() -> None:
-    sockets = opening.bind(("127.0.0.1", "127.0.0.2"), 0)
+    sockets = web_port.bind(("127.0.0.1", "127.0.0.2"), 0)
     assert len({sock.getsockname()[1] for sock in sockets}) == 1
     for sock in sockets:
         sock.close()
@@ -96,16 +96,16 @@ def test_a_port_that_somebody_has_is_refused_and_nothing_stays_open() -> None:
         port = taken.getsockname()[1]
         before = listeners(os.getpid())
         with pytest.raises(Conflict, match=f"port {port} cannot be opened"):
-            opening.bind(("127.0.0.1", "127.0.0.2"), port)
+            web_port.bind(("127.0.0.1", "127.0.0.2"), port)
         assert listeners(os.getpid()) == before
 
 
 def test_an_address_that_is_not_here_is_passed_over_unless_it_is_the_only_one() -> None:
-    sockets = opening.bind(("127.0.0.1", "192.0.2.1"), 0)
+    sockets = web_port.bind(("127.0.0.1", "192.0.2.1"), 0)
     assert len(sockets) == 1
     sockets[0].close()
     with pytest.raises(MachineError, match="no address"):
-        opening.bind(("192.0.2.1",), 0)
+        web_port.bind(("192.0.2.1",), 0)
 
 
 def listeners(pid: int) -> set[tuple[str, int]]:

@@ -11,7 +11,7 @@ import pytest
 import build
 from bench import Bench
 from desk import Desk
-from dibs.http_api.showing import Shown
+from dibs.http_api.jobs import Shown
 from dibs.model import lifecycle
 
 

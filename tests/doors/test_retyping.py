@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 import build
 from bench import Bench
-from dibs.http_api.schemas import submissions
+from dibs.http_api.schemas import submission
 from dibs.jobqueue import validation
 from dibs.model.jobs import After, Asked, JobId, Request, Trouble, Warn, When
 from dibs.submission import command_line, drafts, job_options, options
@@ -66,7 +66,7 @@ def jobs(draw: some.DrawFn) -> Asked:
     order = list(command_line.AFTER)
     limit_s = request.limit_s
     can_warn = limit_s is not None and limit_s > 2
-    kept = submissions.RETRIED_BY_DEFAULT
+    kept = submission.RETRIED_BY_DEFAULT
     return Asked(
         command=shlex.join(argv) if argv else command,
         argv=argv,
@@ -99,7 +99,7 @@ def typed(line: str) -> validation.Wish:
     dibs, add, *words = shlex.split(line)
     assert (dibs, add) == ("dibs", "add")
     args = options.parse("add", TABLE, words, takes_command=True)
-    (wish,) = submissions.wishes(drafts.from_words(args, args.words, "add"))
+    (wish,) = submission.wishes(drafts.from_words(args, args.words, "add"))
     return wish
 
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from dibs.http_api import routing
+from dibs.http_api import route_types
+from dibs.http_api.route_types import Content, Route
 from dibs.http_api.routes import ROUTES
-from dibs.http_api.routing import Content, Route
 
 each = pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 
@@ -35,7 +35,7 @@ def test_a_row_says_what_it_does_in_one_sentence(route: Route) -> None:
 
 @each
 def test_a_row_names_only_variables_that_have_a_pattern(route: Route) -> None:
-    assert {*route.variables} <= routing.VARIABLES.keys()
+    assert {*route.variables} <= route_types.VARIABLES.keys()
 
 
 @each

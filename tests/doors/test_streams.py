@@ -15,7 +15,7 @@ from listening import Heard, Listener, ask, is_end
 
 from bench import Bench, wait_for
 from dibs.errors import NotFound
-from dibs.http_api import hub, streaming
+from dibs.http_api import event_hub, event_stream
 from dibs.system import paths
 
 
@@ -149,7 +149,7 @@ def test_the_end_of_the_daemon_ends_the_streams_properly(bench: Bench) -> None:
 def test_one_who_was_away_too_long_loads_anew(queue: Bench, listen: type[Listener]) -> None:
     one = listen()
     old = one.next().data["last"]
-    queue.add_many([{"command": "true"}] * (hub.HISTORY + 1), hold=True, gpus=0)
+    queue.add_many([{"command": "true"}] * (event_hub.HISTORY + 1), hold=True, gpus=0)
     last = newest(queue)
     told = one.until(lambda heard: heard.event in ("reset", "job"))
     assert (told.event, told.data, told.number) == ("reset", {"last": last}, last)
@@ -165,7 +165,7 @@ def test_one_who_was_away_too_long_loads_anew(queue: Bench, listen: type[Listene
 def test_one_job_alone_is_told_however_long_ago_it_was(queue: Bench, listen: type[Listener]) -> None:
     job_id, other = queue.add_many([{"command": "true"}] * 2, hold=True, gpus=0)
     since = newest(queue)
-    queue.add_many([{"command": "true"}] * (hub.HISTORY + 1), hold=True, gpus=0)
+    queue.add_many([{"command": "true"}] * (event_hub.HISTORY + 1), hold=True, gpus=0)
     queue.cancel(other, job_id)
     one = listen(since, job_id)
     assert one.next().event == "hello"
@@ -209,7 +209,7 @@ def test_what_cannot_be_a_stream_is_refused(queue: Bench, listen: type[Listener]
 
 def test_there_is_a_bound_to_how_many_listen(bench: Bench) -> None:
     bench.start()
-    crowd = [Listener(bench) for _ in range(streaming.MOST_STREAMS)]
+    crowd = [Listener(bench) for _ in range(event_stream.MOST_STREAMS)]
     assert all(each.next().event == "hello" for each in crowd)
     assert b" 409 " in ask(bench, "GET /v1/events HTTP/1.1").partition(b"\r\n")[0]
     for each in crowd:

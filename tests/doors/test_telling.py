@@ -14,7 +14,7 @@ import pytest
 
 from bench import Bench, wait_for
 from browsers import converse
-from dibs.http_api import admission, telling
+from dibs.http_api import admission, status_socket
 from dibs.http_api.admission import Asked, Door
 from dibs.http_api.routes import ROUTES
 from dibs.system import paths
@@ -123,15 +123,15 @@ def test_what_is_in_its_place_is_left_alone_and_hinders_nothing_else(tmp_path: P
 
 
 def test_only_a_dead_socket_of_ours_is_removed(path: Path) -> None:
-    telling.remove_dead(path)
+    status_socket.remove_dead(path)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
     listening.listen()
     with pytest.raises(FileExistsError, match="another daemon"):
-        telling.remove_dead(path)
+        status_socket.remove_dead(path)
     listening.close()
-    telling.remove_dead(path)
+    status_socket.remove_dead(path)
     assert not os.path.lexists(path)
     path.symlink_to("elsewhere")
     with pytest.raises(FileExistsError, match="something else"):
-        telling.remove_dead(path)
+        status_socket.remove_dead(path)

@@ -17,7 +17,7 @@ from payloads import MARKUP
 from bench import Bench
 from browsers import Answer, Browser, link
 from dibs.errors import UserError
-from dibs.http_api import pages
+from dibs.http_api import static_pages
 from dibs.http_api.connections import HEADERS
 from fakes.nvml.world import World
 
@@ -160,7 +160,7 @@ def test_a_log_is_plain_text(queue: Bench, browser: Browser) -> None:
 
 def test_no_text_becomes_a_path(queue: Bench, browser: Browser) -> None:
     secret = json.loads((queue.home / "web.json").read_text())["token"]
-    index = (pages.FOLDER / pages.INDEX).read_bytes()
+    index = (static_pages.FOLDER / static_pages.INDEX).read_bytes()
     job = queue.add("true", gpus=0)
     queue.until(job)
     for text in (*escapes.PLACES, *MARKUP):

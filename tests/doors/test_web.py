@@ -17,11 +17,11 @@ import pytest
 from bench import Bench
 from browsers import Browser, converse, link, quiet_port
 from dibs.cli.verbs import web
-from dibs.http_api import admission, pages
+from dibs.http_api import admission, static_pages
 from dibs.http_api.admission import Asked
 from dibs.http_api.connections import HEADERS, OF_PAGES
+from dibs.http_api.route_types import Route
 from dibs.http_api.routes import ROUTES
-from dibs.http_api.routing import Route
 from dibs.http_api.tokens import DELAY_S, PATIENT_UNTIL
 from forking import PATIENCE_S
 from matrix import (
@@ -204,7 +204,7 @@ def check_headers(head: bytes, what: object) -> None:
 def test_no_route_but_the_page_answers_without_the_token(queue: Bench, browser: Browser, route: Route) -> None:
     """Also through a tunnel to the socket, where a browser shows itself by its headers."""
     path = re.sub(r"\{\w+\}", "1", route.path)
-    is_page = route.handler in (pages.get_page, pages.get_file)
+    is_page = route.handler in (static_pages.get_page, static_pages.get_file)
     end = f"Connection: close\r\nContent-Type: application/json\r\nContent-Length: 2{HEAD_END.decode()}{{}}"
     host = urlsplit(browser.address).netloc
     plain = f"{route.method} {path} HTTP/1.1\r\nHost: {host}\r\n"

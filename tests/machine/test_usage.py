@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import build
 from dibs.devices.usage import Sample
-from dibs.http_api import usages
+from dibs.http_api import usage
 from dibs.model import lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId
@@ -158,7 +158,7 @@ def test_a_later_attempt_has_not_waited(store: Store) -> None:
 
 
 def test_days_follow_each_other_up_to_today() -> None:
-    found = usages.days(date(2026, 3, 1), 3)
+    found = usage.days(date(2026, 3, 1), 3)
     assert [str(day) for day, _, _ in found] == ["2026-02-27", "2026-02-28", "2026-03-01"]
     assert [until for _, _, until in found[:-1]] == [since for _, since, _ in found[1:]]
     assert all(22 * 3_600_000 <= until - since <= 26 * 3_600_000 for _, since, until in found)

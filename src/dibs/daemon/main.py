@@ -91,7 +91,7 @@ def _is_gone(pid: str) -> bool:
 
 async def serve(home: Path, values: settings.Settings, visible: str | None, ready: Callable[[str], None]) -> None:
     """Be the daemon until asked to stop. `ready` is told when the socket answers."""
-    from dibs import http_api
+    from dibs.http_api import server
 
     loop = asyncio.get_running_loop()
     events = Events(loop)
@@ -140,7 +140,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         tasks = [asyncio.create_task(_tick(daemon, database)), asyncio.create_task(_check(daemon, database))]
         if daemon.looking is not None:
             tasks.append(asyncio.create_task(daemon.looking.run()))
-        async with http_api.serving(daemon, values):
+        async with server.serving(daemon, values):
             ready("ready")
             log.info("pid %s serves %s", identity.pid, identity.socket)
             await daemon.stopping.wait()

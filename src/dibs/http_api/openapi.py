@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dibs.http_api.routing import Content, Route
-from dibs.http_api.schemas import shapes
+from dibs.http_api.route_types import Content, Route
+from dibs.http_api.schemas import job_answers
 from dibs.version import __version__
 
 #: What every route may answer: a wrong request, no token, not yours, another daemon's devices, a machine that refuses.
@@ -61,7 +61,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 def _types(route: Route) -> list[Any]:
     answers = [each for each in route.answers.values() if each is not None and not isinstance(each, Content)]
-    return [*route.bodies, *([] if route.query is None else [route.query]), *answers, shapes.Error]
+    return [*route.bodies, *([] if route.query is None else [route.query]), *answers, job_answers.Error]
 
 
 def _operation(route: Route, schemas: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _answers(route: Route, schemas: dict[int, Any]) -> dict[str, Any]:
             told[str(status)]["content"] = {"application/json": {"schema": schemas[id(answer)]}}
     errors = {*COMMON_ERRORS, *route.errors, *(BODY_ERRORS if route.body is not None else ())}
     for status in sorted(errors - route.answers.keys()):
-        content = {"application/json": {"schema": schemas[id(shapes.Error)]}}
+        content = {"application/json": {"schema": schemas[id(job_answers.Error)]}}
         told[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
     return told
 

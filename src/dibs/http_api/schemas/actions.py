@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from dibs.errors import NotFound, UserError
-from dibs.http_api.schemas import submissions
+from dibs.http_api.schemas import submission
 from dibs.jobqueue import control, edits
 from dibs.jobqueue.turns import Acted, Changed, Turn
 from dibs.model import selectors
@@ -99,7 +99,7 @@ def _move(chosen: selectors.Selection, said: OneActionIn) -> Verb:
 
 
 def _edit(chosen: selectors.Selection, said: OneActionIn) -> Verb:
-    change = submissions.change(said.changes)
+    change = submission.change(said.changes)
     return lambda turn: edits.edit(turn, chosen, change)
 
 

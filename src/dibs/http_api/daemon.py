@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from dibs.http_api import exchanges, wire
+from dibs.http_api import exchange, wire
 from dibs.http_api.schemas import actions
 from dibs.model import serialization
 from dibs.version import __version__
@@ -12,8 +12,8 @@ from dibs.version import __version__
 
 async def get_daemon(request: web.Request) -> web.Response:
     """Say who serves here."""
-    who = request.app[exchanges.DAEMON].identity
-    return exchanges.json(
+    who = request.app[exchange.DAEMON].identity
+    return exchange.json(
         {
             "running": True,
             "pid": who.pid,
@@ -29,11 +29,11 @@ async def get_daemon(request: web.Request) -> web.Response:
 
 async def post_stop(request: web.Request) -> web.Response:
     """End the daemon after this answer; jobs run on. With `drain` it starts nothing new and ends after the last job."""
-    daemon = request.app[exchanges.DAEMON]
-    body = await exchanges.body(request) if request.can_read_body else {}
+    daemon = request.app[exchange.DAEMON]
+    body = await exchange.body(request) if request.can_read_body else {}
     drain = wire.convert(body, actions.StopIn).drain
     if drain is None:
         daemon.events.loop.call_soon(daemon.stopping.set)
     else:
         daemon.close_when_idle(drain)
-    return exchanges.json({"pid": daemon.identity.pid})
+    return exchange.json({"pid": daemon.identity.pid})

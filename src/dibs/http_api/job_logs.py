@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from dibs.daemon.service import Daemon
 from dibs.errors import NotFound, UserError
-from dibs.http_api import exchanges
+from dibs.http_api import exchange
 from dibs.logs import files
 from dibs.logs.files import LogFile
 from dibs.model.jobs import Job, JobId
@@ -76,7 +76,7 @@ class LinesQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
 
 async def get_log(request: web.Request) -> web.StreamResponse:
     """Return the output of a job, all of it, its last lines, or a range of bytes."""
-    told = exchanges.query(request, WholeQuery)
+    told = exchange.query(request, WholeQuery)
     async with _opened(request, told) as log:
         begin, end, status = 0, log.size, 200
         headers = {"Dibs-Log-Size": str(log.size), "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff"}
@@ -112,7 +112,7 @@ def stretch(header: str, size: int) -> tuple[int, int] | None:
 
 async def get_search(request: web.Request) -> web.Response:
     """Return the lines of a log that have a text, or that fit an expression."""
-    told = exchanges.query(request, SearchQuery)
+    told = exchange.query(request, SearchQuery)
 
     def search(log: LogFile) -> bytes:
         return files.search(log, told.from_, told.text, is_regex=told.regex, is_case=told.case, most=told.limit)
@@ -123,7 +123,7 @@ async def get_search(request: web.Request) -> web.Response:
 
 async def get_lines(request: web.Request) -> web.Response:
     """Return where every thousandth line of a log begins, for whoever shows a part of it."""
-    told = exchanges.query(request, LinesQuery)
+    told = exchange.query(request, LinesQuery)
     async with _opened(request, told) as log:
         return _json(await in_thread(request, lambda: files.index(log, told.from_, told.line)))
 
@@ -134,12 +134,12 @@ def _json(body: bytes) -> web.Response:
 
 async def in_thread(request: web.Request, what: Callable[[], T]) -> T:
     """Do something in a thread of its own kind: a log may be on a network that does not answer."""
-    return await asyncio.get_running_loop().run_in_executor(request.app[exchanges.DAEMON].logs, what)
+    return await asyncio.get_running_loop().run_in_executor(request.app[exchange.DAEMON].logs, what)
 
 
 @contextlib.asynccontextmanager
 async def _opened(request: web.Request, told: LogQuery) -> AsyncIterator[LogFile]:
-    daemon, job_id = request.app[exchanges.DAEMON], exchanges.job_id(request)
+    daemon, job_id = request.app[exchange.DAEMON], exchange.job_id(request)
     path = await daemon.ask(lambda reader: _path(daemon, reader, job_id, told))
     opening = asyncio.ensure_future(in_thread(request, lambda: files.open_log(path)))
     try:

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchanges
+from dibs.http_api import exchange
 from dibs.jobqueue import turns
 from dibs.jobqueue.thread import now_ms
 from dibs.model import selectors
@@ -32,14 +32,14 @@ async def get_changes(request: web.Request) -> web.Response:
     one of them has ended, soon after something else happened, or when `wait_s` is over. Numbers of events hold for
     good, also for another daemon.
     """
-    daemon = request.app[exchanges.DAEMON]
+    daemon = request.app[exchange.DAEMON]
     words = request.query.getall("select", [])
     if words:
         chosen = selectors.parse(words)
         cursor, found = await daemon.ask(lambda reader: (reader.last_event(), reader.standings(chosen, now_ms())))
         return _changes(daemon, cursor, found)
-    since = exchanges.whole_number(request, "since", 0)
-    deadline = daemon.events.loop.time() + exchanges.seconds(request, "wait_s")
+    since = exchange.whole_number(request, "since", 0)
+    deadline = daemon.events.loop.time() + exchange.seconds(request, "wait_s")
     while True:
         version = daemon.events.version
         cursor, found = await daemon.ask(lambda reader: _news(reader, since))
@@ -62,17 +62,17 @@ def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> web.Response:
     engine = daemon.core.engine
     jobs = [{"id": one.id, "state": one.word, "attempt": one.attempt} for one in found]
     # Where each job has its folder.
-    return exchanges.json({"cursor": cursor, "jobs": jobs, "files": f"{engine.settings.files or engine.home}/jobs"})
+    return exchange.json({"cursor": cursor, "jobs": jobs, "files": f"{engine.settings.files or engine.home}/jobs"})
 
 
 async def get_wait(request: web.Request) -> web.Response:
     """Answer when the finished jobs of a selection are more than `seen`, or all of it, or the time is over."""
-    daemon = request.app[exchanges.DAEMON]
+    daemon = request.app[exchange.DAEMON]
     words = request.query.getall("select", [])
     chosen = selectors.parse(words)
     began = daemon.events.loop.time()
-    deadline = began + exchanges.seconds(request, "wait_s")
-    seen = exchanges.whole_number(request, "seen", -1)
+    deadline = began + exchange.seconds(request, "wait_s")
+    seen = exchange.whole_number(request, "seen", -1)
     is_fixed = bool(words) and not selectors.is_moving(chosen)
     if not is_fixed:
         mark = request.query.get("mark", "") or await daemon.ask(lambda reader: _mark(reader, words, chosen))
@@ -94,7 +94,7 @@ async def get_wait(request: web.Request) -> web.Response:
         await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
     if words and not summary["total"]:
         turns.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
-    return exchanges.json(summary | {"mark": "" if is_fixed else mark})
+    return exchange.json(summary | {"mark": "" if is_fixed else mark})
 
 
 def _mark(reader: Reader, words: list[str], chosen: selectors.Selection) -> str:

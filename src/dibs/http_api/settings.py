@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs.http_api import exchanges
+from dibs.http_api import exchange
 from dibs.system import settings
 from dibs.version import __version__
 
@@ -19,7 +19,7 @@ NEEDLESS = ("daemon",)
 
 async def get_settings(request: web.Request) -> web.Response:
     """Return every setting of the daemon with its value, where that comes from, and what it means."""
-    daemon = request.app[exchanges.DAEMON]
+    daemon = request.app[exchange.DAEMON]
     values = daemon.core.engine.settings
     told = [
         {
@@ -33,14 +33,14 @@ async def get_settings(request: web.Request) -> web.Response:
         for setting in settings.SETTINGS
     ]
     python = ".".join(str(part) for part in sys.version_info[:3])
-    return exchanges.json(
+    return exchange.json(
         {"settings": told, "version": __version__, "python": python, "home": str(daemon.identity.home)}
     )
 
 
 async def get_doctor(request: web.Request) -> web.Response:
     """Return what `dibs doctor` finds on this machine: each check with its state, and what would help."""
-    return exchanges.json({"checks": await asyncio.to_thread(_checks, dict(os.environ))})
+    return exchange.json({"checks": await asyncio.to_thread(_checks, dict(os.environ))})
 
 
 def _checks(environ: dict[str, str]) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchanges, explaining, machines
-from dibs.http_api.schemas import submissions
+from dibs.http_api import exchange, gpus, why
+from dibs.http_api.schemas import submission
 from dibs.jobqueue import control, outlook, turns, validation
 from dibs.jobqueue.outlook import Sight
 from dibs.jobqueue.thread import now_ms
@@ -23,10 +23,10 @@ from dibs.system import commands
 
 async def post_jobs(request: web.Request) -> web.Response:
     """Queue one job, or many with common defaults: all of them or none."""
-    daemon = request.app[exchanges.DAEMON]
-    body = await exchanges.body(request)
-    rules = submissions.rules(body)
-    wishes = submissions.wishes(body)
+    daemon = request.app[exchange.DAEMON]
+    body = await exchange.body(request)
+    rules = submission.rules(body)
+    wishes = submission.wishes(body)
     is_rehearsal = bool(request.query.get("dry_run"))
     if daemon.looking is not None and (is_rehearsal or any(wish.asked.no_wait for wish in wishes)):
         # It is now or never, or is to be told what is free: nobody may have looked for hours.
@@ -34,7 +34,7 @@ async def post_jobs(request: web.Request) -> web.Response:
     if is_rehearsal:
         return await _rehearse(daemon, wishes, rules)
     submitted = await daemon.do(lambda turn: _submit(daemon, turn, wishes, rules))
-    if full := machines.full(daemon):
+    if full := gpus.full(daemon):
         submitted = replace(submitted, notes=[*submitted.notes, full])
     is_plain = request.headers.get("Accept") == "text/plain"
     if is_plain and "Dibs-Receipt" not in request.headers:
@@ -44,7 +44,7 @@ async def post_jobs(request: web.Request) -> web.Response:
     if is_plain:
         return _plain(replace(submitted, notes=[*submitted.notes, *hints]), receipt)
     answer = {"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt, "batch": submitted.batch or None}
-    return exchanges.json(answer | {"hints": hints}, 201)
+    return exchange.json(answer | {"hints": hints}, 201)
 
 
 def _told(daemon: Daemon, reader: Reader, ids: list[JobId]) -> tuple[str, list[str]]:
@@ -76,14 +76,14 @@ async def _rehearse(daemon: Daemon, wishes: list[validation.Wish], rules: valida
         | {"cli": command_line.line(asked, now_ms(), is_held=wish.is_held)}
         for wish, asked in rehearsed.jobs
     ]
-    return exchanges.json(
+    return exchange.json(
         {
             "jobs": jobs,
             "at_once": rules.at_once,
             "halt_after": rules.halt_after,
             "notes": rehearsed.notes,
             # Of the first of them.
-            **explaining.expected(forecast, daemon.inventory),
+            **why.expected(forecast, daemon.inventory),
         }
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs.http_api import exchanges, wire
+from dibs.http_api import exchange, wire
 from dibs.http_api.schemas import actions
 from dibs.jobqueue import control, turns
 from dibs.store.writer import Reader
@@ -14,8 +14,8 @@ from dibs.store.writer import Reader
 
 async def get_queue(request: web.Request) -> web.Response:
     """Say whether the queue is paused, and how many jobs are in which state."""
-    found = await request.app[exchanges.DAEMON].ask(standing)
-    return exchanges.json({**found["queue"], "counts": found["counts"]})
+    found = await request.app[exchange.DAEMON].ask(standing)
+    return exchange.json({**found["queue"], "counts": found["counts"]})
 
 
 def standing(reader: Reader) -> dict[str, Any]:
@@ -25,8 +25,8 @@ def standing(reader: Reader) -> dict[str, Any]:
 
 async def post_queue(request: web.Request) -> web.Response:
     """Pause or resume the queue: `{"paused": true}`."""
-    change = wire.convert(await exchanges.body(request), actions.QueueIn)
-    daemon = request.app[exchanges.DAEMON]
+    change = wire.convert(await exchange.body(request), actions.QueueIn)
+    daemon = request.app[exchange.DAEMON]
     await daemon.do(control.pause_queue if change.paused else control.resume_queue)
     # No job has changed, but whoever watches wants to know.
     daemon.events.publish(set())

@@ -9,10 +9,10 @@ import msgspec
 from aiohttp import web
 
 from dibs.errors import NotSignedIn
-from dibs.http_api import exchanges, wire
-from dibs.http_api.guarding import Guard
-from dibs.http_api.opening import Browsers
+from dibs.http_api import exchange, wire
+from dibs.http_api.admission_guard import Guard
 from dibs.http_api.tokens import CODE_FOR_S
+from dibs.http_api.web_port import Browsers
 
 GUARD: web.AppKey[Guard] = web.AppKey("guard", Guard)
 BROWSERS: web.AppKey[Browsers] = web.AppKey("browsers", Browsers)
@@ -65,33 +65,33 @@ async def post_codes(request: web.Request) -> web.Response:
     """Make a code with which a browser gets in, once, within some minutes."""
     browsers = request.app[BROWSERS]
     code = request.app[GUARD].tokens.new_code(time.monotonic())
-    place = str(request.app[exchanges.DAEMON].identity.socket)
-    return exchanges.json(CodeOut(code, CODE_FOR_S, browsers.port, browsers.address, place), 201)
+    place = str(request.app[exchange.DAEMON].identity.socket)
+    return exchange.json(CodeOut(code, CODE_FOR_S, browsers.port, browsers.address, place), 201)
 
 
 async def post_session(request: web.Request) -> web.Response:
     """Exchange a code for the token."""
-    said = wire.convert(await exchanges.body(request), CodeIn)
+    said = wire.convert(await exchange.body(request), CodeIn)
     guard = request.app[GUARD]
     token = guard.tokens.exchange(said.code, time.monotonic())
     if token is None:
         await guard.hold_back(request)
         raise NotSignedIn("expected a code that is still good, got another.", "Each is good once. Type: dibs web")
-    return exchanges.json(TokenOut(token))
+    return exchange.json(TokenOut(token))
 
 
 async def post_rotate(request: web.Request) -> web.Response:
     """Make a new token: every browser has to be let in anew, and streams that are open end."""
     request.app[GUARD].rotate(request)
-    return exchanges.json(Rotated(True))
+    return exchange.json(Rotated(True))
 
 
 async def post_web(request: web.Request) -> web.Response:
     """Let browsers in on a TCP port of this machine, or stop doing so."""
-    said = wire.convert(await exchanges.body(request), WebIn)
+    said = wire.convert(await exchange.body(request), WebIn)
     browsers = request.app[BROWSERS]
     if said.is_open:
         await browsers.open(said.port)
     else:
         await browsers.forget()
-    return exchanges.json(WebOut(browsers.port, browsers.address))
+    return exchange.json(WebOut(browsers.port, browsers.address))

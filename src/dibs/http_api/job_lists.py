@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from dibs.errors import NotFound, UserError
-from dibs.http_api import exchanges
+from dibs.http_api import exchange
 from dibs.jobqueue.thread import now_ms
 from dibs.model import devices, selectors
 from dibs.model.devices import Inventory
@@ -102,8 +102,8 @@ def moment(name: str, text: str, now: datetime) -> int:
 
 async def get_index(request: web.Request) -> web.Response:
     """Return how many jobs a list has, and their ids: as ranges where it is sorted by id."""
-    daemon = request.app[exchanges.DAEMON]
-    told = exchanges.query(request, ListQuery)
+    daemon = request.app[exchange.DAEMON]
+    told = exchange.query(request, ListQuery)
     what = wanted(told, daemon.inventory, datetime.now())
 
     def answer(reader: Reader) -> dict[str, Any]:
@@ -113,4 +113,4 @@ async def get_index(request: web.Request) -> web.Response:
         total, ids, is_cut = pages.ids(reader, what, now_ms())
         return {"total": total, "ids": msgspec.Raw(ids.encode()), "more": is_cut}
 
-    return await exchanges.answer(daemon, answer)
+    return await exchange.answer(daemon, answer)

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from dibs.http_api import exchanges
+from dibs.http_api import exchange
 from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
 from dibs.store.writer import Reader
@@ -30,9 +30,9 @@ class UsageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 async def get_usage(request: web.Request) -> web.Response:
     """Return for how long jobs had GPUs, day by day, how much of it these were idle, and how long jobs waited."""
-    told = exchanges.query(request, UsageQuery)
+    told = exchange.query(request, UsageQuery)
     bounds, now = days(date.today(), told.days), now_ms()
-    return await exchanges.answer(request.app[exchanges.DAEMON], lambda reader: _usage(reader, bounds, now))
+    return await exchange.answer(request.app[exchange.DAEMON], lambda reader: _usage(reader, bounds, now))
 
 
 def days(today: date, many: int) -> list[tuple[date, int, int]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs.http_api import exchanges
+from dibs.http_api import exchange
 from dibs.jobqueue import outlook
 from dibs.jobqueue.outlook import Sight
 from dibs.model import serialization
@@ -23,8 +23,8 @@ MOST_STARTS = 100
 
 async def get_why(request: web.Request) -> web.Response:
     """Say why a job is not running, or how it stands."""
-    daemon = request.app[exchanges.DAEMON]
-    job_id = exchanges.job_id(request)
+    daemon = request.app[exchange.DAEMON]
+    job_id = exchange.job_id(request)
 
     def answer(reader: Reader) -> dict[str, Any]:
         job = reader.job(job_id)
@@ -33,7 +33,7 @@ async def get_why(request: web.Request) -> web.Response:
         sight = Sight.of(daemon.core, reader)
         return _why(job, sight.reason(job), sight.expected(job), sight.inventory)
 
-    return await exchanges.answer(daemon, answer)
+    return await exchange.answer(daemon, answer)
 
 
 def _why(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
@@ -69,15 +69,15 @@ def start_to_json(forecast: Forecast, inventory: Inventory) -> dict[str, Any] | 
 
 async def get_starts(request: web.Request) -> web.Response:
     """Return the jobs that start next, at most `most`, and when and where each is expected to."""
-    daemon = request.app[exchanges.DAEMON]
-    most = min(max(0, exchanges.whole_number(request, "most", 5)), MOST_STARTS)
+    daemon = request.app[exchange.DAEMON]
+    most = min(max(0, exchange.whole_number(request, "most", 5)), MOST_STARTS)
 
     def answer(reader: Reader) -> list[dict[str, Any]]:
         sight = Sight.of(daemon.core, reader)
         found = sight.next_starts(most).items()
         return [{"id": job, "expected_start": start_to_json(forecast, sight.inventory)} for job, forecast in found]
 
-    return await exchanges.answer(daemon, lambda reader: {"starts": answer(reader)})
+    return await exchange.answer(daemon, lambda reader: {"starts": answer(reader)})
 
 
 async def get_line(request: web.Request) -> web.Response:
@@ -85,8 +85,8 @@ async def get_line(request: web.Request) -> web.Response:
 
     Those that cannot be served yet, held or waiting for others, come after all that can.
     """
-    daemon = request.app[exchanges.DAEMON]
-    most = min(max(0, exchanges.whole_number(request, "most", 10)), MOST_STARTS)
+    daemon = request.app[exchange.DAEMON]
+    most = min(max(0, exchange.whole_number(request, "most", 10)), MOST_STARTS)
 
     def answer(reader: Reader) -> list[dict[str, Any]]:
         sight = Sight.of(daemon.core, reader)
@@ -96,7 +96,7 @@ async def get_line(request: web.Request) -> web.Response:
         forecasts = sight.expected_of([job.id for job in ready])
         return [_in_line(job, sight.reason(job), forecasts.get(job.id, Forecast()), sight.inventory) for job in jobs]
 
-    return await exchanges.answer(daemon, lambda reader: {"line": answer(reader)})
+    return await exchange.answer(daemon, lambda reader: {"line": answer(reader)})
 
 
 def _is_ready(job: Job) -> bool:

@@ -17,8 +17,8 @@ from aiohttp import web
 
 from dibs.daemon.service import Daemon
 from dibs.errors import Conflict, DibsError, MachineError, UserError
-from dibs.http_api import exchanges, hub, machines, queues
-from dibs.http_api.hub import Hub, Message, Stream
+from dibs.http_api import event_hub, exchange, gpus, queue
+from dibs.http_api.event_hub import Hub, Message, Stream
 from dibs.model import serialization
 from dibs.model.jobs import JobId
 from dibs.store.database import DatabaseError
@@ -96,8 +96,8 @@ class Channel:
         elif self.hub.is_within(since) and since < self.hub.floor:
             floor = self.hub.floor
             self.hub.prepend(await self.daemon.ask(lambda reader: _messages(reader, since, floor)), since)
-        if not self.hub.is_within(until) or len(older) > hub.HISTORY:
-            return hub.reset(self.hub.top)
+        if not self.hub.is_within(until) or len(older) > event_hub.HISTORY:
+            return event_hub.reset(self.hub.top)
         return b"".join(one.text for one in older) + self.hub.missed(until, job)
 
     def _hello(self, *, is_mark: bool) -> bytes:
@@ -109,7 +109,7 @@ class Channel:
             "host": socket.gethostname(),
             "user": self.daemon.identity.user,
         }
-        return hub.message("hello", about, self.hub.top if is_mark else None)
+        return event_hub.message("hello", about, self.hub.top if is_mark else None)
 
     async def _look(self) -> bool:
         """Read what is new and tell it; return whether that was all."""
@@ -117,10 +117,10 @@ class Channel:
             since = self.hub.top if self.hub.is_awake else None
             news = await self.daemon.ask(lambda reader: _news(reader, since))
             self._queue = news.queue
-            counts = hub.message("counts", news.queue)
+            counts = event_hub.message("counts", news.queue)
             if since is None:
                 self.hub.wake(news.newest, counts)
-            elif news.newest - since > hub.HISTORY:
+            elif news.newest - since > event_hub.HISTORY:
                 self.hub.skip(news.newest, counts)
             else:
                 self.hub.tell(news.messages, news.until, counts)
@@ -161,7 +161,7 @@ class Channel:
             return
         if self.daemon.looking is not None:
             self.daemon.looking.watched()
-        self.hub.tell_gpus(hub.message("gpus", await machines.gpus(self.daemon, self.daemon.inventory)))
+        self.hub.tell_gpus(event_hub.message("gpus", await gpus.gpus(self.daemon, self.daemon.inventory)))
 
     async def close(self) -> None:
         """Send everybody away and tell nothing more."""
@@ -206,7 +206,7 @@ class Wire:
 async def get_events(request: web.Request) -> web.StreamResponse:
     """Tell all that happens from now on, or after `Last-Event-ID`, as server-sent events."""
     channel = request.app[CHANNEL]
-    job = exchanges.query(request, EventsQuery).job
+    job = exchange.query(request, EventsQuery).job
     since = _since(request)
     if request.version < (1, 1):
         raise UserError("expected HTTP/1.1 or newer for a stream.")
@@ -271,13 +271,13 @@ def _news(reader: Reader, since: int | None) -> News:
     newest = reader.last_event()
     start = newest if since is None else since
     until = min(newest, start + MOST_AT_ONCE)
-    messages = _messages(reader, start, until) if newest - start <= hub.HISTORY else []
-    return News(messages, until, newest, queues.standing(reader))
+    messages = _messages(reader, start, until) if newest - start <= event_hub.HISTORY else []
+    return News(messages, until, newest, queue.standing(reader))
 
 
 def _messages(reader: Reader, since: int, until: int, job: int | None = None) -> list[Message]:
-    found = reader.happened(since, until, None if job is None else JobId(job), hub.HISTORY + 1)
-    return [Message(one.number, one.job, hub.message("job", _told(one), one.number)) for one in found]
+    found = reader.happened(since, until, None if job is None else JobId(job), event_hub.HISTORY + 1)
+    return [Message(one.number, one.job, event_hub.message("job", _told(one), one.number)) for one in found]
 
 
 def _told(one: Numbered) -> dict[str, Any]:

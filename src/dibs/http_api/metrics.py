@@ -14,8 +14,8 @@ from pathlib import Path
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchanges, exposition, queues, streaming
-from dibs.http_api.exposition import Family, Sample, counter, gauge, histogram
+from dibs.http_api import event_stream, exchange, metrics_text, queue
+from dibs.http_api.metrics_text import Family, Sample, counter, gauge, histogram
 from dibs.jobqueue.counters import Tally
 from dibs.model.devices import Device
 from dibs.store.writer import Reader
@@ -25,17 +25,17 @@ from dibs.version import __version__
 
 async def get_metrics(request: web.Request) -> web.Response:
     """Return the queue, the devices and the daemon in numbers for Prometheus."""
-    daemon = request.app[exchanges.DAEMON]
+    daemon = request.app[exchange.DAEMON]
     if daemon.looking is not None:
         daemon.looking.watched()
     found = await daemon.ask(lambda reader: [*_queue(reader), *_devices(daemon, reader), *_process(daemon)])
-    streams = len(request.app[streaming.CHANNEL].hub.streams)
+    streams = len(request.app[event_stream.CHANNEL].hub.streams)
     families = [*found, *_counted(daemon.core.tally), *_daemon(daemon, streams)]
-    return web.Response(text=exposition.text(families), headers={"Content-Type": exposition.CONTENT_TYPE})
+    return web.Response(text=metrics_text.text(families), headers={"Content-Type": metrics_text.CONTENT_TYPE})
 
 
 def _queue(reader: Reader) -> Iterator[Family]:
-    standing = queues.standing(reader)
+    standing = queue.standing(reader)
     words = [Sample(count, {"state": word}) for word, count in standing["counts"].items()]
     yield gauge("dibs_jobs", "Jobs by the state that outputs show; finished ones until they are forgotten.", *words)
     yield gauge("dibs_queue_paused", "1 while nothing new is started.", Sample(standing["queue"]["paused"]))

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchanges, logs
+from dibs.http_api import exchange, job_logs
 from dibs.logs import reports, tails
 from dibs.logs.reports import Numbers
 from dibs.model.jobs import Job
@@ -36,9 +36,9 @@ def of(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:
 
 async def get_numbers(request: web.Request) -> web.Response:
     """Return how the numbers that an attempt reported went, thinned to what a chart can show."""
-    daemon, job_id = request.app[exchanges.DAEMON], exchanges.job_id(request)
-    told = exchanges.query(request, logs.AttemptQuery)
-    job = await daemon.ask(lambda reader: logs.having(reader, job_id, told))
+    daemon, job_id = request.app[exchange.DAEMON], exchange.job_id(request)
+    told = exchange.query(request, job_logs.AttemptQuery)
+    job = await daemon.ask(lambda reader: job_logs.having(reader, job_id, told))
     where = daemon.core.engine.report(job, told.attempt)
 
     def read() -> dict[str, Any]:
@@ -49,4 +49,4 @@ async def get_numbers(request: web.Request) -> web.Response:
         ]
         return {"numbers": found, "cut": len(tail) == reports.COURSE_BYTES}
 
-    return exchanges.json(await logs.in_thread(request, read))
+    return exchange.json(await job_logs.in_thread(request, read))

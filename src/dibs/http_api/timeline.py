@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchanges, listing
+from dibs.http_api import exchange, job_lists
 from dibs.jobqueue.outlook import Sight
 from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
@@ -32,11 +32,11 @@ class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 async def get_timeline(request: web.Request) -> web.Response:
     """Return which jobs had which GPUs when, which have them now, and which would get them next."""
-    daemon = request.app[exchanges.DAEMON]
-    told, here = exchanges.query(request, TimelineQuery), datetime.now()
-    since = listing.moment("since", told.since, here)
-    until = listing.moment("until", told.until, here) if told.until else now_ms()
-    return await exchanges.answer(daemon, lambda reader: _timeline(daemon, reader, since, until))
+    daemon = request.app[exchange.DAEMON]
+    told, here = exchange.query(request, TimelineQuery), datetime.now()
+    since = job_lists.moment("since", told.since, here)
+    until = job_lists.moment("until", told.until, here) if told.until else now_ms()
+    return await exchange.answer(daemon, lambda reader: _timeline(daemon, reader, since, until))
 
 
 def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> dict[str, Any]:

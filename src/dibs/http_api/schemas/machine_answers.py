@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dibs.http_api.schemas.shapes import Moment
+from dibs.http_api.schemas.job_answers import Moment
 
 
 class Holder(Struct):

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import exchanges, explaining, listing, machines, measured
+from dibs.http_api import exchange, gpus, job_lists, job_numbers, why
 from dibs.jobqueue import turns
 from dibs.jobqueue.outlook import Sight
 from dibs.jobqueue.thread import now_ms
@@ -38,8 +38,8 @@ MOST_TEXTS = 2000
 
 async def get_jobs(request: web.Request) -> web.Response:
     """Return the overview, the jobs that the `select` words mean, or a page of a list."""
-    daemon = request.app[exchanges.DAEMON]
-    told = exchanges.query(request, listing.PageQuery)
+    daemon = request.app[exchange.DAEMON]
+    told = exchange.query(request, job_lists.PageQuery)
     if told.is_paged:
         return await _page(daemon, told, request.app[TEXTS])
     chosen = selectors.parse(told.select)
@@ -57,21 +57,21 @@ async def get_jobs(request: web.Request) -> web.Response:
         sight = Sight.of(daemon.core, reader)
         return _list(daemon, reader, sight, found(reader, sight), request.app[TEXTS])
 
-    await measured.are_read(daemon, has_unread, LIST_READING_FOR_S)
-    return await exchanges.answer(daemon, answer)
+    await job_numbers.are_read(daemon, has_unread, LIST_READING_FOR_S)
+    return await exchange.answer(daemon, answer)
 
 
-async def _page(daemon: Daemon, told: listing.PageQuery, texts: Texts) -> web.Response:
+async def _page(daemon: Daemon, told: job_lists.PageQuery, texts: Texts) -> web.Response:
     """Answer with one page; whoever turns pages does not wait for numbers."""
-    wanted = listing.wanted(told, daemon.inventory, datetime.now())
+    wanted = job_lists.wanted(told, daemon.inventory, datetime.now())
     after = pages.read_cursor(wanted.sort, told.cursor) if told.cursor else None
 
     def answer(reader: Reader) -> dict[str, Any]:
-        jobs, place = pages.page(reader, wanted, after, told.limit or listing.USUAL, now_ms())
+        jobs, place = pages.page(reader, wanted, after, told.limit or job_lists.USUAL, now_ms())
         following = None if place is None else pages.write_cursor(wanted.sort, place)
         return _list(daemon, reader, Sight.of(daemon.core, reader), jobs, texts) | {"next": following}
 
-    return await exchanges.answer(daemon, answer)
+    return await exchange.answer(daemon, answer)
 
 
 def _list(daemon: Daemon, reader: Reader, sight: Sight, jobs: list[Job], texts: Texts) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _list(daemon: Daemon, reader: Reader, sight: Sight, jobs: list[Job], texts: 
         "jobs": [texts.of(daemon, Shown.of(daemon, reader, sight, job)) for job in jobs],
         "queue": {"paused": bool(reader.fact(turns.PAUSED))},
         "counts": reader.counts(),
-        "machine": machines.machine(daemon.inventory, sight.view) | {"disk": machines.full(daemon)},
+        "machine": gpus.machine(daemon.inventory, sight.view) | {"disk": gpus.full(daemon)},
         "daemon": {"version": __version__, "pid": daemon.identity.pid},
     }
 
@@ -110,7 +110,7 @@ class Shown:
         """Look at what is known of a job now."""
         reader.pause()
         reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
-        return cls(job, reason, measured.of(daemon, reader, job), machines.marks(daemon, job), sight.inventory)
+        return cls(job, reason, job_numbers.of(daemon, reader, job), gpus.marks(daemon, job), sight.inventory)
 
     def is_same(self, other: Shown) -> bool:
         """Tell whether another would be told in the same words."""
@@ -154,12 +154,12 @@ TEXTS: web.AppKey[Texts] = web.AppKey("texts", Texts)
 
 async def get_job(request: web.Request) -> web.Response:
     """Return one job; with `until` and `wait_s`, when it has started or finished."""
-    daemon = request.app[exchanges.DAEMON]
-    job_id = exchanges.job_id(request)
+    daemon = request.app[exchange.DAEMON]
+    job_id = exchange.job_id(request)
     until = request.query.get("until", "")
     if until not in ("", "started", "finished"):
         raise UserError(f'until expected started or finished, got "{until}".')
-    deadline = daemon.events.loop.time() + exchanges.seconds(request, "wait_s")
+    deadline = daemon.events.loop.time() + exchange.seconds(request, "wait_s")
 
     def is_reached(job: Job) -> bool:
         return job.is_finished or until == "" or (until == "started" and job.started_at is not None)
@@ -172,8 +172,8 @@ async def get_job(request: web.Request) -> web.Response:
             break
         await daemon.events.changed(version, left)
     if not until:
-        await measured.are_read(daemon, lambda reader: reader.is_unread(job_id), READING_FOR_S)
-    return await exchanges.answer(daemon, lambda reader: _whole(daemon, reader, reader.job(job_id)))
+        await job_numbers.are_read(daemon, lambda reader: reader.is_unread(job_id), READING_FOR_S)
+    return await exchange.answer(daemon, lambda reader: _whole(daemon, reader, reader.job(job_id)))
 
 
 def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
@@ -196,35 +196,33 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
         for past in reader.attempts(job.id)
     ]
     sight = Sight.of(daemon.core, reader)
-    expected = explaining.start_to_json(sight.expected(job), sight.inventory) if job.is_waiting else None
+    expected = why.start_to_json(sight.expected(job), sight.inventory) if job.is_waiting else None
     more: dict[str, Any] = {
         "cli": command_line.line(job.asked, now_ms()),
         "attempts": attempts,
         "env": serialization.mask_environ(job.asked.env),
         "expected_start": expected,
     }
-    return Shown.of(daemon, reader, sight, job).to_json(daemon) | more | {"use": machines.use(daemon, reader, job)}
+    return Shown.of(daemon, reader, sight, job).to_json(daemon) | more | {"use": gpus.use(daemon, reader, job)}
 
 
 async def get_events(request: web.Request) -> web.Response:
     """Return all that happened to a job."""
-    job_id = exchanges.job_id(request)
+    job_id = exchange.job_id(request)
 
     def answer(reader: Reader) -> list[dict[str, Any]]:
         reader.job(job_id)
         return [{"at": serialization.moment(e.at), "kind": e.kind, "detail": e.detail} for e in reader.events(job_id)]
 
-    return await exchanges.answer(request.app[exchanges.DAEMON], lambda reader: {"events": answer(reader)})
+    return await exchange.answer(request.app[exchange.DAEMON], lambda reader: {"events": answer(reader)})
 
 
 async def get_words(request: web.Request) -> web.Response:
     """Return jobs and devices in a few words each, for shells that complete what is typed."""
-    daemon = request.app[exchanges.DAEMON]
+    daemon = request.app[exchange.DAEMON]
     jobs = await daemon.ask(lambda reader: reader.overview(*WORDS_SHOWN))
     told = [
         {"id": j.id, "name": j.asked.name, "state": j.word, "project": j.asked.project, "tags": list(j.asked.tags)}
         for j in jobs
     ]
-    return exchanges.json(
-        {"jobs": told, "gpus": [{"index": d.index, "name": d.name} for d in daemon.inventory.devices]}
-    )
+    return exchange.json({"jobs": told, "gpus": [{"index": d.index, "name": d.name} for d in daemon.inventory.devices]})

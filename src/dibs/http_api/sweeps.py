@@ -12,9 +12,9 @@ from aiohttp import web
 
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import exchanges, measured, wire
-from dibs.http_api.schemas import submissions
-from dibs.http_api.schemas.submissions import Name, Word
+from dibs.http_api import exchange, job_numbers, wire
+from dibs.http_api.schemas import submission
+from dibs.http_api.schemas.submission import Name, Word
 from dibs.jobqueue import sweeps
 from dibs.logs import reports
 from dibs.model import serialization
@@ -84,15 +84,15 @@ class RunsIn(msgspec.Struct, forbid_unknown_fields=True):
 
 async def post_sweeps(request: web.Request) -> web.Response:
     """Make a sweep, or find the one of that name; with `dry_run` only say whether that could be."""
-    daemon = request.app[exchanges.DAEMON]
-    told = wire.convert(await exchanges.body(request), SweepIn)
-    rules = submissions.rules({"jobs": [], "at_once": told.at_once, "halt_after": told.halt_after})
-    wanted, wish = _wanted(told), submissions.common(told.defaults, told.parameters)
+    daemon = request.app[exchange.DAEMON]
+    told = wire.convert(await exchange.body(request), SweepIn)
+    rules = submission.rules({"jobs": [], "at_once": told.at_once, "halt_after": told.halt_after})
+    wanted, wish = _wanted(told), submission.common(told.defaults, told.parameters)
     if request.query.get("dry_run"):
         checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, wish))
-        return exchanges.json({"is_new": checked.found is None, "notes": checked.notes})
+        return exchange.json({"is_new": checked.found is None, "notes": checked.notes})
     sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, wish))
-    return exchanges.json(to_json(sweep) | {"notes": notes}, 201)
+    return exchange.json(to_json(sweep) | {"notes": notes}, 201)
 
 
 def _wanted(told: SweepIn) -> SweepWish:
@@ -117,25 +117,25 @@ def _wanted(told: SweepIn) -> SweepWish:
 
 async def post_points(request: web.Request) -> web.Response:
     """Queue those of some points that are neither done nor queued nor running."""
-    daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
-    told = wire.convert(await exchanges.body(request), PointsIn)
+    daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
+    told = wire.convert(await exchange.body(request), PointsIn)
     sweep = await daemon.ask(lambda reader: reader.sweep(sweep_id))
     names = tuple(dict.fromkeys(name for point in told.points for name in point.params))
-    wish = submissions.common(told.defaults, names)
+    wish = submission.common(told.defaults, names)
     members = [_member(sweep, point, wish.asked.cwd) for point in told.points]
     added = await daemon.do(
         lambda turn: sweeps.add(turn, sweep_id, wish, members, again=told.again, is_last=not told.more)
     )
     counts = {fate.value: count for fate, count in added.fates.items()}
-    return exchanges.json({"counts": counts, "notes": added.notes}, 201)
+    return exchange.json({"counts": counts, "notes": added.notes}, 201)
 
 
 async def post_runs(request: web.Request) -> web.Response:
     """Queue runs like one of the sweep, environment and folder too, but for some parameters; what had a run stays."""
-    daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
-    told = wire.convert(await exchanges.body(request), RunsIn)
+    daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
+    told = wire.convert(await exchange.body(request), RunsIn)
     counts = await daemon.do(lambda turn: sweeps.extend(turn, sweep_id, JobId(told.like), told.changes))
-    return exchanges.json({"counts": counts, "notes": []}, 201)
+    return exchange.json({"counts": counts, "notes": []}, 201)
 
 
 def _member(sweep: Sweep, point: PointIn, cwd: str) -> Member:
@@ -155,7 +155,7 @@ async def get_sweeps(request: web.Request) -> web.Response:
         states = reader.states_of_sweeps()
         return [to_json(sweep) | {"states": states.get(sweep.id, {})} for sweep in reader.sweeps()]
 
-    return await exchanges.answer(request.app[exchanges.DAEMON], lambda reader: {"sweeps": answer(reader)})
+    return await exchange.answer(request.app[exchange.DAEMON], lambda reader: {"sweeps": answer(reader)})
 
 
 async def get_results(request: web.Request) -> web.Response:
@@ -163,11 +163,11 @@ async def get_results(request: web.Request) -> web.Response:
 
     With `most` so many of them, in no order that matters, and in `next` what `after` says to get more; null: no more.
     """
-    daemon, sweep_id = request.app[exchanges.DAEMON], int(request.match_info["id"])
-    most = exchanges.whole_number(request, "most", 0)
+    daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
+    most = exchange.whole_number(request, "most", 0)
     since = _since(request.query.get("after", ""))
     if not request.query.get("after"):
-        await measured.are_read(daemon, lambda reader: reader.count_unread(sweep_id) > 0, READING_FOR_S)
+        await job_numbers.are_read(daemon, lambda reader: reader.count_unread(sweep_id) > 0, READING_FOR_S)
 
     def answer(reader: Reader) -> dict[str, Any]:
         sweep = reader.sweep(sweep_id)
@@ -180,7 +180,7 @@ async def get_results(request: web.Request) -> web.Response:
             runs.sort(key=lambda run: (run.index, run.job or 0))
         return {"sweep": to_json(sweep), "runs": _runs(daemon, reader, runs), "next": following and _after(following)}
 
-    return await exchanges.answer(daemon, answer)
+    return await exchange.answer(daemon, answer)
 
 
 def _after(since: RunsSince) -> str:

@@ -12,7 +12,7 @@ import time
 from aiohttp import web
 
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, NotSignedIn, UserError
-from dibs.http_api import admission, connections, exchanges
+from dibs.http_api import admission, connections, exchange
 from dibs.http_api.admission import Asked, Refusal
 from dibs.http_api.connections import Connection
 from dibs.http_api.tokens import Failures, Tokens
@@ -31,7 +31,7 @@ class Guard:
         #: Where something is being answered because of the token: streams may be so for days.
         self._by_token: set[asyncio.Transport] = set()
 
-    def before(self, handler: exchanges.BaseHandler) -> exchanges.BaseHandler:
+    def before(self, handler: exchange.BaseHandler) -> exchange.BaseHandler:
         """Return the handler of all requests with the guard before it."""
 
         async def guarded(request: web.BaseRequest) -> web.StreamResponse:
@@ -109,7 +109,7 @@ async def protect(request: web.Request, answer: web.StreamResponse) -> None:
 
 
 @web.middleware
-async def errors(request: web.Request, handler: exchanges.Handler) -> web.StreamResponse:
+async def errors(request: web.Request, handler: exchange.Handler) -> web.StreamResponse:
     """Turn every error into the one shape of errors."""
     try:
         _check_devices(request)
@@ -124,14 +124,14 @@ async def errors(request: web.Request, handler: exchanges.Handler) -> web.Stream
     except Exception as error:
         log.exception("%s %r", request.method, request.path)
         return _error(
-            Bug(f"{type(error).__name__}: {error}", f"See {request.app[exchanges.DAEMON].identity.home}/daemon.log.")
+            Bug(f"{type(error).__name__}: {error}", f"See {request.app[exchange.DAEMON].identity.home}/daemon.log.")
         )
 
 
 def _check_devices(request: web.Request) -> None:
     """Refuse a client that believes in other devices than ours."""
     wanted = request.headers.get("Dibs-Devices")
-    ours = request.app[exchanges.DAEMON].identity.devices
+    ours = request.app[exchange.DAEMON].identity.devices
     if wanted is not None and wanted != ours and not request.path.startswith("/v1/daemon"):
         raise Conflict(
             f'the daemon runs with DIBS_DEVICES="{ours}", here it is "{wanted}".',
@@ -143,7 +143,7 @@ def _as_ours(request: web.Request, error: web.HTTPException) -> DibsError:
     if error.status == 404:
         return NotFound(f"there is nothing at {request.path}.")
     if error.status == 413:
-        return UserError(f"the request is larger than {exchanges.LARGEST_BODY} bytes.")
+        return UserError(f"the request is larger than {exchange.LARGEST_BODY} bytes.")
     return UserError(f"{request.method} {request.path}: {error.reason}.")
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from dibs.daemon.service import Daemon
 from dibs.devices import usage
 from dibs.errors import NotAllowed, NotFound
-from dibs.http_api import exchanges, wire
+from dibs.http_api import exchange, wire
 from dibs.http_api.schemas import actions
 from dibs.jobqueue.thread import now_ms
 from dibs.leases import drains, holders, tickets
@@ -25,10 +25,10 @@ from dibs.system import disk
 
 async def get_gpus(request: web.Request) -> web.Response:
     """Return every device, with who holds it on this machine."""
-    daemon = request.app[exchanges.DAEMON]
+    daemon = request.app[exchange.DAEMON]
     if daemon.looking is not None:
         daemon.looking.watched()
-    return exchanges.json(await gpus(daemon, await daemon.probe_now()))
+    return exchange.json(await gpus(daemon, await daemon.probe_now()))
 
 
 async def gpus(daemon: Daemon, inventory: Inventory) -> dict[str, Any]:
@@ -60,8 +60,8 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> dict[str, Any]:
 
 async def get_history(request: web.Request) -> web.Response:
     """Return how busy the devices were: every look of the last hour, and one mean a minute for as long as is asked."""
-    daemon = request.app[exchanges.DAEMON]
-    minutes = min(max(0, exchanges.whole_number(request, "minutes", 60)), usage.MOST_MINUTES)
+    daemon = request.app[exchange.DAEMON]
+    minutes = min(max(0, exchange.whole_number(request, "minutes", 60)), usage.MOST_MINUTES)
     kept = await daemon.ask(lambda reader: reader.minutes(now_ms() // 60_000 - minutes))
     recent = {} if daemon.looking is None else dict(daemon.looking.observing.ledger.recent)
     found: dict[str, dict[str, list[Any]]] = {device: {"recent": [], "minutes": []} for device in daemon.inventory.ids}
@@ -73,7 +73,7 @@ async def get_history(request: web.Request) -> web.Response:
         row = [serialization.moment(minute * 60_000), *values]
         found.setdefault(device, {"recent": [], "minutes": []})["minutes"].append(row)
     columns = ["at", "memory", "utilization", "power", "temperature"]
-    return exchanges.json({"columns": columns, "gpus": [{"id": device, **both} for device, both in found.items()]})
+    return exchange.json({"columns": columns, "gpus": [{"id": device, **both} for device, both in found.items()]})
 
 
 def _held(found: tuple[holders.Holder, ...], device: Device) -> dict[str, Any]:
@@ -111,9 +111,9 @@ def _vram(holder: holders.Holder) -> int | None:
 
 async def post_drain(request: web.Request) -> web.Response:
     """Start nothing new on a device: for this user's jobs, or by root for everybody."""
-    body = await exchanges.body(request) if request.can_read_body else {}
+    body = await exchange.body(request) if request.can_read_body else {}
     why = " ".join(wire.convert(body, actions.DrainIn).reason.split())
-    daemon, device = request.app[exchanges.DAEMON], await _device(request)
+    daemon, device = request.app[exchange.DAEMON], await _device(request)
     if os.geteuid() == 0:
         drains.mark(daemon.drains.place, device.id, why)
     else:
@@ -125,7 +125,7 @@ async def post_drain(request: web.Request) -> web.Response:
 
 async def post_undrain(request: web.Request) -> web.Response:
     """Start jobs on a device again."""
-    daemon, device = request.app[exchanges.DAEMON], await _device(request)
+    daemon, device = request.app[exchange.DAEMON], await _device(request)
     is_root = os.geteuid() == 0
     if not is_root and device.id not in daemon.drains.own and device.drained:
         raise NotAllowed(f"GPU {device.index} is drained by root for everybody.", "Ask who looks after this machine.")
@@ -139,7 +139,7 @@ async def post_undrain(request: web.Request) -> web.Response:
 
 
 async def _device(request: web.Request) -> Device:
-    inventory = await request.app[exchanges.DAEMON].probe_now()
+    inventory = await request.app[exchange.DAEMON].probe_now()
     try:
         return inventory.by_id[devices.find(inventory, request.match_info["gpu"])]
     except devices.UnknownDevice as error:
@@ -147,9 +147,7 @@ async def _device(request: web.Request) -> Device:
 
 
 def _drained(daemon: Daemon, device: Device) -> web.Response:
-    return exchanges.json(
-        {"id": device.id, "index": device.index, "drained": daemon.inventory.by_id[device.id].drained}
-    )
+    return exchange.json({"id": device.id, "index": device.index, "drained": daemon.inventory.by_id[device.id].drained})
 
 
 def machine(inventory: Inventory, view: View) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from dibs.http_api.exchanges import Handler
+from dibs.http_api.exchange import Handler
 
 #: The parts of a path that vary, and what each may be.
 VARIABLES = {"id": r"\d{1,18}", "verb": "[a-z]+", "gpu": "[^/]+", "name": "[^/]+", "file": ".+"}

@@ -6,14 +6,14 @@ from aiohttp import web
 
 from dibs.daemon import cleanup
 from dibs.errors import UserError
-from dibs.http_api import exchanges, wire
+from dibs.http_api import exchange, wire
 from dibs.http_api.schemas import actions
 from dibs.model import selectors
 
 
 async def post_actions(request: web.Request) -> web.Response:
     """Do one verb to many jobs."""
-    action = wire.convert(await exchanges.body(request), actions.ActionIn)
+    action = wire.convert(await exchange.body(request), actions.ActionIn)
     if not action.select:
         raise UserError("expected at least one selector.")
     return await _do(request, action.verb, selectors.parse(action.select), action)
@@ -21,24 +21,24 @@ async def post_actions(request: web.Request) -> web.Response:
 
 async def post_verb(request: web.Request) -> web.Response:
     """Do one verb to one job."""
-    body = await exchanges.body(request) if request.can_read_body else {}
+    body = await exchange.body(request) if request.can_read_body else {}
     said = wire.convert(body, actions.OneActionIn)
     return await _do(request, request.match_info["verb"], _one(request), said)
 
 
 async def patch_job(request: web.Request) -> web.Response:
     """Change what is asked of a job: fields as in a submission, null for the default."""
-    return await _do(request, "edit", _one(request), actions.OneActionIn(changes=await exchanges.body(request)))
+    return await _do(request, "edit", _one(request), actions.OneActionIn(changes=await exchange.body(request)))
 
 
 def _one(request: web.Request) -> selectors.Selection:
-    job_id = exchanges.job_id(request)
+    job_id = exchange.job_id(request)
     return ((selectors.Ids(((job_id, job_id),)),),)
 
 
 async def _do(request: web.Request, verb: str, chosen: selectors.Selection, said: actions.OneActionIn) -> web.Response:
-    daemon = request.app[exchanges.DAEMON]
+    daemon = request.app[exchange.DAEMON]
     if verb == "clean":
         cleaned = cleanup.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)
-        return exchanges.json(await cleaned)
-    return exchanges.json(actions.acted_to_json(await daemon.do(actions.prepare(verb, chosen, said))))
+        return exchange.json(await cleaned)
+    return exchange.json(actions.acted_to_json(await daemon.do(actions.prepare(verb, chosen, said))))

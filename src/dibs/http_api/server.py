@@ -1,0 +1,81 @@
+"""The HTTP door: `/v1` over the daemon's unix socket, and for browsers over TCP. Translation only: JSON in, a verb or a
+question, JSON out.
+
+Here are the socket and the parts that stand around it; the addresses are the table in `routes`. Every request passes
+`guarding.Guard` before it is routed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from aiohttp import web
+
+from dibs.daemon.service import Daemon
+from dibs.http_api import (
+    admission_guard,
+    connections,
+    event_stream,
+    exchange,
+    jobs,
+    session,
+    static_pages,
+    status_socket,
+)
+from dibs.http_api.admission import Door
+from dibs.http_api.admission_guard import Guard
+from dibs.http_api.routes import ROUTES
+from dibs.http_api.static_pages import Pages
+from dibs.http_api.tokens import Tokens
+from dibs.http_api.web_port import Browsers
+from dibs.system import paths
+from dibs.system.settings import Settings
+
+
+@contextlib.asynccontextmanager
+async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
+    """Answer on the daemon's socket while inside, and to browsers where they were let in before."""
+    app = web.Application(middlewares=[admission_guard.errors], client_max_size=exchange.LARGEST_BODY)
+    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
+    guard = Guard(Tokens(paths.web_file(daemon.identity.home)))
+    browsers = Browsers(runner, values, guard.tokens)
+    app[exchange.DAEMON] = daemon
+    app[session.GUARD] = guard
+    app[session.BROWSERS] = browsers
+    app[static_pages.PAGES] = Pages()
+    app[jobs.TEXTS] = jobs.Texts()
+    app.on_response_prepare.append(admission_guard.protect)
+    channel = app[event_stream.CHANNEL] = event_stream.Channel(daemon)
+    app.on_shutdown.append(lambda app: channel.close())
+    app.add_routes(route.definition() for route in ROUTES)
+    await runner.setup()
+    assert runner.server is not None
+    # Not a middleware: those come after the router, and after an answer to `Expect`.
+    runner.server.request_handler = guard.before(runner.server.request_handler)
+    sockets: list[asyncio.Server] = []
+
+    async def reopen() -> None:
+        sockets.append(await _listen(runner, daemon.identity.socket))
+
+    try:
+        await reopen()
+        daemon.reopen = reopen
+        await browsers.open_again()
+        async with status_socket.socket_for_status(runner, values.status_socket):
+            yield
+    finally:
+        daemon.identity.socket.unlink(missing_ok=True)
+        for each in sockets:
+            each.close()
+        await browsers.close()
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, path: Path) -> asyncio.Server:
+    """Open the socket anew; a file of that name, dead or alive, goes: the daemon's lock says whose it is."""
+    path.unlink(missing_ok=True)
+    return await connections.listen(runner, Door(is_tcp=False, uid=os.geteuid()), path)
