@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dibs import cli, errors
-from dibs.cli import topics
+from dibs import errors
+from dibs.cli import help_topics
+from dibs.cli import main as cli
 from dibs.cli.verbs import help as helping
 from dibs.model import lifecycle
 from dibs.submission import options
@@ -118,13 +119,13 @@ def errors_page() -> str:
             "",
             "| code | meaning |",
             "|---|---|",
-            *(f"| {code} | {meaning} |" for code, meaning in topics.OWN_CODES),
+            *(f"| {code} | {meaning} |" for code, meaning in help_topics.OWN_CODES),
             "",
             "`run`, `follow` and `log -f` exit with the code of the job's command, and otherwise as a shell would:",
             "",
             "| code | meaning |",
             "|---|---|",
-            *(f"| {code} | {meaning} |" for code, meaning in topics.JOB_CODES),
+            *(f"| {code} | {meaning} |" for code, meaning in help_topics.JOB_CODES),
             "",
         ]
     )
@@ -135,9 +136,9 @@ def topics_page() -> str:
     lines = [
         "# Topics",
         "",
-        "Written from `cli.topics` by `scripts/write-docs`; do not edit. `dibs help TOPIC` shows each.",
+        "Written from `cli.help_topics` by `scripts/write-docs`; do not edit. `dibs help TOPIC` shows each.",
     ]
-    for name, topic in topics.TOPICS.items():
+    for name, topic in help_topics.TOPICS.items():
         lines += ["", f"## {name}", "", f"{topic.summary[0].upper()}{topic.summary[1:]}."]
         for part in topic.parts():
             rows = [part] if isinstance(part, str) else ["| | |", "|---|---|", *(f"| `{a}` | {b} |" for a, b in part)]
@@ -163,7 +164,7 @@ def man_page() -> str:
     ]
     for name in cli.VERBS:
         lines += _man_verb(name)
-    for name, topic in topics.TOPICS.items():
+    for name, topic in help_topics.TOPICS.items():
         lines += [f".SH {name.upper().replace('-', ' ')}", _roff(f"{topic.summary[0].upper()}{topic.summary[1:]}.")]
         for part in topic.parts():
             rows = [".PP", _roff(part)] if isinstance(part, str) else [row for a, b in part for row in _man_row(a, b)]

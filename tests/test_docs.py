@@ -14,7 +14,8 @@ from typing import get_type_hints
 
 import pytest
 
-from dibs import cli, errors
+from dibs import errors
+from dibs.cli import main as cli
 from dibs.model import lifecycle
 from dibs.python_api import jobs, keywords
 from dibs.submission import job_options, options

@@ -12,7 +12,7 @@ import pytest
 
 import blocks
 import typist
-from dibs import cli
+from dibs.cli import main as cli
 from dibs.errors import UserError
 from dibs.submission import options
 

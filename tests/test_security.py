@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dibs.cli import VERBS
+from dibs.cli.main import VERBS
 from dibs.system import settings
 
 TESTS = Path(__file__).parent

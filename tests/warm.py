@@ -27,8 +27,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dibs import cli
-from dibs.cli import fast
+from dibs.cli import fast_add
+from dibs.cli import main as cli
 from dibs.daemon import main as daemon
 from dibs_compat.gpupeasy import commands as gpupeasy
 from dibs_compat.scheduler import sch, schedule
@@ -50,7 +50,7 @@ LATER = (
 
 def dibs() -> int:
     """Be `python -m dibs`."""
-    fast.main()
+    fast_add.main()
     return cli.main()
 
 

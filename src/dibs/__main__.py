@@ -2,11 +2,11 @@
 
 import sys
 
-from dibs.cli import fast
+from dibs.cli import fast_add
 
 if __name__ == "__main__":
-    fast.main()
+    fast_add.main()
 
-    from dibs.cli import main
+    from dibs.cli.main import main
 
     sys.exit(main())

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs import cli, errors
+from dibs import errors
+from dibs.cli import main as cli
 from dibs.python_api import jobs
 from dibs.submission import drafts, options
 

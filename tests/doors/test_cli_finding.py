@@ -16,8 +16,8 @@ import pytest
 from terminal import Terminal
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs import cli
-from dibs.cli import completing, topics
+from dibs.cli import completions, help_topics
+from dibs.cli import main as cli
 from dibs.cli.verbs import completion, report
 from dibs.cli.verbs import help as pages
 from dibs.client import doctor
@@ -248,7 +248,7 @@ def test_numbers_are_read_as_written() -> None:
 
 
 def test_every_topic_has_a_text_of_a_screen_or_two(bench: Bench) -> None:
-    for name in topics.TOPICS:
+    for name in help_topics.TOPICS:
         shown = bench.cli("help", name).stdout
         assert pages.topic(name) in shown
         assert len(pages.topic(name).splitlines()) <= 60
@@ -261,7 +261,7 @@ def test_topics_name_only_what_exists() -> None:
     every = {
         name for verb in cli.VERBS for option in cli.load(verb).OPTIONS for name in (*option.names, *option.habits)
     }
-    for name in topics.TOPICS:
+    for name in help_topics.TOPICS:
         text = pages.topic(name)
         assert {f"--{word}" for word in re.findall(r"(?<=[ (`])--([a-z-]+)", text)} - FROM_OTHERS <= every
         assert {*re.findall(r"\bdibs ([a-z]+)\b", text)} - PROSE <= {*cli.VERBS, *cli.ALIASES}
@@ -283,7 +283,7 @@ def test_the_man_page_has_every_verb_option_topic_and_example() -> None:
             assert f"\\fB{pages.named(option)}\\fR\n{pages.explained(option)}" in part
         for example in verb.EXAMPLES:
             assert f"\n{example}\n" in part
-    for name in topics.TOPICS:
+    for name in help_topics.TOPICS:
         assert f".SH {name.upper().replace('-', ' ')}\n" in page
 
 
@@ -320,13 +320,13 @@ def test_every_verb_and_option_is_documented_with_an_example(name: str) -> None:
 # -- completion --
 
 
-def told(*typed: str) -> completing.Next:
+def told(*typed: str) -> completions.Next:
     """Return what could follow, with two jobs and two GPUs to be had."""
     jobs = [
         {"id": 11, "name": "vit", "state": "running", "project": "p", "tags": ["t"]},
         {"id": 12, "name": "has blank", "state": "queued", "project": "p", "tags": []},
     ]
-    return completing.complete(
+    return completions.complete(
         typed, lambda: {"jobs": jobs, "gpus": [{"index": 0, "name": "A"}, {"index": 1, "name": "B"}]}
     )
 

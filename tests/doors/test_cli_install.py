@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench import Bench
-from dibs.cli import installing
-from dibs.cli.installing import Cron, Systemd
+from dibs.cli import boot_service
+from dibs.cli.boot_service import Cron, Systemd
 from dibs.errors import MachineError, UserError
 
 FAKES = Path(__file__).parent.parent / "fakes" / "bin"
@@ -50,7 +50,7 @@ def test_a_unit_starts_the_daemon_and_lets_jobs_outlive_it(environ: dict[str, st
     assert "WantedBy=default.target" in text
     assert "LD_PRELOAD" not in text
     assert calls(tmp_path)[:2] == ["systemctl --user daemon-reload", "systemctl --user enable --now dibs.service"]
-    assert told == [f"wrote {path}; the daemon starts with your first login", installing.LINGER]
+    assert told == [f"wrote {path}; the daemon starts with your first login", boot_service.LINGER]
 
 
 def test_who_lingers_is_not_told_to(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,12 +117,12 @@ def test_a_crontab_that_cannot_be_read_is_not_written_over(
 
 
 def test_the_way_is_found_by_asking(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(installing.find(environ), Systemd)
+    assert isinstance(boot_service.find(environ), Systemd)
     monkeypatch.setenv("FAKE_SYSTEMD", "none")
-    assert isinstance(installing.find(environ), Cron)
+    assert isinstance(boot_service.find(environ), Cron)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MachineError, match="neither systemd nor cron answers here"):
-        installing.find(environ)
+        boot_service.find(environ)
 
 
 def test_print_shows_and_changes_nothing(bench: Bench) -> None:

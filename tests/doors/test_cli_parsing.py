@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs import cli
+from dibs.cli import main as cli
 from dibs.client import queries
 from dibs.errors import UserError
 from dibs.submission import drafts, job_options, options

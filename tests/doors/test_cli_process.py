@@ -160,7 +160,7 @@ def test_a_bug_is_one_line_unless_it_is_debugged(bench: Bench) -> None:
 
 def test_add_imports_little_once_a_daemon_runs(bench: Bench) -> None:
     bench.start()
-    code = "import sys; from dibs.cli import main; sys.argv = ['dibs', 'add', 'true']; main(); print(*sys.modules)"
+    code = "import sys; from dibs.cli.main import main; sys.argv = ['dibs', 'add', 'true']; main(); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], env=bench.environ, capture_output=True, text=True, check=True, cwd=bench.folder
     )
@@ -173,7 +173,7 @@ def test_add_imports_little_once_a_daemon_runs(bench: Bench) -> None:
 def test_piped_verbs_do_not_pay_for_rich(bench: Bench) -> None:
     bench.add("true")
     for words in (["status"], ["show", "1"], ["gpus"], ["log", "1"], ["wait"]):
-        code = f"import sys; from dibs.cli import main; sys.argv = ['dibs', *{words}]; main(); print(*sys.modules)"
+        code = f"import sys; from dibs.cli.main import main; sys.argv = ['dibs', *{words}]; main(); print(*sys.modules)"
         done = subprocess.run(
             [sys.executable, "-c", code], env=bench.environ, capture_output=True, text=True, check=True
         )

@@ -16,8 +16,8 @@ from rich.cells import cell_len
 from terminal import Terminal
 
 from bench import Bench
-from dibs.cli import logs, screen
-from dibs.cli.cleaning import LogCleaner, clean
+from dibs.cli import log_output, screen
+from dibs.cli.safe_text import LogCleaner, clean
 from dibs.cli.screen import Column, Screen
 from dibs.cli.verbs import show
 from dibs.client import answers
@@ -149,7 +149,7 @@ def test_the_last_lines_are_found_from_the_end(
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "log"
     file.write_bytes(data)
-    tail = data[logs.start_of_last(str(file), count) :]
+    tail = data[log_output.start_of_last(str(file), count) :]
     lines = data.split(b"\n") if data else []
     if lines and not lines[-1]:
         lines.pop()
@@ -159,9 +159,9 @@ def test_the_last_lines_are_found_from_the_end(
 def test_the_last_lines_of_a_large_log_are_found_too(tmp_path: Path) -> None:
     file = tmp_path / "log"
     file.write_bytes(b"x" * 1000 * 1000 + b"\n" + b"y\n" * 100_000)
-    assert file.read_bytes()[logs.start_of_last(str(file), 3) :] == b"y\n" * 3
-    assert logs.start_of_last(str(file), 100_001) == 0
-    assert logs.last_lines(str(file), 2) == ["y", "y"]
+    assert file.read_bytes()[log_output.start_of_last(str(file), 3) :] == b"y\n" * 3
+    assert log_output.start_of_last(str(file), 100_001) == 0
+    assert log_output.last_lines(str(file), 2) == ["y", "y"]
 
 
 def test_a_job_that_was_stopped_never_exits_with_success() -> None:

@@ -13,7 +13,7 @@ import pytest
 from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
-from dibs.cli import hints, overview, watching
+from dibs.cli import hints, repaint, status_view
 from dibs.cli.screen import Screen
 from dibs.version import __version__
 
@@ -51,7 +51,7 @@ def device(index: int, state: str = "free", job: int | None = None, user: str | 
 
 def painted(view: Screen, told: Any) -> list[str]:
     """Return the lines of the picture."""
-    return overview.paint(view, told, NOW).split("\n")
+    return status_view.paint(view, told, NOW).split("\n")
 
 
 def test_the_first_two_lines_tell_the_machine() -> None:
@@ -71,13 +71,13 @@ def test_a_paused_queue_a_restriction_and_a_full_disk_are_said() -> None:
     lines = painted(WIDE, told)
     assert lines[0].endswith("; the queue is paused: nothing new starts; dibs resume")
     assert lines[1:3] == ["restricted: DIBS_DEVICES=0", told["machine"]["disk"]]
-    assert lines[3] == overview.EMPTY
+    assert lines[3] == status_view.EMPTY
 
 
 def test_running_jobs_come_first_then_the_next_then_the_latest() -> None:
     jobs = [job(1, "done"), job(2, "failed", cause="exit", exit_code=3), job(3), job(4, "held"), job(5, "running")]
     jobs.append(job(6, priority=10))
-    rows = overview.arrange(jobs, {})
+    rows = status_view.arrange(jobs, {})
     assert [[row.first["id"] for row in part] for part in rows] == [[5], [6, 3, 4], [2, 1]]
     lines = painted(NARROW, answer(*jobs))
     assert lines.count("") == 2
@@ -92,7 +92,7 @@ def test_what_is_expected_to_start_first_stands_first_and_says_when() -> None:
         }
 
     starts = {1: expected(3600, 7200), 2: expected(300, 300), 3: expected(0, 60)}
-    text = overview.paint(NARROW, answer(*(job(n) for n in range(1, 5))), NOW, starts)
+    text = status_view.paint(NARROW, answer(*(job(n) for n in range(1, 5))), NOW, starts)
     rows = [line.split("  ") for line in text.split("\n")[2:] if line.strip()[:1].isdigit()]
     assert [row[0].strip() for row in rows] == ["3", "2", "1", "4"]
     assert ["in <1m00s" in text, "in 5m00s" in text, "in 1h00m-2h00m" in text] == [True] * 3
@@ -109,9 +109,9 @@ def test_many_jobs_of_one_submission_are_one_row() -> None:
 
 @pytest.mark.parametrize("key", [{"batch": 7}, {"sweep": "lr"}])
 def test_batches_and_sweeps_are_folded_too(key: dict[str, Any]) -> None:
-    rows = overview.fold([job(n, **key) for n in range(1, 11)], lambda each: "")
+    rows = status_view.fold([job(n, **key) for n in range(1, 11)], lambda each: "")
     assert [len(row.jobs) for row in rows] == [10]
-    few = overview.fold([job(n, **key) for n in range(1, 4)], lambda each: "")
+    few = status_view.fold([job(n, **key) for n in range(1, 4)], lambda each: "")
     assert [len(row.jobs) for row in few] == [1, 1, 1]
 
 
@@ -127,7 +127,7 @@ def test_a_long_reason_goes_on_in_the_next_line_and_can_be_read() -> None:
     assert all(len(line) <= 80 for line in lines)
     shown = " ".join(" ".join(lines).split())
     assert "needs 2 GPUs; 0 of 8 free, GPU 0: job 0" in shown
-    assert len(lines) <= 2 + overview.REASON_LINES
+    assert len(lines) <= 2 + status_view.REASON_LINES
 
 
 def test_more_than_a_screen_of_waiting_jobs_is_counted() -> None:
@@ -197,8 +197,8 @@ def test_watching_repaints_until_ctrl_c_and_leaves_the_last_picture(bench: Bench
         person.type(CTRL_C)
         code, shown = person.end()
     assert code == 0
-    assert shown.index(watching.ENTER) < shown.index(watching.HOME, len(watching.ENTER))
-    assert "later" in shown.split(watching.LEAVE)[1]
+    assert shown.index(repaint.ENTER) < shown.index(repaint.HOME, len(repaint.ENTER))
+    assert "later" in shown.split(repaint.LEAVE)[1]
 
 
 def test_watching_waits_for_a_daemon_that_was_stopped(bench: Bench) -> None:
@@ -222,11 +222,11 @@ def test_a_watcher_that_is_ended_gives_the_screen_back(bench: Bench) -> None:
         person.signal(signal.SIGTERM)
         code, shown = person.end()
     assert code == 128 + signal.SIGTERM
-    assert watching.LEAVE in shown
+    assert repaint.LEAVE in shown
 
 
 def test_a_picture_that_is_too_high_is_cut_and_says_so() -> None:
-    shown = watching.frame("\n".join(f"line {n}" for n in range(100)), 24)
+    shown = repaint.frame("\n".join(f"line {n}" for n in range(100)), 24)
     assert shown.count("\r\n") == 23
     assert "... 78 more lines" in shown
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from bench import Bench
-from dibs import cli
-from dibs.cli import result_tables, screen
+from dibs.cli import main as cli
+from dibs.cli import results_table, screen
+from dibs.cli.results_spool import Spool
 from dibs.cli.screen import Screen
-from dibs.cli.spooling import Spool
 from dibs.cli.verbs import map as mapping
 from dibs.cli.verbs import sweep
 from dibs.client import sweep_drafts
@@ -270,20 +270,20 @@ def test_j_of_a_sweep_can_be_changed_later(bench: Bench) -> None:
 
 def test_a_table_fits_the_terminal_also_with_long_values() -> None:
     runs = [Run({"model": "x" * 100, "lr": 0.1 / 3}, "done", {"loss": 1 / 3, "note": 2.0}, 1, 0)]
-    fitted = list(result_tables.fitted(Screen(True, False, 60), result_tables.of_runs(runs, "loss")))
+    fitted = list(results_table.fitted(Screen(True, False, 60), results_table.of_runs(runs, "loss")))
     assert max(len(line) for line in fitted) <= 60
     assert "0.333333" in fitted[1]
 
 
 def test_a_parameter_that_a_run_does_not_have_is_an_empty_cell() -> None:
     runs = [Run({"a": 1}, "done", {}, 1, 0), Run({"b": 2}, "queued", {"loss": None}, 2, 1)]
-    assert list(result_tables.of_runs(runs, None).rows()) == [[1, 1, "", "done", ""], [2, "", 2, "queued", None]]
+    assert list(results_table.of_runs(runs, None).rows()) == [[1, 1, "", "done", ""], [2, "", 2, "queued", None]]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_document_in_pieces_is_the_document(count: int, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [{"job": n, "params": {"text": "two\nlines"}} for n in range(count)]
-    pieces = "\n".join(result_tables.document({"sweep": {"id": 1}}, "runs", iter(runs)))
+    pieces = "\n".join(results_table.document({"sweep": {"id": 1}}, "runs", iter(runs)))
     assert json.loads(pieces) == {"sweep": {"id": 1}, "runs": runs}
     if count:
         screen.print_json({"sweep": {"id": 1}, "runs": runs})

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench import PATIENCE_S, Bench
-from dibs import cli
+from dibs.cli import main as cli
 
 #: What to type after a verb so that it would do something on a queue with one finished job.
 WORDS: dict[str, tuple[str, ...]] = {

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from terminal import Terminal
 
 from bench import Bench
-from dibs import cli
-from dibs.cli import fast
+from dibs.cli import fast_add
+from dibs.cli import main as cli
 from dibs.client import connection
 from dibs.submission import job_options
 from dibs.system import paths, settings
@@ -123,7 +123,7 @@ def run_fast(*words: str) -> Done:
     """Try the fast path inside this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = fast.add(["dibs", *words], os.environ)
+        code = fast_add.add(["dibs", *words], os.environ)
     return Done(code, out.getvalue(), err.getvalue())
 
 
@@ -215,7 +215,7 @@ NOT_SIMPLE = [
 
 
 @pytest.mark.parametrize("words", SIMPLE, ids=str)
-@pytest.mark.parametrize("verb", fast.VERBS)
+@pytest.mark.parametrize("verb", fast_add.VERBS)
 def test_what_it_takes_is_asked_and_told_as_by_the_full_command_line(ear: Ear, verb: str, words: list[str]) -> None:
     quick, full = run_fast(verb, *words), run_full(verb, *words)
     assert quick == full
@@ -234,7 +234,7 @@ def test_what_is_not_simple_is_left_alone(ear: Ear, words: list[str]) -> None:
 def test_every_other_option_is_left_alone(ear: Ear) -> None:
     for option in cli.load("add").OPTIONS:
         for name in (*option.names, *option.habits):
-            if name not in fast.OPTIONS:
+            if name not in fast_add.OPTIONS:
                 assert run_fast("add", name, "1", "true").code is None
                 assert run_fast("add", f"{name}=1", "true").code is None
     assert not ear.heard
@@ -242,7 +242,7 @@ def test_every_other_option_is_left_alone(ear: Ear) -> None:
 
 def test_what_it_knows_of_options_is_what_the_table_says() -> None:
     known = {name for option in cli.load("add").OPTIONS for name in (*option.names, *option.habits)}
-    assert fast.OPTIONS.keys() <= known
+    assert fast_add.OPTIONS.keys() <= known
 
 
 def test_devices_chosen_in_the_shell_are_left_to_those_who_tell(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,21 +377,23 @@ def test_an_answer_that_is_bad_news_is_told_and_nothing_is_asked_twice(ear: Ear,
 
 
 def test_its_verbs_and_options_are_those_of_the_full_command_line() -> None:
-    assert {*fast.VERBS} == {"add", *(alias for alias, verb in cli.ALIASES.items() if verb == "add")}
+    assert {*fast_add.VERBS} == {"add", *(alias for alias, verb in cli.ALIASES.items() if verb == "add")}
     known = {name: option for option in job_options.OPTIONS for name in option.names}
     fields = {
         "gpus": job_options.GPUS, "priority": job_options.PRIORITY, "name": job_options.NAME, "env": job_options.ENV,
         "project": job_options.PROJECT, "cwd": job_options.CHDIR, "tags": job_options.TAG,
     }  # fmt: skip
-    assert {name: known[name] for name in fast.OPTIONS} == {name: fields[key] for name, key in fast.OPTIONS.items()}
+    assert {name: known[name] for name in fast_add.OPTIONS} == {
+        name: fields[key] for name, key in fast_add.OPTIONS.items()
+    }
 
 
 def test_its_constants_are_those_of_their_owners() -> None:
-    assert fast.SOCKET_BYTES == paths.SOCKET_BYTES
-    assert fast.ANSWER_FOR_S == connection.ANSWER_FOR_S
-    assert str(settings.SITE_CONFIG) == fast.SITE_CONFIG
-    assert paths.MACHINE_ID_FILES[0] == fast.MACHINE_ID
-    assert {*fast.KNOWN_VARIABLES} <= {"DIBS_HOME", *(setting.variable for setting in settings.SETTINGS)}
+    assert fast_add.SOCKET_BYTES == paths.SOCKET_BYTES
+    assert fast_add.ANSWER_FOR_S == connection.ANSWER_FOR_S
+    assert str(settings.SITE_CONFIG) == fast_add.SITE_CONFIG
+    assert paths.MACHINE_ID_FILES[0] == fast_add.MACHINE_ID
+    assert {*fast_add.KNOWN_VARIABLES} <= {"DIBS_HOME", *(setting.variable for setting in settings.SETTINGS)}
 
 
 @pytest.mark.parametrize(
@@ -417,8 +419,8 @@ def test_its_constants_are_those_of_their_owners() -> None:
 )
 def test_the_socket_is_where_everybody_looks_for_it(environ: dict[str, str]) -> None:
     try:
-        path = fast.socket_path(environ)
-    except (fast.NotSimple, OSError):
+        path = fast_add.socket_path(environ)
+    except (fast_add.NotSimple, OSError):
         return
     assert path == str(paths.socket_path(paths.home(environ).path))
 
@@ -440,7 +442,7 @@ def loaded(stderr: str) -> set[str]:
 
 DEAR = {
     *("json", "re", "typing", "asyncio", "argparse", "subprocess", "socket", "dataclasses", "pathlib", "enum"),
-    *("collections", "contextlib", "functools", "datetime", "dibs.cli", "dibs.client.connection", "dibs.errors"),
+    *("collections", "contextlib", "functools", "datetime", "dibs.cli.main", "dibs.client.connection", "dibs.errors"),
 }
 
 

@@ -182,7 +182,7 @@ def test_modules_that_somebody_planted_are_not_loaded(tmp_path: Path) -> None:
             (folder / f"{name}.py").write_text(trap)
     try:
         # As the installed script does: `python -m` would look in the folder itself, as one asked it to.
-        line = "import sys; sys.path.pop(0); from dibs import cli; sys.exit(cli.main())"
+        line = "import sys; sys.path.pop(0); from dibs.cli import main as cli; sys.exit(cli.main())"
         environ = bench.environ | {"PYTHONPATH": str(planted), "LD_LIBRARY_PATH": str(planted)}
         words = [sys.executable, "-c", line, "run", "-g1", "true"]
         done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -16,7 +16,7 @@ from keyboard import Typed, Typist
 from terminal import CTRL_C, Terminal
 
 from bench import Bench, wait_for
-from dibs import cli
+from dibs.cli import main as cli
 from dibs.submission import options
 
 Job = dict[str, Any]

@@ -20,7 +20,7 @@ from test_table_selectors import VERBS as WITH_SELECTORS
 from test_table_selectors import bare
 
 from bench import Bench, wait_for
-from dibs import cli
+from dibs.cli import main as cli
 from dibs.runner import records
 from dibs.submission import options
 

@@ -8,7 +8,7 @@ import threading
 from datetime import datetime
 from pathlib import Path
 
-from dibs.cli import cleaning
+from dibs.cli import safe_text
 
 NAME = "logs.out"
 
@@ -25,7 +25,7 @@ class Logbook:
     def write(self, kind: str, text: str) -> None:
         """Add a line; `kind` is Info, Success, Warning or Error."""
         # People look at it in a terminal, and names may be made of orders to one.
-        line = f"[{datetime.now():%d/%b/%Y %H:%M:%S}] [{kind:<8}]:  {cleaning.clean(text)}"
+        line = f"[{datetime.now():%d/%b/%Y %H:%M:%S}] [{kind:<8}]:  {safe_text.clean(text)}"
         with self._lock:
             # Whoever can write into that folder must not choose what we append to.
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

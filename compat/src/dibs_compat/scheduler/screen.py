@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from dibs.cli import cleaning
+from dibs.cli import safe_text
 from dibs.leases import holders
 from dibs_compat.scheduler import state
 from dibs_compat.scheduler.state import Entries
@@ -24,7 +24,7 @@ def say(text: str) -> None:
 def complain(prog: str, text: str) -> None:
     """Print one line about trouble."""
     try:
-        print(f"{prog}: {cleaning.clean(text)}", file=sys.stderr, flush=True)
+        print(f"{prog}: {safe_text.clean(text)}", file=sys.stderr, flush=True)
     except OSError:
         # Nobody is there to read it; the exit code still tells.
         return
@@ -78,5 +78,5 @@ def _block(entry: state.Entry, holder: holders.Holder | None, fault: str | None,
     else:
         since = None if holder.since is None else moment(holder.since)
         rows = (name, holder.user, holder.job and f"dibs: {holder.job}", holder.pid, since)
-    gpu, user, task, pid, since = (None if value is None else cleaning.clean(str(value)) for value in rows)
+    gpu, user, task, pid, since = (None if value is None else safe_text.clean(str(value)) for value in rows)
     return f"GPU: {gpu}\nUser: {user}\nTask: {task}\nTask PID: {pid}\nStarted: {since}\n"

@@ -44,9 +44,9 @@ def deliver(args: Args, body: drafts.Body, *, follows_one: bool = False) -> int:
     """Send a request and print the ids, or what would be queued; `follows_one`: say how to follow a single job."""
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
-        from dibs.cli import rehearsing  # draws a job whole; who queues one does not pay for it
+        from dibs.cli import dry_run  # draws a job whole; who queues one does not pay for it
 
-        return rehearsing.show(queue, args, body)
+        return dry_run.show(queue, args, body)
     answer = queue.post("/v1/jobs", body)
     hints.about_devices(queue.home, os.environ)
     hints.about_assignment(body)

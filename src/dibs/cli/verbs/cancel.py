@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.cli import acting, screen
+from dibs.cli import job_action, screen
 from dibs.client import connection, job_waits, queries
 from dibs.client.answers import Acted
 from dibs.errors import NotFound
@@ -72,4 +72,4 @@ def _ended(queue: connection.Client, acted: Acted) -> Acted:
 
 def _tell(acted: Acted, grace_s: float) -> None:
     how = f": TERM now, KILL in {units.format_duration(grace_s)}"
-    acting.tell(acted, lambda state: f"{state}{how}" if state == "stopping" else state)
+    job_action.tell(acted, lambda state: f"{state}{how}" if state == "stopping" else state)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dibs.cli import cleaning, completing, screen
+from dibs.cli import completions, safe_text, screen
 from dibs.client import connection
 from dibs.errors import DibsError, UserError
 from dibs.submission import options
@@ -164,23 +164,23 @@ def target(shell: str, environ: Mapping[str, str]) -> Path:
 
 def print_words(typed: Sequence[str]) -> None:
     """Print what could follow, a word and what it is in each line; a line that begins with a tab is for the shell."""
-    found = completing.complete(typed, _ask)
+    found = completions.complete(typed, _ask)
     if found.by_shell:
         begins = f":{found.begins}" if found.by_shell == "command" else ""
         print(f"\t{found.by_shell}{begins}")
     for word in found.words if not found.by_shell else ():
-        print(f"{cleaning.clean(word.text)}\t{cleaning.clean(word.about)}")
+        print(f"{safe_text.clean(word.text)}\t{safe_text.clean(word.about)}")
 
 
 def _ask() -> Mapping[str, Sequence[Mapping[str, object]]] | None:
     """Ask a daemon that listens; nobody wants to read an error while typing."""
     try:
         queue = connection.connect(os.environ)
-        sock = queue.connect(completing.PATIENCE_S)
+        sock = queue.connect(completions.PATIENCE_S)
         if sock is None:
             return None
         sock.close()
-        answer: Mapping[str, Sequence[Mapping[str, object]]] = queue.get("/v1/words", patience_s=completing.PATIENCE_S)
+        answer: Mapping[str, Sequence[Mapping[str, object]]] = queue.get("/v1/words", patience_s=completions.PATIENCE_S)
     except DibsError:
         return None
     return answer

@@ -162,9 +162,9 @@ def status(queue: Client, args: Args) -> int:
 
 def install(queue: Client, args: Args) -> int:
     """Let the system start the daemon when the machine starts."""
-    from dibs.cli import installing
+    from dibs.cli import boot_service
 
-    way = installing.find(os.environ)
+    way = boot_service.find(os.environ)
     if args.has(PRINT):
         print(way.shown(), end="")
         return 0
@@ -179,9 +179,9 @@ def install(queue: Client, args: Args) -> int:
 
 def uninstall(queue: Client, args: Args) -> int:
     """Take back what `install` did."""
-    from dibs.cli import installing
+    from dibs.cli import boot_service
 
-    for line in installing.find(os.environ).uninstall():
+    for line in boot_service.find(os.environ).uninstall():
         print(line)
     return 0
 

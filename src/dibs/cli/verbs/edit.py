@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.cli import acting, editing, screen
+from dibs.cli import editor, job_action, screen
 from dibs.client import answers, connection, queries
 from dibs.errors import UserError
 from dibs.submission import edit_drafts, options
@@ -36,7 +36,7 @@ def main(args: Args) -> int:
     queue = connection.connect(os.environ)
     if not changes:
         job = queries.find_one(queue, "edit", args.words)
-        return editing.edit(queue, job, lambda acted: _tell(acted, args))
+        return editor.edit(queue, job, lambda acted: _tell(acted, args))
     _tell(queries.act(queue, "edit", args.words, changes=changes), args)
     return 0
 
@@ -45,7 +45,7 @@ def _tell(acted: answers.Acted, args: Args) -> None:
     if args.has(options.JSON):
         screen.print_json(acted)
     else:
-        acting.tell(acted)
+        job_action.tell(acted)
 
 
 def changed_by(args: Args) -> dict[str, object]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypedDict
 from urllib.parse import quote
 
-from dibs.cli import screen, watching
+from dibs.cli import repaint, screen
 from dibs.cli.screen import Column, Screen
 from dibs.client import connection
 from dibs.client.answers import Gpu, Gpus, Holder
@@ -20,7 +20,7 @@ from dibs.submission.options import Args, Option
 SUMMARY = "List every GPU and who holds it, other users included."
 USAGE = ("[OPTIONS]", "drain GPU... [--reason TEXT]", "undrain GPU...")
 REASON = Option(("--reason",), "Why it is drained, for whoever asks.", options.TEXT, "TEXT")
-OPTIONS: tuple[Option[object], ...] = (REASON, watching.WATCH, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (REASON, repaint.WATCH, options.JSON)
 EXAMPLES = (
     "dibs gpus",
     "dibs gpus -w",
@@ -59,8 +59,8 @@ def main(args: Args) -> int:
         screen.print_json(answer)
         return 0
     view = screen.of(sys.stdout, args)
-    if args.has(watching.WATCH) and view.is_terminal:
-        return watching.watch(lambda: _picture(queue, args), args.get(watching.WATCH) or watching.USUAL_S)
+    if args.has(repaint.WATCH) and view.is_terminal:
+        return repaint.watch(lambda: _picture(queue, args), args.get(repaint.WATCH) or repaint.USUAL_S)
     for text in (answer["problem"], answer["restriction"] and f"restricted: {answer['restriction']}"):
         if text:
             print(screen.clean(text), file=sys.stderr)

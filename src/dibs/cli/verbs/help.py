@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
-from dibs import cli
-from dibs.cli import topics
+from dibs.cli import help_topics
+from dibs.cli import main as cli
 from dibs.errors import UserError
 from dibs.model import spelling
 from dibs.submission import options
@@ -40,9 +40,9 @@ def show(name: str) -> int:
     name = cli.ALIASES.get(name, name)
     if name == "help":
         pages = [overview()]
-    elif name in cli.VERBS or name in topics.TOPICS:
+    elif name in cli.VERBS or name in help_topics.TOPICS:
         pages = [page(name)] if name in cli.VERBS else []
-        pages += [topic(name)] if name in topics.TOPICS else []
+        pages += [topic(name)] if name in help_topics.TOPICS else []
     else:
         raise UserError(f'there is no verb or topic "{options.shown(name)}".', _suggest(name))
     print("\n\n".join(pages))
@@ -52,12 +52,12 @@ def show(name: str) -> int:
 def _suggest(name: str) -> str:
     if name in cli.HABITS:
         return f"Did you mean {cli.HABITS[name]}?"
-    return spelling.did_you_mean(name, [*cli.VERBS, *cli.ALIASES, *topics.TOPICS]) or "See `dibs help`."
+    return spelling.did_you_mean(name, [*cli.VERBS, *cli.ALIASES, *help_topics.TOPICS]) or "See `dibs help`."
 
 
 def overview() -> str:
     """Return all verbs and what holds for all of them."""
-    width = max(len(name) for name in (*cli.VERBS, *topics.TOPICS)) + 2
+    width = max(len(name) for name in (*cli.VERBS, *help_topics.TOPICS)) + 2
     return "\n".join(
         [
             "Usage: dibs [VERB] [OPTIONS] ...",
@@ -68,7 +68,7 @@ def overview() -> str:
             *(line for name in cli.VERBS for line in _row(name, cli.load(name).SUMMARY, width)),
             "",
             "Topics:",
-            *(line for name, each in topics.TOPICS.items() for line in _row(name, each.summary, width)),
+            *(line for name, each in help_topics.TOPICS.items() for line in _row(name, each.summary, width)),
             "",
             "Options of all verbs:",
             *(line for option in options.COMMON for line in _option(option)),
@@ -96,8 +96,8 @@ def page(name: str) -> str:
 
 def topic(name: str) -> str:
     """Return the text of a topic."""
-    lines = [f"{name}: {topics.TOPICS[name].summary}"]
-    for part in topics.TOPICS[name].parts():
+    lines = [f"{name}: {help_topics.TOPICS[name].summary}"]
+    for part in help_topics.TOPICS[name].parts():
         lines.append("")
         if isinstance(part, str):
             lines += textwrap.wrap(part, WIDTH, break_on_hyphens=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs.cli import acting
+from dibs.cli import job_action
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
@@ -14,5 +14,5 @@ EXAMPLES = ("dibs hold 12", "dibs hold queued", "dibs hold name:vit*")
 
 def main(args: Args) -> int:
     """Hold the selected jobs and say what became of each."""
-    acting.act("hold", args)
+    job_action.act("hold", args)
     return 0

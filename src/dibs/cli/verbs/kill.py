@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs.cli import acting, screen
+from dibs.cli import job_action, screen
 from dibs.client import connection, queries
 from dibs.errors import UserError
 from dibs.submission import options
@@ -54,5 +54,5 @@ def main(args: Args) -> int:
     if args.has(options.JSON):
         screen.print_json(acted)
         return 0
-    acting.tell(acted, lambda state: f"{state}: {processes.signal_name(number)} sent")
+    job_action.tell(acted, lambda state: f"{state}: {processes.signal_name(number)} sent")
     return 0

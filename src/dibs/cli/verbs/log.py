@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.cli import following, logs, screen
+from dibs.cli import log_follower, log_output, screen
 from dibs.cli.verbs import status
 from dibs.client import answers, connection, queries
 from dibs.client.answers import WholeJob
@@ -32,7 +32,7 @@ def show(queue: connection.Client, job: WholeJob, attempt: int | None, lines: in
     """Print the output of one attempt of a job; followed, return the exit code of its command."""
     attempt = attempt or job["attempt"]
     path = answers.log_path(job, attempt)
-    tail = logs.Tail(path, logs.Sink(1), 0 if lines is None else logs.start_of_last(path, lines))
+    tail = log_output.Tail(path, log_output.Sink(1), 0 if lines is None else log_output.start_of_last(path, lines))
     if is_followed:
         return _follow(queue, job, attempt, tail)
     tail.drain()
@@ -48,9 +48,9 @@ def _nothing(job: WholeJob, attempt: int) -> str:
     )
 
 
-def _follow(queue: connection.Client, job: WholeJob, attempt: int, tail: logs.Tail) -> int:
+def _follow(queue: connection.Client, job: WholeJob, attempt: int, tail: log_output.Tail) -> int:
     with signals.leaving(), signals.Signals() as coming:
-        follower = following.Follower(queue, coming, tails=[tail])
+        follower = log_follower.Follower(queue, coming, tails=[tail])
         try:
             if job["attempt"] == attempt:
                 job, attempt = follower.to_the_last_end(job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.cli import acting, screen
+from dibs.cli import job_action, screen
 from dibs.client import connection
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -19,7 +19,7 @@ def main(args: Args) -> int:
     """Pause the queue, or the selected jobs."""
     if not args.words:
         return turn(args, True, "queue paused: nothing new starts; running jobs go on")
-    acted = acting.act("pause", args)
+    acted = job_action.act("pause", args)
     if acted["changed"] and not args.has(options.JSON):
         screen.say("a paused job keeps its GPUs and what it has in their memory; its time limit stands still.")
     return 0

@@ -6,9 +6,9 @@ import os
 import sys
 from typing import Any
 
-from dibs.cli import result_tables, screen
-from dibs.cli.result_tables import Table
-from dibs.cli.spooling import Chosen, Spool
+from dibs.cli import results_table, screen
+from dibs.cli.results_spool import Chosen, Spool
+from dibs.cli.results_table import Table
 from dibs.client import connection
 from dibs.client.sweep_drafts import GOAL
 from dibs.errors import UserError
@@ -82,14 +82,14 @@ def _show(queue: connection.Client, args: Args, sweep: dict[str, Any]) -> int:
 
 def _show_runs(args: Args, sweep: dict[str, Any], best: Chosen, metric: str | None) -> int:
     if args.has(options.JSON):
-        for piece in result_tables.document({"sweep": sweep}, "runs", best.told()):
+        for piece in results_table.document({"sweep": sweep}, "runs", best.told()):
             print(piece)
     elif args.has(options.QUIET):
         for run in best:
             if run.job is not None:
                 print(run.job)
     else:
-        _print(args, result_tables.of_runs(best, metric))
+        _print(args, results_table.of_runs(best, metric))
     return 0
 
 
@@ -98,7 +98,7 @@ def _show_groups(args: Args, sweep: dict[str, Any], groups: list[Group], names: 
     if args.has(options.JSON):
         screen.print_json({"sweep": sweep, "groups": [_group_to_json(group) for group in groups]})
     else:
-        _print(args, result_tables.of_groups(groups, names, metric, is_exact=args.has(CSV)))
+        _print(args, results_table.of_groups(groups, names, metric, is_exact=args.has(CSV)))
     return 0
 
 
@@ -116,11 +116,11 @@ def _group_to_json(group: Group) -> dict[str, Any]:
 
 def _print(args: Args, what: Table) -> None:
     if args.has(CSV):
-        result_tables.write_csv(what, sys.stdout)
+        results_table.write_csv(what, sys.stdout)
         return
     is_markdown = args.has(MARKDOWN)
     for line in (
-        result_tables.markdown(what) if is_markdown else result_tables.fitted(screen.of(sys.stdout, args), what)
+        results_table.markdown(what) if is_markdown else results_table.fitted(screen.of(sys.stdout, args), what)
     ):
         print(line)
 

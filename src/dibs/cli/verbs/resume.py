@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs.cli import acting
+from dibs.cli import job_action
 from dibs.cli.verbs import pause
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -17,5 +17,5 @@ def main(args: Args) -> int:
     """Let the queue go on, or the selected jobs."""
     if not args.words:
         return pause.turn(args, False, "queue resumed: jobs start again")
-    acting.act("resume", args)
+    job_action.act("resume", args)
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs.cli import acting
+from dibs.cli import job_action
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
@@ -15,5 +15,5 @@ EXAMPLES = ("dibs retry 12", "dibs retry bad", "dibs retry --done name:eval")
 
 def main(args: Args) -> int:
     """Queue a new attempt of each selected job."""
-    acting.act("retry", args, done=args.has(DONE))
+    job_action.act("retry", args, done=args.has(DONE))
     return 0

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from dibs.cli import following, hints, logs, rehearsing, screen
+from dibs.cli import dry_run, hints, log_follower, log_output, screen
 from dibs.cli.verbs import status
 from dibs.client import answers, connection, queries
 from dibs.client.answers import Job, WholeJob
@@ -41,7 +41,7 @@ def main(args: Args) -> int:
         defaults["no_wait"] = True
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
-        return rehearsing.show(queue, args, body)
+        return dry_run.show(queue, args, body)
     # A file that is there already is appended to: what it held before is not this job's output.
     old = {name: _size(args, option) for name, option in FILES.items()}
     with signals.Signals(signal.SIGINT, *DETACHING) as coming:
@@ -51,7 +51,7 @@ def main(args: Args) -> int:
         if args.has(job_options.BEGIN) and sys.stderr.isatty():
             screen.say(f"job {answer['ids'][0]}{drafts.told_begin(args).removeprefix(';')}")
         attached = Attached(queue, answer["ids"][0])
-        follower = following.Follower(queue, coming, attached.on_signal, attached.on_news)
+        follower = log_follower.Follower(queue, coming, attached.on_signal, attached.on_news)
         job = follower.ask(attached.job_id)
         follower.tails = attached.tails = _tails(job, old)
         job, attempt = follower.to_the_last_end(job)
@@ -65,13 +65,13 @@ def _size(args: Args, option: Option[str]) -> int:
     path = args.get(option)
     if path is None:
         return 0
-    return logs.size(os.path.join(args.get(job_options.CHDIR) or "", os.path.expanduser(path)))
+    return log_output.size(os.path.join(args.get(job_options.CHDIR) or "", os.path.expanduser(path)))
 
 
-def _tails(job: WholeJob, old: dict[str, int]) -> list[logs.Tail]:
-    tails = [logs.Tail(job["log"], logs.Sink(1), old["log"])]
+def _tails(job: WholeJob, old: dict[str, int]) -> list[log_output.Tail]:
+    tails = [log_output.Tail(job["log"], log_output.Sink(1), old["log"])]
     if errors := job.get("stderr"):
-        tails.append(logs.Tail(str(errors), logs.Sink(2), old["stderr"]))
+        tails.append(log_output.Tail(str(errors), log_output.Sink(2), old["stderr"]))
     return tails
 
 
@@ -81,7 +81,7 @@ class Attached:
     def __init__(self, queue: connection.Client, job_id: int) -> None:
         self.queue = queue
         self.job_id = job_id
-        self.tails: list[logs.Tail] = []
+        self.tails: list[log_output.Tail] = []
         self._interrupts = 0
         self._has_ended = False
         self._told = ""

@@ -6,8 +6,8 @@ import os
 import sys
 from datetime import datetime
 
-from dibs.cli import acting, logs, overview, screen
-from dibs.cli.cleaning import LogCleaner
+from dibs.cli import job_action, log_output, screen, status_view
+from dibs.cli.safe_text import LogCleaner
 from dibs.cli.screen import Column, Screen
 from dibs.client import answers, connection, queries
 from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
@@ -83,7 +83,7 @@ def _find(queue: connection.Client, args: Args) -> list[WholeJob]:
 def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str:
     """Return facts, attempts and events of one job; what its state line says is not said again below."""
     title = screen.paint(view, f"job {job['id']}", "bold")
-    why = screen.clean(overview.remark(job)) if job["state"] != "done" else ""
+    why = screen.clean(status_view.remark(job)) if job["state"] != "done" else ""
     parts = [screen.wrapped(view, f"{title}  {screen.state(view, job['state'])}{f': {why}' if why else ''}", "  ")]
     parts.append(screen.facts(view, _facts(view, job, now)))
     if job["attempts"]:
@@ -95,7 +95,7 @@ def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str
 
 def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
     wanted = job["request"]
-    told = overview.remark(job)
+    told = status_view.remark(job)
     ran_for = ""
     if job["started_at"]:
         until = datetime.fromisoformat(job["finished_at"]) if job["finished_at"] else now
@@ -170,8 +170,8 @@ def _warning(job: WholeJob) -> str:
 
 
 def _needs(job: WholeJob) -> str:
-    few = ", ".join(f"{need['id']} ({need['when']})" for need in job["after"][: acting.MOST_NAMED])
-    more = len(job["after"]) - acting.MOST_NAMED
+    few = ", ".join(f"{need['id']} ({need['when']})" for need in job["after"][: job_action.MOST_NAMED])
+    more = len(job["after"]) - job_action.MOST_NAMED
     return few + (f" and {more} more" if more > 0 else "")
 
 
@@ -239,7 +239,7 @@ def _events(view: Screen, events: list[Event], now: datetime) -> str:
 
 
 def _print_log(view: Screen, job: WholeJob) -> None:
-    lines = logs.last_lines(job["log"], LOG_LINES)
+    lines = log_output.last_lines(job["log"], LOG_LINES)
     if lines:
         title = screen.paint(view, f"log, last {LOG_LINES} lines", "bold")
         print(f"\n{title}")

@@ -6,9 +6,9 @@ import os
 import sys
 from datetime import datetime
 
-from dibs.cli import hints, overview, screen, watching
-from dibs.cli.overview import remark as remark
+from dibs.cli import hints, repaint, screen, status_view
 from dibs.cli.screen import Column, Screen
+from dibs.cli.status_view import remark as remark
 from dibs.client import connection, queries
 from dibs.client.answers import Job, Overview, Starts
 from dibs.errors import NoDaemon
@@ -19,7 +19,7 @@ SUMMARY = "Show machine, running, next and latest jobs, or those selected."
 USAGE = ("[OPTIONS] [SELECTOR...]",)
 
 
-OPTIONS: tuple[Option[object], ...] = (watching.WATCH, options.QUIET, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (repaint.WATCH, options.QUIET, options.JSON)
 EXAMPLES = (
     "dibs",
     "dibs status -w",
@@ -36,8 +36,8 @@ def main(args: Args) -> int:
     view = screen.of(sys.stdout, args)
     is_data = args.has(options.JSON) or args.has(options.QUIET)
     answer = queries.overview(queue, args.words)
-    if args.has(watching.WATCH) and view.is_terminal and not is_data:
-        return watching.watch(lambda: _look_again(queue, args), args.get(watching.WATCH) or watching.USUAL_S)
+    if args.has(repaint.WATCH) and view.is_terminal and not is_data:
+        return repaint.watch(lambda: _look_again(queue, args), args.get(repaint.WATCH) or repaint.USUAL_S)
     if args.has(options.JSON):
         screen.print_json(answer)
     elif args.has(options.QUIET):
@@ -62,30 +62,30 @@ def _look_again(queue: connection.Client, args: Args) -> str:
 
 def _starts(queue: connection.Client, args: Args, answer: Overview) -> Starts:
     """Return what is expected to start next, where the picture shows it."""
-    return queries.starts(queue, overview.NEXT_ROWS) if answer["counts"].get("queued") and not args.words else {}
+    return queries.starts(queue, status_view.NEXT_ROWS) if answer["counts"].get("queued") and not args.words else {}
 
 
 def picture(view: Screen, args: Args, answer: Overview, starts: Starts) -> str:
     """Return what a terminal shows: the overview, or a row for each job that was selected."""
     now = screen.now()
     if not args.words:
-        return overview.paint(view, answer, now, starts)
-    head = [overview.headline(answer), *overview.warnings(answer["machine"])]
+        return status_view.paint(view, answer, now, starts)
+    head = [status_view.headline(answer), *status_view.warnings(answer["machine"])]
     lines = [screen.wrapped(view, screen.clean(line), "  ") for line in head]
     return "\n".join([*lines, table(view, answer["jobs"], now)])
 
 
 def _print_plain(view: Screen, answer: Overview) -> None:
     """Print one row a job, whole, with a header; what is said about the queue goes to stderr."""
-    said = [overview.PAUSED] if answer["queue"]["paused"] else []
-    said += overview.warnings(answer["machine"])
+    said = [status_view.PAUSED] if answer["queue"]["paused"] else []
+    said += status_view.warnings(answer["machine"])
     for text in said:
         print(screen.clean(text), file=sys.stderr)
     hints.tell(hints.on_skew(answer))
     if answer["jobs"]:
         print(table(view, answer["jobs"], screen.now()))
     else:
-        print(overview.EMPTY, file=sys.stderr)
+        print(status_view.EMPTY, file=sys.stderr)
 
 
 def table(view: Screen, jobs: list[Job], now: datetime) -> str:
@@ -96,7 +96,7 @@ def table(view: Screen, jobs: list[Job], now: datetime) -> str:
         Column("STATE", is_state=True),
         Column("GPU", least=3),
         Column("TIME" if view.is_terminal else "SINCE", is_right=view.is_terminal),
-        Column("REASON", least=16, is_sentence=True, most_lines=overview.REASON_LINES),
+        Column("REASON", least=16, is_sentence=True, most_lines=status_view.REASON_LINES),
         Column("COMMAND", least=12),
     )
     rows = [
@@ -104,8 +104,8 @@ def table(view: Screen, jobs: list[Job], now: datetime) -> str:
             str(job["id"]),
             job["name"],
             job["state"],
-            overview.gpu_of(job),
-            overview.time_of(job, now) if view.is_terminal else _moment(job),
+            status_view.gpu_of(job),
+            status_view.time_of(job, now) if view.is_terminal else _moment(job),
             remark(job),
             job["command"],
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs.cli import acting
+from dibs.cli import job_action
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
@@ -14,5 +14,5 @@ EXAMPLES = ("dibs unhold 12", "dibs unhold held")
 
 def main(args: Args) -> int:
     """Unhold the selected jobs and say what became of each."""
-    acting.act("unhold", args)
+    job_action.act("unhold", args)
     return 0

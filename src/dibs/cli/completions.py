@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dibs import cli
-from dibs.cli import topics
+from dibs.cli import help_topics
+from dibs.cli import main as cli
 from dibs.cli.verbs import help as pages
 from dibs.model import selectors
 from dibs.submission import options
@@ -174,7 +174,7 @@ def _settings(ask: Ask) -> list[Word]:
 
 def _pages(ask: Ask) -> list[Word]:
     verbs = [Word(name, cli.load(name).SUMMARY) for name in cli.VERBS]
-    return [*verbs, *(Word(name, topic.summary) for name, topic in topics.TOPICS.items() if name not in cli.VERBS)]
+    return [*verbs, *(Word(name, topic.summary) for name, topic in help_topics.TOPICS.items() if name not in cli.VERBS)]
 
 
 #: What stands for a value in usage lines and after options, and where its words come from.

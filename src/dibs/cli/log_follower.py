@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dibs.cli.logs import Tail
+from dibs.cli.log_output import Tail
 from dibs.client import answers
 from dibs.client.answers import Job, WholeJob
 from dibs.client.connection import Client

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from dibs.cli import cleaning
+from dibs.cli import safe_text
 from dibs.errors import DibsError
 from dibs.submission.options import Kind, Option
 
@@ -58,7 +58,7 @@ def watch(paint: Callable[[], str], every_s: float) -> int:
                 picture, news = paint(), ""
             except DibsError as error:
                 # It may pass: the last picture stays, and the reason stands above it.
-                news = f"dibs: {cleaning.clean(error.line())}\n"
+                news = f"dibs: {safe_text.clean(error.line())}\n"
     except KeyboardInterrupt:
         pass
     except Ended as ended:

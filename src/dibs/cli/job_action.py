@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from dibs.cli import cleaning, screen
+from dibs.cli import safe_text, screen
 from dibs.client import answers, connection, queries
 from dibs.model import selectors
 from dibs.submission import options
@@ -38,10 +38,10 @@ def tell(acted: answers.Acted, became: Callable[[str], str] = str) -> None:
         for state in dict.fromkeys(job["state"] for job in changed):
             ids = [job["id"] for job in changed if job["state"] == state]
             which = options.shown(selectors.ranges(ids))
-            print(f"{len(ids)} {'job' if len(ids) == 1 else 'jobs'} {cleaning.clean(became(state))} ({which})")
+            print(f"{len(ids)} {'job' if len(ids) == 1 else 'jobs'} {safe_text.clean(became(state))} ({which})")
     else:
         for job in changed:
-            print(f"{job['id']} {cleaning.clean(became(job['state']))}")
+            print(f"{job['id']} {safe_text.clean(became(job['state']))}")
     _tell_unchanged(acted)
 
 
@@ -49,6 +49,6 @@ def _tell_unchanged(acted: answers.Acted) -> None:
     """Say which jobs a verb left as they were, and why; of very many only how many."""
     for left in acted["unchanged"][:MOST_NAMED]:
         why = left["why"].removeprefix(f"it is {left['state']}: ")
-        print(cleaning.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)
+        print(safe_text.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)
     if (more := len(acted["unchanged"]) - MOST_NAMED) > 0:
         print(f"{more} more are as they were", file=sys.stderr)

@@ -81,7 +81,7 @@ def add(argv: list[str], environ: Mapping[str, str]) -> int | None:
     try:
         return _tell(*_ask(daemon, body, environ))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
-        from dibs import cli
+        from dibs.cli import main as cli
 
         return cli.explain(error)
     finally:
@@ -325,6 +325,6 @@ def _shown(quoted: str) -> str:
     text, _ = scanstring(quoted, 1, True)
     if text.isprintable():
         return text
-    from dibs.cli import cleaning
+    from dibs.cli import safe_text
 
-    return cleaning.clean(text)
+    return safe_text.clean(text)
