@@ -17,6 +17,7 @@ import build
 from bench import Bench
 from desk import Desk
 from fakes.nvml import world
+from keyboard import Typist
 
 # No test may depend on how fast the machine is just now.
 hypothesis.settings.register_profile("dibs", deadline=None)
@@ -35,7 +36,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
 
     Tests of the page may come before any other in a worker. While they run, their loop is left as it is.
     """
-    is_page = "page" in pyfuncitem.path.parts
+    is_page = "web" in pyfuncitem.path.parts
     running = None if is_page else asyncio._get_running_loop()
     if running is not None:
         asyncio._set_running_loop(None)
@@ -86,3 +87,21 @@ def stranger() -> Iterator[int]:
     with subprocess.Popen(["sleep", "1000"]) as process:
         yield process.pid
         process.kill()
+
+
+@pytest.fixture(scope="session")
+def typist() -> Typist:
+    """Somebody who types hundreds of command lines quickly."""
+    return Typist()
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One queue for all tests of a module, to which the environment of this process leads."""
+    own = Bench(tmp_path_factory.mktemp("queue"))
+    own.start()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in own.environ.items():
+            patch.setenv(name, value)
+        yield own
+    own.close()

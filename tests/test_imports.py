@@ -144,9 +144,13 @@ LEAN = sorted(name for name in MODULES if PACKAGES[package(name)].is_lean or "Le
 PURE_MODULES = sorted(name for name in MODULES if PACKAGES[package(name)].is_pure or "Pure" in promises(name))
 
 
-def test_every_folder_of_modules_is_in_the_table() -> None:
-    folders = {path.name for path in SOURCE.iterdir() if any(path.glob("*.py"))}
-    assert folders <= set(PACKAGES)
+def test_the_table_names_only_packages_that_exist() -> None:
+    assert {path.name for path in SOURCE.iterdir() if any(path.glob("*.py"))} == set(PACKAGES) - {""}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_lies_in_a_package_of_the_table(name: str) -> None:
+    assert package(name) == "" if "." not in name and name not in PACKAGES else package(name) in ORDER
 
 
 @pytest.mark.parametrize("name", MODULES)

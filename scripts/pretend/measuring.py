@@ -23,7 +23,7 @@ from bench import Bench, wait_for
 from dibs.jobqueue import thread
 from dibs.system import paths
 from pretend import crowd
-from visiting import FLAGS, Visits, heap_bytes, link_to
+from visitor import FLAGS, Visits, heap_bytes, link_to
 
 WEB = Path(__file__).resolve().parents[2] / "src" / "dibs" / "web"
 WORKER = "stream.worker.js"

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from dibs.client import connection
 from pretend import __main__ as demo
 from pretend import day
-from visiting import FLAGS
+from visitor import FLAGS
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 WIDTH, HEIGHT = 1400, 1000

@@ -1,0 +1,444 @@
+"""Every verb that names jobs, through the real daemon, as a person or a script would use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bench import Bench, wait_for
+from terminal import Terminal
+
+pytestmark = pytest.mark.usefixtures("started")
+
+LONG = ["sleep", "1000"]
+
+
+def add(bench: Bench, *words: str, **kwargs: Any) -> int:
+    """Queue a command from the command line; return its id."""
+    done = bench.cli("add", *words, **kwargs)
+    assert (done.returncode, done.stderr) == (0, "")
+    return int(done.stdout)
+
+
+def read_json(bench: Bench, *words: str, code: int = 0) -> Any:
+    """Return the one JSON document that a verb prints."""
+    done = bench.cli(*words, "--json")
+    assert (done.returncode, done.stderr) == (code, "")
+    return json.loads(done.stdout)
+
+
+# -- add --
+
+
+def test_add_prints_the_id_alone(bench: Bench) -> None:
+    done = bench.cli("add", "true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+    assert bench.until(1)["state"] == "done"
+    assert bench.cli("submit", "true").stdout == "2\n"
+
+
+def test_a_terminal_gets_a_receipt(bench: Bench) -> None:
+    with Terminal(bench, "add", "true") as person:
+        code, shown = person.end()
+    assert code == 0
+    assert shown.replace("\r", "") == "1\n1 queued: 1 GPU, starts now; dibs follow 1\n"
+
+
+def test_all_options_reach_the_job(bench: Bench) -> None:
+    (bench.folder / "sub").mkdir()
+    words = [
+        *("-g2", "--prefer", "3", "--gpu-type", "pretend*", "--visible", "index", "-n", "vit", "-P", "proj"),
+        *("--priority", "high", "-t", "2h", "-e", "A=1", "-e", "B=2", "-C", "sub", "-o", "out-{id}.txt"),
+        *("--tag", "x", "--tag", "y"),
+    ]
+    job = bench.job(add(bench, *words, "C=3", "sh", "-c", "echo $A$B$C $CUDA_VISIBLE_DEVICES; pwd"))
+    assert (job["gpus"], job["name"], job["project"], job["priority"]) == (2, "vit", "proj", 10)
+    assert (job["time_limit_s"], job["tags"], job["request"]["gpu_type"]) == (7200, ["x", "y"], "pretend*")
+    assert job["cwd"] == str(bench.folder / "sub")
+    bench.until(1)
+    output = bench.folder / "sub" / "out-1.txt"
+    assert output.read_text() == f"123 3,0\n{bench.folder}/sub\n"
+    assert bench.cli("log", "1").stdout == output.read_text()
+
+
+def test_a_job_sees_the_environment_and_umask_of_the_submitter(bench: Bench) -> None:
+    mask = os.umask(0o027)
+    try:
+        job_id = add(bench, "touch made; echo $MINE", environ={"MINE": "yes"})
+    finally:
+        os.umask(mask)
+    bench.until(job_id)
+    assert bench.log(job_id) == "yes\n"
+    assert stat.S_IMODE((bench.folder / "made").stat().st_mode) == 0o640
+
+
+def test_several_words_reach_the_program_as_they_are(bench: Bench) -> None:
+    job_id = add(bench, "printf", "%s|", "a b", "$HOME", "*", "")
+    bench.until(job_id)
+    assert bench.log(job_id) == "a b|$HOME|*||"
+
+
+def test_exact_gpus_are_given(bench: Bench) -> None:
+    job = bench.until(add(bench, "--gpu-ids", "3,1", "true"))
+    assert sorted(job["gpu_indices"]) == [1, 3]
+
+
+def test_one_job_a_line_from_stdin_or_a_file(bench: Bench) -> None:
+    lines = "echo one\n\n# a comment\necho two | cat\n"
+    done = bench.cli("add", "-g", "0", "-n", "batch", "-", input=lines)
+    assert (done.returncode, done.stdout) == (0, "1\n2\n")
+    (bench.folder / "jobs.txt").write_text(lines)
+    assert json.loads(bench.cli("add", "--file", "jobs.txt", "--json").stdout) == {"ids": [3, 4]}
+    assert [bench.until(job_id)["state"] for job_id in (1, 2, 3, 4)] == ["done"] * 4
+    assert bench.log(2) == "two\n"
+    assert bench.job(1)["name"] == "batch"
+
+
+def test_a_wrong_line_queues_nothing(bench: Bench) -> None:
+    bench.start()
+    done = bench.cli("add", "-", input="true\n" + "x" * 200_000 + "\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "stdin, line 2" in done.stderr
+    assert bench.cli("status", "-q").stdout == ""
+
+
+def test_what_the_machine_can_never_do_is_refused(bench: Bench) -> None:
+    done = bench.cli("add", "-g", "5", "true")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert done.stderr == "dibs: the job asks for 5 GPUs; this machine has 4. Ask for -g 4 or less.\n"
+    assert bench.cli("add", "--gpu-ids", "9", "true").returncode == 2
+    assert bench.cli("add", "--priority", "99999999999", "true").returncode == 2
+    assert bench.cli("status", "-q").stdout == ""
+
+
+def test_a_machine_without_gpus_says_that_the_job_gets_none(tmp_path_factory: pytest.TempPathFactory) -> None:
+    bench = Bench(tmp_path_factory.mktemp("own"), devices="none")
+    try:
+        done = bench.cli("add", "true")
+        assert (done.returncode, done.stdout) == (0, "1\n")
+        assert done.stderr.startswith("dibs: this machine has no GPU")
+        assert bench.cli("add", "-g", "1", "true").returncode == 69
+        assert "no GPU" in bench.cli("gpus").stderr
+    finally:
+        bench.close()
+
+
+def test_another_wish_for_devices_than_the_daemons_is_an_error(bench: Bench) -> None:
+    bench.start()
+    done = bench.cli("add", "true", environ={"DIBS_DEVICES": "fake:2"})
+    assert done.returncode == 2
+    assert "dibs daemon restart" in done.stderr
+
+
+# -- status, show, why --
+
+
+def test_status_is_a_plain_table_when_piped(bench: Bench) -> None:
+    bench.until(bench.add("exit 3", name="bad\x1b[2Jname"))
+    bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
+    add(bench, "-n", "later", "true")
+    done = bench.cli("status")
+    assert (done.returncode, done.stderr) == (0, "")
+    header, *rows = done.stdout.splitlines()
+    assert header.split() == ["ID", "NAME", "STATE", "GPU", "SINCE", "REASON", "COMMAND"]
+    assert rows[0].split()[:3] == ["1", "bad\\e[2Jname", "failed"]
+    assert "exit 3" in rows[0]
+    assert rows[1].split()[1:4] == ["sleep", "running", "0,1,2,3"]
+    assert rows[2].split()[1:4] == ["later", "queued", "x1"]
+    assert "needs 1 GPU; 0 of 4 free" in rows[2]
+    assert "\x1b" not in done.stdout
+    assert rows[1].split()[4].endswith("Z")
+
+
+def test_status_in_ids_and_json_with_selectors(bench: Bench) -> None:
+    bench.add_many([{"command": "true", "name": f"n{k}", "gpus": 0} for k in range(4)])
+    bench.wait_all()
+    assert bench.cli("status", "-q", "1,3-4").stdout == "1\n3\n4\n"
+    assert bench.cli("status", "name:n1", "@", "-q").stdout == "2\n4\n"
+    document = read_json(bench, "status", "name:n2")
+    assert [job["name"] for job in document["jobs"]] == ["n2"]
+    assert document["queue"] == {"paused": False}
+    assert bench.cli("status", "99").returncode == 3
+    assert bench.cli("status", "99").stderr == "dibs: there is no job 99 (the newest is 4).\n"
+    assert "\x1b[" in bench.cli("--color", "always", "status").stdout
+
+
+def test_show_tells_everything(bench: Bench) -> None:
+    job_id = add(bench, "-e", "WANDB_API_KEY=hidden", "-t", "1h", "echo line; exit 2")
+    bench.until(job_id)
+    bench.retry(job_id)
+    wait_for(lambda: bench.job(job_id), lambda job: job["attempt"] == 2 and job["state"] == "failed")
+    shown = bench.cli("show", str(job_id)).stdout
+    for text in (
+        "job 1  failed",
+        "echo line; exit 2",
+        "exit 2",
+        "WANDB_API_KEY=***",
+        "1h00m",
+        "log, last 10 lines\nline",
+    ):
+        assert text in shown
+    assert "ATTEMPT" in shown
+    assert "  submitted" in shown
+    assert "  retry asked" in shown
+    assert read_json(bench, "show", "1")["exit_code"] == 2
+    add(bench, "true")
+    assert [job["id"] for job in read_json(bench, "show", "1", "2")] == [1, 2]
+    assert read_json(bench, "show", "@")["id"] == 2
+    assert bench.cli("show", "99").returncode == 3
+
+
+def test_why_answers_for_every_state(bench: Bench) -> None:
+    bench.until(bench.add(LONG, gpus=4), "started")
+    bench.add("true")
+    assert bench.cli("why", "2").stdout.startswith(
+        "job 2: needs 1 GPU; 0 of 4 free, GPU 0-3: job 1. It starts when job 1 has ended;"
+    )
+    assert bench.cli("why", "1").stdout.startswith("job 1: it is running on FAKE-0")
+    told = read_json(bench, "why", "2")
+    assert (told["id"], told["state"]) == (2, "queued")
+    assert bench.cli("why", "1", "2").stdout.count("\n") == 2
+
+
+def test_why_and_show_tell_when_and_where_a_job_is_expected_to_start(bench: Bench) -> None:
+    running = bench.until(bench.add(LONG, gpus=4, time_limit_s=3600), "started")
+    bench.add("true", time_limit_s=60)
+    must_have_ended = datetime.fromisoformat(running["started_at"]) + timedelta(hours=1)
+    expected = read_json(bench, "show", "2")["expected_start"]
+    assert datetime.fromisoformat(expected["latest"]) == must_have_ended
+    assert datetime.fromisoformat(expected["earliest"]) < must_have_ended
+    assert read_json(bench, "show", "1")["expected_start"] is None
+    told = bench.cli("why", "2").stdout
+    assert "Expected to start between " in told
+    assert f" and {expected['latest']}, on GPU 0." in told
+    assert f" and {expected['latest']}, on GPU 0\n" in bench.cli("show", "2").stdout
+    assert (expected["gpu_ids"], expected["gpu_indices"]) == (["FAKE-0"], [0])
+    assert read_json(bench, "why", "2")["expected_start"]["gpu_ids"] == ["FAKE-0"]
+    starts = bench.client.get("/v1/queue/starts")["starts"]
+    assert [(start["id"], start["expected_start"]["latest"]) for start in starts] == [(2, expected["latest"])]
+
+
+def test_why_tells_what_would_help_to_know_when_a_job_starts(bench: Bench) -> None:
+    bench.until(bench.add(LONG, gpus=4), "started")
+    bench.add("true")
+    unknown = "When it starts is unknown: job 1 has no time limit and nothing like it has finished yet."
+    assert f"{unknown} A time limit (-t) would help.\n" in bench.cli("why", "2").stdout
+    assert "unknown; see dibs why 2" in bench.cli("show", "2").stdout
+    told = read_json(bench, "why", "2")
+    assert (told["expected_start"], told["unknown"]["hint"]) == (None, "A time limit (-t) would help.")
+    bench.cli("hold", "2")
+    assert bench.cli("why", "2").stdout == "job 2: it is held. `dibs unhold 2` lets it go on.\n"
+
+
+def test_jobs_that_ended_well_tell_how_long_those_like_them_take(bench: Bench) -> None:
+    for job_id in bench.add_many([{"command": f"true {n}"} for n in range(3)], gpus=4):
+        bench.until(job_id)
+    bench.until(bench.add(LONG, gpus=4, time_limit_s=3600), "started")
+    bench.add_many([{"command": command} for command in ("true 7", "true 8", "false", "true")], gpus=4)
+    assert [bench.job(job_id)["expected_start"] is None for job_id in (5, 6, 7, 8)] == [False, False, False, True]
+
+
+def test_a_paused_queue_has_no_next_starts(bench: Bench) -> None:
+    bench.start()
+    bench.client.post("/v1/queue", {"paused": True})
+    bench.add("true")
+    assert bench.client.get("/v1/queue/starts") == {"starts": []}
+    assert bench.cli("why", "1").stdout == "job 1: the queue is paused. `dibs resume` lets it go on.\n"
+
+
+# -- log --
+
+
+def test_log_prints_bytes_as_they_are_when_piped(bench: Bench) -> None:
+    job_id = bench.add(r"printf 'a\r\033[2J\377\000b'")
+    bench.until(job_id)
+    done = subprocess.run(
+        [sys.executable, "-m", "dibs", "log", str(job_id)], env=bench.environ, capture_output=True, check=True
+    )
+    assert done.stdout == b"a\r\x1b[2J\xff\0b"
+
+
+def test_log_on_a_terminal_keeps_colours_only(bench: Bench) -> None:
+    job_id = bench.add(r"printf '\033[31mred\033[0m \033[2J\n'")
+    bench.until(job_id)
+    with Terminal(bench, "log", str(job_id)) as person:
+        code, shown = person.end()
+    assert (code, shown) == (0, "\x1b[31mred\x1b[0m \\e[2J\r\n\x1b[0m")
+
+
+def test_the_last_lines_and_earlier_attempts(bench: Bench) -> None:
+    job_id = bench.add("seq 5; echo attempt $DIBS_ATTEMPT; exit 1")
+    bench.until(job_id)
+    assert bench.cli("log", "-n", "2", "1").stdout == "5\nattempt 1\n"
+    assert bench.cli("log", "-n0", "1").stdout == ""
+    bench.retry(job_id)
+    wait_for(lambda: bench.job(job_id), lambda job: job["attempt"] == 2 and job["state"] == "failed")
+    assert bench.cli("log", "-n1", "1").stdout == "attempt 2\n"
+    assert bench.cli("log", "-n1", "--attempt", "1", "@").stdout == "attempt 1\n"
+    followed = bench.cli("log", "-f", "-n1", "--attempt", "1", "1")
+    assert (followed.returncode, followed.stdout) == (1, "attempt 1\n")
+    missing = bench.cli("log", "--attempt", "3", "1")
+    assert (missing.returncode, missing.stderr) == (3, "dibs: job 1 has no attempt 3; its newest is 2.\n")
+
+
+def test_a_job_without_output_is_said(bench: Bench) -> None:
+    bench.until(bench.add(LONG, gpus=4), "started")
+    bench.add("true")
+    done = bench.cli("log", "2")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("dibs: job 2 has no output yet: it is queued (needs 1 GPU")
+
+
+def test_log_wants_one_job(bench: Bench) -> None:
+    bench.add_many([{"command": "true", "gpus": 0}] * 3)
+    done = bench.cli("log", "all")
+    assert (done.returncode, done.stderr) == (2, "dibs: log expected one job, got 3: 1, 2, 3.\n")
+    assert bench.cli("log", "name:nothing").returncode == 3
+
+
+@pytest.mark.parametrize("words", [("log", "-f"), ("follow",)])
+def test_following_goes_to_the_end_and_gives_the_code(bench: Bench, words: tuple[str, ...]) -> None:
+    job_id = bench.add("echo first; while [ ! -e go ]; do sleep 0.01; done; echo last; exit 7")
+    with Terminal(bench, *words, str(job_id)) as person:
+        person.until("first")
+        (bench.folder / "go").touch()
+        code, shown = person.end()
+    assert (code, shown) == (7, "first\r\nlast\r\n")
+
+
+def test_following_waits_for_a_job_that_has_not_begun(bench: Bench) -> None:
+    bench.until(bench.add(LONG, gpus=4), "started")
+    bench.add("echo begun")
+    with Terminal(bench, "follow", "2") as person:
+        bench.cancel(1)
+        assert person.end() == (0, "begun\r\n")
+
+
+# -- wait --
+
+
+def test_wait_says_whether_all_succeeded(bench: Bench) -> None:
+    assert bench.cli("wait").returncode == 0
+    bench.add("true", gpus=0)
+    assert bench.cli("wait", "1").returncode == 0
+    bench.add("while [ ! -e go ]; do sleep 0.01; done; false", gpus=0)
+    (bench.folder / "go").touch()
+    assert bench.cli("wait", "1", "2").returncode == 1
+    assert bench.cli("wait").returncode == 0, "an old failure is nobody's fault now"
+    assert bench.cli("wait", "name:nothing").returncode == 3
+    assert read_json(bench, "wait", "all", code=1) == {"total": 2, "finished": 2, "bad": 1, "over": True}
+
+
+def test_wait_gives_up_after_its_time(bench: Bench) -> None:
+    bench.add(LONG)
+    done = bench.cli("wait", "--timeout", "0.2s")
+    assert (done.returncode, done.stdout) == (124, "")
+    assert done.stderr == "dibs: 1 of 1 jobs are not finished yet.\n"
+
+
+def test_wait_without_a_selector_means_what_is_unfinished_now(bench: Bench) -> None:
+    bench.until(bench.add("false", gpus=0))
+    bench.add("while [ ! -e go ]; do sleep 0.01; done", gpus=0)
+    with Terminal(bench, "wait") as person:
+        person.until("0 of 1 finished")
+        (bench.folder / "go").touch()
+        code, _ = person.end()
+    assert code == 0
+
+
+def test_waiting_survives_the_daemon(bench: Bench) -> None:
+    bench.add("while [ ! -e go ]; do sleep 0.01; done; exit 1", gpus=0)
+    with Terminal(bench, "wait") as person:
+        person.until("0 of 1 finished")
+        bench.kill()
+        (bench.folder / "go").touch()
+        code, _ = person.end()
+    assert code == 1
+
+
+def test_a_stopped_daemon_is_not_started_by_those_who_wait_at_once(bench: Bench) -> None:
+    """`dibs daemon stop` returns though somebody waits for jobs, and the next daemon goes on with it."""
+    bench.add("while [ ! -e go ]; do sleep 0.01; done", gpus=0)
+    with Terminal(bench, "wait") as person:
+        person.until("0 of 1 finished")
+        assert bench.cli("daemon", "stop").returncode == 0
+        assert bench.pid() is None
+        (bench.folder / "go").touch()
+        assert bench.cli("daemon", "start").returncode == 0
+        code, _ = person.end()
+    assert code == 0
+
+
+# -- cancel, retry --
+
+
+def test_cancel_says_what_it_did(bench: Bench) -> None:
+    bench.until(bench.add("true"))
+    bench.until(bench.add(LONG, gpus=4), "started")
+    bench.add("true")
+    done = bench.cli("cancel", "all", "--grace", "5s")
+    assert (done.returncode, done.stdout) == (0, "2 stopping: TERM now, KILL in 5s\n3 cancelled\n")
+    assert done.stderr == "1 done: it is done already\n"
+    assert bench.until(2)["state"] == "cancelled"
+    assert bench.cli("cancel", "3").returncode == 0
+    missing = bench.cli("cancel", "99")
+    assert (missing.returncode, missing.stdout) == (3, "")
+
+
+def test_cancel_can_wait_for_the_end(bench: Bench) -> None:
+    bench.until(bench.add(LONG), "started")
+    acted = read_json(bench, "cancel", "--wait", "1")
+    assert acted["changed"] == [{"id": 1, "state": "cancelled"}]
+    assert bench.job(1)["state"] == "cancelled"
+
+
+def test_ending_several_running_jobs_is_asked_on_a_terminal(bench: Bench) -> None:
+    for _ in range(2):
+        bench.until(bench.add(LONG), "started")
+    with Terminal(bench, "cancel", "all") as person:
+        person.until("end 2 running jobs (1, 2)? [y/N] ")
+        person.type("n\n")
+        code, shown = person.end()
+    assert code == 130
+    assert "nothing was cancelled" in shown
+    assert [job["state"] for job in bench.jobs()] == ["running", "running"]
+    with Terminal(bench, "cancel", "1") as person:
+        assert person.end()[0] == 0
+    with Terminal(bench, "cancel", "-y", "all") as person:
+        assert person.end()[0] == 0
+    assert bench.until(2)["state"] == "cancelled"
+
+
+def test_retry_queues_what_did_not_succeed(bench: Bench) -> None:
+    bench.until(bench.add("[ -e go ]", gpus=0))
+    bench.until(bench.add("true", gpus=0))
+    (bench.folder / "go").touch()
+    done = bench.cli("retry", "all")
+    assert (done.returncode, done.stdout) == (0, "1 queued\n")
+    assert done.stderr == "2 done: it succeeded; --done runs it again\n"
+    assert wait_for(lambda: bench.job(1), lambda job: job["state"] == "done")["attempt"] == 2
+    assert read_json(bench, "retry", "--done", "2")["changed"] == [{"id": 2, "state": "queued"}]
+
+
+# -- gpus --
+
+
+def test_gpus_name_their_holders(bench: Bench) -> None:
+    job_id = bench.add(LONG, gpu_ids=["2"])
+    bench.until(job_id, "started")
+    header, *rows = bench.cli("gpus").stdout.splitlines()
+    assert header.split() == ["GPU", "NAME", "MEMORY", "USE", "TEMP", "STATE", "HOLDERS"]
+    told = [row.rsplit("  ", 1)[1] for row in rows]
+    assert [told[0], told[1], told[3]] == ["-", "-", "-"]
+    assert re.fullmatch(r"\S+ job 1 \(pid \d+\) \S+Z", told[2])
+    gpus = read_json(bench, "gpus")["gpus"]
+    assert [gpu["state"] for gpu in gpus] == ["free", "free", "leased", "free"]
+    assert gpus[2]["holders"][0]["job"] == "1"

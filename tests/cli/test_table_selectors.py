@@ -1,0 +1,328 @@
+"""Every verb that names jobs, with every kind of selector, with and without --json, piped and on a terminal.
+
+The jobs that a selector means are worked out here once more, from what the queue looked like a moment before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from bench import Bench, wait_for
+from dibs.cli import main as cli
+from dibs.submission import options
+from keyboard import Typed, Typist
+from terminal import CTRL_C, Terminal
+
+Job = dict[str, Any]
+
+WAITING = ("queued", "held")
+FINISHED = ("done", "failed", "cancelled", "timeout", "lost")
+#: Exit code of the job that fails, which is also the last one.
+FAILURE = 3
+
+#: The queue: a state for each job, and how to get it there. What asks for a GPU waits: somebody leased them all.
+CAST: list[tuple[str, Job]] = [
+    ("done", {"command": "echo out", "name": "alpha", "project": "p", "tags": ["t"]}),
+    ("queued", {"command": "true", "name": "beta", "gpus": 1}),
+    ("held", {"command": "true", "name": "gamma", "gpus": 1, "hold": True}),
+    ("running", {"command": "sleep 1000", "name": "alpha-2", "tags": ["t"]}),
+    ("timeout", {"command": "sleep 1000", "project": "p", "time_limit_s": 0.01}),
+    ("cancelled", {"command": "true", "gpus": 1, "name": "zeta"}),
+    ("queued", {"command": "true", "name": "delta", "project": "p", "tags": ["t"], "gpus": 1}),
+    ("done", {"command": "echo out", "name": "epsilon"}),
+    ("failed", {"command": f"echo out; exit {FAILURE}", "name": "omega", "project": "p"}),
+]
+
+#: Which verb leads from one state to another; from all others there is no short way.
+MENDING = {
+    ("held", "queued"): "unhold", ("queued", "held"): "hold", ("paused", "running"): "resume",
+    ("queued", "cancelled"): "cancel", ("held", "cancelled"): "cancel",
+}  # fmt: skip
+
+
+def is_moving(job: Job) -> bool:
+    """Tell whether a job is about to be in another state: all but one of those that need no GPU end at once."""
+    return job["gpus"] == 0 and job["state"] not in (*FINISHED, "paused") and job["name"] != "alpha-2"
+
+
+class Stage:
+    """A queue with the cast in it, made anew when a verb has changed it."""
+
+    def __init__(self, bench: Bench, typist: Typist) -> None:
+        self.bench, self.typist = bench, typist
+        self.ids: list[int] = []
+
+    def prepare(self) -> None:
+        """See to it that every job of the cast is there and in its state."""
+        if self.ids and self._is_mended(self.jobs()):
+            return
+        if self.ids:
+            self.bench.cancel("all", grace_s=0)
+            self.bench.wait_all()
+            self.bench.client.post("/v1/jobs/actions", {"verb": "clean", "select": ["all"]})
+        self.ids = self.bench.add_many([{"gpus": 0, **job} for _, job in CAST])
+        for job_id, (state, _) in zip(self.ids, CAST, strict=True):
+            if state == "cancelled":
+                self.bench.cancel(job_id)
+            elif state not in WAITING:
+                self.bench.until(job_id, "started" if state == "running" else "finished")
+
+    def _is_mended(self, jobs: list[Job]) -> bool:
+        """Bring every job back to its state by a verb, if there is one for each that needs it."""
+        if [job["id"] for job in jobs] != self.ids:
+            return False
+        moved = [(job, state) for job, (state, _) in zip(jobs, CAST, strict=True) if job["state"] != state]
+        if not all((job["state"], state) in MENDING for job, state in moved):
+            return False
+        for job, state in moved:
+            verb = MENDING[job["state"], state]
+            self.bench.client.post("/v1/jobs/actions", {"verb": verb, "select": [str(job["id"])]})
+        return True
+
+    def jobs(self) -> list[Job]:
+        """Return the whole queue, once nothing in it moves by itself."""
+        return wait_for(self.bench.jobs, lambda jobs: not any(map(is_moving, jobs)))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, typist: Typist) -> Iterator[Stage]:
+    bench = Bench(tmp_path_factory.mktemp("table"))
+    with Terminal(bench, "lease", "-g", "4") as person:
+        person.until("export")
+        yield Stage(bench, typist)
+        person.type(CTRL_C)
+        person.end()
+    bench.close()
+
+
+@pytest.fixture
+def stage(shared: Stage) -> Stage:
+    shared.prepare()
+    return shared
+
+
+# -- selectors --
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A kind of selector: its words for this cast, and which jobs of a queue it means."""
+
+    words: Callable[[list[int]], list[str]]
+    means: Callable[[Job, list[int]], bool]
+
+
+SELECTORS: dict[str, Selector] = {
+    "12": Selector(lambda ids: [f"{ids[0]}"], lambda job, ids: job["id"] == ids[0]),
+    "3-7": Selector(lambda ids: [f"{ids[4]}-{ids[6]}"], lambda job, ids: ids[4] <= job["id"] <= ids[6]),
+    "1,4,9-12": Selector(
+        lambda ids: [f"{ids[0]},{ids[2]},{ids[5]}-{ids[7]}"], lambda job, ids: ids.index(job["id"]) in (0, 2, 5, 6, 7)
+    ),
+    "@": Selector(lambda ids: ["@"], lambda job, ids: job["id"] == ids[-1]),
+    "@~1": Selector(lambda ids: ["@~1"], lambda job, ids: job["id"] == ids[-2]),
+    "all": Selector(lambda ids: ["all"], lambda job, ids: True),
+    "state": Selector(lambda ids: ["queued"], lambda job, ids: job["state"] == "queued"),
+    "outcome": Selector(lambda ids: ["failed"], lambda job, ids: job["state"] == "failed"),
+    "bad": Selector(lambda ids: ["bad"], lambda job, ids: job["state"] in ("failed", "timeout", "lost")),
+    "name:": Selector(lambda ids: ["name:alpha*"], lambda job, ids: job["name"].startswith("alpha")),
+    "project:": Selector(lambda ids: ["project:p"], lambda job, ids: job["project"] == "p"),
+    "tag:": Selector(lambda ids: ["tag:t"], lambda job, ids: "t" in job["tags"]),
+    "since:": Selector(lambda ids: ["since:24h"], lambda job, ids: True),
+    "union": Selector(
+        lambda ids: [f"{ids[1]}", "name:g*"], lambda job, ids: job["id"] == ids[1] or job["name"].startswith("g")
+    ),
+    "a+b": Selector(
+        lambda ids: ["tag:t+done", "project:p+held"],
+        lambda job, ids: ("t" in job["tags"] and job["state"] == "done")
+        or (job["project"] == "p" and job["state"] == "held"),
+    ),
+    "none": Selector(lambda ids: ["name:nobody"], lambda job, ids: False),
+}  # fmt: skip
+
+
+# -- verbs --
+
+
+def is_waiting(job: Job) -> bool:
+    return job["state"] in WAITING
+
+
+def is_finished(job: Job) -> bool:
+    return job["state"] in FINISHED
+
+
+def always(jobs: list[Job]) -> int:
+    return 0
+
+
+def waited(jobs: list[Job]) -> int:
+    if not all(map(is_finished, jobs)):
+        return 124
+    return 0 if all(job["state"] == "done" for job in jobs) else 1
+
+
+def edited(jobs: list[Job]) -> int:
+    return 0 if all(map(is_waiting, jobs)) else 2
+
+
+def cleanable(jobs: list[Job]) -> int:
+    return 0 if all(map(is_finished, jobs)) else 2
+
+
+def one(code: Callable[[Job], int]) -> Callable[[list[Job]], int]:
+    """Return the code of a verb that wants exactly one job."""
+    return lambda jobs: 2 if len(jobs) > 1 else code(jobs[0])
+
+
+def named(document: Any) -> list[int]:
+    """Return the ids in the answer of a verb that changes jobs."""
+    return sorted(job["id"] for job in (*document["changed"], *document["unchanged"]))
+
+
+def in_lines(typed: Typed) -> list[int]:
+    """Return the ids that begin the lines; what was left as it was is told on stderr."""
+    lines = [line for line in (typed.out + typed.err).splitlines() if not line.startswith("dibs: ")]
+    assert all(re.match(r"\d+ [a-z]+(: .+)?$", line) for line in lines), lines
+    assert not [line for line in typed.err.splitlines() if not re.match(r"dibs: |\d+ [a-z]+: ", line)], typed.err
+    return sorted(int(line.split()[0]) for line in lines)
+
+
+def shown(document: Any) -> list[int]:
+    """Return the ids of one object, or of a list of them."""
+    return [job["id"] for job in (document if isinstance(document, list) else [document])]
+
+
+def in_table(typed: Typed) -> list[int]:
+    """Return the first column of a table; a sentence may go on in a line that has none."""
+    lines = bare(typed.out).splitlines()
+    head = next(place for place, line in enumerate(lines) if line.split()[:3] == ["ID", "NAME", "STATE"])
+    return [int(line.split()[0]) for line in lines[head + 1 :] if re.match(r" *\d+  \S", line)]
+
+
+def bare(text: str) -> str:
+    """Return a text without its colours."""
+    return re.sub("\x1b\\[[0-9;]*m", "", text)
+
+
+@dataclass(frozen=True)
+class Verb:
+    """How a verb that names jobs is typed, its exit code, and which jobs its answer names."""
+
+    code: Callable[[list[Job]], int]
+    #: The ids in the document of --json; None: the verb has no --json.
+    ids: Callable[[Any], list[int]] | None
+    #: The ids in what people read.
+    read: Callable[[Typed], list[int]]
+    before: Sequence[str] = ()
+    after: Sequence[str] = ()
+    #: What the answer names, of the jobs that were selected.
+    names: Callable[[Job], bool] = lambda job: True
+
+
+def total(document: Any) -> list[int]:
+    """Check the counts of an answer that names nobody."""
+    assert document["finished"] <= document["total"]
+    return []
+
+
+def cleaned(document: Any) -> list[int]:
+    assert document.keys() == {"jobs", "bytes", "needed"}
+    return []
+
+
+def nobody(job: Job) -> bool:
+    return False
+
+
+def silent(typed: Typed) -> list[int]:
+    assert typed.out == ""
+    return []
+
+
+def output(typed: Typed) -> list[int]:
+    assert (typed.out, typed.err) == ("out\n", "")
+    return []
+
+
+def forgotten(typed: Typed) -> list[int]:
+    assert re.fullmatch(r"forgot \d+ finished jobs? and \S+ of files\n", typed.out)
+    return []
+
+
+def sections(typed: Typed) -> list[int]:
+    return [int(number) for number in re.findall(r"^job (\d+)  [a-z]+", bare(typed.out), re.MULTILINE)]
+
+
+def sentences(typed: Typed) -> list[int]:
+    lines = typed.out.splitlines()
+    assert all(re.match(r"job \d+: .+\.$", line) for line in lines), lines
+    assert typed.err == ""
+    return [int(line.split()[1].rstrip(":")) for line in lines]
+
+
+CHANGING = {"ids": named, "read": in_lines}
+#: A verb that is not here takes no selector: see `test_table_verbs`.
+VERBS: dict[str, Verb] = {
+    "status": Verb(always, lambda document: [job["id"] for job in document["jobs"]], in_table),
+    "show": Verb(always, shown, sections),
+    "why": Verb(always, shown, sentences),
+    "log": Verb(one(lambda job: 0), None, output, names=nobody),
+    "follow": Verb(one(lambda job: job["exit_code"]), None, output, names=nobody),
+    "wait": Verb(waited, total, silent, before=["--timeout", "0s"], names=nobody),
+    "kill": Verb(always, **CHANGING, before=["-s", "CONT"]),
+    "pause": Verb(always, **CHANGING),
+    "resume": Verb(always, **CHANGING),
+    "edit": Verb(edited, **CHANGING, before=["--priority", "3"]),
+    "move": Verb(one(lambda job: 0 if is_waiting(job) else 2), named, in_lines, after=["first"]),
+    "hold": Verb(always, **CHANGING),
+    "unhold": Verb(always, **CHANGING),
+    "retry": Verb(always, **CHANGING),
+    "cancel": Verb(always, **CHANGING, before=["-y", "--grace", "0s"]),
+    "clean": Verb(cleanable, cleaned, forgotten, before=["-y"], names=nobody),
+}  # fmt: skip
+
+
+def test_every_verb_that_takes_selectors_is_in_the_table() -> None:
+    takers = {name for name in cli.VERBS if any("SELECTOR" in use or "JOB" in use for use in cli.load(name).USAGE)}
+    assert takers == {*VERBS}
+
+
+@pytest.mark.parametrize("kind", SELECTORS)
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_does_what_the_selector_means(stage: Stage, name: str, kind: str) -> None:
+    verb, selector = VERBS[name], SELECTORS[kind]
+    words = [name, *verb.before, *selector.words(stage.ids), *verb.after]
+    has_json = options.JSON in cli.load(name).OPTIONS
+    assert has_json is (verb.ids is not None)
+    selected: list[Job] = []
+    for is_json, columns in [(False, None), (True, None), (False, 80), (True, 80)]:
+        if is_json and not has_json:
+            continue
+        if not selected or verb.ids in (named, cleaned):
+            selected = [job for job in stage.jobs() if selector.means(job, stage.ids)]
+        typed = stage.typist.type(stage.bench, *words, *(["--json"] if is_json else []), columns=columns)
+        code = verb.code(selected) if selected else 3
+        assert typed.code == code, (words, typed)
+        assert "Traceback" not in typed.err
+        if columns is None:
+            assert "\x1b" not in typed.out + typed.err
+        if not selected or code == 2:
+            assert typed.out == ""
+            assert re.fullmatch(r"dibs: [^\n]+\.?\n", typed.err), typed
+            continue
+        expected = [job["id"] for job in selected if verb.names(job)]
+        if is_json:
+            assert "\x1b" not in typed.out
+            assert verb.ids is not None
+            assert verb.ids(json.loads(typed.out)) == expected
+        else:
+            assert verb.read(typed) == expected, typed
+        if name == "clean":
+            stage.prepare()
+            words = [name, *verb.before, *selector.words(stage.ids), *verb.after]

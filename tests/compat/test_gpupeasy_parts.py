@@ -1,0 +1,297 @@
+"""The parts of the GPUPeasy door that only decide: places, old words, who may ask, and pages that only show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dibs.errors import UserError
+from dibs_compat.gpupeasy import admitting, core, entries, gpu_lists, pages, serving
+from dibs_compat.gpupeasy.admitting import Asked
+from dibs_compat.gpupeasy.desk import Refused
+from dibs_compat.gpupeasy.entries import Entry
+from dibs_compat.gpupeasy.gpu_lists import Gpu
+from payloads import MARKUP, PATHS, Seen
+
+GIB = 2**30
+GPUS = [{"index": number, "id": f"GPU-{number}aa", "memory_total": 24 * GIB} for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "text", "gpu"),
+    [
+        (["0", "1"], "1", Gpu("1", ("GPU-1aa",))),
+        (["0,1"], "0,1", Gpu("0,1", ("GPU-0aa", "GPU-1aa"))),
+        (["1,0"], "1,0", Gpu("1,0", ("GPU-0aa", "GPU-1aa"), is_written=True)),
+        ([""], "", Gpu("")),
+        (["GPU-1aa"], "GPU-1aa", Gpu("GPU-1aa", ("GPU-1aa",), visible="uuid")),
+        (["GPU-1"], "GPU-1", Gpu("GPU-1", ("GPU-1aa",), visible="uuid", is_written=True)),
+        (["GPU-"], "GPU-", Gpu("GPU-", visible="uuid", is_written=True, keys=("GPU-",))),
+        (["0", "0"], "0", Gpu("0", ("GPU-0aa",), vram=12 * GIB)),
+        (["0", "0,1", "0"], "0,1", Gpu("0,1", ("GPU-0aa", "GPU-1aa"), vram=8 * GIB)),
+        (["7"], "7", Gpu("7", is_written=True, keys=("7",))),
+        (["7", "7"], "7", Gpu("7", is_written=True)),
+        (["0,7"], "0,7", Gpu("0,7", ("GPU-0aa",), is_written=True, keys=("7",))),
+    ],
+)
+def test_a_text_of_the_list_means(texts: list[str], text: str, gpu: Gpu) -> None:
+    assert gpu_lists.read(texts, GPUS)[text] == gpu
+
+
+@pytest.mark.parametrize(
+    ("texts", "gpu"),
+    [
+        (["0", "1"], Gpu("", ("GPU-0aa", "GPU-1aa"), is_choice=True)),
+        # In the order of the list, which is the order in which they are taken.
+        (["2", "0"], Gpu("", ("GPU-2aa", "GPU-0aa"), is_choice=True)),
+        (["1"], Gpu("1", ("GPU-1aa",))),
+        (["0,1"], Gpu("0,1", ("GPU-0aa", "GPU-1aa"))),
+        (["0,1", "0,1"], Gpu("0,1", ("GPU-0aa", "GPU-1aa"), vram=12 * GIB)),
+        (["0", "0"], Gpu("0", ("GPU-0aa",), vram=12 * GIB)),
+        (["0", "1", "0", "1"], Gpu("", ("GPU-0aa", "GPU-1aa"), vram=12 * GIB, is_choice=True)),
+        (["GPU-1aa", "GPU-0aa"], Gpu("", ("GPU-1aa", "GPU-0aa"), visible="uuid", is_choice=True)),
+        ([], None),
+        ([""], None),
+        (["0", ""], None),
+        (["0,1", "2"], None),
+        (["0", "0", "1"], None),
+        (["0", "GPU-1aa"], None),
+        (["1,0"], None),
+        (["GPU-1"], None),
+        (["0", "7"], None),
+    ],
+)
+def test_dibs_chooses_where_any_text_of_the_list_would_do(texts: list[str], gpu: Gpu | None) -> None:
+    assert gpu_lists.common(texts, GPUS) == gpu
+
+
+def test_one_of_several_is_asked_for_or_all_of_a_group() -> None:
+    one, group = gpu_lists.common(["2", "0"], GPUS), gpu_lists.common(["0,1"], GPUS)
+    assert one is not None
+    assert group is not None
+    assert (one.request["gpus"], one.request["gpu_ids"]) == (1, ["GPU-2aa", "GPU-0aa"])
+    assert one.request["prefer"] == one.request["gpu_ids"]
+    assert (group.request["gpus"], group.request["gpu_ids"]) == (2, ["GPU-0aa", "GPU-1aa"])
+
+
+def test_without_gpus_every_text_is_leased_by_itself() -> None:
+    found = gpu_lists.read(["0", "1"], [])
+    assert found["0"] == Gpu("0", is_written=True, keys=("0",))
+
+
+def test_memory_that_nobody_knows_is_not_shared() -> None:
+    found = gpu_lists.read(["0", "0"], [{"index": 0, "id": "GPU-0aa", "memory_total": None}])
+    assert found["0"].vram == 0
+
+
+def test_a_freed_gpu_goes_to_the_end() -> None:
+    free = gpu_lists.freed(["0", "1", "2"], ["0", "1", "2"], [])
+    free = gpu_lists.freed(free[2:], ["0", "1", "2"], ["0", "1"])
+    assert free == ["2"]
+    free = gpu_lists.freed(free, ["0", "1", "2"], ["0"])
+    assert free == ["2", "1"]
+    assert gpu_lists.freed(free, ["0", "1", "2"], []) == ["2", "1", "0"]
+
+
+TEXTS = st.lists(st.sampled_from(["", "0", "1", "0,1"]), max_size=6)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_what_is_free_is_the_list_without_what_is_busy(free: list[str], texts: list[str], busy: list[str]) -> None:
+    found = gpu_lists.freed(free, texts, busy)
+    for text in {*texts, *busy, *free}:
+        assert found.count(text) == max(0, texts.count(text) - busy.count(text))
+
+
+def entry(state: str = "done", **more: Any) -> Entry:
+    """Return a job of the door."""
+    return Entry(1, 12, "a", ("echo", "1 2"), "/out/a", state, **more)
+
+
+@pytest.mark.parametrize(
+    ("job", "status", "code"),
+    [
+        (entry("held"), "Scheduled", None),
+        (entry("queued"), "Scheduled", None),
+        (entry("starting"), "Running", None),
+        (entry("running"), "Running", None),
+        (entry("paused"), "Running", None),
+        (entry("stopping"), "Running", None),
+        (entry("done", exit_code=0), "Succeeded", 0),
+        (entry("failed", exit_code=4, cause="exit"), "Failed", 4),
+        (entry("failed", exit_code=127, cause="start"), "Failed", -1),
+        (entry("failed", exit_code=127, cause="exit"), "Failed", 127),
+        (entry("failed", exit_code=127, cause="exit", is_wrapped=True), "Failed", -1),
+        (entry("failed", signal=9, cause="signal"), "Failed", -9),
+        (entry("cancelled"), "Failed", -1),
+        (entry("cancelled", signal=15), "Failed", -15),
+        (entry("timeout", signal=15), "Failed", -15),
+        (entry("lost"), "Failed", -1),
+    ],
+)
+def test_how_a_job_stands_in_the_old_words(job: Entry, status: str, code: int | None) -> None:
+    assert (job.status, job.return_code) == (status, code)
+
+
+def test_the_page_tells_who_waits_from_who_is_held() -> None:
+    ours, kept = entry("held", tags=(entries.held(8888),)), entry("held")
+    assert [entries.whole(job)["state"] for job in (ours, kept, entry("queued"))] == ["waiting", "held", "queued"]
+    assert (ours.is_next, kept.is_next) == (True, False)
+
+
+def test_quotes_of_a_command_are_lost_and_a_text_is_shown_by_letters() -> None:
+    assert entry().command == "echo 1 2"
+    assert Entry(1, 1, "a", ("ls -l",), "/o", "done", (entries.LETTERS,)).command == "l s   - l"
+
+
+def test_a_wrapped_command_is_found_again() -> None:
+    words = entries.wrapped(("a", "--", "b"), "7", ("7",))
+    assert entries.unwrapped(words) == ("a", "--", "b")
+    assert entries.unwrapped(["a", "--", "b"]) == ("a", "--", "b")
+
+
+@pytest.mark.parametrize("tags", [[], ["gpupeasy:1:x"], ["gpupeasy:2:1"], ["gpupeasy:1:"], ["x"], ["gpupeasy:1:-4"]])
+def test_a_job_of_somebody_else_is_none_of_ours(tags: list[str]) -> None:
+    assert entries.read({"tags": tags, "argv": ["x"]}, 1) is None
+
+
+JOB = {"outFile": "/o", "jobName": "n", "jobCommand": ["ls"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (None, "No JSON data was found"),
+        ({}, "Key 'job' not found"),
+        ([], "Key 'job' not found"),
+        (3, "Key 'job' not found"),
+        ({"job": {}}, "Key 'outFile' not found"),
+        ({"job": None}, "Key 'outFile' not found"),
+        ({"job": {"outFile": "/o"}}, "Key 'jobName' not found"),
+        ({"job": {"outFile": "/o", "jobName": "n"}}, "Key 'jobCommand' not found"),
+        ({"job": JOB | {"jobCommand": []}}, "No jobs were submitted"),
+        ({"job": JOB | {"jobCommand": ""}}, "No jobs were submitted"),
+        ({"job": JOB | {"jobName": ""}}, "No job name was provided"),
+        ({"job": JOB | {"outFile": ""}}, "Output file not specified"),
+        ({"job": JOB | {"outFile": 3}}, "Could not add new job: n. Check logs for details"),
+        ({"job": JOB | {"jobName": {"a": 1}}}, "Could not add new job: {'a': 1}. Check logs for details"),
+    ],
+)
+def test_what_is_missing_is_told_in_the_old_words(body: Any, told: str) -> None:
+    with pytest.raises(Refused) as refused:
+        core._job(body)
+    assert str(refused.value) == told
+
+
+@pytest.mark.parametrize("command", [{"a": 1}, [["ls"]], ["ls", None], 5, True])
+def test_a_command_that_is_none_is_refused(command: Any) -> None:
+    with pytest.raises(Refused, match="Could not add new job: n"):
+        core._argv("n", command)
+
+
+def test_a_number_is_what_it_is_written_as() -> None:
+    assert core._argv("n", ["sleep", 5, 0.5]) == ["sleep", "5", "0.5"]
+
+
+OWNER, OTHER = 1000, 1001
+HOSTS = ("localhost:4004", "127.0.0.1:4004", "[::1]:4004", "localhost", "LOCALHOST:1")
+STRANGE_HOSTS = (
+    "evil.example", "evil.example:4004", "127.0.0.1.evil.example", "localhost.evil.example:4004", "", "0.0.0.0:4004",
+    "192.168.0.7:4004", "127.0.0.1@evil.example", "localhost:123456",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "OPTIONS", "DELETE", "TRACE", "PATCH"])
+@pytest.mark.parametrize("site", [None, "same-origin", "none", "same-site", "cross-site", "other"])
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_exactly_these_may_ask(method: str, site: str | None, is_opened: bool) -> None:
+    for uid in (OWNER, 0, OTHER, None):
+        for host in (*HOSTS, *STRANGE_HOSTS, None):
+            for origin in (
+                None,
+                "null",
+                f"http://{host}",
+                f"https://{host}",
+                "http://evil.example",
+                "http://localhost:9",
+            ):
+                asked = Asked(
+                    uid, method, () if host is None else (host,), () if origin is None else (origin,),
+                    () if site is None else (site,), admitting.OPENING if is_opened else ("cors", "empty"),
+                )  # fmt: skip
+                is_known = uid in (OWNER, 0) and host in HOSTS and method in ("GET", "HEAD", "POST")
+                is_same = origin in (None, f"http://{host}")
+                is_ours = site in (None, "same-origin", "none") or (is_opened and method in ("GET", "HEAD"))
+                allowed = is_known and is_same and is_ours
+                assert (admitting.refusal(asked, OWNER, is_open=False) is None) == allowed, asked
+
+
+def test_headers_that_come_twice_are_refused() -> None:
+    one = ("localhost:1",)
+    assert admitting.refusal(Asked(OWNER, "GET", one * 2), OWNER, is_open=False)
+    assert admitting.refusal(Asked(OWNER, "GET", one, ("http://localhost:1",) * 2), OWNER, is_open=False)
+    assert admitting.refusal(Asked(OWNER, "GET", one, (), ("same-origin", "cross-site")), OWNER, is_open=False)
+
+
+def test_an_open_port_still_refuses_pages_of_other_sites() -> None:
+    host = ("gpu.example:8888",)
+    assert admitting.refusal(Asked(None, "POST", host), OWNER, is_open=True) is None
+    assert admitting.refusal(Asked(None, "POST", host, ("http://evil.example",)), OWNER, is_open=True)
+
+
+def test_an_address_that_others_reach_has_to_be_asked_for() -> None:
+    said: list[str] = []
+    for host in ("127.0.0.1", "localhost", "::1"):
+        assert serving.settled(serving.Address(host, 1), said.append).host == host
+    assert said == []
+    for host in ("0.0.0.0", "", "::"):
+        assert serving.settled(serving.Address(host, 1), said.append) == serving.Address("127.0.0.1", 1)
+    assert len(said) == 3
+    assert all("insecure" in text for text in said)
+    with pytest.raises(UserError, match="can be reached by others"):
+        serving.settled(serving.Address("192.168.0.7", 1), said.append)
+    assert serving.settled(serving.Address("0.0.0.0", 1, is_open=True), said.append).host == "0.0.0.0"
+    assert "a shell for everyone" in said[-1]
+
+
+def drawn(text: str) -> list[str]:
+    """Return every page, with this text in all that comes from outside."""
+    job: dict[str, Any] = {
+        "jobid": 1, "dibsID": 12, "jobName": text, "jobCommand": text, "outFile": text, "status": text, "state": text,
+        "returnCode": text, "gpu": text, "pid": text, "priority": 0, "cause": text,
+    }  # fmt: skip
+    jobs = {"total": 3, "jobs": [job, job | {"state": "waiting"}, job | {"state": "running"}]}
+    state = {"devices": [text, text], "paused": True, **dict.fromkeys([each[1] for each in pages.LISTS], jobs)}
+    said = dict.fromkeys(pages.MESSAGES, text)
+    tested = said | {"errorCount": text, "jobList": [{"jobName": text, "jobCommand": [text]}, text]}
+    return [
+        pages.index(said, state),
+        *(pages.listed(state, each[0]) for each in pages.LISTS),
+        pages.batch(tested, text),
+        pages.job(said, text, job, text),
+        pages.job(said, text, None, text),
+        pages.job_now(job, text),
+        pages.problem([text]),
+    ]
+
+
+PLAIN = [Seen(page).elements for page in drawn("plain")]
+
+
+@pytest.mark.parametrize("text", [*MARKUP, *PATHS])
+def test_whatever_stands_in_a_page_is_text(text: str) -> None:
+    """The elements and attributes of every page are the same, whatever the names, commands, outputs and files are."""
+    for plain, page in zip(PLAIN, drawn(text), strict=True):
+        seen = Seen(page)
+        assert seen.elements == plain
+        assert text.replace("\r", "\n") in seen.text or text in seen.values
+
+
+def test_no_page_has_a_script_of_its_own() -> None:
+    for elements in PLAIN:
+        assert not [name for _, names in elements for name in names if name.startswith("on") or name == "style"]
+        assert all(tag != "style" for tag, _ in elements)
+        assert all(names == ["src", "defer"] for tag, names in elements if tag == "script")

@@ -1,0 +1,455 @@
+"""What `add` and `run` accept: scripts and their lines, arrays, warnings, templates, rehearsals, hints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import Bench, wait_for
+from dibs.errors import UserError
+from dibs.system import processes
+from terminal import Terminal
+
+
+def write(bench: Bench, name: str, text: str) -> Path:
+    """Write a script that is not executable into the folder where people stand."""
+    path = bench.folder / name
+    path.write_text(text)
+    path.chmod(0o644)
+    return path
+
+
+def add(bench: Bench, *words: str, says: str = "", **kwargs: Any) -> list[int]:
+    """Queue from the command line, which says this on stderr and nothing else; return the ids."""
+    done = bench.cli("add", *words, **kwargs)
+    assert (done.returncode, done.stderr) == (0, f"dibs: {says}\n" if says else "")
+    return [int(line) for line in done.stdout.split()]
+
+
+def refused(bench: Bench, *words: str, **kwargs: Any) -> str:
+    """Return the one line that a command line is refused with; nothing is queued."""
+    done = bench.cli(*words, **kwargs)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("dibs: ")
+    assert done.stderr.count("\n") == 1
+    assert bench.client.get("/v1/jobs")["jobs"] == []
+    return done.stderr
+
+
+def output(bench: Bench, job_id: int) -> str:
+    """Return all that a job printed."""
+    assert bench.until(job_id)["state"] == "done", bench.log(job_id)
+    return bench.log(job_id)
+
+
+# -- scripts --
+
+
+def test_a_script_runs_as_it_was_at_submit(bench: Bench) -> None:
+    """Also when the file is changed or gone by then, and again at a retry by another daemon."""
+    file = write(bench, "train.sh", "#!/bin/sh\necho first $#: $1,$2\n")
+    (job_id,) = add(bench, "--hold", "--script", "train.sh", "--", "--lr", "a b")
+    file.write_text("echo second\n")
+    bench.client.post("/v1/jobs/actions", {"verb": "unhold", "select": [str(job_id)]})
+    assert output(bench, job_id) == "first 2: --lr,a b\n"
+    file.unlink()
+    bench.stop()
+    bench.start()
+    bench.retry(job_id, done=True)
+    assert output(bench, job_id) == "first 2: --lr,a b\n"
+    assert bench.job(job_id)["attempt"] == 2
+
+
+def test_a_script_is_for_its_owner_alone_and_knows_its_name(bench: Bench) -> None:
+    write(bench, "train.sh", 'ls -l "$0"; echo "$DIBS_SCRIPT"\n')
+    (job_id,) = add(bench, "--script", "train.sh")
+    mode, path = output(bench, job_id).split("\n")[:2]
+    assert mode.startswith("-rw------- ")
+    assert mode.endswith("/script/train.sh")
+    assert path == str(bench.folder / "train.sh")
+    assert stat.S_IMODE(os.stat(bench.home / "dibs.db").st_mode) == 0o600
+    job = bench.job(job_id)
+    assert (job["script"], job["command"], job["name"]) == ("train.sh", "train.sh", "train.sh")
+
+
+def test_a_python_script_is_run_by_python_and_finds_what_lies_beside_it(bench: Bench) -> None:
+    (bench.folder / "lib").mkdir()
+    write(bench, "lib/beside.py", "WORD = 'found'\n")
+    write(bench, "lib/train.py", "#!/usr/bin/env python3\nimport sys, beside\nprint(beside.WORD, sys.argv[1:])\n")
+    (job_id,) = add(bench, "--script", "lib/train.py", "x")
+    assert output(bench, job_id) == "found ['x']\n"
+
+
+@pytest.mark.parametrize("word", ["train.sh", "./train.sh"])
+@pytest.mark.parametrize("text", ["#!/bin/sh\necho hi\n", "#DIBS -g 0\necho hi\n", "#SBATCH -J x\necho hi\n"])
+def test_a_single_file_that_says_so_is_a_script(bench: Bench, word: str, text: str) -> None:
+    write(bench, "train.sh", text)
+    (job_id,) = add(bench, "A=1", word)
+    assert output(bench, job_id) == "hi\n"
+    assert bench.job(job_id)["script"] == "train.sh"
+    assert bench.job(job_id)["env"]["A"] == "1"
+
+
+def test_a_program_by_that_name_is_not_shadowed_by_a_file(bench: Bench) -> None:
+    write(bench, "true", "#!/bin/sh\nexit 3\n")
+    (job_id,) = add(bench, "true")
+    assert bench.until(job_id)["state"] == "done"
+    assert bench.job(job_id)["script"] is None
+
+
+def test_a_script_may_come_from_stdin(bench: Bench) -> None:
+    (job_id,) = add(bench, "--script", "-", "a", "b", input="echo $2 $1\n")
+    assert output(bench, job_id) == "b a\n"
+
+
+SLURM = """#!/bin/bash
+#SBATCH --job-name=vit --time=60 --mem=4000
+#SBATCH --gres=gpu:2
+#SBATCH -o out/%x-%j.log
+#SBATCH -p gpu --mail-type=END
+#SBATCH --cpus-per-task=2
+#DIBS --tag lab -e A=1
+echo $SLURM_JOB_ID $SLURM_JOB_NAME $SLURM_CPUS_PER_TASK $SLURM_SUBMIT_DIR ${SLURM_ARRAY_TASK_ID-none}
+"""
+
+
+def test_a_script_for_slurm_runs_with_slurms_units_names_and_variables(bench: Bench) -> None:
+    write(bench, "vit.sh", SLURM)
+    (job_id,) = add(bench, "vit.sh", says="vit.sh: not honoured here: -p gpu, --mail-type=END")
+    assert output(bench, job_id) == f"{job_id} vit 2 {bench.folder} none\n"
+    job = bench.job(job_id)
+    assert (job["name"], job["gpus"], job["time_limit_s"], job["mem"]) == ("vit", 2, 3600, 4000 * 2**20)
+    assert (job["tags"], job["log"]) == (["lab"], f"{bench.folder}/out/vit-{job_id}.log")
+
+
+def test_the_command_line_wins_over_the_lines_and_ours_over_slurms(bench: Bench) -> None:
+    write(bench, "x.sh", "#DIBS -g 1 -e A=1 -e B=1 --tag a\n#SBATCH --gres=gpu:3 --time=5 -J slurm\ntrue\n")
+    (job_id,) = add(bench, "-n", "typed", "-e", "B=2", "--tag", "b", "x.sh")
+    job = bench.job(job_id)
+    assert (job["name"], job["gpus"], job["time_limit_s"], job["tags"]) == ("typed", 1, 300, ["a", "b"])
+    assert (job["env"]["A"], job["env"]["B"]) == ("1", "2")
+    (job_id,) = add(bench, "--gpu-ids", "0,2", "x.sh")
+    assert bench.job(job_id)["request"]["gpu_ids"] == ["FAKE-0", "FAKE-2"]
+
+
+def test_a_warning_without_a_limit_is_left_to_the_cluster(bench: Bench) -> None:
+    write(bench, "x.sh", "#SBATCH --signal=B:USR1@90\ntrue\n")
+    (job_id,) = add(bench, "x.sh", says="x.sh: not honoured here: --signal without --time")
+    assert bench.job(job_id)["warn"] is None
+    (job_id,) = add(bench, "-t", "1h", "x.sh")
+    assert bench.job(job_id)["warn"] == {"signal": "USR1", "before_s": 90}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "#SBATCH --nodes=2\ntrue\n",
+            "x.sh, line 1: --nodes=2 asks for 2 nodes, but a job of dibs runs on one machine.",
+        ),
+        ("#!/bin/sh\n#DIBS --gpsu 2\n", "x.sh, line 2: add has no option --gpsu. Did you mean --gpus?"),
+        ("#DIBS -t 30\n", 'x.sh, line 1: -t expected a time such as 90m, 2h or 1d12h, got "30"'),
+        ("#DIBS -g 2 echo\n", 'x.sh, line 1: expected options, got "echo".'),
+        ("#SBATCH --array=9-1\n", "x.sh, line 1: --array expected numbers"),
+        ("#DIBS --script y.sh\n", "x.sh, line 1: add has no option --script."),
+        ("#!/bin/sh\r\ntrue\r\n", "x.sh has Windows line ends"),
+        ("#!/nowhere/python\n", 'x.sh is to be run by "/nowhere/python" (its first line), which is no program here.'),
+        ("#!/usr/bin/env no-such-python\n", 'run by "no-such-python"'),
+        ("", "x.sh is empty"),
+        ("a\0b", "x.sh is not a script but a program or data."),
+    ],
+)
+def test_a_script_that_cannot_be_queued_is_refused(bench: Bench, text: str, says: str) -> None:
+    write(bench, "x.sh", text)
+    assert says in refused(bench, "add", "--script", "x.sh")
+
+
+def test_a_script_that_cannot_be_read_is_refused(bench: Bench) -> None:
+    assert "--script cannot read nowhere.sh: No such file or directory." in refused(
+        bench, "add", "--script", "nowhere.sh"
+    )
+    assert "--script cannot read .: Is a directory." in refused(bench, "add", "--script", ".")
+
+
+def test_a_file_that_is_no_program_is_offered_as_a_script(bench: Bench) -> None:
+    write(bench, "train.py", "print()\n")
+    assert "queue its text: dibs add --script train.py -- ARGUMENTS" in refused(bench, "add", "train.py", "x")
+    assert "queue its text: dibs run --script ./train.py\n" in refused(bench, "run", "./train.py")
+
+
+def test_a_script_that_runs_as_a_program_is_said_to_lose_its_lines(bench: Bench) -> None:
+    write(bench, "x.sh", SLURM).chmod(0o755)
+    says = "./x.sh runs as a program: its #DIBS and #SBATCH lines count with dibs add --script ./x.sh"
+    (job_id,) = add(bench, "./x.sh", "a", says=says)
+    assert bench.job(job_id)["script"] is None
+
+
+def test_a_job_that_queues_another_does_not_hand_on_its_number(bench: Bench) -> None:
+    bench.start()
+    environ = {"DIBS_JOB_ID": "5", "SLURM_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}
+    (job_id,) = add(bench, "echo ${SLURM_ARRAY_TASK_ID-none}", environ=environ)
+    assert output(bench, job_id) == "none\n"
+    # That of a real cluster is a variable like any other.
+    (job_id,) = add(bench, "echo ${SLURM_ARRAY_TASK_ID-none}", environ=environ | {"DIBS_JOB_ID": "6"})
+    assert output(bench, job_id) == "3\n"
+
+
+def test_run_stays_with_one_script(bench: Bench) -> None:
+    write(bench, "x.sh", "#!/bin/sh\necho ran; exit 3\n")
+    done = bench.cli("run", "x.sh")
+    assert (done.returncode, done.stdout) == (3, "ran\n")
+    write(bench, "x.sh", "#SBATCH --array=0-3\n")
+    done = bench.cli("run", "x.sh")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "run stays with one job, and --array is for many. Queue them with dibs add." in done.stderr
+
+
+# -- many jobs --
+
+
+def test_an_array_is_one_job_a_number(bench: Bench) -> None:
+    ids = add(
+        bench, "-g0", "--array", "1,3-5:2", "echo $DIBS_INDEX $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_JOB_ID $SLURM_JOB_ID"
+    )
+    assert [output(bench, n) for n in ids] == [f"{i} {i} {ids[0]} {n}\n" for i, n in zip((1, 3, 5), ids, strict=True)]
+    assert [bench.job(n)["index"] for n in ids] == [1, 3, 5]
+
+
+def test_an_array_may_say_how_many_at_once(bench: Bench) -> None:
+    shown = json.loads(bench.cli("add", "--dry-run", "--json", "--array", "0-9%4", "true").stdout)
+    assert (len(shown["jobs"]), shown["at_once"]) == (10, 4)
+    shown = json.loads(bench.cli("add", "--dry-run", "--json", "-j", "2", "--array", "0-9%4", "true").stdout)
+    assert shown["at_once"] == 2
+    ids = add(bench, "-g0", "--array", "0-2%1", "sleep 1000")
+    bench.until(ids[0], "started")
+    assert [bench.job(n)["state"] for n in ids[1:]] == ["queued", "queued"]
+
+
+def test_repeated_jobs_are_equal_but_for_their_number(bench: Bench) -> None:
+    ids = add(bench, "-g0", "--repeat", "2", "-o", "{index}.txt", "echo $DIBS_INDEX ${SLURM_JOB_ID-none}")
+    assert [output(bench, n) for n in ids] == ["0 none\n", "1 none\n"]
+    assert (bench.folder / "1.txt").read_text() == "1 none\n"
+    ids = add(bench, "-g0", "--repeat", "2", "-", input="true\nfalse\n")
+    assert [(bench.job(n)["command"], bench.job(n)["index"]) for n in ids] == [
+        *(("true", 0), ("true", 1), ("false", 0), ("false", 1))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"array": 5}, "array expected a text"),
+        ({"array": "x"}, "--array expected"),
+        ({"array": "0-3", "repeat": 2}, "expected `array` with one job"),
+        ({"repeat": 0}, "--repeat expected a whole number from 1 up"),
+        ({"repeat": 10**6}, "--repeat expected"),
+        ({"repeat": True}, "--repeat expected"),
+        ({"times": 2}, "expected an object with jobs or commands"),
+    ],
+)
+def test_the_wire_refuses_it_too(bench: Bench, more: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        bench.client.post("/v1/jobs", {"jobs": [{"command": "true", "cwd": "/"}], **more})
+    assert bench.client.get("/v1/jobs")["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        ({"command": "x", "script": "dHJ1ZQ=="}, "expected `argv` to begin with the absolute path of the script."),
+        ({"argv": ["x"], "script": "dHJ1ZQ=="}, "expected `argv` to begin with the absolute path"),
+        ({"argv": ["/x/.."], "script": "dHJ1ZQ=="}, "expected `argv` to begin with the absolute path"),
+        ({"argv": ["/x"], "script": "?"}, "script expected base64"),
+        ({"argv": ["/x"], "script": "é"}, "script expected base64"),
+        ({"command": "x", "environ": "é"}, "environ expected base64"),
+        ({"command": "x", "begin_at": "9999-12-31T23:59:59-10:00"}, "begin_at expected a moment such as"),
+        ({"argv": ["/x"], "script": "AA=="}, "x is not a script"),
+        ({"command": "x", "output": "{foo}"}, "--output expected placeholders among"),
+        ({"command": "x", "time_limit_s": 9, "warn": {"signal": "FOO"}}, "--signal expected a signal such as USR1"),
+        ({"command": "x", "metric": {"loss": "("}}, "--metric expected NAME=REGEX"),
+        ({"command": "x", "gpus": "two"}, "--gpus: expected a whole number"),
+        ({"command": "x", "colour": 1}, "the request: object contains unknown field `colour`."),
+    ],
+)
+def test_the_wire_refuses_a_job_that_makes_no_sense(bench: Bench, job: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        bench.client.post("/v1/jobs", {"cwd": "/", **job})
+    assert bench.client.get("/v1/jobs")["jobs"] == []
+
+
+def test_an_error_repeats_no_more_of_a_value_than_people_read(bench: Bench) -> None:
+    with pytest.raises(UserError) as caught:
+        bench.client.post("/v1/jobs", {"command": "x", "visible": "x" * 1_000_000})
+    assert caught.value.message.startswith("--visible expected uuid or index")
+    assert len(caught.value.message) < 5000
+
+
+# -- single options --
+
+
+def test_wait_tree_lets_a_job_last_as_long_as_its_children(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    os.mkfifo(gate)
+    (job_id,) = add(bench, "-g0", "--wait-tree", f"(cat {gate} > late) & exit 0")
+    pid = bench.until(job_id, "started")["pid"]
+    wait_for(lambda: processes.look(pid) is None)
+    # Another job that leaves something running has been seen to since; this one would have been before it.
+    (other,) = add(bench, "-g0", "sleep 1000 & exit 0")
+    assert bench.until(other)["state"] == "done"
+    assert bench.job(job_id)["state"] == "running"
+    gate.write_text("kept\n")
+    assert bench.until(job_id)["state"] == "done"
+    assert (bench.folder / "late").read_text() == "kept\n"
+    assert bench.job(job_id)["wait_tree"] is True
+
+
+def test_metrics_and_warnings_are_kept(bench: Bench) -> None:
+    (job_id,) = add(bench, "--metric", "loss=loss: ([0-9.]+)", "--signal", "usr1@90s", "-t", "1h", "true")
+    job = bench.job(job_id)
+    assert (job["metric"], job["warn"]) == ({"loss": "loss: ([0-9.]+)"}, {"signal": "USR1", "before_s": 90})
+
+
+def test_a_warning_reaches_the_program_inside_a_shell(bench: Bench) -> None:
+    """The shell around it, which would die of the signal, does not get it."""
+    program = (
+        "import signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sys.exit('saved'))\nwhile True: signal.pause()"
+    )
+    write(bench, "program.py", program)
+    (job_id,) = add(bench, "-g0", "-t", "1h", "--signal", "USR1@3599.9s", "python3 program.py; echo then $?")
+    assert output(bench, job_id) == "saved\nthen 1\n"
+
+
+def test_output_templates_make_folders_when_the_job_starts(bench: Bench) -> None:
+    (job_id,) = add(bench, "--hold", "-n", "a/b", "-o", "out/{{x}}/{project}-{name}-{id:03}-{attempt}", "echo hi")
+    assert not (bench.folder / "out").exists()
+    bench.client.post("/v1/jobs/actions", {"verb": "unhold", "select": [str(job_id)]})
+    assert output(bench, job_id) == "hi\n"
+    assert (bench.folder / f"out/{{x}}/default-a_b-{job_id:03}-1").read_text() == "hi\n"
+
+
+def test_spellings_of_slurm_and_pueue(bench: Bench) -> None:
+    (job_id,) = add(
+        bench,
+        *("--gres", "gpu:2", "-c", "2", "-l", "foo", "-D", "/tmp", "--group", "lab", "--stashed", "--wrap", "a | b"),
+    )
+    job = bench.job(job_id)
+    assert (job["gpus"], job["cpus"], job["name"], job["cwd"]) == (2, 2, "foo", "/tmp")
+    assert (job["project"], job["state"], job["command"]) == ("lab", "held", "a | b")
+    (job_id,) = add(bench, "--gpus-per-node", "pretend:1", "--delay", "2h", "true")
+    assert bench.job(job_id)["request"]["gpu_type"] == "pretend"
+    assert bench.job(job_id)["begin_at"] is not None
+
+
+# -- rehearsals --
+
+
+def test_a_rehearsal_shows_what_would_be_queued_and_changes_nothing(bench: Bench) -> None:
+    done = bench.cli("add", "--dry-run", "-g", "2", "-e", "A=1", "-e", "API_KEY=x", "-t", "1h", "echo a | cat")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *facts = done.stdout.splitlines()
+    assert first == "1 job would be queued; nothing was."
+    assert [line.split(maxsplit=1) for line in facts] == [
+        ["command", "echo a | cat"],
+        [
+            "runs",
+            f"{bench.client.post('/v1/jobs?dry_run=yes', {'command': 'a|b'})['jobs'][0]['runs'][0]} -c 'echo a | cat'",
+        ],
+        ["folder", str(bench.folder)],
+        ["name", "echo"],
+        ["project", "default"],
+        ["GPUs", "2"],
+        ["sets", "A=1 API_KEY='***'"],
+        ["time", "limit  1h00m"],
+        ["starts", "now, on GPUs 0, 1"],
+    ]
+    assert bench.client.get("/v1/jobs")["jobs"] == []
+    assert bench.cli("run", "--dry-run", "true").returncode == 0
+    assert add(bench, "true") == [1]
+
+
+def test_a_rehearsal_tells_where_it_would_start(bench: Bench) -> None:
+    bench.until(bench.add("sleep 600", gpus=2), "started")
+    told = [bench.client.post("/v1/jobs?dry_run=1", {"command": "true", "gpus": gpus}) for gpus in (2, 0, 3)]
+    assert told[0]["expected_start"]["gpu_ids"] == ["FAKE-2", "FAKE-3"]
+    assert told[0]["expected_start"]["gpu_indices"] == [2, 3]
+    assert told[1]["expected_start"]["gpu_ids"] == []
+    assert told[2]["expected_start"] is None
+    assert "starts   now\n" in bench.cli("add", "--dry-run", "-g", "0", "true").stdout
+
+
+def test_a_rehearsal_tells_one_moment_when_there_is_but_one(bench: Bench) -> None:
+    done = bench.cli("add", "--dry-run", "--begin", "2099-01-01T00:00:00Z", "true")
+    assert "starts   at 2099-01-01T00:00:00.000Z, on GPU 0\n" in done.stdout
+    with Terminal(bench, "add", "--dry-run", "true") as person:
+        shown = person.end()[1]
+    assert re.search(r"starts \S*  now, on GPU 0\r\n", shown)
+
+
+def test_a_rehearsal_refuses_what_a_submission_would(bench: Bench) -> None:
+    assert bench.cli("add", "--dry-run", "-g", "9", "true").returncode == 69
+    assert bench.cli("add", "--dry-run", "-a", "7", "true").returncode == 3
+    assert "is not a program here" in refused(bench, "add", "--dry-run", "no-such-program")
+
+
+def test_a_rehearsal_of_many_shows_the_first_of_them(bench: Bench) -> None:
+    done = bench.cli("add", "--dry-run", "--array", "0-11%3", "true")
+    assert done.stdout.startswith("12 jobs would be queued; nothing was.\n")
+    assert "at once" in done.stdout
+    assert done.stdout.endswith("  9: true\n  ... and 2 more\n")
+    shown = json.loads(bench.cli("add", "--dry-run", "--json", "--array", "0-11%3", "true").stdout)
+    assert [job["index"] for job in shown["jobs"]] == list(range(12))
+    assert shown["jobs"][0]["runs"] == ["true"]
+
+
+def test_a_rehearsal_says_when_nobody_knows_the_start(bench: Bench) -> None:
+    assert "starts   unknown: it would be held" in bench.cli("add", "--dry-run", "--hold", "true").stdout
+    (job_id,) = add(bench, "-g", "4", "sleep", "1000")
+    bench.until(job_id, "started")
+    assert "starts   unknown: " in bench.cli("add", "--dry-run", "true").stdout
+
+
+# -- hints --
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["cd", "x"], '"cd" is not a program here but built into the shell; quote the command: dibs add "cd x && ..."'),
+        (["source", "venv/bin/activate"], "built into the shell"),
+        (["ll"], "(aliases and functions of a shell are not known here)"),
+        (["-a", "1", "2", "--", "true"], "several jobs are named with commas: --after 1,2"),
+    ],
+)
+def test_a_first_word_that_is_no_program_gets_a_hint(bench: Bench, words: list[str], says: str) -> None:
+    assert says in refused(bench, "add", *words)
+
+
+def test_a_program_that_is_a_slip_away_is_named(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "trainer").symlink_to("/bin/true")
+    (tmp_path / "trayner").write_text("not a program")
+    says = 'is not a program here; did you mean trainer? What needs a shell is quoted: dibs add "triner ..."'
+    assert says in refused(bench, "add", "-e", f"PATH={tmp_path}:/nowhere:", "triner", "x")
+    assert "did you mean" not in refused(bench, "add", "-e", f"PATH={tmp_path}", "trayne")
+
+
+def test_a_shell_without_a_keyboard_is_pointed_to_a_lease(bench: Bench) -> None:
+    done = bench.cli("run", "bash")
+    assert done.returncode == 0
+    assert done.stderr == "dibs: a job has no keyboard: bash will end at once. To type into it: dibs lease bash\n"
+
+
+def test_devices_chosen_in_the_shell_are_told_once(bench: Bench) -> None:
+    chosen = {"CUDA_VISIBLE_DEVICES": "3"}
+    says = "CUDA_VISIBLE_DEVICES=3 is set here, but jobs do not see it: dibs chooses their GPUs (--gpu-ids, --prefer)"
+    add(bench, "true", environ=chosen, says=says)
+    add(bench, "true", environ=chosen)
+    assert bench.cli("run", "true", environ=chosen).stderr == ""
+    assert bench.cli("run", "true", environ=chosen | {"CUDA_VISIBLE_DEVICES": "4"}).stderr != ""
+    assert add(bench, "true", environ=chosen | {"DIBS_GPU_INDICES": "3"})
+    wait_for(lambda: all(job["state"] == "done" for job in bench.jobs()))

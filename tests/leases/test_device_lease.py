@@ -1,0 +1,559 @@
+"""Facts about leases, shown with real processes in a folder of their own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lease_lab
+from dibs import errors
+from dibs.leases import device_lease, holders, tickets
+from dibs.scheduling import choice
+from dibs.system import locks, processes
+from lease_lab import close, hangs_up, needs_root, race
+
+# pytest finds fixtures by their names in this module.
+place, puppet = lease_lab.place, lease_lab.puppet
+
+NOTE = device_lease.Note("job 7", user="me")
+
+
+def refusal(place: device_lease.Folder, *devices: str) -> device_lease.Refused:
+    with pytest.raises(device_lease.Refused) as caught:
+        close(device_lease.take(place, devices, NOTE))
+    return caught.value
+
+
+def open_fds() -> set[int]:
+    """Return the descriptors of this process, without the one that is needed to list them."""
+    return {fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{fd}")}
+
+
+# -- taking and letting go ----------------------------------------------------------------------------------------
+
+
+def test_a_lease_has_one_holder(place, puppet):
+    holder = puppet()
+    assert holder.ask("take A") == "took"
+    assert refusal(place, "A").why == "leased"
+    assert holder.ask("release") == "released"
+    close(device_lease.take(place, ["A"], NOTE))
+
+
+def test_several_devices_are_taken_all_or_none(place, puppet):
+    assert puppet().ask("take B") == "took"
+    assert refusal(place, "C", "B", "A").device == "B"
+    assert holders.held(place, ["A", "B", "C"]) == {"B"}
+
+
+def test_a_refusal_names_the_holder(place, puppet):
+    holder = puppet()
+    holder.ask("take A vit-12")
+    refused = refusal(place, "A")
+    assert isinstance(refused, errors.Busy)
+    assert refused.holder is not None
+    assert (refused.holder.pid, refused.holder.job) == (holder.pid, "vit-12")
+    assert f"pid {holder.pid}" in refused.line()
+    assert "vit-12" in refused.line()
+
+
+def test_many_processes_never_hold_a_device_together(place, tmp_path):
+    granted = race("racer.py", place.path, tmp_path, 200)
+    assert all(int(count) > 0 for count in granted)
+    assert holders.held(place, ["A", "B", "C"]) == set()
+
+
+def test_closing_twice_is_harmless(place):
+    (lease,) = device_lease.take(place, ["A"], NOTE)
+    lease.close()
+    lease.close()
+    assert holders.held(place, ["A"]) == set()
+
+
+def test_descriptors_stay_behind_at_exec(place):
+    taken = device_lease.take(place, ["A"], NOTE)
+    assert not any(os.get_inheritable(fd) for fd in taken[0].fds())
+    close(taken)
+
+
+@pytest.mark.parametrize("device", ["", "a/b", "..", "a b", "a\n", "ü", "x" * 65])
+def test_an_id_that_could_leave_the_folder_is_refused(place, device):
+    if device == "..":
+        # Dots alone are harmless: the id is only the end of a longer name.
+        close(device_lease.take(place, [device], NOTE))
+        assert sorted(os.listdir(place.path))[0] == ".dibs-gate-.."
+    else:
+        with pytest.raises(ValueError, match="expected a device id"):
+            device_lease.take(place, [device], NOTE)
+
+
+def test_a_dot_in_an_id_is_not_a_slot(place, puppet):
+    puppet().ask("share A 5 10 8")
+    close(device_lease.take(place, ["A.0.5"], NOTE))
+    assert holders.held(place, ["A", "A.0.5"]) == {"A"}
+
+
+# -- life and death of holders ------------------------------------------------------------------------------------
+
+
+def test_a_lease_lives_as_long_as_the_last_process_that_inherited_it(place, puppet):
+    taker = puppet()
+    taker.ask("take A train")
+    child = taker.spawn()
+    (watch,) = holders.watches(place, "A")
+    taker.kill()
+    assert not hangs_up(watch, 0)
+    assert refusal(place, "A").why == "leased"
+    (holder,) = holders.survey(place, ["A"])["A"]
+    assert (holder.pid, holder.uid, holder.job) == (child, os.geteuid(), "train"), "named by who holds it now"
+    os.kill(child, signal.SIGKILL)
+    assert hangs_up(watch, 10)
+    os.close(watch)
+    close(device_lease.take(place, ["A"], NOTE))
+
+
+def test_a_dying_holder_is_never_mistaken_for_a_split(place, puppet):
+    """The kernel closes file and socket one after the other; whoever looks in between has to look again."""
+    for _ in range(30):
+        holder = puppet()
+        holder.ask("take A,B,C")
+        (watch,) = holders.watches(place, "B")
+        holder.process.kill()
+        assert hangs_up(watch, 10)
+        os.close(watch)
+        close(device_lease.take(place, ["B"], NOTE))
+        holder.close()
+
+
+def test_who_lets_go_in_the_moment_of_a_look_is_not_somebody_unknown(place, puppet):
+    """Of one whom we cannot see every process on the device may be, so strangers would go unnoticed."""
+    sharers = [puppet() for _ in range(3)]
+    for sharer in sharers:
+        sharer.ask("share A 100 1000 4")
+    before = locks.table()
+    sharers[1].kill()
+    found = holders.survey(place, ["A"], before)["A"]
+    assert [(holder.pid, holder.uid) for holder in found] == [(each.pid, os.geteuid()) for each in sharers[::2]]
+    for sharer in sharers[::2]:
+        sharer.kill()
+    assert holders.survey(place, ["A"], before)["A"] == ()
+
+
+def test_nobody_to_watch_when_nobody_holds_it(place):
+    assert holders.watches(place, "A") == []
+
+
+def test_every_sharer_is_watched(place, puppet):
+    one, two = puppet(), puppet()
+    one.ask("share A 100 1000 4")
+    two.ask("share A 100 1000 4")
+    watches = holders.watches(place, "A")
+    assert len(watches) == 2
+    one.kill()
+    two.kill()
+    assert all(hangs_up(watch, 10) for watch in watches)
+    for watch in watches:
+        os.close(watch)
+
+
+def test_a_holder_whose_queue_is_full_is_left_out_and_still_named(place):
+    with socket.socket(socket.AF_UNIX) as holder:
+        holder.bind(place.socket("gpu", "A"))
+        holder.listen(0)
+        (first,) = holders.watches(place, "A")
+        assert holders.watches(place, "A") == []
+        fd = os.open(holders.file(place, "A"), os.O_CREAT | os.O_RDWR)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        assert [found.pid for found in holders.survey(place, ["A"])["A"]] == [os.getpid()]
+        os.close(fd)
+        os.close(first)
+
+
+# -- what may go wrong with the files -----------------------------------------------------------------------------
+
+
+def test_deleting_the_file_of_a_held_lease_makes_no_second_holder(place, puppet):
+    holder = puppet()
+    holder.ask("take A")
+    os.unlink(holders.file(place, "A"))
+    assert refusal(place, "A").why == "split"
+    refused = refusal(place, "A")
+    assert refused.holder is not None
+    assert refused.holder.pid == holder.pid
+    holder.kill()
+    close(device_lease.take(place, ["A"], NOTE))
+
+
+def test_deleting_the_file_of_a_shared_lease_gives_nobody_the_device_alone(place):
+    """The sockets of sharers have other names than that of who has it alone: only looking at them tells."""
+    share = device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
+    os.unlink(holders.file(place, "A"))
+    assert refusal(place, "A").why == "split"
+    close([share])
+    close(device_lease.take(place, ["A"], NOTE))
+
+
+def test_a_copy_of_a_gate_that_a_fork_carried_away_keeps_nobody_out(place):
+    gate = device_lease._pass_gate(place, "A")
+    assert gate is not None
+    copy = os.dup(gate)
+    device_lease._leave_gate(gate)
+    close(device_lease.take(place, ["A"], NOTE))
+    os.close(copy)
+
+
+def test_a_device_that_somebody_seems_to_have_alone_has_no_room_beside_those_who_share_it(place):
+    share = device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
+    terms = choice.Terms(100, {"A": 1000})
+    assert holders.rooms(place, ["A"], terms)["A"].fits(100)
+    squatter = locks.bind(place.socket("gpu", "A"))
+    assert squatter is not None
+    assert holders.rooms(place, ["A"], terms) == {}
+    os.close(squatter)
+    close([share])
+
+
+def test_a_lock_without_a_socket_is_a_split(place):
+    """So looks a holder in a container that shares the folder but has a network of its own."""
+    close(device_lease.take(place, ["A"], NOTE))
+    fd = os.open(holders.file(place, "A"), os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    assert holders.held(place, ["A"]) == {"A"}
+    refused = refusal(place, "A")
+    assert refused.why == "split"
+    assert refused.holder is not None
+    assert (refused.holder.pid, refused.holder.uid) == (os.getpid(), os.geteuid())
+    os.close(fd)
+    close(device_lease.take(place, ["A"], NOTE))
+
+
+def test_a_socket_without_a_lock_is_a_split(place):
+    squatter = locks.bind(place.socket("gpu", "A"))
+    assert squatter is not None
+    assert refusal(place, "A").why == "split"
+    os.close(squatter)
+
+
+def test_a_socket_of_another_type_means_nothing(place):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.bind(place.socket("gpu", "A"))
+        other.listen()
+        assert holders.held(place, ["A"]) == set()
+        close(device_lease.take(place, ["A"], NOTE))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"\xff", b"A.x.y", b"A.1", b"A.1.2.3", b"A.99999999999999999999.5", b"A.0." + b"9" * 40, b" A", b"A\n@", b""],
+)
+def test_odd_names_of_strangers_sockets_hurt_nobody(place, rest):
+    """Any user may bind any abstract name."""
+    for kind in ("gpu", "ticket"):
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.bind(place.socket(kind, "") + rest)
+            stranger.listen()
+            assert all(place.socket(kind, name) for name in locks.bound(place, kind))
+            assert lease_lab.shares(place, "A") == {}
+            holders.survey(place, ["A"])
+            assert tickets.line(place) == []
+
+
+def test_running_out_of_descriptors_leaves_nothing_held(place):
+    """Whichever call fails, gate, file and socket are let go of."""
+    close(device_lease.take(place, ["A", "B"], NOTE))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = open_fds()
+    unused = sorted(set(range(limits[0])) - used)
+    failed = 0
+    for more in range(10):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (unused[more], limits[1]))
+        try:
+            close(device_lease.take(place, ["A", "B"], NOTE))
+        except (OSError, device_lease.Broken):
+            failed += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert open_fds() == used
+        close(device_lease.take(place, ["A", "B"], NOTE))
+    assert failed == 5
+
+
+def test_a_gate_that_is_never_opened_is_said_so(place):
+    close(device_lease.take(place, ["A"], NOTE))
+    fd = os.open(place.file(".dibs-gate-A"), os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    assert refusal(place, "A").why == "gate"
+    os.close(fd)
+
+
+@pytest.mark.parametrize("kind", [".dibs-lease-A", ".dibs-gate-A"])
+@pytest.mark.parametrize("plant", ["symlink", "dangling", "hardlink", "fifo", "directory"])
+def test_what_somebody_planted_is_named_and_not_followed(place, tmp_path, kind, plant):
+    path = Path(place.file(kind))
+    target = tmp_path / "target"
+    target.write_text("precious")
+    target.chmod(0o644)
+    match plant:
+        case "symlink":
+            path.symlink_to(target)
+        case "dangling":
+            path.symlink_to(tmp_path / "nothing")
+        case "hardlink":
+            path.hardlink_to(target)
+        case "fifo":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+    with pytest.raises(device_lease.Broken) as caught:
+        device_lease.take(place, ["A"], NOTE)
+    assert str(path) in caught.value.line()
+    assert f"uid {os.geteuid()}" in caught.value.line()
+    assert target.read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
+    assert holders.held(place, ["A"]) == set()
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+
+
+def test_a_folder_that_is_not_there_is_said_so(place):
+    with pytest.raises(device_lease.Broken, match="cannot write in the lease folder"):
+        device_lease.take(device_lease.Folder(place.path + "/nothing"), ["A"], NOTE)
+
+
+def test_everybody_makes_the_same_file(place):
+    outputs = race("maker.py", place.path, 50)
+    assert len(set(outputs)) == 1
+    for index in range(50):
+        status = os.stat(holders.file(place, f"NEW-{index}"))
+        assert stat.S_IMODE(status.st_mode) == 0o1666
+    assert [name for name in os.listdir(place.path) if name.startswith(".dibs-new")] == []
+
+
+# -- sharing ------------------------------------------------------------------------------------------------------
+
+
+def test_an_exclusive_lease_and_shares_exclude_each_other(place, puppet):
+    other = puppet()
+    other.ask("share A 100 1000 4")
+    assert refusal(place, "A").why == "leased"
+    other.ask("release")
+    other.ask("take A")
+    with pytest.raises(device_lease.Refused, match="leased"):
+        device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
+
+
+def test_shares_take_the_lowest_free_slot(place):
+    first, second, third = (device_lease.take_shared(place, "A", mib, 1000, 4, NOTE) for mib in (100, 200, 300))
+    assert lease_lab.shares(place, "A") == {0: 100, 1: 200, 2: 300}
+    second.close()
+    fourth = device_lease.take_shared(place, "A", 400, 1000, 4, NOTE)
+    assert lease_lab.shares(place, "A") == {0: 100, 1: 400, 2: 300}
+    close([first, third, fourth])
+    assert lease_lab.shares(place, "A") == {}
+
+
+@pytest.mark.parametrize(("mib", "slots"), [(501, 4), (100, 1)])
+def test_a_share_beyond_memory_or_slots_is_refused(place, puppet, mib, slots):
+    puppet().ask("share A 500 1000 4")
+    with pytest.raises(device_lease.Refused) as caught:
+        device_lease.take_shared(place, "A", mib, 1000, slots, NOTE)
+    assert caught.value.why == "full"
+
+
+def test_a_share_that_cannot_be_counted_is_a_split(place):
+    close([device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)])
+    fd = os.open(holders.file(place, "A"), os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    with pytest.raises(device_lease.Refused) as caught:
+        device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
+    assert caught.value.why == "split"
+    os.close(fd)
+
+
+def test_sharers_never_exceed_the_capacity_together(place, tmp_path):
+    granted = race("sharer.py", place.path, tmp_path, 200)
+    assert all(int(count) > 0 for count in granted)
+    assert lease_lab.shares(place, "A") == {}
+
+
+def test_a_share_of_nothing_is_a_mistake(place):
+    with pytest.raises(ValueError, match="at least 1 MiB"):
+        device_lease.take_shared(place, "A", 0, 1000, 4, NOTE)
+
+
+# -- who holds what -----------------------------------------------------------------------------------------------
+
+
+def test_the_survey_names_every_holder(place, puppet):
+    one, two, three = puppet(), puppet(), puppet()
+    one.ask("take A vit")
+    two.ask("share B 100 1000 4 llm")
+    three.ask("share B 200 1000 4 gan")
+    found = holders.survey(place, ["A", "B", "C"])
+    assert [(h.pid, h.uid, h.job, h.mib) for h in found["A"]] == [(one.pid, os.geteuid(), "vit", None)]
+    assert [(h.pid, h.job, h.mib) for h in found["B"]] == [(two.pid, "llm", 100), (three.pid, "gan", 200)]
+    assert found["C"] == ()
+    assert all(h.since is not None and h.since > 1.7e9 for h in found["A"] + found["B"])
+
+
+@needs_root
+def test_the_survey_names_other_users(place, puppet):
+    holder = puppet(uid=61001)
+    holder.ask("take A vit")
+    (found,) = holders.survey(place, ["A"])["A"]
+    assert (found.uid, found.user, found.pid, found.job) == (61001, "61001", holder.pid, "vit")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"uid": %(uid)d, "pid": 1, "job": "old", "since": 1.0}',
+        '{"uid": "x", "pid": [], "job": 3, "since": {}}',
+        "[" * 1500,
+        "\0" * 2048,
+        "",
+    ],
+)
+def test_a_note_that_is_stale_or_forged_is_not_believed(place, puppet, text):
+    holder = puppet()
+    holder.ask("take A vit")
+    Path(holders.file(place, "A")).write_text(text % {"uid": os.geteuid()} if "%" in text else text)
+    (found,) = holders.survey(place, ["A"])["A"]
+    assert (found.pid, found.uid, found.job, found.since) == (holder.pid, os.geteuid(), None, None)
+
+
+def test_a_note_cannot_put_the_blame_on_another_user(place, puppet):
+    holder = puppet()
+    holder.ask("take A vit")
+    path = Path(holders.file(place, "A"))
+    path.write_text(path.read_text().replace(f'"uid": {os.geteuid()}', '"uid": 61009'))
+    (found,) = holders.survey(place, ["A"])["A"]
+    assert found.uid == os.geteuid()
+
+
+def test_looking_leaves_nothing_behind_at_the_holder(place, puppet):
+    """A connection that is never accepted would stay in the holder's queue until the holder ends."""
+    puppet().ask("take A vit")
+    name = place.socket("gpu", "A").replace(b"\0", b"@")
+    for _ in range(3):
+        holders.survey(place, ["A"])
+    assert locks.read_all("/proc/net/unix").count(name) == 1
+
+
+def test_looking_never_makes_a_free_device_look_held(place, puppet):
+    """Whoever takes at the moment of a look must not be refused because of it."""
+    other = puppet()
+    for _ in range(100):
+        other.tell("take A")
+        holders.survey(place, ["A"])
+        holders.held(place, ["A"])
+        assert other.hear() == "took"
+        assert other.ask("release") == "released"
+
+
+def test_notes_hold_any_text(place):
+    note = device_lease.Note('"\\ \n\udcff 👾' * 50, user="💥" * 50, tool="\x00" * 50)
+    taken = device_lease.take(place, ["A"], note)
+    (holder,) = holders.survey(place, ["A"])["A"]
+    # It is told in JSON and on terminals, where what is no character has no place.
+    assert holder.job == note.job.replace("\udcff", "?")
+    assert os.stat(holders.file(place, "A")).st_size == holders.NOTE_BYTES
+    close(taken)
+
+
+def test_whoever_is_alone_removes_old_notes(place):
+    sharers = [device_lease.take_shared(place, "A", 100, 1000, 4, NOTE) for _ in range(3)]
+    assert os.stat(holders.file(place, "A")).st_size == 3 * holders.NOTE_BYTES
+    close(sharers)
+    close(device_lease.take(place, ["A"], NOTE))
+    assert os.stat(holders.file(place, "A")).st_size == holders.NOTE_BYTES
+
+
+# -- who was served -----------------------------------------------------------------------------------------------
+
+
+def test_a_take_is_remembered_with_its_time(place):
+    assert lease_lab.served(place) == {}
+    before = locks.boot_ns()
+    close(device_lease.take(place, ["A"], NOTE))
+    assert before < lease_lab.served(place)[os.geteuid()] < locks.boot_ns()
+    assert stat.S_IMODE(os.stat(place.file(f".dibs-served-{os.geteuid()}")).st_mode) == 0o644
+
+
+def test_a_refused_take_is_not_remembered(place, puppet):
+    puppet().ask("take A")
+    first = lease_lab.served(place)
+    refusal(place, "A")
+    assert lease_lab.served(place) == first
+
+
+def test_only_the_users_own_record_of_this_boot_counts(place):
+    uid = os.geteuid()
+    record = Path(place.file(f".dibs-served-{uid}"))
+    # Python reads no more than 4300 digits; one user must not be able to stop everybody's line.
+    long = f"{processes.boot_id()} {'9' * 5000}\n"
+    for text in ("", "garbage", "00000000-0000-0000-0000-000000000000 5\n", f"{locks.boot_ns()}\n", "\0" * 60, long):
+        record.write_text(text)
+        assert lease_lab.served(place) == {}
+    device_lease.mark_served(place)
+    assert list(lease_lab.served(place)) == [uid]
+    Path(place.file(".dibs-served-61001")).write_text(record.read_text())
+    Path(place.file(".dibs-served-x")).write_text(record.read_text())
+    assert list(lease_lab.served(place)) == [uid]
+
+
+@pytest.mark.parametrize("plant", ["symlink_to", "hardlink_to"])
+def test_a_planted_record_does_not_cost_the_device(place, tmp_path, plant):
+    target = tmp_path / "target"
+    target.write_text("precious")
+    getattr(Path(place.file(f".dibs-served-{os.geteuid()}")), plant)(target)
+    close(device_lease.take(place, ["A"], NOTE))
+    assert target.read_text() == "precious"
+    assert lease_lab.served(place) == {}
+
+
+# -- the folder and the price -------------------------------------------------------------------------------------
+
+
+def test_the_folder_is_the_one_in_the_environment(place, monkeypatch):
+    monkeypatch.setenv("DIBS_LEASE_DIR", place.path)
+    assert device_lease.folder().path == place.path
+
+
+def test_only_the_machines_folders_have_plain_socket_names(place):
+    assert device_lease.Folder("/tmp").socket("gpu", "A") == b"\0dibs.gpu.A"
+    assert device_lease.Folder("/run/dibs").socket("gpu", "A") == b"\0dibs.gpu.A"
+    assert place.socket("gpu", "A") != device_lease.Folder("/tmp").socket("gpu", "A")
+
+
+def test_two_folders_do_not_see_each_other(place, tmp_path):
+    taken = device_lease.take(place, ["A"], NOTE)
+    close(device_lease.take(device_lease.Folder(str(tmp_path)), ["A"], NOTE))
+    close(taken)
+
+
+def test_lean_processes_load_nothing_dear():
+    source = str(Path(device_lease.__file__).parents[2])
+    script = (
+        f"import sys; sys.path.insert(0, {source!r}); "
+        "import dibs.leases.device_lease, dibs.leases.tickets, dibs.leases.waiters; "
+        "print(*[name for name in 'json re typing dataclasses enum socket subprocess collections'.split() "
+        "if name in sys.modules])"
+    )
+    printed = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == ""
+
+
+def test_a_released_lease_is_free_at_once(place):
+    for _ in range(100):
+        close(device_lease.take(place, ["A"], NOTE))
+        assert holders.held(place, ["A"]) == set()

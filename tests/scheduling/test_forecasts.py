@@ -1,0 +1,405 @@
+"""When a waiting job starts: the forecast against the days as they then come, lived by the simulator.
+
+A world is its kind and its seed, as in `test_simulation`; a moment is one of its steps. `DIBS_PROVE=1` tries thousands.
+"""
+
+import dataclasses
+import os
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.scheduling.test_planner import WORLDS
+
+import build
+import simulation
+from dibs.model.jobs import JobId, Outcome, When
+from dibs.scheduling import forecasts, planner
+from dibs.scheduling.durations import Span
+from dibs.scheduling.forecasts import Coming, Forecast, Foreseen, Prospect
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
+
+PROVING = bool(os.environ.get("DIBS_PROVE"))
+SEEDS = range(300 if PROVING else 10)
+KINDS = {
+    "kept": {},
+    "overrun": {"estimates_hold": False},
+    "unlimited": {"has_limits": False, "estimates_hold": False},
+    "plain": {"is_plain": True},
+    "in order": {"is_plain": True, "has_limits": False},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """A moment of a world, and how long each of its jobs may still take from then on."""
+
+    world: simulation.World
+    step: simulation.Step
+    spans: dict
+
+    @property
+    def prospect(self):
+        step = self.step
+        batch = {job.id: job.batch for job in self.world.jobs}
+        active = [dataclasses.replace(job, batch=batch[job.id]) for job in step.view.active]
+        coming = [Coming(self.waiting(job), job.joins_at) for job in self.world.jobs if job.joins_at > step.now]
+        view = dataclasses.replace(step.view, active=active)
+        return Prospect(view, len(step.inventory.devices) + step.policy.cpu_slots, self.spans, coming)
+
+    def waiting(self, job):
+        most = self.world.at_once.get(job.batch)
+        batch = {job.id: job.batch for job in self.world.jobs}
+        under_way = sum(batch[active.id] == job.batch for active in self.step.view.active)
+        return Waiting(job.id, job.request, job.priority, job.batch, None if most is None else most - under_way)
+
+    def foresee(self, **more):
+        prospect, step = self.prospect, self.step
+        wanted = [job.id for job in prospect.view.waiting] + [each.job.id for each in prospect.coming]
+        return forecasts.foresee(wanted, prospect, step.inventory, step.policy, step.now, **more)
+
+    def lived(self, choose):
+        """Return when and where each job starts on the days on which each takes what `choose` makes of its span."""
+        ran_s = {job.id: (self.step.now - job.started_at) // 1000 for job in self.step.view.active}
+        takes = {job_id: ran_s.get(job_id, 0) + choose(span) for job_id, span in self.spans.items()}
+        jobs = [dataclasses.replace(job, takes_s=takes.get(job.id, job.takes_s)) for job in self.world.jobs]
+        steps = simulation.run(dataclasses.replace(self.world, jobs=tuple(jobs)))
+        return {
+            start.id: (step.now, start.devices)
+            for step in steps
+            for start in step.plan.starts
+            if step.now >= self.step.now
+        }
+
+
+def moment(kind, seed):
+    """Choose a moment at which some wait, and spans around what the jobs that are not over yet truly take."""
+    dice = Random(seed)
+    world = simulation.world(seed, **KINDS[kind], most_jobs=60)
+    # Whole seconds, so that what has passed of a job that runs is a whole number too.
+    jobs = [dataclasses.replace(job, joins_at=job.joins_at // 1000 * 1000) for job in world.jobs]
+    world = dataclasses.replace(world, jobs=tuple(jobs))
+    steps = list(simulation.run(world))
+    step = dice.choice(steps)
+    left_s = {job.id: job.takes_s for job in world.jobs}
+    began = {start.id: each.now for each in steps for start in each.plan.starts}
+    over = {job_id for job_id, at in began.items() if at + left_s[job_id] * 1000 <= step.now}
+    for job in step.view.active:
+        left_s[job.id] -= (step.now - job.started_at) // 1000
+    spans = {
+        job_id: Span(max(1, seconds // dice.randint(1, 3)), seconds * dice.randint(1, 3))
+        for job_id, seconds in left_s.items()
+        if job_id not in over
+    }
+    return Moment(world, step, spans)
+
+
+@pytest.fixture(scope="module", params=[f"{kind}-{seed}" for seed in SEEDS for kind in KINDS])
+def now(request):
+    kind, seed = request.param.split("-")
+    return moment(kind, int(seed))
+
+
+def test_if_every_job_takes_its_least_each_starts_when_the_forecast_says(now):
+    lived = {job_id: at for job_id, (at, _) in now.lived(lambda span: span.least_s).items()}
+    assert {job_id: forecast.if_short for job_id, forecast in now.foresee().items()} == lived
+
+
+def test_if_every_job_takes_its_most_each_starts_when_and_where_the_forecast_says(now):
+    lived = now.lived(lambda span: span.most_s)
+    assert {job_id: (forecast.if_long, forecast.devices) for job_id, forecast in now.foresee().items()} == lived
+
+
+@pytest.mark.parametrize("seed", range(3 * len(SEEDS)))
+def test_where_jobs_start_in_order_each_starts_within_its_range(seed):
+    """No limits, so no backfill, and nobody joins later: whatever each job takes of its span, nothing is an anomaly."""
+    then = moment("in order", seed)
+    here = tuple(job for job in then.world.jobs if job.joins_at <= then.step.now)
+    then = dataclasses.replace(then, world=dataclasses.replace(then.world, jobs=here))
+    dice = Random(seed)
+    lived = then.lived(lambda span: dice.randint(span.least_s, span.most_s))
+    for job_id, forecast in then.foresee().items():
+        earliest, latest = forecast.range
+        at, _ = lived[job_id]
+        assert earliest <= at <= latest
+
+
+# -- bounds -------------------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """The planner, and how much was asked of it."""
+
+    def __init__(self):
+        self.plans = self.looks = 0
+
+    def __call__(self, view, inventory, policy, now):
+        self.plans += 1
+        self.looks += len(view.waiting)
+        return planner.plan(view, inventory, policy, now)
+
+
+@given(WORLDS, st.dictionaries(st.integers(0, 300), st.tuples(st.floats(0, 1e9), st.none() | st.floats(0, 1e9))))
+def test_every_job_of_every_world_has_a_range_or_says_why_not(world, spans):
+    known = {JobId(job_id): Span(least, most) for job_id, (least, most) in spans.items()}
+    prospect = Prospect(world.view, len(world.inventory.devices) + world.policy.cpu_slots, known)
+    wanted = [job.id for job in world.view.waiting]
+    for forecast in forecasts.foresee(wanted, prospect, world.inventory, world.policy, build.NOW).values():
+        assert (forecast.range is None) is bool(forecast.unknown)
+        assert forecast.range or not forecast.devices
+
+
+@given(
+    WORLDS, st.dictionaries(st.integers(0, 300), st.tuples(st.floats(0, 1e9), st.none() | st.floats(0, 1e9))), st.data()
+)
+def test_whoever_asks_later_hears_what_he_would_have_heard_alone(world, spans, data):
+    known = {JobId(job_id): Span(least, most) for job_id, (least, most) in spans.items()}
+    prospect = Prospect(world.view, len(world.inventory.devices) + world.policy.cpu_slots, known)
+    days = prospect, world.inventory, world.policy, build.NOW
+    shared = Foreseen(*days)
+    for job in data.draw(st.permutations(world.view.waiting))[:5]:
+        assert shared.starts([job.id]) == Foreseen(*days).starts([job.id])
+    assert shared.next_starts(3) == Foreseen(*days).next_starts(3)
+    assert shared.plan_ahead(3) == Foreseen(*days).plan_ahead(3)
+
+
+@pytest.mark.parametrize("job_id", [50_000, 100_000])
+def test_the_work_does_not_grow_with_the_queue(job_id):
+    count, policy, inventory = Counting(), Policy(4), build.inventory(4)
+    queue = [build.waiting(number) for number in range(1, 100_001)]
+    prospect = Prospect(View(queue), 8, {job.id: Span(60, 60) for job in queue})
+    (forecast,) = forecasts.foresee([JobId(job_id)], prospect, inventory, policy, build.NOW, count).values()
+    assert forecast == Forecast(unknown="more than 1600 jobs start before it")
+    assert count.plans <= 2 * forecasts.MOST_PLANS
+
+
+def test_many_kinds_of_requests_are_looked_at_less_often():
+    count, policy, inventory = Counting(), Policy(4), build.inventory(4)
+    queue = [build.waiting(number, limit_s=60.0 + number) for number in range(1, 5001)]
+    prospect = Prospect(View(queue), 8, {job.id: Span(60, 60) for job in queue})
+    (forecast,) = forecasts.foresee([JobId(5000)], prospect, inventory, policy, build.NOW, count).values()
+    assert forecast.unknown
+    assert count.looks <= 2 * (forecasts.MOST_LOOKS + len(queue))
+
+
+def test_a_job_of_which_nothing_is_known_costs_nothing():
+    count = Counting()
+    prospect = Prospect(View([build.waiting(1)]), 8, {}, cut_lines=[(build.waiting(1).request, 0)])
+    found = forecasts.foresee([JobId(9)], prospect, build.inventory(4), Policy(4), build.NOW, count)
+    assert (found, count.plans) == ({9: forecasts.TOO_FAR}, 0)
+
+
+# -- one job at a time --------------------------------------------------------------------------------------------
+
+MINUTE = 60_000
+
+
+#: The lower the index, the later it was used.
+LONG_AGO = dict(zip(build.ids(0, 1, 2, 3), (9, 8, 7, 6), strict=True))
+
+
+def running(number, *indices, batch=0):
+    return Active(JobId(number), build.ids(*indices), started_at=build.NOW, batch=batch)
+
+
+def foreseen(prospect, job_id):
+    (forecast,) = forecasts.foresee([JobId(job_id)], prospect, build.inventory(2), Policy(4), build.NOW).values()
+    return forecast
+
+
+def expected(prospect, job_id):
+    """Return the range in minutes from now, or why there is none."""
+    forecast = foreseen(prospect, job_id)
+    if forecast.range is None:
+        return forecast.unknown
+    return tuple((at - build.NOW) / MINUTE for at in forecast.range)
+
+
+def prospect(view, spans, **more):
+    """Return a prospect in which jobs take minutes: (least, most)."""
+    seconds = {
+        JobId(n): Span(60 * least, most and 60 * most, "has no time limit", "Give it one.")
+        for n, (least, most) in spans.items()
+    }
+    return Prospect(view, 6, seconds, **more)
+
+
+def test_a_job_for_which_there_is_room_starts_now():
+    assert expected(prospect(View([build.waiting(1)]), {1: (1, 2)}), 1) == (0, 0)
+
+
+def test_a_job_starts_when_enough_has_ended():
+    view = View([build.waiting(3, gpus=2)], [running(1, 0), running(2, 1)])
+    assert expected(prospect(view, {1: (5, 10), 2: (1, 20)}), 3) == (5, 20)
+
+
+def test_a_job_that_nobody_knows_the_end_of_makes_the_latest_start_unknown():
+    view = View([build.waiting(3, gpus=2)], [running(1, 0), running(2, 1)])
+    assert expected(prospect(view, {1: (5, 10), 2: (0, None)}), 3) == "job 2 has no time limit"
+
+
+def test_a_job_that_nobody_knows_the_end_of_is_no_matter_where_it_is_not_in_the_way():
+    view = View([build.waiting(3)], [running(1, 0), running(2, 1)])
+    assert expected(prospect(view, {1: (5, 10), 2: (9, None)}), 3) == (5, 10)
+
+
+def test_what_would_help_to_know_is_said():
+    view = View([build.waiting(3)], [running(1, 0, 1)])
+    (found,) = forecasts.foresee(
+        [JobId(3)], prospect(view, {1: (0, None)}), build.inventory(2), Policy(4), build.NOW
+    ).values()
+    assert found.hint == "Give it one."
+
+
+def test_other_people_may_go_at_once_or_never():
+    view = View([build.waiting(3)], [running(1, 0)], {build.ids(1)[0]: Occupant("bob")})
+    assert expected(prospect(view, {1: (5, 10)}), 3) == (0, 10)
+
+
+def test_a_job_is_expected_where_nobody_else_has_to_go():
+    """The earliest start may be where somebody is now; the devices are those it gets even if they stay."""
+    view = View([build.waiting(3)], held={build.ids(0)[0]: Occupant("bob")})
+    assert foreseen(prospect(view, {}), 3) == Forecast(build.NOW, build.NOW, build.ids(1))
+    view = View([build.waiting(3)], [running(1, 1)], {build.ids(0)[0]: Occupant("bob")})
+    assert foreseen(prospect(view, {1: (5, 10)}), 3) == Forecast(build.NOW, build.NOW + 10 * MINUTE, build.ids(1))
+
+
+def test_of_a_job_that_nobody_can_foresee_no_devices_are_told():
+    view = View([build.waiting(3)], held=dict.fromkeys(build.ids(0, 1), Occupant("bob")))
+    found = foreseen(prospect(view, {}), 3)
+    assert (found.if_short, found.if_long, found.devices) == (build.NOW, None, ())
+
+
+def test_what_nobody_has_is_free_in_a_moment():
+    """A real device is looked at before it is given out: that is no reason not to expect it."""
+    view = View([build.waiting(3)], held=dict.fromkeys(build.ids(0, 1), Occupant("nobody", note="is looked at first")))
+    assert foreseen(prospect(view, {}), 3) == Forecast(build.NOW, build.NOW, build.ids(0))
+
+
+def test_among_equals_those_used_longest_ago_are_expected():
+    view = View([build.waiting(n, gpus=2) for n in (1, 2)], used_at=LONG_AGO)
+    ahead = prospect(view, {1: (5, 5), 2: (5, 5)})
+    found = forecasts.foresee([JobId(1), JobId(2)], ahead, build.inventory(4), Policy(4), build.NOW)
+    assert [found[n].devices for n in (1, 2)] == [build.ids(2, 3), build.ids(0, 1)]
+
+
+def test_what_started_on_these_days_was_used_last():
+    view = View([build.waiting(n, gpus=2) for n in (1, 2, 3)], [running(4, 2, 3)], used_at=LONG_AGO)
+    ahead = prospect(view, {1: (5, 5), 2: (9, 9), 4: (2, 2)})
+    found = forecasts.foresee([JobId(3)], ahead, build.inventory(4), Policy(4), build.NOW)
+    assert found[3] == Forecast(build.NOW + 5 * MINUTE, build.NOW + 5 * MINUTE, build.ids(0, 1))
+
+
+def test_nobody_knows_how_long_other_people_stay():
+    view = View([build.waiting(3)], held=dict.fromkeys(build.ids(0, 1), Occupant("bob")))
+    assert expected(prospect(view, {}), 3) == "nobody knows how long bob keeps what it needs"
+
+
+def test_those_ahead_in_the_machine_wide_line_may_stay_as_well():
+    line = [Collector("eve", 1, frozenset(build.ids(0, 1)))]
+    view = View([build.waiting(3, gpus=2)], [running(1, 0)], line=line, ahead=1)
+    assert expected(prospect(view, {1: (5, 10)}), 3) == "nobody knows how long eve takes, who waits for GPUs too"
+
+
+def test_a_device_that_is_unwell_stays_so():
+    view, inventory = View([build.waiting(3, gpus=2)]), build.inventory(2, faulty=[0])
+    (found,) = forecasts.foresee([JobId(3)], prospect(view, {}), inventory, Policy(4), build.NOW).values()
+    assert found.unknown == "nobody knows when what it needs can be used"
+
+
+def test_while_the_queue_is_paused_nothing_is_known():
+    assert expected(prospect(View([build.waiting(3)], is_paused=True), {}), 3) == "the queue is paused"
+
+
+def test_a_job_waits_for_its_time():
+    coming = [Coming(build.waiting(3), build.NOW + 7 * MINUTE)]
+    assert expected(prospect(View(), {}, coming=coming), 3) == (7, 7)
+
+
+def test_a_job_with_a_begin_time_may_pass_one_that_waits():
+    view = View([build.waiting(3)], [running(1, 0, 1)])
+    coming = [Coming(build.waiting(4, gpus=2, priority=1), build.NOW + 2 * MINUTE)]
+    assert expected(prospect(view, {1: (5, 5), 4: (10, 20)}, coming=coming), 3) == (15, 25)
+
+
+def needing(job, *others, when=When.DONE):
+    return Coming(job, outcomes=[(JobId(other), when, None) for other in others])
+
+
+def test_a_job_waits_for_the_end_of_others_that_wait_themselves():
+    view = View([build.waiting(2, gpus=2)], [running(1, 0)])
+    coming = [needing(build.waiting(4), 3), needing(build.waiting(3), 1, 2)]
+    assert expected(prospect(view, {1: (5, 6), 2: (10, 20), 3: (1, 2)}, coming=coming), 4) == (16, 28)
+
+
+def test_a_job_that_needs_one_of_several_starts_with_the_first():
+    view = View([], [running(1, 0), running(2, 1)])
+    coming = [needing(build.waiting(3), 1, 2, when=When.ANY)]
+    assert expected(prospect(view, {1: (5, 50), 2: (20, 30)}, coming=coming), 3) == (5, 30)
+
+
+def test_the_end_of_a_chain_of_needs_says_why_nothing_is_known():
+    view = View([], [running(1, 0)])
+    coming = [needing(build.waiting(3), 2), needing(build.waiting(2), 1)]
+    assert expected(prospect(view, {1: (5, None), 2: (1, 1)}, coming=coming), 3) == "job 1 has no time limit"
+
+
+def test_what_a_held_job_is_needed_for_cannot_be_foreseen():
+    coming = [needing(build.waiting(3), 2)]
+    assert expected(prospect(View(), {}, coming=coming), 3) == "job 2, for which it waits, cannot be foreseen"
+
+
+def test_what_has_ended_already_is_needed_no_more():
+    coming = [Coming(build.waiting(3), outcomes=[(JobId(1), When.DONE, Outcome.DONE)])]
+    assert expected(prospect(View(), {}, coming=coming), 3) == (0, 0)
+
+
+def test_a_batch_has_so_many_under_way_at_once():
+    queue = [Waiting(JobId(n), build.waiting().request, batch=7, room=0) for n in (2, 3)]
+    view = View(queue, [running(1, 0, batch=7)])
+    assert expected(prospect(view, {1: (5, 6), 2: (10, 20)}), 3) == (15, 26)
+
+
+def test_a_line_that_goes_on_is_followed_as_far_as_the_scheduler_would_see_all_of_it():
+    queue = [build.waiting(n) for n in range(1, 11)]
+    spans = dict.fromkeys(range(1, 11), (1, 1))
+    whole, cut = (prospect(View(queue), spans, cut_lines=lines) for lines in ((), [(queue[0].request, 0)]))
+    assert (expected(whole, 6), expected(cut, 6)) == ((2, 2), (2, 2))
+    assert (expected(whole, 10), expected(cut, 10)) == ((4, 4), "more than 6 jobs start before it")
+
+
+def test_what_nobody_told_of_may_come_at_the_end_of_a_need_or_at_a_time():
+    view = View([build.waiting(3)], [running(1, 0, 1)])
+    for cut in ({"cut_needs": [JobId(1)]}, {"known_until": build.NOW + MINUTE}):
+        assert expected(prospect(view, {1: (5, 5)}, **cut), 3) == forecasts.TOO_FAR.unknown
+
+
+def test_the_next_starts_come_in_order():
+    queue = [build.waiting(n) for n in (2, 3, 4, 5)]
+    ahead = prospect(View(queue, [running(1, 0, 1)]), dict.fromkeys(range(1, 6), (5, 10)))
+    found = Foreseen(ahead, build.inventory(2), Policy(4), build.NOW).next_starts(3)
+    ranges = {n: tuple((at - build.NOW) / MINUTE for at in forecast.range) for n, forecast in found.items()}
+    assert ranges == {2: (5, 10), 3: (5, 10), 4: (10, 20)}
+
+
+def test_what_runs_ends_when_the_next_starts_in_its_place():
+    view = View([build.waiting(3), build.waiting(4)], [running(1, 0), running(2, 1)])
+    known = prospect(view, {1: (5, 10), 2: (5, None), 3: (1, 2)})
+    ahead = Foreseen(known, build.inventory(2), Policy(4), build.NOW).plan_ahead(5)
+    assert ahead.ends == {1: build.NOW + 10 * MINUTE}
+    assert [(each.id, each.at, each.devices) for each in ahead.planned] == [
+        (3, build.NOW + 10 * MINUTE, build.ids(0)),
+        (4, build.NOW + 12 * MINUTE, build.ids(0)),
+    ]
+
+
+def test_what_runs_ends_while_the_queue_is_paused():
+    view = View([build.waiting(3)], [running(1, 0)], is_paused=True)
+    ahead = Foreseen(prospect(view, {1: (5, 10)}), build.inventory(2), Policy(4), build.NOW).plan_ahead(5)
+    assert (ahead.planned, ahead.ends) == ([], {1: build.NOW + 10 * MINUTE})
+
+
+def test_a_paused_queue_has_no_next_start():
+    view = View([build.waiting(1)], is_paused=True)
+    assert Foreseen(prospect(view, {}), build.inventory(2), Policy(4), build.NOW).next_starts(3) == {}

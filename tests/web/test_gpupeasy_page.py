@@ -1,0 +1,51 @@
+"""GPUPeasy's page in a real browser: its forms are let in, its policy refuses nothing of its own, names stay text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from bench import Bench
+from peasy import Peasy
+from visitor import Visits
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def peasy(tmp_path: Path) -> Iterator[Peasy]:
+    bench = Bench(tmp_path)
+    own = Peasy(bench, "0")
+    yield own
+    own.close()
+    bench.close()
+
+
+def test_a_job_is_added_held_let_go_and_read(peasy: Peasy, visits: Visits) -> None:
+    page = visits.context().new_page()
+    home = f"http://127.0.0.1:{peasy.page.port}/"
+    page.goto(home)
+    gate = peasy.out / "gate"
+    for number, name in enumerate((EVIL, "second")):
+        page.get_by_label("Name").fill(name)
+        page.get_by_label("Output file").fill(str(peasy.out / f"page{number}"))
+        page.get_by_label("Command").fill(f"sh -c 'echo \"{name}\"; until [ -e {gate} ]; do sleep 0.02; done'")
+        page.get_by_role("button", name="add").click()
+        expect(page.get_by_role("status")).to_have_text("Job added successfully")
+    running, waiting = page.locator("#deviceutilization"), page.locator("#scheduledjobs")
+    # Without a reload: the script of the page is let in too.
+    expect(running).to_contain_text("running")
+    expect(running).to_contain_text(EVIL)
+    waiting.get_by_role("button", name="hold").click()
+    expect(waiting.get_by_role("button", name="let go")).to_be_visible()
+    running.get_by_role("link", name="1").click()
+    expect(page.locator("pre")).to_have_text(f"{EVIL}\n")
+    expect(page.locator("dl")).to_contain_text("Running")
+    gate.touch()
+    expect(page.locator("dl")).to_contain_text("Succeeded")
+    page.goto(home)
+    page.locator("#scheduledjobs").get_by_role("button", name="let go").click()
+    expect(page.locator("#successfuljobs")).to_contain_text("Successful (2)")

@@ -1,0 +1,93 @@
+"""The overview: what it says about a queue, and what can be done from it."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from bench import Bench, wait_for
+from visitor import Visits, complaints, link_to
+
+FAILS = "echo epoch 1; echo 'ValueError: no such data' >&2; exit 3"
+
+
+def line_of(bench: Bench) -> list[int]:
+    """Return the waiting jobs in the order in which they are served."""
+    return [one["id"] for one in bench.client.get("/v1/queue/line")["line"]]
+
+
+def shown(page: Page) -> list[str]:
+    """Return the numbers of the jobs in the queue as the page shows it."""
+    return page.get_by_role("table", name="Queue").locator("tbody .number").filter(has_text="#").all_inner_texts()
+
+
+def test_an_empty_queue_teaches_the_first_command(bench: Bench, visits: Visits) -> None:
+    bench.start()
+    page = visits.enter(link_to(bench))
+    expect(page.get_by_text("dibs add -g 1 python train.py", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="GPUs")).to_be_visible()
+    expect(page.get_by_text("4 of 4 GPUs free")).to_be_visible()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert complaints(page) == []
+
+
+def test_what_runs_what_waits_and_what_broke(bench: Bench, visits: Visits) -> None:
+    bench.start()
+    bad = bench.add(FAILS, gpus=0, name="broken")
+    bench.until(bad)
+    running = bench.long_job(gpus=4, time_limit_s=3600)
+    first, second, third = (bench.add("true", name=f"waits-{n}") for n in range(3))
+    page = visits.enter(link_to(bench))
+
+    expect(page.get_by_role("list", name="In short")).to_contain_text("1 running")
+    expect(page.get_by_role("list", name="In short")).to_contain_text("3 queued")
+    expect(page.get_by_role("list", name="In short")).to_contain_text("1 failed in 6 h")
+    expect(page.locator(".gpus").get_by_role("link", name=f"#{running}").first).to_be_visible()
+    expect(page.get_by_role("table", name="Timeline")).to_contain_text(f"#{running}")
+    expect(page.get_by_role("table", name="Timeline")).to_contain_text(re.compile(r"by .*\d\d:\d\d"))
+    failures = page.get_by_role("table", name="Recent failures")
+    expect(failures).to_contain_text("ValueError: no such data")
+    expect(failures).to_contain_text("exit 3")
+    expect(page.get_by_role("button", name=f"Cancel job {third}")).to_be_visible()
+    assert shown(page) == [f"#{first}", f"#{second}", f"#{third}"]
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert complaints(page) == []
+
+    page.get_by_role("button", name=f"Move job {third} up").click()
+    assert wait_for(lambda: line_of(bench) == [first, third, second])
+    page.get_by_role("button", name="Undo").click()
+    assert wait_for(lambda: line_of(bench) == [first, second, third])
+
+    page.get_by_role("button", name=f"Hold job {second}").click()
+    expect(page.get_by_role("button", name=f"Release job {second}")).to_be_visible()
+    assert bench.job(second)["state"] == "held"
+    page.keyboard.press("u")
+    expect(page.get_by_role("button", name=f"Hold job {second}")).to_be_visible()
+
+    page.get_by_role("button", name=f"Retry job {bad}").click()
+    assert wait_for(lambda: bench.job(bad)["attempt"] == 2)
+
+    page.get_by_role("button", name="Pause queue").click()
+    expect(page.get_by_role("button", name="Resume queue")).to_be_visible()
+    assert bench.client.get("/v1/queue")["paused"]
+
+
+def test_keys_lead_everywhere(bench: Bench, visits: Visits) -> None:
+    bench.start()
+    job = bench.add("true", name="needle", gpus=0)
+    page = visits.enter(link_to(bench))
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Shortcuts")).to_contain_text("Go to Jobs")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    expect(page.get_by_role("link", name="Jobs", exact=True)).to_have_attribute("aria-current", "page")
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox").fill("needle")
+    expect(page.get_by_role("option", name=f"#{job} needle")).to_be_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/job/{job}")

@@ -1,0 +1,147 @@
+"""One task tells all who listen: what it asks the store does not depend on how many they are, and alone it rests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import build
+from dibs.daemon.service import Events
+from dibs.http_api.event_hub import Stream
+from dibs.http_api.event_stream import Channel, gather_s
+from dibs.model.devices import Inventory
+from dibs.store.writer import Store
+from dibs.system.locks import Folder
+from event_listener import Ear, Heard
+
+PATIENCE_S = 60.0
+
+
+class House:
+    """As much of a daemon as a channel needs, with a real store; it counts the questions."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store = store
+        self.asked = 0
+        self.events = Events(asyncio.get_running_loop())
+        self.stopping = asyncio.Event()
+        self.looking = None
+        self.inventory = Inventory()
+        self.identity = SimpleNamespace(user="ada")
+        self.core = SimpleNamespace(standing=SimpleNamespace(place=Folder(str(folder))))
+
+    async def ask(self, question: Callable[[Store], Any]) -> Any:
+        self.asked += 1
+        return question(self.store)
+
+    def submit(self, count: int = 1) -> None:
+        with self.store.batch():
+            ids = self.store.submit([build.asked()] * count, build.NOW)
+        self.events.publish(set(ids))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with contextlib.closing(Store.open(tmp_path / "dibs.db")) as opened:
+        yield opened
+
+
+async def listen(channel: Channel, since: int | None = None) -> Ear:
+    ear = Ear()
+    stream = Stream(ear, None, lambda: ear.ends.append(True))
+    ear.data = b"%x\r\n%s\r\n" % (len(first := await channel.listen(stream, since)), first)
+    return ear
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Let the others go on until something is so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+def test_a_crowd_asks_no_more_than_one(store: Store, tmp_path: Path) -> None:
+    """One question for each write, and two every 2 s for the devices, however many listen."""
+
+    async def run() -> None:
+        house = House(store, tmp_path)
+        channel = Channel(house)  # type: ignore[arg-type]
+        ears = [await listen(channel) for _ in range(300)]
+        began, before = asyncio.get_running_loop().time(), house.asked
+        for number in range(1, 4):
+            house.submit()
+            await until(lambda number=number: all(len(ear.numbers()) == number for ear in ears))
+        took_s = asyncio.get_running_loop().time() - began
+        assert house.asked - before <= 3 + (took_s / 0.1 + 1) + 2 * (took_s / 2 + 1)
+        await channel.close()
+        assert all(ear.ends == [True] for ear in ears)
+
+    asyncio.run(run())
+
+
+def test_nobody_listens_and_nothing_is_asked(store: Store, tmp_path: Path) -> None:
+    async def run() -> None:
+        house = House(store, tmp_path)
+        channel = Channel(house)  # type: ignore[arg-type]
+        house.submit()
+        assert (house.asked, channel.hub.is_awake) == (0, False)
+        ear = await listen(channel)
+        ear.is_gone = True
+        house.submit()
+        await until(lambda: not channel.hub.is_awake)
+        asked = house.asked
+        house.submit(3)
+        await asyncio.sleep(0)
+        assert house.asked == asked
+        again = await listen(channel, since=2)
+        assert again.numbers() == [3, 4, 5]
+        await channel.close()
+
+    asyncio.run(run())
+
+
+def test_a_store_that_cannot_be_read_ends_the_streams_and_the_next_one_finds_out(store: Store, tmp_path: Path) -> None:
+    async def run() -> None:
+        house = House(store, tmp_path)
+        channel = Channel(house)  # type: ignore[arg-type]
+        ear = await listen(channel)
+
+        async def refuse(question: Callable[[Store], Any]) -> Any:
+            raise OSError(5, "Input/output error")
+
+        working, house.ask = house.ask, refuse  # type: ignore[method-assign]
+        house.submit()
+        await until(lambda: ear.ends == [True])
+        house.ask = working  # type: ignore[method-assign]
+        assert (await listen(channel, since=0)).numbers() == [1]
+        await channel.close()
+
+    asyncio.run(run())
+
+
+def test_a_hello_is_a_place_to_go_on_from_only_if_nothing_before_it_is_missing(store: Store, tmp_path: Path) -> None:
+    async def run() -> list[Heard]:
+        house = House(store, tmp_path)
+        channel = Channel(house)  # type: ignore[arg-type]
+        house.submit(2)
+        ears = [await listen(channel), await listen(channel, since=1), await listen(channel, since=9)]
+        await channel.close()
+        return [ear.heard()[0] for ear in ears] + [ears[2].heard()[1]]
+
+    first, second, third, reset = asyncio.run(run())
+    assert [first.number, second.number, third.number, reset.number] == [2, None, None, 2]
+    assert {first.event, second.event, third.event} == {"hello"}
+    assert reset.event == "reset"
+
+
+@pytest.mark.parametrize(("listeners", "writes_a_second"), [(1, 10), (100, 10), (200, 5), (400, 2.5)])
+def test_the_more_listen_the_longer_is_gathered(listeners: int, writes_a_second: float) -> None:
+    """However many there are, not more than a thousand writes are made in a second."""
+    assert 1 / gather_s(listeners) == pytest.approx(writes_a_second)
+    assert listeners / gather_s(listeners) <= 1000

@@ -1,0 +1,176 @@
+"""The pages of sweeps: a brush and the table that follows it, ranks, seeds, CSV."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from bench import Bench
+from visitor import PageAt, complaints
+
+#: Six parameters times two seeds; at the end the number is best for a=3, on the way there it was best for a=0.
+COMMAND = "echo acc $((20 - {a})).0; echo {kind} acc $((10 - ({a} - 3) * ({a} - 3))).{seed}"
+SWEEP = ("sweep", COMMAND, "--name", "depths", "--metric", r"acc=acc (\S+)", "--goal", "max", "-g", "0")
+POINTS = ("-p", "a=0,1,2,3,4,5", "-p", "seed=1,2", "-p", "kind=plain")
+
+
+@pytest.fixture(scope="module")
+def swept(queue: Bench) -> Bench:
+    """A queue with a finished sweep of twelve runs."""
+    done = queue.cli(*SWEEP, *POINTS)
+    assert done.returncode == 0, done.stderr
+    queue.wait_all()
+    return queue
+
+
+def rows(page: Page) -> list[str]:
+    """Return the text of the table's rows."""
+    return page.get_by_role("table", name=re.compile("^Runs")).locator("tbody tr").all_inner_texts()
+
+
+def test_a_list_of_sweeps_leads_to_the_sweep(swept: Bench, page_at: PageAt) -> None:
+    page = page_at("/sweeps")
+    expect(page.get_by_role("img", name="12 done")).to_be_visible()
+    expect(page.get_by_text("acc 10.2")).to_be_visible()
+    page.get_by_role("link", name="depths").click()
+    expect(page.get_by_role("heading", name="depths")).to_be_visible()
+
+
+def test_the_best_run_comes_first_with_a_star(swept: Bench, page_at: PageAt) -> None:
+    page = page_at("/sweep/1")
+    expect(page.get_by_role("img", name="best", exact=True)).to_be_visible()
+    first, second, *_ = rows(page)
+    assert "★" in first
+    assert re.search(r"\b3\s+2\s+10\.2", first), first
+    assert "10.1" in second
+    # What never varies is not shown, unless asked for.
+    expect(page.get_by_role("columnheader", name="kind")).to_have_count(0)
+    page.get_by_role("button", name="all columns").click()
+    expect(page.get_by_role("columnheader", name="kind")).to_have_count(1)
+
+
+def test_runs_are_compared_by_their_last_their_best_or_their_mean(swept: Bench, page_at: PageAt) -> None:
+    page = page_at("/sweep/1")
+    first = page.get_by_role("table", name="Runs").locator("tbody tr").first
+    expect(first).to_contain_text(re.compile(r"done3210\.2"))
+    page.get_by_role("button", name="best", exact=True).click()
+    expect(first).to_contain_text(re.compile(r"done0120"))
+    expect(page.get_by_role("columnheader", name="acc (max, best of each run)")).to_be_visible()
+    page.get_by_role("button", name="mean", exact=True).click()
+    expect(first).to_contain_text(re.compile(r"done2213\.6"))
+    # It is in the link.
+    page.reload()
+    expect(first).to_contain_text(re.compile(r"done2213\.6"))
+
+
+def test_a_brush_holds_the_table_and_stays_in_the_link(swept: Bench, page_at: PageAt) -> None:
+    page = page_at("/sweep/1")
+    expect(page.locator("tbody tr")).to_have_count(12)
+    canvas = page.locator(".parallel canvas")
+    box = canvas.bounding_box()
+    assert box is not None
+    # Along the last axis, the metric, from its top to a little below.
+    x = box["x"] + box["width"] - 54
+    page.mouse.move(x, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(x, box["y"] + 60, steps=4)
+    page.mouse.up()
+    expect(page.get_by_text(re.compile("of 12 within the brushes"))).to_be_visible()
+    kept = page.locator("tbody tr").count()
+    assert 0 < kept < 12
+    assert "brush=acc" in page.url
+    page.reload()
+    expect(page.locator("tbody tr")).to_have_count(kept)
+    page.get_by_role("button", name="clear").click()
+    expect(page.locator("tbody tr")).to_have_count(12)
+
+
+def test_brushing_and_moving_axes_by_keyboard(swept: Bench, page_at: PageAt) -> None:
+    page = page_at("/sweep/1")
+    title = page.get_by_role("button", name="a, not brushed")
+    title.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowUp")
+    # A quarter of the way up: the lowest two of six values are out.
+    expect(page.locator("tbody tr")).to_have_count(8)
+    page.keyboard.press("Delete")
+    expect(page.locator("tbody tr")).to_have_count(12)
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".parallel .titles button").first).to_have_text("seed")
+
+
+def test_seeds_together_are_mean_and_deviation(swept: Bench, page_at: PageAt) -> None:
+    page = page_at("/sweep/1?seeds=1")
+    table = page.get_by_role("table", name="Runs, seeds together")
+    expect(table.locator("tbody tr")).to_have_count(6)
+    expect(table.locator("tbody tr").first).to_contain_text("10.15 ± 0.07071")
+
+
+def test_the_table_as_csv(swept: Bench, page_at: PageAt) -> None:
+    page = page_at("/sweep/1")
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="download CSV").click()
+    assert coming.value.suggested_filename == "depths.csv"
+    with Path(coming.value.path()).open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert len(found) == 12
+    assert {row["acc"] for row in found if row["a"] == "3"} == {"10.1", "10.2"}
+
+
+def test_the_best_run_is_repeated_with_seeds_that_are_new(queue: Bench, page_at: PageAt) -> None:
+    sweep = (
+        "sweep",
+        "echo acc {lr}; echo {seed} $GREETING",
+        "--name",
+        "again",
+        "--metric",
+        r"acc=acc (\S+)",
+        "-g",
+        "0",
+    )
+    done = queue.cli(*sweep, "--goal", "max", "-e", "GREETING=hello", "-p", "lr", "0.5", "1.0", "-p", "seed=0,1")
+    assert done.returncode == 0, done.stderr
+    (own, *_) = [one["id"] for one in queue.client.get("/v1/sweeps", [("name", "again")])["sweeps"]]
+    queue.wait_all()
+    page = page_at(f"/sweep/{own}")
+    expect(page.locator("tbody tr")).to_have_count(4)
+    page.get_by_role("button", name="rerun best × 5 seeds").click()
+    expect(page.get_by_text(re.compile("Queued 5 runs like job .*, with seed 2 to 6"))).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(9)
+    ended = [job for job in queue.wait_all() if job["sweep"] == "again"][4:]
+    # As it was spelled, and in the environment of the run.
+    assert [job["command"] for job in ended] == [f"echo acc 1.0; echo {seed} $GREETING" for seed in range(2, 7)]
+    assert queue.cli("log", str(ended[0]["id"])).stdout.endswith("2 hello\n")
+
+
+def test_a_grid_is_extended(queue: Bench, page_at: PageAt) -> None:
+    done = queue.cli("sweep", "echo {lr} {opt}", "--name", "wider", "-g", "0", "-p", "lr", "0.5", "-p", "opt=sgd,adam")
+    assert done.returncode == 0, done.stderr
+    (own,) = [one["id"] for one in queue.client.get("/v1/sweeps", [("name", "wider")])["sweeps"]]
+    queue.wait_all()
+    page = page_at(f"/sweep/{own}")
+    expect(page.get_by_role("button", name="rerun best × 5 seeds (it has no seed parameter)")).to_be_disabled()
+    page.get_by_role("button", name="extend the grid").click()
+    dialog = page.get_by_role("dialog", name="Extend wider")
+    expect(dialog.get_by_label("Values of opt")).to_have_value("sgd, adam")
+    expect(dialog.get_by_role("button", name="Queue 0 runs")).to_be_disabled()
+    assert complaints(page) == []
+    dialog.get_by_label("Values of lr").fill("0.5, 0.25")
+    expect(dialog.get_by_text("2 new runs of 4")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text(f"Queued 2 runs of sweep {own}.")).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(4)
+    commands = [job["command"] for job in queue.wait_all() if job["sweep"] == "wider"]
+    assert commands == ["echo 0.5 sgd", "echo 0.5 adam", "echo 0.25 sgd", "echo 0.25 adam"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["/sweeps", "/sweep/1", "/sweep/1?tab=scatter"])
+def test_everybody_can_use_it(swept: Bench, page_at: PageAt, path: str, scheme: str) -> None:
+    page = page_at(path, color_scheme=scheme)
+    expect(page.locator("tbody tr").first).to_be_visible()
+    assert complaints(page) == []

@@ -1,0 +1,39 @@
+"""The page of usage: GPU-hours by project and by sweep, waits, CSV; and a queue that nobody has used yet."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from bench import Bench
+from visitor import PageAt, complaints
+
+
+def test_hours_are_summed_up_and_handed_out(queue: Bench, page_at: PageAt) -> None:
+    page = page_at("/usage")
+    expect(page.get_by_text("No job had a GPU on these days.")).to_be_visible()
+    expect(page.get_by_role("button", name="download CSV")).to_be_disabled()
+    assert complaints(page) == []
+    queue.until(queue.add("true", name="short", project="vision", gpus=2))
+    swept = queue.cli("sweep", "echo {lr}", "--name", "rates", "-P", "speech", "-g", "1", "-p", "lr=1,2")
+    assert swept.returncode == 0, swept.stderr
+    queue.wait_all()
+    page.reload()
+    table = page.get_by_role("table", name="GPU-hours")
+    expect(table.locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_text("median wait of 3 jobs")).to_be_visible()
+    expect(page.get_by_role("table", name="Longest waits").get_by_text("short")).to_be_visible()
+    page.get_by_role("button", name="by sweep").click()
+    expect(table.get_by_text("speech/rates")).to_be_visible()
+    expect(table.get_by_text("vision, without a sweep")).to_be_visible()
+    page.get_by_role("button", name="28 days").click()
+    expect(page).to_have_url(re.compile(r"/usage\?by=sweep&days=28$"))
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="download CSV").click()
+    with Path(coming.value.path()).open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert {(row["project"], row["sweep"]) for row in found} == {("vision", ""), ("speech", "rates")}
+    assert all(float(row["gpu_hours"]) >= 0 for row in found)
