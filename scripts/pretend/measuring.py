@@ -26,7 +26,7 @@ from pretend import crowd
 from visitor import FLAGS, Visits, heap_bytes, link_to
 
 WEB = Path(__file__).resolve().parents[2] / "src" / "dibs" / "web"
-WORKER = "stream.worker.js"
+WORKER = "core/stream.worker.js"
 #: Bytes on the wire for the first load, at most: compressed files, and the headers of their answers.
 MOST_BYTES = 60_000
 LOADS = 5
@@ -91,8 +91,8 @@ def first_load(browser: Browser, own: Bench) -> Load:
 def _modules(name: str) -> set[str]:
     """Return a module of the page and all that it imports."""
     found = {name}
-    for other in re.findall(r'^(?:import|export)[^;]*?from "\./([^"]+)"', (WEB / name).read_text(), re.MULTILINE):
-        found |= _modules(other)
+    for other in re.findall(r'^(?:import|export)[^;]*?from "(\.[^"]+)"', (WEB / name).read_text(), re.MULTILINE):
+        found |= _modules((WEB / name).parent.joinpath(other).resolve().relative_to(WEB).as_posix())
     return found
 
 

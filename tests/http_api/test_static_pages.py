@@ -30,7 +30,7 @@ const url = "http://here"; /* kept */
 def test_the_overview_is_quickly_there() -> None:
     files = static_pages.load(static_pages.FOLDER)
     index = files[static_pages.INDEX].content.decode()
-    named = {"index.html", "stream.worker.js", *re.findall(r'"/static/([^"]+)"', index)}
+    named = {"index.html", "core/stream.worker.js", *re.findall(r'"/static/([^"]+)"', index)}
     assert sum(len(files[name].packed or files[name].content) for name in named) <= FIRST_LOAD
 
 

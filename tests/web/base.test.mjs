@@ -1,11 +1,11 @@
 // The base of the page: the stream's parser and patience, addresses, paths, shortcuts.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { backOff, parser } from "../../src/dibs/web/following.js";
-import { find, written } from "../../src/dibs/web/keys.js";
-import { changed, match } from "../../src/dibs/web/router.js";
-import { address, told, ApiError } from "../../src/dibs/web/api.js";
-import { codeOf } from "../../src/dibs/web/session.js";
+import { backOff, parser } from "../../src/dibs/web/core/following.js";
+import { find, written } from "../../src/dibs/web/core/keys.js";
+import { changed, match } from "../../src/dibs/web/core/router.js";
+import { address, told, ApiError } from "../../src/dibs/web/core/api.js";
+import { codeOf } from "../../src/dibs/web/core/session.js";
 import { find as routeOf } from "../../src/dibs/web/routes.js";
 
 const TEXT = ": hi\n\nevent: hello\ndata: {\"a\":1}\n\nid: 7\nevent: job\ndata: one\ndata: two\n\ndata: plain\r\n\r\nid: 9\n\n";

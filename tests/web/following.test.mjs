@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
-import { following } from "../../src/dibs/web/following.js";
+import { following } from "../../src/dibs/web/core/following.js";
 
 const HELLO = 'event: hello\ndata: {"last":7,"counts":{},"queue":{}}\n\n';
 const job = (id) => `id: ${id}\nevent: job\ndata: {"job":${id}}\n\n`;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as gpus from "../../src/dibs/web/gpus.js";
+import * as gpus from "../../src/dibs/web/pages/gpus/gpus.js";
 
 const GIB = 1024 ** 3;
 const at = (minute, second = 0) => new Date(Date.UTC(2026, 0, 1, 0, minute, second)).toISOString();

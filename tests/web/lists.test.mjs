@@ -1,12 +1,12 @@
 // Long lists: which rows are seen, which jobs they are, which are asked for and which are selected.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as windows from "../../src/dibs/web/lists/windows.js";
-import { Listed, Ranges, compact, newcomers } from "../../src/dibs/web/lists/ranges.js";
-import * as filters from "../../src/dibs/web/lists/filters.js";
-import { csv } from "../../src/dibs/web/lists/exports.js";
-import { Rows } from "../../src/dibs/web/lists/rows.js";
-import * as picks from "../../src/dibs/web/lists/picks.js";
+import * as windows from "../../src/dibs/web/components/windows.js";
+import { Listed, Ranges, compact, newcomers } from "../../src/dibs/web/core/ranges.js";
+import * as filters from "../../src/dibs/web/pages/jobs/filters.js";
+import { csv } from "../../src/dibs/web/pages/jobs/exports.js";
+import { Rows } from "../../src/dibs/web/pages/jobs/rows.js";
+import * as picks from "../../src/dibs/web/pages/jobs/picks.js";
 
 for (const count of [0, 1, 10, 1000, 400_000, 500_001, 3_000_000, 100_000_000]) {
   test(`${count} rows: from the first to the last, and back to the same place`, () => {

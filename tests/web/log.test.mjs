@@ -1,11 +1,11 @@
 // What a line of output looks like, and the lines of a log of any size.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PLAIN, plain, spans } from "../../src/dibs/web/log/ansi.js";
-import { DARK, LEAST_CONTRAST, LIGHT, contrast, paint, pair } from "../../src/dibs/web/log/paint.js";
-import { Splitter } from "../../src/dibs/web/log/splitting.js";
-import { Log, TAIL } from "../../src/dibs/web/log/logs.js";
-import * as finds from "../../src/dibs/web/log/finds.js";
+import { PLAIN, plain, spans } from "../../src/dibs/web/pages/job/log/ansi.js";
+import { DARK, LEAST_CONTRAST, LIGHT, contrast, paint, pair } from "../../src/dibs/web/pages/job/log/paint.js";
+import { Splitter } from "../../src/dibs/web/pages/job/log/splitting.js";
+import { Log, TAIL } from "../../src/dibs/web/pages/job/log/logs.js";
+import * as finds from "../../src/dibs/web/pages/job/log/finds.js";
 
 const encoder = new TextEncoder();
 

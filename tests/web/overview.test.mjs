@@ -1,8 +1,8 @@
 // The overview's arithmetic: lanes of the timeline, the line of facts, cards, moves in the line.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as facts from "../../src/dibs/web/pages/facts.js";
-import * as lanes from "../../src/dibs/web/pages/lanes.js";
+import * as facts from "../../src/dibs/web/core/facts.js";
+import * as lanes from "../../src/dibs/web/pages/overview/lanes.js";
 
 const NOW = Date.parse("2026-01-02T12:00:00Z");
 const at = (seconds) => new Date(NOW + seconds * 1000).toISOString();

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as axes from "../../src/dibs/web/sweeps/axes.js";
-import { viridis } from "../../src/dibs/web/sweeps/colours.js";
-import { csv } from "../../src/dibs/web/csv.js";
-import * as extension from "../../src/dibs/web/sweeps/extension.js";
-import * as runs from "../../src/dibs/web/sweeps/runs.js";
+import * as axes from "../../src/dibs/web/pages/sweep/axes.js";
+import { viridis } from "../../src/dibs/web/core/colours.js";
+import { csv } from "../../src/dibs/web/core/csv.js";
+import * as extension from "../../src/dibs/web/pages/sweep/extension.js";
+import * as runs from "../../src/dibs/web/pages/sweep/runs.js";
 
 const AT = "2026-01-01T00:00:00Z";
 const ACC = { metric: "acc", goal: "maximize", by: "last" };

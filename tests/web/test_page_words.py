@@ -18,17 +18,18 @@ def written(name: str, begin: str, end: str) -> str:
 
 
 def test_the_filter_knows_every_state_and_group() -> None:
-    words = re.findall(r'"(\w+)"', written("lists/filters.js", "STATES = new Set([", "]);"))
+    words = re.findall(r'"(\w+)"', written("pages/jobs/filters.js", "STATES = new Set([", "]);"))
     assert sorted(words) == sorted([*selectors.STATE_WORDS, *selectors.GROUP_WORDS])
 
 
 def test_events_have_the_words_of_the_command_line() -> None:
-    pairs = re.findall(r'^  (\w+): "([^"]+)",$', written("job/words.js", "const EVENTS = {\n", "};"), re.MULTILINE)
+    events = written("pages/job/words.js", "const EVENTS = {\n", "};")
+    pairs = re.findall(r'^  (\w+): "([^"]+)",$', events, re.MULTILINE)
     assert dict(pairs) == show.EVENT_WORDS
 
 
 def test_the_page_knows_the_events_with_which_jobs_end() -> None:
     """All that lead to the end, but for what somebody asked for himself."""
-    words = re.findall(r'"(\w+)"', written("state.js", "ENDS = new Set([", "]);"))
+    words = re.findall(r'"(\w+)"', written("core/state.js", "ENDS = new Set([", "]);"))
     ends = {event.__name__ for (_, event), after in lifecycle.TRANSITIONS.items() if after is State.FINISHED}
     assert set(words) == ends - {"CancelAsked", "GivenUp"}

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as usage from "../../src/dibs/web/usage.js";
+import * as usage from "../../src/dibs/web/pages/usage/usage.js";
 
 const DAYS = ["2026-01-01", "2026-01-02"];
 const sum = (day, project, sweep, hours, idle = 0) => ({ day: DAYS[day], project, sweep, gpu_s: hours * 3600, watched_s: hours * 3600, idle_s: idle * 3600 });

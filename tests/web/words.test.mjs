@@ -1,7 +1,7 @@
 // Numbers and moments in words.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as words from "../../src/dibs/web/words.js";
+import * as words from "../../src/dibs/web/core/words.js";
 
 const NOW = Date.parse("2026-01-02T12:00:00Z");
 /** @param {number} seconds */

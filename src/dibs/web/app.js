@@ -1,14 +1,14 @@
 // The page: begins everything that lasts, and draws the header and the page of the path.
-import * as dialogs from "./dialogs.js";
-import { Header } from "./header.js";
-import * as keys from "./keys.js";
-import * as later from "./later.js";
-import { Command, Problem } from "./parts.js";
-import * as router from "./router.js";
+import * as dialogs from "./components/dialogs.js";
+import { Header } from "./components/header.js";
+import * as keys from "./core/keys.js";
+import * as later from "./components/later.js";
+import { Command, Problem } from "./components/parts.js";
+import * as router from "./core/router.js";
 import { ROUTES, find } from "./routes.js";
-import * as session from "./session.js";
-import * as state from "./state.js";
-import * as toasts from "./toasts.js";
+import * as session from "./core/session.js";
+import * as state from "./core/state.js";
+import * as toasts from "./components/toasts.js";
 import { effect, html, render, useEffect, useState } from "./vendor/ui.js";
 
 /** @typedef {(props: any) => any} Component */

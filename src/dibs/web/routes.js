@@ -1,5 +1,5 @@
 // The table of pages: path, title, and the module that draws it, loaded when it is first wanted.
-import { match } from "./router.js";
+import { match } from "./core/router.js";
 
 /**
  * A page's module has a default export: a component that gets the names of its path as props.

@@ -1,14 +1,14 @@
 // One GPU: its day in charts, who is on it now, and what ran on it.
-import { useAnswer } from "../asking.js";
-import { Chart } from "../charts.js";
-import { DrainButton, HolderList } from "../gpu-parts.js";
-import * as gpusOf from "../gpus.js";
-import { Empty, JobLink, Pill, Problem, Section, Table, Time } from "../parts.js";
-import * as state from "../state.js";
+import { useAnswer } from "../core/asking.js";
+import { Chart } from "../components/charts.js";
+import { DrainButton, HolderList } from "./gpus/gpu-parts.js";
+import * as gpusOf from "./gpus/gpus.js";
+import { Empty, JobLink, Pill, Problem, Section, Table, Time } from "../components/parts.js";
+import * as state from "../core/state.js";
 import { html, useMemo } from "../vendor/ui.js";
-import { sizeOf, took } from "../words.js";
+import { sizeOf, took } from "../core/words.js";
 
-/** @typedef {import("../types.js").Gpu} Gpu */
+/** @typedef {import("../core/types.js").Gpu} Gpu */
 
 const MINUTES = 24 * 60;
 const JOBS_SHOWN = 50;
@@ -58,11 +58,11 @@ function Past({ gpu }) {
   const { data, error, reload } = useAnswer(`/v1/jobs?gpu=${encodeURIComponent(gpu.id)}&limit=${JOBS_SHOWN}&sort=-id`, { isLive: true });
   if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
   return html`<${Section} title="Jobs on it" aside=${html`<a href=${`/jobs?gpu=${gpu.index}`}>all</a>`}>
-    <${Table} label=${`Jobs on GPU ${gpu.index}`} rows=${data.jobs} keyOf=${(/** @type {import("../types.js").Job} */ job) => job.id} columns=${COLUMNS} />
+    <${Table} label=${`Jobs on GPU ${gpu.index}`} rows=${data.jobs} keyOf=${(/** @type {import("../core/types.js").Job} */ job) => job.id} columns=${COLUMNS} />
   <//>`;
 }
 
-/** @type {{title: string, class?: string, cell: (job: import("../types.js").Job) => unknown}[]} */
+/** @type {{title: string, class?: string, cell: (job: import("../core/types.js").Job) => unknown}[]} */
 const COLUMNS = [
   { title: "job", cell: (job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
   { title: "state", cell: (job) => html`<${Pill} word=${job.state} />` },

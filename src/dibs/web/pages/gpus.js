@@ -1,14 +1,14 @@
 // All GPUs: who has them, how busy they were today, and which take no new jobs.
-import { useAnswer } from "../asking.js";
-import { Chart } from "../charts.js";
-import { DrainButton, HolderList } from "../gpu-parts.js";
-import * as gpusOf from "../gpus.js";
-import { Empty, Meter, Pill, Section, Table } from "../parts.js";
-import * as state from "../state.js";
+import { useAnswer } from "../core/asking.js";
+import { Chart } from "../components/charts.js";
+import { DrainButton, HolderList } from "./gpus/gpu-parts.js";
+import * as gpusOf from "./gpus/gpus.js";
+import { Empty, Meter, Pill, Section, Table } from "../components/parts.js";
+import * as state from "../core/state.js";
 import { html, useMemo } from "../vendor/ui.js";
-import { sizeOf } from "../words.js";
+import { sizeOf } from "../core/words.js";
 
-/** @typedef {import("../types.js").Gpu} Gpu */
+/** @typedef {import("../core/types.js").Gpu} Gpu */
 
 /** The charts look a day back. */
 const MINUTES = 24 * 60;
@@ -44,7 +44,7 @@ export default function Page() {
 const percent = (/** @type {number | null} */ value) => (value === null ? "–" : `${Math.round(value)} %`);
 const SERIES = [{ label: "use", text: percent }, { label: "memory", colour: "wait", text: percent }];
 
-/** @param {{gpu: Gpu, day: import("../gpus.js").Day}} props */
+/** @param {{gpu: Gpu, day: import("./gpus/gpus.js").Day}} props */
 function Day({ gpu, day }) {
   const ys = useMemo(() => [day.use, day.memory], [day]);
   return html`<figure class="panel day"><figcaption><a href=${`/gpu/${gpu.index}`}>GPU ${gpu.index}</a></figcaption>

@@ -1,16 +1,16 @@
 // One job: what it is and does, what can be done to it, and tabs for its output and everything else.
-import { useAnswer } from "../asking.js";
-import { Actions } from "../job/actions.js";
-import { Attempts, Details, Events } from "../job/details.js";
-import { Viewer } from "../log/viewer.js";
-import { useKeys } from "../keys.js";
-import { Pill, Problem, Time } from "../parts.js";
-import * as router from "../router.js";
-import * as state from "../state.js";
+import { useAnswer } from "../core/asking.js";
+import { Actions } from "./job/actions.js";
+import { Attempts, Details, Events } from "./job/details.js";
+import { Viewer } from "./job/log/viewer.js";
+import { useKeys } from "../core/keys.js";
+import { Pill, Problem, Time } from "../components/parts.js";
+import * as router from "../core/router.js";
+import * as state from "../core/state.js";
 import { html, useEffect, useState } from "../vendor/ui.js";
-import { ending, gpuNames, starts, took } from "../words.js";
+import { ending, gpuNames, starts, took } from "../core/words.js";
 
-/** @typedef {import("../job/words.js").Whole} Whole */
+/** @typedef {import("./job/words.js").Whole} Whole */
 /** @typedef {(props: {job: Whole}) => any} Tab */
 
 /** @type {{name: string, text: string, key: string}[]} */
@@ -26,7 +26,7 @@ const DRAWN = { log: Viewer, numbers: Charts, details: Details, attempts: Attemp
 
 /** @param {{id: string}} props */
 export default function Job({ id }) {
-  const { data: job, error, reload } = /** @type {import("../asking.js").Answer<Whole>} */ (useAnswer(`/v1/jobs/${Number(id)}`));
+  const { data: job, error, reload } = /** @type {import("../core/asking.js").Answer<Whole>} */ (useAnswer(`/v1/jobs/${Number(id)}`));
   // Only what happened to this job is a reason to ask again; an empty batch means that anything may have.
   useEffect(() => state.onEvents((events) => void ((!events.length || events.some((one) => one.job === Number(id))) && reload())), [id]);
   const tab = router.query.value.get("tab") ?? "log";
@@ -74,7 +74,7 @@ function Head({ job }) {
 function Charts({ job }) {
   const [loaded, setLoaded] = useState(/** @type {{Numbers: Tab} | null} */ (null));
   const [error, setError] = useState(/** @type {unknown} */ (null));
-  useEffect(() => void import("../job/numbers.js").then(({ Numbers }) => setLoaded({ Numbers }), setError), []);
+  useEffect(() => void import("./job/numbers.js").then(({ Numbers }) => setLoaded({ Numbers }), setError), []);
   if (!loaded) return html`<${Problem} error=${error} />`;
   return html`<${loaded.Numbers} job=${job} />`;
 }

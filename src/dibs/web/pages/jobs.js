@@ -1,17 +1,17 @@
 // Jobs: every job there is, filtered and sorted by the address.
-import * as api from "../api.js";
-import * as bulk from "../lists/bulk.js";
-import { Chooser } from "../lists/columns.js";
-import * as exports from "../lists/exports.js";
-import * as filters from "../lists/filters.js";
-import { useListing } from "../lists/listing.js";
-import * as picks from "../lists/picks.js";
-import { Table } from "../lists/table.js";
-import { useKeys } from "../keys.js";
-import { Choice, Empty, Problem } from "../parts.js";
-import * as router from "../router.js";
+import * as api from "../core/api.js";
+import * as bulk from "../components/bulk.js";
+import { Chooser } from "./jobs/columns.js";
+import * as exports from "./jobs/exports.js";
+import * as filters from "./jobs/filters.js";
+import { useListing } from "./jobs/listing.js";
+import * as picks from "./jobs/picks.js";
+import { Table } from "./jobs/table.js";
+import { useKeys } from "../core/keys.js";
+import { Choice, Empty, Problem } from "../components/parts.js";
+import * as router from "../core/router.js";
 import { html, useEffect, useRef, useState } from "../vendor/ui.js";
-import { plural } from "../words.js";
+import { plural } from "../core/words.js";
 
 /** The states that are asked for most; anything else can be typed. */
 const STATES = [

@@ -1,16 +1,16 @@
 // The overview: what is free, what runs, when do I start, what broke.
-import { useAnswer } from "../asking.js";
-import { Empty, Problem } from "../parts.js";
-import * as state from "../state.js";
+import { useAnswer } from "../core/asking.js";
+import { Empty, Problem } from "../components/parts.js";
+import * as state from "../core/state.js";
 import { html } from "../vendor/ui.js";
-import { count } from "../words.js";
-import { Failures, Waiting } from "./rows.js";
-import { failedLately, nextFree, nextStart, FAILED_FOR_H } from "./facts.js";
-import { GpuCards } from "./gpucards.js";
-import { Timeline } from "./timeline.js";
+import { count } from "../core/words.js";
+import { Failures, Waiting } from "./overview/rows.js";
+import { failedLately, nextFree, nextStart, FAILED_FOR_H } from "../core/facts.js";
+import { GpuCards } from "./overview/gpucards.js";
+import { Timeline } from "./overview/timeline.js";
 
 /**
- * @typedef {import("../types.js").Job} Job
+ * @typedef {import("../core/types.js").Job} Job
  * @typedef {{jobs: Job[], next: string | null}} Rows
  */
 
@@ -28,7 +28,7 @@ export default function Overview() {
   const running = /** @type {Rows | null} */ (active.data)?.jobs ?? [];
   const failures = /** @type {Rows | null} */ (failed.data)?.jobs ?? [];
   const isMore = Boolean(/** @type {Rows | null} */ (failed.data)?.next);
-  const waiting = /** @type {{line: import("./facts.js").InLine[]} | null} */ (line.data)?.line ?? [];
+  const waiting = /** @type {{line: import("../core/facts.js").InLine[]} | null} */ (line.data)?.line ?? [];
   const isEmpty = state.hello.value !== null && total === 0;
   return html`
     <${Facts} line=${waiting} running=${running} failed=${failedLately(failures, isMore, state.now.value)} />
@@ -41,7 +41,7 @@ export default function Overview() {
   `;
 }
 
-/** @param {{line: import("./facts.js").InLine[], running: Job[], failed: {count: number, text: string}}} props */
+/** @param {{line: import("../core/facts.js").InLine[], running: Job[], failed: {count: number, text: string}}} props */
 function Facts({ line, running, failed }) {
   const counts = state.counts.value;
   const active = (counts.running ?? 0) + (counts.starting ?? 0) + (counts.stopping ?? 0) + (counts.paused ?? 0);

@@ -1,11 +1,11 @@
 // How this dibs is set up, and what it finds wrong with itself.
-import * as api from "../api.js";
-import { useAnswer } from "../asking.js";
-import * as dialogs from "../dialogs.js";
-import * as alerts from "../alerts.js";
-import { Choice, Pill, Problem, Section, Table } from "../parts.js";
-import * as themes from "../themes.js";
-import * as toasts from "../toasts.js";
+import * as api from "../core/api.js";
+import { useAnswer } from "../core/asking.js";
+import * as dialogs from "../components/dialogs.js";
+import * as alerts from "../components/alerts.js";
+import { Choice, Pill, Problem, Section, Table } from "../components/parts.js";
+import * as themes from "../core/themes.js";
+import * as toasts from "../components/toasts.js";
 import { html } from "../vendor/ui.js";
 
 /**

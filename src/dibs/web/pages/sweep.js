@@ -1,26 +1,26 @@
 // One sweep: how far it is, which parameters matter, which run is best.
-import * as acting from "../acting.js";
-import * as api from "../api.js";
-import { useAnswer } from "../asking.js";
-import { csv, download } from "../csv.js";
-import * as dialogs from "../dialogs.js";
-import { useKeys } from "../keys.js";
-import * as later from "../later.js";
-import { Choice, Empty, JobLink, Pill, Problem, Section, Table } from "../parts.js";
-import * as router from "../router.js";
-import * as state from "../state.js";
-import * as axes from "../sweeps/axes.js";
-import { viridis } from "../sweeps/colours.js";
-import { Parallel } from "../sweeps/parallel.js";
-import * as runsOf from "../sweeps/runs.js";
-import { Scatter } from "../sweeps/scatter.js";
-import { Strip } from "../sweeps/strip.js";
-import * as toasts from "../toasts.js";
+import * as acting from "../components/acting.js";
+import * as api from "../core/api.js";
+import { useAnswer } from "../core/asking.js";
+import { csv, download } from "../core/csv.js";
+import * as dialogs from "../components/dialogs.js";
+import { useKeys } from "../core/keys.js";
+import * as later from "../components/later.js";
+import { Choice, Empty, JobLink, Pill, Problem, Section, Table } from "../components/parts.js";
+import * as router from "../core/router.js";
+import * as state from "../core/state.js";
+import * as axes from "./sweep/axes.js";
+import { viridis } from "../core/colours.js";
+import { Parallel } from "./sweep/parallel.js";
+import * as runsOf from "./sweep/runs.js";
+import { Scatter } from "./sweep/scatter.js";
+import { Strip } from "./sweep/strip.js";
+import * as toasts from "../components/toasts.js";
 import { html, useMemo, useState } from "../vendor/ui.js";
-import { count, number, plural, span, took } from "../words.js";
+import { count, number, plural, span, took } from "../core/words.js";
 
 /**
- * @typedef {import("../sweeps/runs.js").Run} Run
+ * @typedef {import("./sweep/runs.js").Run} Run
  * @typedef {{id: number, name: string, project: string, command: string, metric: string | null, goal: string | null}} Sweep
  * @typedef {{sweep: Sweep, runs: Run[]}} Results
  */
@@ -38,7 +38,7 @@ const UNFINISHED = ["held", "queued", "starting", "running", "paused"];
 /** @param {{id: string}} props */
 export default function Page({ id }) {
   const [isLarge, setLarge] = useState(false);
-  /** @type {import("../asking.js").Answer<Results>} */
+  /** @type {import("../core/asking.js").Answer<Results>} */
   const { data, error, reload } = useAnswer(`/v1/sweeps/${encodeURIComponent(id)}/results`, isLarge ? { everyMs: 10_000 } : { isLive: true });
   if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
   if (data.runs.length > MANY !== isLarge) setLarge(!isLarge);
@@ -60,7 +60,7 @@ function Whole({ sweep, runs }) {
   const brushes = useMemo(() => axes.read(word), [word]);
   const chosen = useMemo(() => within(view, runs, brushes), [view, runs, brushes]);
   const [pointed, point] = useState(/** @type {number | null} */ (null));
-  /** @param {string} name @param {import("../sweeps/axes.js").Brush | undefined} held */
+  /** @param {string} name @param {import("./sweep/axes.js").Brush | undefined} held */
   const brush = (name, held) => {
     const next = axes.read(router.query.value.get("brush"));
     if (held) next.set(name, held);
@@ -101,7 +101,7 @@ function Whole({ sweep, runs }) {
 
 /**
  * Everything the picture and the table are made of.
- * @param {Run[]} runs @param {import("../sweeps/runs.js").Measure} measure @param {string} order
+ * @param {Run[]} runs @param {import("./sweep/runs.js").Measure} measure @param {string} order
  */
 function viewOf(runs, measure, order) {
   const { metric, goal } = measure;
@@ -127,7 +127,7 @@ function viewOf(runs, measure, order) {
 
 /**
  * The runs that lie within all brushes; a brush of an axis that is not shown holds nobody back.
- * @param {ReturnType<typeof viewOf>} view @param {Run[]} runs @param {ReadonlyMap<string, import("../sweeps/axes.js").Brush>} brushes
+ * @param {ReturnType<typeof viewOf>} view @param {Run[]} runs @param {ReadonlyMap<string, import("./sweep/axes.js").Brush>} brushes
  */
 function within(view, runs, brushes) {
   const held = view.shown.flatMap((axis, i) => {
@@ -138,7 +138,7 @@ function within(view, runs, brushes) {
   return new Set(view.lines.filter((line) => held.every(({ axis, i, brush }) => axes.isWithin(axis, line.values[i], brush))).map((line) => line.key));
 }
 
-/** @param {{sweep: Sweep, runs: Run[], view: ReturnType<typeof viewOf>, measure: import("../sweeps/runs.js").Measure}} props */
+/** @param {{sweep: Sweep, runs: Run[], view: ReturnType<typeof viewOf>, measure: import("./sweep/runs.js").Measure}} props */
 function Facts({ runs, view, measure }) {
   const states = runsOf.tally(runs);
   const left = runsOf.remaining(runs, state.now.value);
@@ -192,7 +192,7 @@ function Actions({ sweep, runs, best }) {
     <button type="button" class="small" onClick=${() => download(`${sweep.name}.csv`, csv(runsOf.sheet(runs)))}>download CSV</button>`;
 }
 
-/** @param {{runs: Run[], all: Run[], measure: import("../sweeps/runs.js").Measure, best: number | null, pointed: number | null, point: (index: number | null) => void}} props */
+/** @param {{runs: Run[], all: Run[], measure: import("./sweep/runs.js").Measure, best: number | null, pointed: number | null, point: (index: number | null) => void}} props */
 function Runs({ runs, all, measure, best, pointed, point }) {
   const { metric, goal, by } = measure;
   const [rows, setRows] = useState(ROWS);
@@ -209,7 +209,7 @@ function Runs({ runs, all, measure, best, pointed, point }) {
   if (isGrouped) {
     const names = params.filter((name) => !runsOf.seeds(all).includes(name));
     return html`<${Section} title="Runs" aside=${aside}><${Table} label="Runs, seeds together" rows=${runsOf.grouped(runs, measure).slice(0, rows)}
-      keyOf=${(/** @type {import("../sweeps/runs.js").Group} */ one) => one.runs[0].index}
+      keyOf=${(/** @type {import("./sweep/runs.js").Group} */ one) => one.runs[0].index}
       columns=${[
         { title: "runs", class: "number", cell: (/** @type {any} */ one) => plural(one.runs.length, "run") },
         ...names.map((name) => ({ title: name, class: "number", cell: (/** @type {any} */ one) => axes.text(one.params[name]) })),

@@ -1,18 +1,18 @@
 // Usage: GPU-hours day by day, how much of them the GPUs were idle, and how long jobs waited. For the weekly meeting.
-import { useAnswer } from "../asking.js";
-import { useCanvas } from "../canvas.js";
-import { csv, download } from "../csv.js";
-import { Choice, Empty, JobLink, Problem, Section, Table } from "../parts.js";
-import * as router from "../router.js";
-import * as state from "../state.js";
-import { viridis } from "../sweeps/colours.js";
-import * as usage from "../usage.js";
+import { useAnswer } from "../core/asking.js";
+import { useCanvas } from "../components/canvas.js";
+import { csv, download } from "../core/csv.js";
+import { Choice, Empty, JobLink, Problem, Section, Table } from "../components/parts.js";
+import * as router from "../core/router.js";
+import * as state from "../core/state.js";
+import { viridis } from "../core/colours.js";
+import * as usage from "./usage/usage.js";
 import { html, useMemo } from "../vendor/ui.js";
-import { count, plural, span } from "../words.js";
+import { count, plural, span } from "../core/words.js";
 
 /**
- * @typedef {import("../usage.js").Group} Group
- * @typedef {{days: {day: string, from: string, to: string}[], sums: import("../usage.js").Sum[], more: boolean, idle_below: number,
+ * @typedef {import("./usage/usage.js").Group} Group
+ * @typedef {{days: {day: string, from: string, to: string}[], sums: import("./usage/usage.js").Sum[], more: boolean, idle_below: number,
  *   waits: {count: number, median_s: number | null, longest: {job: number, name: string, wait_s: number}[]}}} Usage
  */
 
@@ -33,7 +33,7 @@ export default function Page() {
   const query = router.query.value;
   const range = RANGES.find((one) => one === query.get("days")) ?? "7";
   const by = query.get("by") === "sweep" ? "sweep" : "project";
-  /** @type {import("../asking.js").Answer<Usage>} */
+  /** @type {import("../core/asking.js").Answer<Usage>} */
   const { data, error, reload } = useAnswer(`/v1/usage?days=${range}`, { everyMs: 60_000 });
   if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
   const bar = html`

@@ -1,0 +1,65 @@
+// Notices of the browser when jobs end while nobody looks at the page. Off until somebody switches them on in Settings.
+import { NOTICES } from "./later.js";
+import * as router from "../core/router.js";
+import * as state from "../core/state.js";
+import { signal } from "../vendor/ui.js";
+
+/** @typedef {import("../core/types.js").JobEvent} JobEvent */
+
+/** Ends that are told one by one; more at once are one notice. */
+export const MOST = 3;
+
+/** Whether they are wanted. */
+export const isOn = signal(globalThis.localStorage?.getItem(NOTICES) === "on");
+
+/**
+ * Return what is to be told of some events: the same tag replaces a notice, so that several tabs tell of an end once.
+ * @param {readonly JobEvent[]} events @returns {{title: string, tag: string, path: string}[]}
+ */
+export function noticesOf(events) {
+  const ends = state.ends(events);
+  if (ends.length <= MOST) return ends.map(({ job, state: word, attempt }) => ({ title: `Job ${job}: ${word}`, tag: `dibs-${job}-${attempt}`, path: `/job/${job}` }));
+  /** @type {Map<string, number>} */
+  const often = new Map();
+  for (const { state: word } of ends) often.set(word, (often.get(word) ?? 0) + 1);
+  const words = [...often].map(([word, many]) => `${many} ${word}`).join(", ");
+  return [{ title: `${ends.length} jobs ended: ${words}`, tag: `dibs-${ends[0].job}-${ends.length}`, path: "/jobs" }];
+}
+
+/** @param {JobEvent[]} events */
+function tell(events) {
+  if (!isOn.value || document.visibilityState !== "hidden" || Notification.permission !== "granted") return;
+  for (const { title, tag, path } of noticesOf(events)) {
+    const notice = new Notification(title, { tag, body: state.hello.value?.host });
+    notice.onclick = () => {
+      window.focus();
+      router.go(path);
+      notice.close();
+    };
+  }
+}
+
+let isBegun = false;
+
+/** Tell of ends from now on, where that is wanted; once a tab. */
+export function begin() {
+  if (isBegun || typeof Notification === "undefined") return;
+  isBegun = true;
+  state.onEvents(tell);
+}
+
+/**
+ * Switch notices on or off; resolves to why that could not be, or null.
+ * @param {boolean} wanted @returns {Promise<string | null>}
+ */
+export async function choose(wanted) {
+  if (wanted) {
+    if (typeof Notification === "undefined") return "This browser has no notices here: it shows them for 127.0.0.1, localhost and https only.";
+    if ((await Notification.requestPermission()) !== "granted") return "The browser does not allow notices of this page; its settings for this site say so.";
+    begin();
+  }
+  isOn.value = wanted;
+  if (wanted) localStorage.setItem(NOTICES, "on");
+  else localStorage.removeItem(NOTICES);
+  return null;
+}

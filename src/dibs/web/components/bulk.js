@@ -1,0 +1,72 @@
+// One verb for the selected jobs: their number is said before, what came of it after, with Undo where there is one.
+import * as acting from "./acting.js";
+import * as dialogs from "./dialogs.js";
+import { Field } from "./parts.js";
+import { html, useState } from "../vendor/ui.js";
+import { plural } from "../core/words.js";
+import * as picks from "../pages/jobs/picks.js";
+
+/** @typedef {import("../pages/jobs/listing.js").Ids} Ids */
+
+/** @type {{verb: string, text: string, key: string, question: (jobs: string) => string}[]} */
+export const VERBS = [
+  { verb: "cancel", text: "Cancel", key: "c", question: (jobs) => `Cancel ${jobs}? What is queued is dropped, what runs is ended. It can be undone for 8 seconds.` },
+  { verb: "retry", text: "Retry", key: "r", question: (jobs) => `Queue ${jobs} again? Those that succeeded or are not finished stay as they are.` },
+  { verb: "hold", text: "Hold", key: "h", question: (jobs) => `Hold ${jobs} back? Only those that wait are held.` },
+  { verb: "unhold", text: "Unhold", key: "H", question: (jobs) => `Let ${jobs} go?` },
+];
+
+/** Return the ids that are selected. @param {picks.Picks} picked @param {Ids} ids */
+export function selected(picked, ids) {
+  if (!picked.isInverse) return [...picked.ids];
+  return Array.from({ length: ids.length }, (_, n) => ids.at(n)).filter((id) => picks.has(picked, id));
+}
+
+/**
+ * Do a verb to jobs; to more than one only after a question.
+ * @param {string} verb @param {number[]} ids
+ */
+export async function act(verb, ids) {
+  const known = VERBS.find((one) => one.verb === verb);
+  if (!known || !ids.length) return;
+  const jobs = plural(ids.length, "job");
+  if (ids.length > 1 && !(await dialogs.confirm({ title: `${known.text} ${jobs}`, text: known.question(jobs), yes: `${known.text} ${jobs}` }))) return;
+  await acting.act(verb, ids);
+}
+
+/** Ask for a priority and give it to jobs. @param {number[]} ids @param {number} [present] */
+export function askPriority(ids, present = 0) {
+  dialogs.open(() => html`<${Priority} ids=${ids} present=${present} />`);
+}
+
+/** @param {{ids: number[], present: number}} props */
+function Priority({ ids, present }) {
+  const [value, setValue] = useState(String(present));
+  const isWhole = /^-?\d{1,6}$/.test(value.trim());
+  /** @param {Event} event */
+  const submit = (event) => {
+    event.preventDefault();
+    if (!isWhole) return;
+    dialogs.close();
+    void acting.act("edit", ids, { changes: { priority: Number(value) } });
+  };
+  return html`<${dialogs.Dialog} title=${`Priority of ${acting.jobsNamed(ids)}`}>
+    <form onSubmit=${submit}>
+      <${Field} label="Priority" hint="Higher first; 0 is the usual one. Only waiting jobs can be changed.">
+        <input type="number" required step="1" autofocus value=${value} onInput=${(/** @type {InputEvent} */ event) => setValue(/** @type {HTMLInputElement} */ (event.target).value)} />
+      </${Field}>
+      <footer><button type="button" onClick=${dialogs.close}>Back</button><button class="primary" disabled=${!isWhole}>Set</button></footer>
+    </form>
+  </${dialogs.Dialog}>`;
+}
+
+/** What can be done to the selection. @param {{ids: Ids, picked: picks.Picks, clear: () => void}} props */
+export function Bar({ ids, picked, clear }) {
+  const chosen = () => selected(picked, ids);
+  return html`<div class="bulk" role="toolbar" aria-label="Selected jobs">
+    <strong>${plural(picks.count(picked, ids.length), "job")} selected</strong>
+    ${VERBS.map((one) => html`<button type="button" key=${one.verb} class="small" onClick=${() => act(one.verb, chosen())}>${one.text}</button>`)}
+    <button type="button" class="small" onClick=${() => askPriority(chosen())}>Priority…</button>
+    <button type="button" class="link quiet" onClick=${clear}>Clear</button>
+  </div>`;
+}

@@ -1,0 +1,107 @@
+// Small components that every page uses. Their looks are in app.css under the same names.
+import { told } from "../core/api.js";
+import * as state from "../core/state.js";
+import * as toasts from "./toasts.js";
+import { html } from "../vendor/ui.js";
+import { ago, clock } from "../core/words.js";
+
+/**
+ * @typedef {import("../vendor/ui.js").ComponentChildren} Children
+ * @typedef {import("../core/types.js").Word} Word
+ */
+
+/** A state: its word in its colour. @param {{word: Word | string}} props */
+export function Pill({ word }) {
+  return html`<span class=${`pill is-${word}`}>${word}</span>`;
+}
+
+/** A link to a job: "#7 name". @param {{id: number, name?: string | null}} props */
+export function JobLink({ id, name }) {
+  return html`<a class="job" href=${`/job/${id}`}><span class="number">#${id}</span>${name ? ` ${name}` : ""}</a>`;
+}
+
+/** A moment as "5 min ago" that goes on by itself; the exact time when pointed at. @param {{at: string | null | undefined, isClock?: boolean}} props */
+export function Time({ at, isClock = false }) {
+  if (!at) return null;
+  const text = isClock ? clock(at, state.now.value) : ago(at, state.now.value);
+  return html`<time datetime=${at} title=${new Date(at).toLocaleString("en-GB")}>${text}</time>`;
+}
+
+/** A part of a page with its heading. @param {{title: Children, aside?: Children, children?: Children, class?: string}} props */
+export function Section({ title, aside, children, class: kind = "" }) {
+  return html`<section class=${kind}>
+    <div class="heading"><h2>${title}</h2>${aside && html`<div class="aside">${aside}</div>`}</div>
+    ${children}
+  </section>`;
+}
+
+/**
+ * A table that on a phone becomes a list: every cell carries the name of its column.
+ * A column: its `title`, how to draw a row's `cell`, and `class` ("mono", "number", "wide", "actions").
+ * @template T
+ * @param {{label: string, columns: {title: string, cell: (row: T) => Children, class?: string}[], rows: readonly T[], keyOf: (row: T) => string | number, rowProps?: (row: T, index: number) => Record<string, unknown>}} props
+ */
+export function Table({ label, columns, rows, keyOf, rowProps = () => ({}) }) {
+  return html`<div class="table" role="region" aria-label=${label} tabindex="0"><table aria-label=${label}>
+    <thead><tr>${columns.map((one) => html`<th scope="col" class=${one.class}>${one.title}</th>`)}</tr></thead>
+    <tbody>${rows.map(
+      (row, index) => html`<tr key=${keyOf(row)} ...${rowProps(row, index)}>
+        ${columns.map((one) => html`<td class=${one.class} data-title=${one.title}>${one.cell(row)}</td>`)}
+      </tr>`,
+    )}</tbody>
+  </table></div>`;
+}
+
+/** A part of a whole as a bar; `label` says it in words. @param {{part: number | null, label: string, kind?: string}} props part in 0..1 */
+export function Meter({ part, label, kind = "" }) {
+  const percent = part === null ? 0 : Math.round(Math.min(1, Math.max(0, part)) * 100);
+  return html`<div class=${`meter ${kind}`} role="img" aria-label=${label}><div style=${{ width: `${percent}%` }}></div></div>`;
+}
+
+/** Copy a text when pressed, and say so. @param {{text: string, label?: string, class?: string}} props */
+export function Copy({ text, label = "copy", class: kind = "" }) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      toasts.show("Copied.");
+    } catch {
+      // No clipboard here (an old browser, or no permission): say it so that it can be copied by hand.
+      toasts.show(text);
+    }
+  };
+  return html`<button type="button" class=${kind} onClick=${copy}>${label}</button>`;
+}
+
+/** A command to be typed in a terminal, with its copy button. @param {{text: string}} props */
+export function Command({ text }) {
+  return html`<div class="command"><code>${text}</code><${Copy} text=${text} class="small" /></div>`;
+}
+
+/** Nothing here yet, and what to type so that there is. @param {{title: string, text?: string, commands?: string[]}} props */
+export function Empty({ title, text, commands = [] }) {
+  return html`<div class="empty">
+    <p><strong>${title}</strong></p>
+    ${text && html`<p>${text}</p>`}
+    ${commands.map((one) => html`<${Command} key=${one} text=${one} />`)}
+  </div>`;
+}
+
+/** What went wrong, in one line; nothing for nothing. @param {{error: unknown, retry?: () => void}} props */
+export function Problem({ error, retry }) {
+  if (!error) return null;
+  return html`<div class="problem" role="alert">
+    <span>${told(error)}</span>${retry && html`<button type="button" class="small" onClick=${retry}>Try again</button>`}
+  </div>`;
+}
+
+/** A row of choices of which one holds. @param {{label: string, options: {value: string, text: string}[], value: string, choose: (value: string) => void}} props */
+export function Choice({ label, options, value, choose }) {
+  return html`<div class="choice" role="group" aria-label=${label}>
+    ${options.map((one) => html`<button type="button" key=${one.value} class="small" aria-pressed=${one.value === value} onClick=${() => choose(one.value)}>${one.text}</button>`)}
+  </div>`;
+}
+
+/** A labelled field of a form. @param {{label: string, hint?: string, class?: string, children?: Children}} props */
+export function Field({ label, hint, class: kind = "", children }) {
+  return html`<div class=${`field ${kind}`}><label><span>${label}</span>${children}</label>${hint && html`<small>${hint}</small>`}</div>`;
+}

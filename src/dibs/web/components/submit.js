@@ -1,0 +1,132 @@
+// The submit dialog: what to run and on what, where and when it would start, and the line that does the same.
+import * as api from "../core/api.js";
+import { close, Dialog } from "./dialogs.js";
+import { Command, Field, Problem } from "./parts.js";
+import { go } from "../core/router.js";
+import * as state from "../core/state.js";
+import * as toasts from "./toasts.js";
+import { html, useEffect, useState } from "../vendor/ui.js";
+import { plural, starts } from "../core/words.js";
+import * as drafts from "../core/drafts.js";
+
+/** Milliseconds without a key after which it is asked when the job would start. */
+const PAUSE_MS = 350;
+const PRIORITIES = [["100", "urgent"], ["10", "high"], ["0", "normal"], ["-10", "low"]];
+
+/** @typedef {{expected_start: import("../core/types.js").ExpectedStart | null, unknown: {why: string, hint: string | null} | null, notes: string[], jobs: {cwd: string}[]}} Rehearsal */
+
+/** @param {{draft: Partial<drafts.Told>}} props what to begin with: a job that is to be run with changes */
+export default function Submit({ draft }) {
+  const [told, setTold] = useState({ ...drafts.EMPTY, ...draft });
+  const [error, setError] = useState(/** @type {unknown} */ (null));
+  const [isSending, setSending] = useState(false);
+  const { rehearsal, problem } = useRehearsal(told);
+  const names = drafts.placeholders(told.command);
+  const many = drafts.countOf(told);
+  const same = told.command.trim() && many && !problem ? drafts.line(told) : "";
+  /** @param {keyof drafts.Told} key */
+  const set = (key) => (/** @type {{currentTarget: HTMLInputElement}} */ event) => setTold({ ...told, [key]: event.currentTarget.value });
+  /** @param {string} name */
+  const setValues = (name) => (/** @type {{currentTarget: HTMLInputElement}} */ event) =>
+    setTold({ ...told, values: { ...told.values, [name]: event.currentTarget.value } });
+  /** @param {Event} event */
+  const send = async (event) => {
+    event.preventDefault();
+    setSending(true);
+    try {
+      const { text, path } = names.length ? await sendSweep(told) : await sendJob(told);
+      close();
+      toasts.show(text);
+      go(path);
+    } catch (failure) {
+      setError(failure);
+      setSending(false);
+    }
+  };
+  /** @param {KeyboardEvent} event */
+  const key = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && told.command.trim() && many) void send(event);
+  };
+  return html`<${Dialog} title="Submit a job" isWide>
+    <form class="submit" onSubmit=${send} onKeyDown=${key}>
+      <${Field} label="Command" class="all" hint="As a shell reads it. {lr} is a placeholder: one job for each of its values.">
+        <textarea rows="3" autofocus required spellcheck=${false} value=${told.command} onInput=${set("command")} placeholder="python train.py --lr {lr}"></textarea>
+      </${Field}>
+      ${names.map(
+        (name) => html`<${Field} key=${name} label=${`Values of ${name}`} class="all">
+          <input type="text" required spellcheck=${false} value=${told.values[name] ?? ""} onInput=${setValues(name)} placeholder="0.1, 0.01, 0.001" />
+        </${Field}>`,
+      )}
+      <${Field} label="GPUs"><input type="number" min="0" max="4096" required value=${told.gpus} onInput=${set("gpus")} /></${Field}>
+      <${Field} label="Name"><input type="text" maxlength="200" required=${names.length > 0} value=${told.name} onInput=${set("name")} /></${Field}>
+      <${Field} label="Time limit" hint="such as 90m, 2h, 1d12h"><input type="text" value=${told.time} onInput=${set("time")} /></${Field}>
+      <${Field} label="Priority"><select value=${told.priority} onChange=${set("priority")}>
+        ${PRIORITIES.map(([value, text]) => html`<option key=${value} value=${value} selected=${value === told.priority}>${text}</option>`)}
+      </select></${Field}>
+      <${Field} label="Working folder" class="half" hint="empty: your home"><input type="text" spellcheck=${false} value=${told.cwd} onInput=${set("cwd")} placeholder="/home/me/project" /></${Field}>
+      <${Field} label="After" class="half" hint="jobs that must be done first, such as 12 or name:prep*"><input type="text" spellcheck=${false} value=${told.after} onInput=${set("after")} /></${Field}>
+      <${Field} label="Environment" class="all" hint="a line for each NAME=VALUE; the rest is the daemon's environment">
+        <textarea rows="2" spellcheck=${false} value=${told.env} onInput=${set("env")}></textarea>
+      </${Field}>
+      <div class="all" aria-live="polite"><${Outlook} rehearsal=${rehearsal} problem=${problem} /></div>
+      ${same && html`<div class="all"><span class="quiet">The same in a terminal:</span><${Command} text=${same} /></div>`}
+      ${error && html`<div class="all"><${Problem} error=${error} /></div>`}
+      <footer class="all">
+        <button type="button" onClick=${close}>Back</button>
+        <button type="submit" class="primary" disabled=${isSending || !told.command.trim() || !many}>Submit ${names.length ? plural(many, "job") : "job"}</button>
+      </footer>
+    </form>
+  </${Dialog}>`;
+}
+
+/** Where and when it would start. @param {{rehearsal: Rehearsal | null, problem: unknown}} props */
+function Outlook({ rehearsal, problem }) {
+  if (problem) return html`<p class="warn-text">${api.told(problem)}</p>`;
+  if (!rehearsal) return html`<p class="quiet">Type a command to see when it would start.</p>`;
+  const found = starts(rehearsal.expected_start, state.now.value);
+  const told = found ? `It would start ${found}` : `When it would start is unknown${rehearsal.unknown ? `: ${rehearsal.unknown.why}.` : ""}`;
+  return html`<p><strong>${told}</strong>${found ? `, in ${rehearsal.jobs[0].cwd}.` : ""} ${!found && rehearsal.unknown?.hint}</p>
+    ${rehearsal.notes.map((note) => html`<p key=${note} class="warn-text">${note}</p>`)}`;
+}
+
+/** Ask what would be queued whenever the typing pauses. @param {drafts.Told} told */
+function useRehearsal(told) {
+  const [found, setFound] = useState(/** @type {{rehearsal: Rehearsal | null, problem: unknown}} */ ({ rehearsal: null, problem: null }));
+  useEffect(() => {
+    if (!told.command.trim() || !drafts.countOf(told)) return setFound({ rehearsal: null, problem: null });
+    const leaving = new AbortController();
+    const ask = async () => {
+      try {
+        const job = { ...drafts.defaults(told), name: told.name, command: drafts.points(told)[0].command };
+        setFound({ rehearsal: await api.post("/v1/jobs?dry_run=1", job, { signal: leaving.signal }), problem: null });
+      } catch (problem) {
+        if (!api.isAborted(problem)) setFound({ rehearsal: null, problem });
+      }
+    };
+    const timer = setTimeout(ask, PAUSE_MS);
+    return () => {
+      clearTimeout(timer);
+      leaving.abort();
+    };
+  }, [told]);
+  return found;
+}
+
+/** @param {drafts.Told} told */
+async function sendJob(told) {
+  const { ids, notes } = await api.post("/v1/jobs", { ...drafts.defaults(told), name: told.name.trim(), command: told.command });
+  return { text: [`Queued job ${ids[0]}.`, ...notes].join(" "), path: `/job/${ids[0]}` };
+}
+
+/** @param {drafts.Told} told */
+async function sendSweep(told) {
+  const parameters = drafts.placeholders(told.command);
+  const common = drafts.defaults(told);
+  const all = drafts.points(told);
+  const definition = { parameters, points: all.length };
+  const sweep = await api.post("/v1/sweeps", { name: told.name.trim(), command: told.command, definition, defaults: common, parameters });
+  const { counts } = await api.post(`/v1/sweeps/${sweep.id}/points`, { points: all, defaults: common });
+  const queued = (counts.new ?? 0) + (counts.retried ?? 0) + (counts["let go"] ?? 0);
+  const rest = all.length - queued;
+  return { text: `Queued ${plural(queued, "run")} of sweep ${sweep.id}${rest ? `; ${rest} were done or queued already` : ""}.`, path: `/sweep/${sweep.id}` };
+}

@@ -1,0 +1,132 @@
+// What the overview says in its first line, and on the cards of the GPUs. Pure: the time is handed in.
+import { expected, gpuNames, ms, span } from "./words.js";
+
+/**
+ * @typedef {import("./types.js").Gpu} Gpu
+ * @typedef {import("./types.js").Job} Job
+ * @typedef {{id: number, name: string, state: import("./types.js").Word, command: string, gpus: number, priority: number, reason: string, hint: string | null, expected_start: import("./types.js").ExpectedStart | null, unknown: {why: string, hint: string | null} | null}} InLine
+ */
+
+/** Hours of which failures are counted. */
+export const FAILED_FOR_H = 6;
+
+/**
+ * Return how many jobs failed lately, with "+" when the list that was counted is full.
+ * @param {readonly Job[]} failures newest first @param {boolean} isMore whether there are more than these @param {number} now
+ */
+export function failedLately(failures, isMore, now) {
+  const since = now - FAILED_FOR_H * 3600_000;
+  const count = failures.filter((job) => ms(job.finished_at) >= since).length;
+  return { count, text: `${count}${isMore && count === failures.length ? "+" : ""}` };
+}
+
+/**
+ * Say which GPU is free, or when the next will be: by the first expected start, or at the latest by a time limit.
+ * @param {readonly Gpu[]} gpus @param {readonly InLine[]} line @param {readonly Job[]} running @param {number} now
+ */
+export function nextFree(gpus, line, running, now) {
+  if (!gpus.length) return "";
+  const free = gpus.filter((gpu) => gpu.state === "free").length;
+  if (free) return `${free} of ${gpus.length} GPUs free`;
+  const starts = line.flatMap((one) => (one.expected_start && one.gpus ? [one.expected_start] : []));
+  if (starts.length) {
+    const first = starts.reduce((a, b) => (ms(a.earliest) + ms(a.latest) <= ms(b.earliest) + ms(b.latest) ? a : b));
+    return `GPU free in ${expected(first, now)?.about}`;
+  }
+  const limits = running.flatMap((job) => (job.gpu_ids.length && job.time_limit_s && job.started_at ? [ms(job.started_at) + job.time_limit_s * 1000] : []));
+  return limits.length ? `GPU free in ${span((Math.min(...limits) - now) / 1000)} at the latest` : "no GPU free, and no time limit says when";
+}
+
+/**
+ * Return when the first of the waiting jobs is expected to start.
+ * @param {readonly InLine[]} line @param {number} now
+ */
+export function nextStart(line, now) {
+  const ranges = line.flatMap((one) => (one.expected_start ? [one.expected_start] : []));
+  if (!ranges.length) return null;
+  return expected(ranges.reduce((a, b) => (ms(a.earliest) <= ms(b.earliest) ? a : b)), now);
+}
+
+/**
+ * Return the job of our queue for which somebody has a GPU, or null. Jobs of others are counted in their own queues.
+ * @param {{user: string | null, job: string | null} | undefined} held @param {string | undefined} me
+ */
+export function ownJob(held, me) {
+  return held && held.user === me && /^\d+$/.test(String(held.job)) ? Number(held.job) : null;
+}
+
+/**
+ * Return who has a GPU in words, and how worrying that is.
+ * @param {Gpu} gpu @param {string | undefined} me
+ * @returns {{text: string, job: number | null, kind: "" | "warn" | "bad" | "quiet"}}
+ */
+export function holder(gpu, me) {
+  const [first, ...others] = gpu.holders;
+  if (gpu.fault) return { text: gpu.fault, job: null, kind: "bad" };
+  const more = others.length ? `and ${others.length} more` : "";
+  const job = ownJob(first, me);
+  if (job !== null) return { text: more, job, kind: "" };
+  if (first) return { text: `leased by ${first.user ?? first.uid}${more && ` ${more}`}`, job: null, kind: "quiet" };
+  if (gpu.foreign) return { text: `in use outside the queue: ${gpu.foreign.replace(/^used without a lease by /, "")}`, job: null, kind: "warn" };
+  if (gpu.drained) return { text: gpu.drained, job: null, kind: "warn" };
+  return { text: "free", job: null, kind: "quiet" };
+}
+
+/**
+ * Return the points of a sparkline as pairs in 0..1, left to right, of the last `forMs`; a hole is null.
+ * @param {readonly [string, number | null, number | null, ...unknown[]][]} samples at, memory, utilization, ...
+ * @param {number} now @param {number} forMs @returns {([number, number] | null)[]}
+ */
+export function sparkline(samples, now, forMs) {
+  /** @type {([number, number] | null)[]} */
+  const points = [];
+  let before = NaN;
+  for (const [moment, , use] of samples) {
+    const at = ms(moment);
+    if (at < now - forMs || use === null) continue;
+    // Nobody looked for a while: no line over what is not known.
+    if (at - before > forMs / 5) points.push(null);
+    points.push([1 - (now - at) / forMs, Math.min(1, Math.max(0, use / 100))]);
+    before = at;
+  }
+  return points;
+}
+
+/**
+ * Return a GPU's samples of every look, and before the first of them one a minute.
+ * @template {readonly [string, ...unknown[]]} T
+ * @param {readonly T[]} minutes @param {readonly T[]} recent
+ */
+export function joined(minutes, recent) {
+  const first = recent.length ? ms(recent[0][0]) : Infinity;
+  return [...minutes.filter(([at]) => ms(at) < first), ...recent];
+}
+
+/** The short name of a card: without the maker. @param {string} name */
+export const shortName = (name) => name.replace(/^(NVIDIA|AMD)\s+/i, "").replace(/^(GeForce|Radeon|Instinct|Tesla)\s+/i, "");
+
+/**
+ * Return what brings a waiting job back to where it stands now: before its successor, or last.
+ * @param {readonly {id: number, priority: number}[]} line @param {number} index
+ * @returns {{to: string, other?: number}}
+ */
+export function placeOf(line, index) {
+  const next = line[index + 1];
+  if (next && next.priority === line[index].priority) return { to: "before", other: next.id };
+  const previous = line[index - 1];
+  if (previous && previous.priority === line[index].priority) return { to: "after", other: previous.id };
+  return { to: "last" };
+}
+
+/**
+ * Return the move that puts the job at `from` to the place of the one at `to`.
+ * @param {readonly {id: number}[]} line @param {number} from @param {number} to
+ * @returns {{to: string, other: number} | null}
+ */
+export function moveTo(line, from, to) {
+  if (from === to || !line[from] || !line[to]) return null;
+  return { to: to < from ? "before" : "after", other: line[to].id };
+}
+
+/** How a job ran and where, for the list of failures. @param {Job} job */
+export const ranOn = (job) => gpuNames(job.gpu_indices) || "no GPU";

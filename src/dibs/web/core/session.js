@@ -1,0 +1,70 @@
+// Who we are to the daemon: the one-time code of the link becomes a token, which lives in this tab and in the shared
+// worker, never in a URL or a cookie.
+import * as router from "./router.js";
+import { signal } from "../vendor/ui.js";
+
+const KEY = "dibs.token";
+
+/** "unknown" until the worker has answered; "in" with a token; "out" without. @type {import("../vendor/ui.js").Signal<"unknown"|"in"|"out">} */
+export const standing = signal("unknown");
+/** Why there is no token, if there was one or a link: one sentence. */
+export const trouble = signal("");
+
+/** Return the token of this tab, or null. */
+export function token() {
+  return sessionStorage.getItem(KEY);
+}
+
+/** @param {string} found */
+export function enter(found) {
+  sessionStorage.setItem(KEY, found);
+  trouble.value = "";
+  standing.value = "in";
+}
+
+/** Forget a token that the daemon refused. @param {string} why */
+export function leave(why) {
+  sessionStorage.removeItem(KEY);
+  trouble.value = why;
+  standing.value = "out";
+}
+
+/**
+ * Return the code in a fragment such as `#code=abc`, or null.
+ * @param {string} fragment
+ */
+export function codeOf(fragment) {
+  return new URLSearchParams(fragment.replace(/^#/, "")).get("code");
+}
+
+/**
+ * Find a token: by the code of the link, in this tab, or from another tab; then `standing` says how it went.
+ * @param {string | null} fromOthers what the shared worker knows
+ */
+export async function begin(fromOthers) {
+  const code = codeOf(location.hash);
+  // Whatever comes of it, the code does not stay in the address bar and the history.
+  if (code) router.go(location.pathname + location.search, { replace: true });
+  const found = code ? await exchange(code) : null;
+  // The worker forgets a token that was refused; what this tab kept may be older.
+  const best = found ?? fromOthers ?? token();
+  if (best) enter(best);
+  else standing.value = "out";
+}
+
+/** @param {string} code @returns {Promise<string | null>} */
+async function exchange(code) {
+  try {
+    const answer = await fetch("/v1/session", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ code }),
+    });
+    const said = await answer.json();
+    if (answer.ok) return said.token;
+    trouble.value = said.error?.message ?? `The daemon answered ${answer.status}.`;
+  } catch {
+    trouble.value = "The daemon did not answer.";
+  }
+  return null;
+}

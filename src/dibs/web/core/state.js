@@ -1,0 +1,105 @@
+// What the page knows, as signals: read one in a component and it follows. Only the news of the stream write them.
+import { batch, computed, effect, signal } from "../vendor/ui.js";
+import * as session from "./session.js";
+import { listen } from "./stream.js";
+
+/**
+ * @typedef {import("./types.js").JobEvent} JobEvent
+ * @typedef {import("./following.js").Connection} Connection
+ */
+/** @template T @typedef {import("../vendor/ui.js").Signal<T>} Signal */
+
+/** @type {Signal<Connection>} */
+export const connection = signal(/** @type {Connection} */ ({ state: "connecting", since: Date.now(), retryAt: 0 }));
+/** Host, user and version; null before the first word of the daemon. @type {Signal<import("./types.js").Hello | null>} */
+export const hello = signal(/** @type {import("./types.js").Hello | null} */ (null));
+/** Jobs by state. @type {Signal<import("./types.js").Counts>} */
+export const counts = signal(/** @type {import("./types.js").Counts} */ ({}));
+/** @type {Signal<import("./types.js").Queue>} */
+export const queue = signal({ paused: false });
+/** What GET /v1/gpus answers; null before the first. @type {Signal<import("./types.js").Gpus | null>} */
+export const gpus = signal(/** @type {import("./types.js").Gpus | null} */ (null));
+/** Grows whenever something happened to any job, and when everything must be loaded anew. */
+export const happened = signal(0);
+/** The time, every second while the page is visible. */
+export const now = signal(Date.now());
+/** Failures since somebody last looked at this tab. */
+export const unseenFailures = signal(0);
+
+/** What is shown is not what is: the daemon does not answer for a while. */
+export const isStale = computed(() => connection.value.state === "gone" || connection.value.state === "refused");
+
+const BAD = new Set(["failed", "timeout", "lost"]);
+const OVER = new Set([...BAD, "done", "cancelled"]);
+/** The events with which an attempt ends, or a job that never began. */
+const ENDS = new Set(["Ended", "LostTrack", "CannotStart", "NeedFailed"]);
+
+/** Those events after which a job is over; one that is retried by itself is not. @param {readonly JobEvent[]} events */
+export function ends(events) {
+  return events.filter((one) => ENDS.has(one.kind) && OVER.has(one.state));
+}
+/** @type {Set<(events: JobEvent[]) => void>} */
+const listeners = new Set();
+
+/**
+ * Be told of every batch of events, an empty one when all must be loaded anew; returns how to stop it.
+ * @param {(events: JobEvent[]) => void} listener
+ */
+export function onEvents(listener) {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
+
+/** @param {JobEvent[]} events */
+function takeEvents(events) {
+  happened.value += 1;
+  if (document.visibilityState === "hidden") {
+    unseenFailures.value += ends(events).filter((one) => BAD.has(one.state)).length;
+  }
+  for (const listener of listeners) listener(events);
+}
+
+/** @param {import("./following.js").News} news */
+function take(news) {
+  batch(() => {
+    if (news.kind === "connection") {
+      connection.value = news.connection;
+      if (news.connection.state === "refused") session.leave("This link is no longer valid.");
+    } else if (news.kind === "hello") {
+      hello.value = news.hello;
+      counts.value = news.hello.counts;
+      queue.value = news.hello.queue;
+      // After a break: what was loaded before it may be old.
+      takeEvents([]);
+    } else if (news.kind === "counts") {
+      counts.value = news.counts;
+      queue.value = news.queue;
+    } else if (news.kind === "gpus") gpus.value = news.gpus;
+    else if (news.kind === "jobs") takeEvents(news.events);
+    else if (news.kind === "reset") takeEvents([]);
+  });
+}
+
+/** Listen, find a token, and keep the clock going. Called once, by app.js. */
+export function begin() {
+  let isBegun = false;
+  const stream = listen((news) => {
+    if (news.kind !== "token") take(news);
+    else if (!isBegun) {
+      isBegun = true;
+      void session.begin(news.token);
+    } else if (news.token && session.standing.value === "out") session.enter(news.token);
+  });
+  effect(() => {
+    const token = session.standing.value === "in" && session.token();
+    if (token) stream.use(token);
+  });
+  setInterval(() => document.visibilityState === "visible" && (now.value = Date.now()), 1000);
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "hidden") return;
+    now.value = Date.now();
+    unseenFailures.value = 0;
+    stream.retry();
+  });
+  addEventListener("online", stream.retry);
+}

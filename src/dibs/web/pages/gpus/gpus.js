@@ -1,0 +1,65 @@
+// What the pages say about one GPU: who has it, what is wrong with it, and its day as series for charts.
+import { joined } from "../../core/facts.js";
+import { plural, size, span } from "../../core/words.js";
+
+/**
+ * @typedef {import("../../core/types.js").Gpu} Gpu
+ * @typedef {{id: string, recent: Row[], minutes: Row[]}} History one of GET /v1/gpus/history
+ * @typedef {[string, number | null, number | null, number | null, number | null]} Row at, memory, utilization, power, temperature
+ * @typedef {{at: number[], memory: (number | null)[], use: (number | null)[], power: (number | null)[], temperature: (number | null)[]}} Day
+ */
+
+/** Seconds without a look after which a line is broken: nobody watched, which is not the same as nothing. */
+const GAP_S = 180;
+
+/**
+ * The history of a GPU as series: means of minutes, then every look of the last hour; a gap where nobody looked.
+ * @param {History | undefined} history @param {number} total bytes of the card
+ * @returns {Day}
+ */
+export function dayOf(history, total) {
+  /** @type {Day} */
+  const day = { at: [], memory: [], use: [], power: [], temperature: [] };
+  if (!history) return day;
+  for (const [moment, memory, use, power, temperature] of joined(history.minutes, history.recent)) {
+    const at = Date.parse(moment) / 1000;
+    const before = day.at.at(-1);
+    if (before !== undefined && at <= before) continue;
+    if (before !== undefined && at - before > GAP_S) push(day, before + 1, null, null, null, null);
+    push(day, at, memory === null || !total ? null : (100 * memory) / total, use, power, temperature);
+  }
+  return day;
+}
+
+/** @param {Day} day @param {number} at @param {number | null} memory @param {number | null} use @param {number | null} power @param {number | null} temperature */
+function push(day, at, memory, use, power, temperature) {
+  day.at.push(at);
+  day.memory.push(memory);
+  day.use.push(use);
+  day.power.push(power);
+  day.temperature.push(temperature);
+}
+
+/**
+ * One line about who has a GPU.
+ * @param {Gpu} gpu @param {number} now
+ */
+export function standing(gpu, now) {
+  if (gpu.fault) return gpu.fault;
+  if (gpu.state === "drained") return gpu.drained ?? "drained";
+  if (gpu.state === "foreign") return gpu.foreign ?? "in use outside the queue";
+  if (gpu.state === "leased") return "";
+  const since = gpu.idle_since ? (now - Date.parse(gpu.idle_since)) / 1000 : null;
+  return since === null || since < 60 ? "free" : `free, idle for ${span(since)}`;
+}
+
+/** A process on a card in words. @param {Gpu["processes"][number]} process */
+export function processText(process) {
+  const who = [process.user, process.name].filter(Boolean).join(": ");
+  return `${who || "a process"} (pid ${process.pid}${process.memory ? `, ${size(process.memory)}` : ""})`;
+}
+
+/** @param {Gpu} gpu */
+export function waitersText(gpu) {
+  return gpu.waiters ? `${plural(gpu.waiters, "door")} waiting for it` : "";
+}

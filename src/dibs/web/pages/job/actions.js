@@ -1,0 +1,64 @@
+// What can be done to one job: buttons, and the same by keyboard. Only what its state allows is offered.
+import * as acting from "../../components/acting.js";
+import { useKeys } from "../../core/keys.js";
+import { askPriority } from "../../components/bulk.js";
+import { Copy } from "../../components/parts.js";
+import * as later from "../../components/later.js";
+import { html } from "../../vendor/ui.js";
+import { draftOf } from "./words.js";
+
+/** @typedef {import("./words.js").Whole} Whole */
+
+const WAITING = new Set(["queued", "held"]);
+
+/** Return the verbs that make sense for a state. @param {Whole} job */
+export function verbsOf(job) {
+  const isWaiting = WAITING.has(job.state);
+  return {
+    cancel: !job.finished_at && job.state !== "stopping" && !isOver(job),
+    retry: isOver(job),
+    hold: isWaiting && job.state !== "held",
+    unhold: job.state === "held",
+    pause: job.state === "running",
+    resume: job.state === "paused",
+    priority: isWaiting,
+  };
+}
+
+/** @param {Whole} job */
+const isOver = (job) => ["done", "failed", "cancelled", "timeout", "lost"].includes(job.state);
+
+/** @param {{job: Whole}} props */
+export function Actions({ job }) {
+  const may = verbsOf(job);
+  const isLeaving = acting.cancelling.value.has(job.id);
+  const cancel = () => may.cancel && !isLeaving && acting.cancel([job.id]);
+  // A job that succeeded is queued again only when somebody says so, as here.
+  const retry = () => may.retry && void acting.act("retry", [job.id], job.state === "done" ? { done: true } : {});
+  const change = () => void later.submit(draftOf(job));
+  const hold = () => (may.hold ? void acting.act("hold", [job.id]) : may.unhold && void acting.act("unhold", [job.id]));
+  const pause = () => (may.pause ? void acting.act("pause", [job.id]) : may.resume && void acting.act("resume", [job.id]));
+  const priority = () => may.priority && askPriority([job.id], job.priority);
+  useKeys(
+    [
+      { keys: "c", does: "Cancel", group: "Job", run: cancel },
+      { keys: "r", does: "Retry", group: "Job", run: retry },
+      { keys: "R", does: "Retry with changes", group: "Job", run: change },
+      { keys: "h", does: "Hold or let go", group: "Job", run: hold },
+      { keys: "p", does: "Set the priority", group: "Job", run: priority },
+    ],
+    [job, isLeaving],
+  );
+  return html`<div class="job-actions" role="toolbar" aria-label="Job">
+    ${may.cancel && html`<button type="button" class="bad" disabled=${isLeaving} onClick=${cancel}>${isLeaving ? "Cancelling…" : "Cancel"}</button>`}
+    ${may.retry && html`<button type="button" onClick=${retry}>Retry</button>`}
+    <button type="button" onClick=${change}>Retry with changes</button>
+    ${may.hold && html`<button type="button" onClick=${hold}>Hold</button>`}
+    ${may.unhold && html`<button type="button" onClick=${hold}>Unhold</button>`}
+    ${may.pause && html`<button type="button" onClick=${pause}>Pause</button>`}
+    ${may.resume && html`<button type="button" onClick=${pause}>Resume</button>`}
+    ${may.priority && html`<button type="button" onClick=${priority}>Priority…</button>`}
+    <${Copy} text=${job.command} label="Copy command" />
+    ${job.cli && html`<${Copy} text=${job.cli} label="Copy as CLI" />`}
+  </div>`;
+}

@@ -1,0 +1,88 @@
+// Everything about one job that is not its output or a chart: what was asked, its attempts, what happened to it.
+import { useAnswer } from "../../core/asking.js";
+import { Command, Empty, JobLink, Pill, Problem, Table, Time } from "../../components/parts.js";
+import * as state from "../../core/state.js";
+import { html } from "../../vendor/ui.js";
+import { ending, gpuNames, size, took } from "../../core/words.js";
+import { eventWords, limit } from "./words.js";
+
+/** @typedef {import("./words.js").Whole} Whole */
+/** @typedef {import("../../vendor/ui.js").ComponentChildren} Children */
+
+/** Facts by name; one without anything to say is left out. @param {{facts: [string, Children][]}} props */
+function Facts({ facts }) {
+  const told = facts.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
+  return html`<dl class="facts-list">${told.map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${value}</dd>`)}</dl>`;
+}
+
+/** @param {{job: Whole}} props */
+export function Details({ job }) {
+  const env = Object.entries(job.env ?? {});
+  const params = Object.entries(job.params ?? {});
+  const peaks = (job.use ?? []).map((one) => `${gpuOf(job, one.id)}: ${size(one.peak_memory)}${one.mean_utilization == null ? "" : `, used ${Math.round(one.mean_utilization)} %`}`);
+  return html`<${Facts} facts=${[
+    ["Command", html`<pre>${job.command}</pre>`],
+    ["Words", job.argv && html`<pre>${job.argv.map((word) => JSON.stringify(word)).join("\n")}</pre>`],
+    ["Folder", html`<code>${job.cwd}</code>`],
+    ["Environment", env.length > 0 && html`<pre>${env.map(([name, value]) => `${name}=${value}`).join("\n")}</pre>`],
+    ["GPUs", `${job.gpus}${job.gpu_indices.length ? `, got ${gpuNames(job.gpu_indices)}` : ""}`],
+    ["Memory of each GPU", job.vram && `${size(job.vram)}, shared with others`],
+    ["CPUs", job.cpus],
+    ["Memory", job.mem && size(job.mem)],
+    ["Time limit", limit(job.time_limit_s)],
+    ["Begins at", job.begin_at && html`<${Time} at=${job.begin_at} isClock />`],
+    ["Retries", job.retries > 0 && `up to ${job.retries}`],
+    ["Priority", String(job.priority)],
+    ["Waits for", job.after.length > 0 && job.after.map((need) => html`<span key=${need.id}><${JobLink} id=${need.id} /> (${WHEN[need.when] ?? need.when}) </span>`)],
+    ["Sweep", job.sweep !== null && html`<a href=${`/sweep/${job.sweep}`}>sweep ${job.sweep}</a>, run ${job.index}`],
+    ["Parameters", params.length > 0 && html`<pre>${params.map(([name, value]) => `${name} = ${typeof value === "string" ? value : JSON.stringify(value)}`).join("\n")}</pre>`],
+    ["Project", job.project],
+    ["Tags", job.tags.join(", ")],
+    ["Ended", job.finished_at && [job.state, ending(job), job.cause].filter((word, i, all) => word && all.indexOf(word) === i).join(", ")],
+    ["Peak memory", peaks.length > 0 && peaks.map((peak) => html`<div key=${peak}>${peak}</div>`)],
+    ["Remark", job.remark],
+    ["Log", html`<code>${job.log}</code>`],
+    ["The same again", job.cli && html`<${Command} text=${job.cli} />`],
+  ]} />`;
+}
+
+/** @type {Record<string, string>} */
+const WHEN = { done: "must succeed", any: "one of them must succeed", end: "must have ended" };
+
+/** @param {Whole} job @param {string} id */
+function gpuOf(job, id) {
+  const place = job.gpu_ids.indexOf(id);
+  return place >= 0 && job.gpu_indices[place] !== undefined ? `GPU ${job.gpu_indices[place]}` : id;
+}
+
+/** @param {{job: Whole}} props */
+export function Attempts({ job }) {
+  const past = job.attempts.map((one) => ({ ...one, word: one.outcome, why: [ending(one), one.cause].filter(Boolean).join(", ") }));
+  const isPast = past.some((one) => one.attempt === job.attempt);
+  const now = { attempt: job.attempt, word: job.state, why: job.reason ?? "", gpu_indices: job.gpu_indices, started_at: job.started_at, finished_at: job.finished_at };
+  const rows = isPast ? past : [...past, now];
+  return html`<${Table} label="Attempts" keyOf=${(/** @type {typeof now} */ row) => row.attempt} rows=${rows.toReversed()} columns=${[
+    { title: "attempt", class: "number", cell: (/** @type {typeof now} */ row) => row.attempt },
+    { title: "state", cell: (/** @type {typeof now} */ row) => html`<${Pill} word=${row.word} />` },
+    { title: "GPUs", cell: (/** @type {typeof now} */ row) => gpuNames(row.gpu_indices) },
+    { title: "started", cell: (/** @type {typeof now} */ row) => html`<${Time} at=${row.started_at} isClock />` },
+    { title: "took", cell: (/** @type {typeof now} */ row) => took(row.started_at, row.finished_at, state.now.value) },
+    { title: "how it ended", cell: (/** @type {typeof now} */ row) => row.why },
+    { title: "log", cell: (/** @type {typeof now} */ row) => html`<a href=${`/job/${job.id}?attempt=${row.attempt}`}>log</a>` },
+  ]} />`;
+}
+
+/** @typedef {{at: string, kind: string, detail: string | null}} Happened */
+
+/** @param {{job: Whole}} props */
+export function Events({ job }) {
+  const { data, error, reload } = /** @type {import("../../core/asking.js").Answer<{events: Happened[]}>} */ (useAnswer(`/v1/jobs/${job.id}/events`, { isLive: true }));
+  if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
+  if (!data.events.length) return html`<${Empty} title="Nothing is kept of what happened to this job." />`;
+  const rows = data.events.map((event, i) => ({ ...event, i }));
+  return html`<${Table} label="Events" keyOf=${(/** @type {typeof rows[0]} */ row) => row.i} rows=${rows} columns=${[
+    { title: "when", cell: (/** @type {Happened} */ row) => html`<${Time} at=${row.at} isClock />` },
+    { title: "what", cell: (/** @type {Happened} */ row) => eventWords(row.kind) },
+    { title: "who and why", class: "wide", cell: (/** @type {Happened} */ row) => row.detail ?? "" },
+  ]} />`;
+}

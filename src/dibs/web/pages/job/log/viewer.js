@@ -1,0 +1,238 @@
+// The log of a job on the screen: its end, followed; any other part; finding; links to lines.
+import * as api from "../../../core/api.js";
+import { useKeys } from "../../../core/keys.js";
+import { useScrolling } from "../../../components/scrolling.js";
+import * as windows from "../../../components/windows.js";
+import { Choice, Problem } from "../../../components/parts.js";
+import * as router from "../../../core/router.js";
+import * as toasts from "../../../components/toasts.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/ui.js";
+import { count, plural, size } from "../../../core/words.js";
+import * as finds from "./finds.js";
+import { useLog } from "./following.js";
+import { Line } from "./line.js";
+import { useSearch } from "./searching.js";
+import { save } from "./source.js";
+
+/** Pixels of a line: as in job.css. */
+const ROW = 18;
+/** Scroll positions closer than this to the end are the end. */
+const NEAR = 4;
+
+/** @param {{job: import("../../../core/types.js").Job}} props */
+export function Viewer({ job }) {
+  const query = router.query.value;
+  // Always by its number: what "the newest" means may change while it is read.
+  const which = { attempt: query.get("attempt") ?? String(job.attempt), stream: query.get("stream") };
+  const sought = { text: query.get("find") ?? "", isCase: query.has("case"), isRegex: query.has("regex") };
+  const isOnly = query.has("only") && sought.text !== "";
+  const isWrapped = query.has("wrap");
+  const isNewest = Number(which.attempt) === job.attempt;
+  const isOver = Boolean(job.finished_at) || !isNewest;
+  const { log, version, numbered, error } = useLog(job.id, which, isOver);
+  const [isFollowing, setFollowing] = useState(finds.linesOf(location.hash) === null);
+  /** Lines there were when following ended. */
+  const [pausedAt, setPausedAt] = useState(0);
+  const [turn, setTurn] = useState(0);
+  const linked = finds.linesOf(router.place.value.hash);
+  const scrolled = useRef(0);
+
+  const top = useRef(0);
+  const { found, setFound, error: wrong } = useSearch(job.id, which, sought, turn, () => log?.line(Math.floor(top.current))?.start ?? 0);
+  const rows = isOnly ? found.matches.length : (log?.count ?? 0);
+  // Wrapped lines have any height: then one row of scrolling is one line, and the last may stand at the top.
+  const spare = isWrapped ? 1 : 0;
+  const scrolling = useScrolling(rows, ROW);
+  const { box, list } = scrolling;
+  const extended = { ...list, count: rows + spare * Math.max(0, Math.floor(windows.rowsSeen(list)) - 1) };
+  const view = isWrapped ? wrappedView(extended, scrolling.top, rows, isFollowing) : scrolling.window;
+  top.current = view.first;
+  const current = found.matches[found.current];
+
+  const toEnd = () => {
+    const far = windows.farthest(extended);
+    scrolled.current = far;
+    scrolling.scrollTo(far);
+  };
+  useLayoutEffect(() => {
+    if (isFollowing && !isOnly) toEnd();
+  }, [version, isFollowing, isOnly, isWrapped, list.viewport, rows]);
+
+  // When lines get their numbers there are suddenly many before those that are seen.
+  const base = useRef(/** @type {number | null} */ (null));
+  useLayoutEffect(() => {
+    const now = log?.base ?? null;
+    if (base.current === null && now !== null && now > 0 && !isFollowing && !isOnly) scrolling.scrollTo(windows.scrollFor(extended, windows.topRow(extended, scrolling.top) + now));
+    base.current = now;
+  }, [log?.base ?? null]);
+
+  // Where to go is remembered until all lines that are known now are drawn: the box cannot be scrolled further before.
+  const [target, setTarget] = useState(/** @type {{row: number} | null} */ (null));
+  useLayoutEffect(() => {
+    if (!target) return;
+    const to = isWrapped ? windows.scrollFor(extended, Math.max(0, target.row - 3)) : windows.centre(list, target.row);
+    scrolled.current = to;
+    scrolling.scrollTo(to);
+  }, [target]);
+  /** @param {number} row */
+  const show = (row) => {
+    stop();
+    setTarget({ row });
+  };
+  const stop = () => {
+    if (!isFollowing) return;
+    setFollowing(false);
+    setPausedAt(log?.count ?? 0);
+  };
+  /** @param {number} offset a byte of the file */
+  const showByte = async (offset) => {
+    if (!log) return;
+    await numbered;
+    show(await log.rowAt(offset));
+  };
+
+  const onScroll = () => {
+    const element = box.current;
+    if (!element || isOnly) return;
+    const far = windows.farthest(extended);
+    // Up by hand: growing never makes it less.
+    if (isFollowing && element.scrollTop < scrolled.current - NEAR && element.scrollTop < far - NEAR) {
+      const first = isWrapped ? firstSeen(element) : null;
+      stop();
+      if (first !== null) element.scrollTop = windows.scrollFor(extended, first);
+    } else if (!isFollowing && !isOver && !isWrapped && element.scrollTop > scrolled.current && element.scrollTop >= far - NEAR) setFollowing(true);
+    scrolled.current = element.scrollTop;
+  };
+
+  // A link to a line, and the match one steps to.
+  const hash = router.place.value.hash;
+  useEffect(() => {
+    if (!log || !linked || isOnly) return;
+    numbered.then(() => show(linked[0] - 1), () => {});
+  }, [log, hash]);
+  useEffect(() => {
+    if (!current) return;
+    if (isOnly) show(found.current);
+    else if (current.line !== null && log?.base !== null) show(current.line);
+    else void showByte(current.offset);
+  }, [current, isOnly]);
+
+  /** @param {MouseEvent} event @param {number} number */
+  const choose = (event, number) => {
+    event.preventDefault();
+    const fragment = event.shiftKey && linked ? finds.fragmentOf(linked[0], number) : finds.fragmentOf(number);
+    // Only the address: the line is in sight.
+    history.replaceState(history.state, "", router.place.value.path + router.place.value.search + fragment);
+    router.place.value = { ...router.place.value, hash: fragment };
+  };
+  /** @param {1 | -1} way */
+  const step = (way) => setFound((before) => finds.step(before, way));
+  const toTraceback = () => (log?.traceback == null ? undefined : void showByte(log.traceback));
+  const download = () => void save(job.id, which).catch((problem) => problem.name === "AbortError" || toasts.show(api.told(problem), { kind: "bad" }));
+  const focusFind = () => document.getElementById("find")?.focus();
+  useKeys(
+    [
+      { keys: "f", does: "Find", group: "Log", run: focusFind },
+      { keys: "Ctrl+f", does: "Find in the whole file", group: "Log", run: focusFind },
+      { keys: "w", does: "Wrap long lines", group: "Log", run: () => router.setQuery({ wrap: isWrapped ? null : 1 }) },
+      { keys: "t", does: "Go to the first traceback", group: "Log", run: toTraceback },
+      { keys: "e", does: "Go to the end and follow", group: "Log", run: () => setFollowing(true) },
+      { keys: "b", does: "Go to the beginning", group: "Log", run: () => show(0) },
+    ],
+    [log, version, isWrapped, isFollowing],
+  );
+
+  const fresh = (log?.count ?? 0) - pausedAt;
+  const style = isWrapped && isFollowing ? { bottom: "0px", top: "auto", transform: "none", minHeight: `${list.viewport}px` } : { transform: `translateY(${view.top}px)` };
+  return html`<div class="log">
+    <div class="log-bar">
+      <${Find} sought=${sought} found=${found} step=${step} isOnly=${isOnly} again=${() => setTurn((n) => n + 1)} />
+      <${Which} job=${job} which=${which} />
+      <span class="right">
+        <button type="button" class="small" disabled=${log?.traceback == null} onClick=${toTraceback}>First traceback</button>
+        <button type="button" class="small" aria-pressed=${isWrapped} onClick=${() => router.setQuery({ wrap: isWrapped ? null : 1 })}>Wrap</button>
+        <button type="button" class="small" onClick=${download}>Download${log ? ` (${size(log.size)})` : ""}</button>
+      </span>
+    </div>
+    <${Problem} error=${wrong ?? (log && api.isGone(error) ? null : error)} />
+    <div class=${`log-box${isWrapped ? " is-wrapped" : ""}`} ref=${box} role="region" aria-label="Log" tabindex="0" onScroll=${onScroll} data-lines=${rows}>
+      <div class="log-body" style=${{ height: `${windows.height(extended)}px` }}>
+        <div class="log-lines" style=${style}>
+          ${Array.from({ length: view.end - view.first }, (_, i) => {
+            const row = view.first + i;
+            const match = isOnly ? found.matches[row] : undefined;
+            const number = match ? numberOf(match.line) : log?.base == null ? null : row + 1;
+            const line = match ?? log?.line(row);
+            return html`<${Line} key=${row} line=${line} number=${number} row=${row} sought=${sought} choose=${choose}
+              isLinked=${linked !== null && number !== null && number >= linked[0] && number <= linked[1]}
+              isCurrent=${current !== undefined && (isOnly ? row === found.current : line !== undefined && /** @type {any} */ (line).start === current.offset)} />`;
+          })}
+        </div>
+      </div>
+      ${log && rows === 0 && html`<p class="log-empty quiet">${isOnly ? "No line matches." : isOver ? "This attempt wrote nothing." : "Nothing written yet."}</p>`}
+    </div>
+    <div class="log-foot quiet">
+      <span role="status">${log ? `${plural(log.count, "line")}${log.base === null ? " of the end; counting the rest" : ""}` : "loading"}</span>
+      ${!isOnly && !isFollowing && html`<button type="button" class="follow" onClick=${() => setFollowing(true)}>↓ ${isOver ? "end" : "follow"}${fresh > 0 && pausedAt ? ` (${count(fresh)} new)` : ""}</button>`}
+      ${isFollowing && !isOver && html`<span>following</span>`}
+    </div>
+  </div>`;
+}
+
+/** @param {number | null} line from 0 */
+const numberOf = (line) => (line === null ? null : line + 1);
+
+/**
+ * Which lines to draw when they may be of any height: from the one at the top on, or, while following, the last ones.
+ * @param {windows.List} list @param {number} scrollTop @param {number} rows @param {boolean} isFollowing
+ * @returns {windows.Window}
+ */
+function wrappedView(list, scrollTop, rows, isFollowing) {
+  const seen = Math.ceil(windows.rowsSeen(list)) + 1;
+  const first = isFollowing ? Math.max(0, rows - seen) : Math.min(Math.max(0, rows - 1), Math.floor(windows.topRow(list, scrollTop)));
+  return { first, end: Math.min(rows, first + seen), top: scrollTop };
+}
+
+/** Return the first line that is seen in a box. @param {HTMLElement} box */
+function firstSeen(box) {
+  const top = box.getBoundingClientRect().top;
+  const lines = [.../** @type {NodeListOf<HTMLElement>} */ (box.querySelectorAll(".log-line"))];
+  const first = lines.find((line) => line.getBoundingClientRect().bottom > top);
+  return first ? Number(first.dataset.row) : null;
+}
+
+/** The box to find in, with what was found. @param {{sought: import("./searching.js").Sought, found: finds.Finds, step: (way: 1 | -1) => void, isOnly: boolean, again: () => void}} props */
+function Find({ sought, found, step, isOnly, again }) {
+  /** @param {InputEvent} event */
+  const type = (event) => router.setQuery({ find: /** @type {HTMLInputElement} */ (event.target).value });
+  /** @param {KeyboardEvent} event */
+  const press = (event) => {
+    if (event.key === "Escape") router.setQuery({ find: null });
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    if (found.next === null && !found.matches.length) again();
+    else step(event.shiftKey ? -1 : 1);
+  };
+  const toggle = (/** @type {string} */ name, /** @type {boolean} */ is) => () => router.setQuery({ [name]: is ? null : 1 });
+  return html`<div class="find" role="search">
+    <input id="find" type="search" aria-label="Find in the whole log" placeholder="Find" spellcheck=${false} autocomplete="off" value=${sought.text} onInput=${type} onKeyDown=${press} />
+    ${sought.text && html`<span class="found" role="status">${finds.label(found)}</span>
+      <button type="button" class="small" aria-label="Match before" onClick=${() => step(-1)}>↑</button>
+      <button type="button" class="small" aria-label="Next match" onClick=${() => step(1)}>↓</button>
+      <button type="button" class="small" aria-pressed=${isOnly} onClick=${toggle("only", isOnly)}>Only these</button>`}
+    <button type="button" class="small" aria-pressed=${sought.isCase} aria-label="Match case" title="Match case" onClick=${toggle("case", sought.isCase)}>Aa</button>
+    <button type="button" class="small" aria-pressed=${sought.isRegex} aria-label="Regular expression" title="Regular expression" onClick=${toggle("regex", sought.isRegex)}>.*</button>
+  </div>`;
+}
+
+/** The attempt and the stream. @param {{job: import("../../../core/types.js").Job, which: import("./source.js").Which}} props */
+function Which({ job, which }) {
+  const attempts = Array.from({ length: job.attempt }, (_, i) => String(i + 1));
+  const streams = [{ value: "", text: "output" }, { value: "stderr", text: "stderr" }];
+  return html`
+    ${job.attempt > 1 && html`<label>Attempt <select value=${which.attempt} onChange=${(/** @type {Event} */ event) => {
+      const { value } = /** @type {HTMLSelectElement} */ (event.target);
+      router.setQuery({ attempt: Number(value) === job.attempt ? null : value });
+    }}>${attempts.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>`}
+    ${job.stderr && html`<${Choice} label="Stream" options=${streams} value=${which.stream ?? ""} choose=${(/** @type {string} */ stream) => router.setQuery({ stream })} />`}`;
+}

@@ -1,0 +1,124 @@
+// What happened to a job and how it used its GPUs, in words; and a job as the submit dialog wants it. Pure.
+import { span } from "../../core/words.js";
+
+/** @typedef {import("../../core/types.js").Job & import("../../core/types.js").JobWhole} Whole */
+
+/** What was masked by the daemon, and so cannot be handed on. */
+const MASK = "***";
+
+/**
+ * Return what the submit dialog begins with when a job is to be run again with changes.
+ * @param {Whole} job
+ */
+export function draftOf(job) {
+  const env = Object.entries(job.env ?? {}).filter(([, value]) => value !== MASK);
+  return {
+    command: job.command,
+    gpus: String(job.gpus),
+    name: job.name,
+    cwd: job.cwd,
+    env: env.map(([name, value]) => `${name}=${value}`).join("\n"),
+    after: job.after.map((need) => need.id).join(","),
+    priority: String(job.priority),
+    time: limit(job.time_limit_s),
+  };
+}
+
+/** Return a time limit as it is typed: 1h30m. @param {number | null} seconds */
+export function limit(seconds) {
+  if (!seconds) return "";
+  let left = Math.round(seconds);
+  let text = "";
+  for (const [unit, length] of /** @type {[string, number][]} */ ([["d", 86_400], ["h", 3600], ["m", 60], ["s", 1]])) {
+    if (left >= length) text += `${Math.floor(left / length)}${unit}`;
+    left %= length;
+  }
+  return text;
+}
+
+/** Percent below which a GPU counts as hardly used, and the seconds that are worth a word. */
+const LOW = 20;
+const LONG_S = 30 * 60;
+
+/**
+ * Return a sentence about the longest stretch in which a GPU was hardly used; null if there was none worth it.
+ * @param {number[]} xs seconds
+ * @param {(number | null)[]} ys percent
+ */
+export function lowUse(xs, ys) {
+  let longest = 0;
+  let until = 0;
+  /** @type {number | null} */
+  let from = null;
+  xs.forEach((x, i) => {
+    const y = ys[i];
+    if (y === null || y >= LOW) {
+      from = null;
+      return;
+    }
+    from ??= x;
+    if (x - from > longest) [longest, until] = [x - from, x];
+  });
+  if (longest < LONG_S) return null;
+  const isNow = until === xs[xs.length - 1];
+  return `${isNow ? "has been" : "was"} under ${LOW} % for ${span(longest)}${isNow ? " now" : ""}`;
+}
+
+/** Bytes of a GB, as graphics cards are sold. */
+const GIB = 1024 ** 3;
+
+/** @typedef {[string, number | null, number | null, number | null, number | null]} Sample at, memory, utilization, power, temperature */
+
+/**
+ * Return what was seen of a GPU between two moments, oldest first: looks where there are any, else one mean a minute.
+ * @param {{recent: Sample[], minutes: Sample[]}} history @param {number} from @param {number} to both in milliseconds
+ * @returns {{xs: number[], memory: (number | null)[], use: (number | null)[], power: (number | null)[]}}
+ */
+export function samples(history, from, to) {
+  const at = (/** @type {Sample} */ sample) => Date.parse(sample[0]);
+  const begin = history.recent.length ? at(history.recent[0]) : Infinity;
+  const all = [...history.minutes.filter((one) => at(one) < begin - 60_000), ...history.recent];
+  const inside = all.filter((one) => at(one) >= from - 60_000 && at(one) <= to);
+  return {
+    xs: inside.map((one) => at(one) / 1000),
+    memory: inside.map((one) => (one[1] === null ? null : one[1] / GIB)),
+    use: inside.map((one) => one[2]),
+    power: inside.map((one) => one[3]),
+  };
+}
+
+/** What happened, in the words of `dibs show`. @type {Record<string, string>} */
+const EVENTS = {
+  Submitted: "submitted",
+  Ready: "joined the line",
+  NotReady: "left the line",
+  Placed: "given its place",
+  GivenUp: "start given up",
+  Started: "started",
+  Ended: "ended",
+  LostTrack: "lost",
+  Orphaned: "lost its runner",
+  CannotStart: "could not be started",
+  CancelAsked: "cancel asked",
+  NeedFailed: "needs what failed",
+  NeedRetried: "waits again",
+  HoldAsked: "held",
+  UnholdAsked: "let go",
+  Paused: "paused",
+  Resumed: "resumed",
+  RetryAsked: "retry asked",
+  Moved: "moved",
+  Edited: "edited",
+  Signalled: "got a signal",
+  Stuck: "would not end",
+  Leftovers: "cleaned up",
+  NoticeFailed: "notice failed",
+  Misused: "misused a GPU",
+  Stray: "strayed",
+  Exceeds: "uses too much",
+  Foreign: "GPU used by others",
+  Unwell: "GPU unwell",
+};
+
+/** @param {string} kind */
+export const eventWords = (kind) => EVENTS[kind] ?? kind;

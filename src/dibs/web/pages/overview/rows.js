@@ -1,0 +1,126 @@
+// The two lists of the overview: who waits, why and until when, moved by dragging or by keys; and what broke, with the
+// line of its log that tells most.
+import * as acting from "../../components/acting.js";
+import * as api from "../../core/api.js";
+import { JobLink, Pill, Section, Table, Time } from "../../components/parts.js";
+import * as state from "../../core/state.js";
+import { html, useEffect, useState } from "../../vendor/ui.js";
+import { count, ending, expected, lastLine, took } from "../../core/words.js";
+import { moveTo, placeOf, ranOn } from "../../core/facts.js";
+
+/**
+ * @typedef {import("../../core/facts.js").InLine} InLine
+ * @typedef {import("../../core/types.js").Job} Job
+ */
+
+/** Lines of a log's end in which the telling one is looked for. */
+const LOOKED_AT = 60;
+
+/** @param {{line: InLine[], total: number, reload: () => void}} props */
+export function Waiting({ line, total, reload }) {
+  const [dragged, setDragged] = useState(/** @type {number | null} */ (null));
+  const [over, setOver] = useState(/** @type {number | null} */ (null));
+  const now = state.now.value;
+  /** @param {number} from @param {number} to */
+  const move = async (from, to) => {
+    const where = moveTo(line, from, to);
+    if (where) await acting.move(line[from].id, where, placeOf(line, from));
+    reload();
+  };
+  /** @param {InLine} _row @param {number} i */
+  const rowProps = (_row, i) => ({
+    draggable: true,
+    class: [acting.cancelling.value.has(line[i].id) && "leaving", over === i && dragged !== i && (dragged ?? 0) > i && "drop-above", over === i && dragged !== i && (dragged ?? 0) < i && "drop-below"].filter(Boolean).join(" "),
+    onDragStart: (/** @type {DragEvent} */ event) => {
+      event.dataTransfer?.setData("text/plain", String(line[i].id));
+      setDragged(i);
+    },
+    onDragOver: (/** @type {DragEvent} */ event) => {
+      if (dragged === null) return;
+      event.preventDefault();
+      if (over !== i) setOver(i);
+    },
+    onDragEnd: () => {
+      setDragged(null);
+      setOver(null);
+    },
+    onDrop: (/** @type {DragEvent} */ event) => {
+      event.preventDefault();
+      if (dragged !== null) void move(dragged, i);
+      setDragged(null);
+      setOver(null);
+    },
+    onKeyDown: (/** @type {KeyboardEvent} */ event) => {
+      const step = event.altKey && { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      event.stopPropagation();
+      void move(i, i + step);
+    },
+  });
+  const columns = [
+    { title: "#", class: "number", cell: (/** @type {InLine} */ row) => line.indexOf(row) + 1 },
+    { title: "job", class: "tight", cell: (/** @type {InLine} */ row) => html`<${JobLink} id=${row.id} name=${row.name} />` },
+    { title: "state", cell: (/** @type {InLine} */ row) => html`<${Pill} word=${row.state} />` },
+    { title: "GPUs", class: "number", cell: (/** @type {InLine} */ row) => row.gpus },
+    { title: "starts", class: "tight", cell: (/** @type {InLine} */ row) => html`<${Starts} row=${row} now=${now} />` },
+    { title: "why waiting", cell: (/** @type {InLine} */ row) => html`<span title=${row.hint ?? ""}>${row.reason}</span>` },
+    { title: "command", class: "mono", cell: (/** @type {InLine} */ row) => html`<span title=${row.command}>${row.command}</span>` },
+    { title: "actions", class: "actions", cell: (/** @type {InLine} */ row) => html`<${Actions} row=${row} index=${line.indexOf(row)} last=${line.length - 1} move=${move} />` },
+  ];
+  const aside = html`<span>drag a row, or Alt ↑ ↓ on its buttons, to reorder</span>${total > line.length && html`<a href="/jobs?state=queued,held">all ${count(total)} →</a>`}`;
+  return html`<${Section} title="Queue" aside=${aside}>
+    <${Table} label="Queue" columns=${columns} rows=${line} keyOf=${(/** @type {InLine} */ row) => row.id} rowProps=${rowProps} />
+  </${Section}>`;
+}
+
+/** @param {{row: InLine, now: number}} props */
+function Starts({ row, now }) {
+  const found = expected(row.expected_start, now);
+  if (!found) return html`<span class="quiet" title=${row.unknown ? `${row.unknown.why} ${row.unknown.hint ?? ""}` : ""}>unknown</span>`;
+  return html`<span class="number">${found.about}</span>${found.range && html` <span class="quiet number">(${found.range})</span>`}`;
+}
+
+/** @param {{row: InLine, index: number, last: number, move: (from: number, to: number) => void}} props */
+function Actions({ row, index, last, move }) {
+  if (acting.cancelling.value.has(row.id)) return html`<span class="quiet">cancelling</span>`;
+  const isHeld = row.state === "held";
+  return html`<button type="button" class="small arrow" disabled=${index === 0} aria-label=${`Move job ${row.id} up`} onClick=${() => move(index, index - 1)}>↑</button>
+    <button type="button" class="small arrow" disabled=${index === last} aria-label=${`Move job ${row.id} down`} onClick=${() => move(index, index + 1)}>↓</button>
+    <button type="button" class="small" aria-label=${`${isHeld ? "Release" : "Hold"} job ${row.id}`} onClick=${() => acting.act(isHeld ? "unhold" : "hold", [row.id])}>${isHeld ? "release" : "hold"}</button>
+    <button type="button" class="small" aria-label=${`Cancel job ${row.id}`} onClick=${() => acting.cancel([row.id])}>cancel</button>`;
+}
+
+/** @param {{jobs: Job[], isMore: boolean}} props */
+export function Failures({ jobs, isMore }) {
+  const columns = [
+    { title: "job", class: "tight", cell: (/** @type {Job} */ job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
+    { title: "when", class: "tight", cell: (/** @type {Job} */ job) => html`<${Time} at=${job.finished_at} />` },
+    { title: "on", class: "tight", cell: ranOn },
+    { title: "ran", class: "number", cell: (/** @type {Job} */ job) => took(job.started_at, job.finished_at, 0) || "never" },
+    { title: "ended", cell: (/** @type {Job} */ job) => html`<span class="bad-text">${ending(job)}${job.cause === "oom" ? ", out of memory" : ""}</span>` },
+    { title: "last line", class: "mono", cell: (/** @type {Job} */ job) => html`<${LastLine} job=${job} />` },
+    { title: "actions", class: "actions", cell: (/** @type {Job} */ job) => html`<button type="button" class="small" aria-label=${`Retry job ${job.id}`} onClick=${() => acting.act("retry", [job.id])}>retry</button>` },
+  ];
+  const aside = isMore && html`<a href="/jobs?state=failed,timeout,lost">all →</a>`;
+  return html`<${Section} title="Recent failures" aside=${aside}>
+    <${Table} label="Recent failures" columns=${columns} rows=${jobs} keyOf=${(/** @type {Job} */ job) => job.id} />
+  </${Section}>`;
+}
+
+/** @param {{job: Job}} props */
+function LastLine({ job }) {
+  const [line, setLine] = useState("");
+  useEffect(() => {
+    // It never began: its reason is all there is.
+    if (!job.started_at) return setLine(job.remark ?? job.reason ?? "");
+    const leaving = new AbortController();
+    api
+      .request("GET", `/v1/jobs/${job.id}/log`, undefined, { query: { tail: LOOKED_AT }, signal: leaving.signal })
+      .then((answer) => answer.text())
+      .then((text) => setLine(lastLine(text) || "(no output)"))
+      .catch((error) => api.isAborted(error) || setLine(api.told(error)));
+    return () => leaving.abort();
+  }, [job.id, job.attempt]);
+  return html`<a class="job" href=${`/job/${job.id}`} title=${line}>${line || "…"}</a>`;
+}

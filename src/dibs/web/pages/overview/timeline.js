@@ -1,0 +1,232 @@
+// The timeline: a lane a GPU with what ran, runs and is expected to. Drawn on a canvas; the table below it says the same.
+import { useAnswer } from "../../core/asking.js";
+import { useKeys } from "../../core/keys.js";
+import { Choice, JobLink, Pill, Problem, Section, Table } from "../../components/parts.js";
+import * as router from "../../core/router.js";
+import * as state from "../../core/state.js";
+import * as themes from "../../core/themes.js";
+import { html, useEffect, useMemo, useRef, useState } from "../../vendor/ui.js";
+import { clock, span } from "../../core/words.js";
+import * as lanes from "./lanes.js";
+
+/** @typedef {import("../../core/types.js").Timeline} Answer */
+
+const CHOICES = [["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"]].map(([value, text]) => ({ value, text }));
+/** Bars that the table tells of. */
+const MOST_TOLD = 100;
+/** Milliseconds that are asked for at once, so that the address, and with it the answer, holds for a while. */
+const ROUND = 60_000;
+
+/** The view for a range, or the one to which somebody zoomed; null follows the time. */
+export function Timeline() {
+  const range = router.query.value.get("range") ?? "6h";
+  const [own, setOwn] = useState(/** @type {lanes.View | null} */ (null));
+  const [isTable, setTable] = useState(false);
+  const minute = Math.floor(state.now.value / ROUND) * ROUND;
+  const view = own ?? lanes.viewOf(range, minute);
+  // What is drawn is asked for with a margin in whole steps: panning a little asks nothing.
+  const step = (view.to - view.from) / 4;
+  const since = new Date(Math.floor(view.from / step - 1) * step).toISOString();
+  const until = new Date(Math.ceil(view.to / step + 1) * step).toISOString();
+  const { data, error, reload } = useAnswer(`/v1/timeline?since=${since}&until=${until}`, { isLive: true, restMs: 3000 });
+  const last = useRef(/** @type {Answer | null} */ (null));
+  if (data) last.current = data;
+  const shown = data ?? last.current;
+  /** @param {string} value */
+  const choose = (value) => {
+    setOwn(null);
+    router.setQuery({ range: value === "6h" ? null : value });
+  };
+  const zoom = (/** @type {number} */ factor) => setOwn(lanes.zoomed(view, factor, (view.from + view.to) / 2));
+  const pan = (/** @type {number} */ part) => setOwn(lanes.panned(view, (view.to - view.from) * part));
+  useKeys(
+    [
+      { keys: "0", does: "Timeline as it was", group: "Overview", run: () => setOwn(null) },
+      { keys: "+", does: "Zoom the timeline in", group: "Overview", run: () => zoom(0.7) },
+      { keys: "-", does: "Zoom the timeline out", group: "Overview", run: () => zoom(1 / 0.7) },
+      { keys: "[", does: "Timeline: earlier", group: "Overview", run: () => pan(-0.25) },
+      { keys: "]", does: "Timeline: later", group: "Overview", run: () => pan(0.25) },
+    ],
+    [view.from, view.to],
+  );
+  const aside = html`<${Choice} label="Time shown" options=${CHOICES} value=${own ? "" : range} choose=${choose} />
+    <button type="button" class="small" aria-expanded=${isTable} onClick=${() => setTable(!isTable)}>as a table</button>`;
+  return html`<${Section} title="Timeline" aside=${aside}>
+    ${!shown && html`<${Problem} error=${error} retry=${reload} />`}
+    ${shown && html`<${Lanes} timeline=${shown} view=${view} setView=${setOwn} />
+      <div class=${isTable ? "" : "hidden"}><${Told} timeline=${shown} view=${view} /></div>`}
+  </${Section}>`;
+}
+
+/** @param {{timeline: Answer, view: lanes.View, setView: (view: lanes.View) => void}} props */
+function Lanes({ timeline, view, setView }) {
+  const ref = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const [width, setWidth] = useState(0);
+  const [hover, setHover] = useState(/** @type {{x: number, y: number, piece: lanes.Piece} | null} */ (null));
+  const drag = useRef(/** @type {{x: number, view: lanes.View, isMoved: boolean} | null} */ (null));
+  const now = state.now.value;
+  const all = useMemo(() => lanes.pieces(timeline, now), [timeline, now]);
+  const height = timeline.lanes.length * lanes.LANE + lanes.TOP + lanes.BELOW;
+  const latest = useRef({ view, width });
+  latest.current = { view, width };
+
+  useEffect(() => {
+    const canvas = /** @type {HTMLCanvasElement} */ (ref.current);
+    const watching = new ResizeObserver(() => setWidth(canvas.clientWidth));
+    watching.observe(canvas);
+    /** @param {WheelEvent} event */
+    const wheel = (event) => {
+      // A plain wheel scrolls the page unless the pointer is on the lanes of a page that has been clicked into.
+      if (!event.ctrlKey && !event.shiftKey && document.activeElement !== canvas) return;
+      event.preventDefault();
+      const { view: seen, width: wide } = latest.current;
+      const x = event.clientX - canvas.getBoundingClientRect().left;
+      setView(lanes.zoomed(seen, Math.exp(Math.sign(event.deltaY || event.deltaX) * 0.18), lanes.momentAt(seen, wide, x)));
+    };
+    canvas.addEventListener("wheel", wheel, { passive: false });
+    return () => {
+      watching.disconnect();
+      canvas.removeEventListener("wheel", wheel);
+    };
+  }, []);
+  useEffect(() => {
+    if (ref.current && width) draw(ref.current, timeline, all, view, width, height, now, hover?.piece.bar.job ?? null);
+  }, [timeline, all, view.from, view.to, width, height, hover, themes.changes.value, themes.chosen.value]);
+
+  /** @param {PointerEvent} event */
+  const point = (event) => {
+    const box = /** @type {HTMLCanvasElement} */ (ref.current).getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  };
+  /** @param {PointerEvent} event */
+  const move = (event) => {
+    const { x, y } = point(event);
+    const held = drag.current;
+    if (held && (held.isMoved || Math.abs(x - held.x) > 4)) {
+      held.isMoved = true;
+      setHover(null);
+      setView(lanes.panned(held.view, ((held.x - x) / (width - lanes.LEFT)) * (held.view.to - held.view.from)));
+      return;
+    }
+    const piece = lanes.under(all, view, width, x, y);
+    setHover(piece && { x, y, piece });
+  };
+  /** @param {PointerEvent} event */
+  const down = (event) => {
+    drag.current = { x: point(event).x, view, isMoved: false };
+    /** @type {HTMLCanvasElement} */ (ref.current).setPointerCapture(event.pointerId);
+  };
+  /** @param {PointerEvent} event */
+  const up = (event) => {
+    const { x, y } = point(event);
+    const piece = drag.current && !drag.current.isMoved ? lanes.under(all, view, width, x, y) : null;
+    drag.current = null;
+    if (piece) router.go(`/job/${piece.bar.job}`);
+  };
+  return html`<div class="lanes panel">
+    <canvas ref=${ref} tabindex="0" role="img" style=${{ height: `${height}px` }} class=${hover ? "on-job" : ""}
+      aria-label="What ran, runs and is expected to run on each GPU; the table says the same."
+      onPointerMove=${move} onPointerDown=${down} onPointerUp=${up} onPointerLeave=${() => setHover(null)}></canvas>
+    ${hover && html`<${Card} ...${hover} width=${width} />`}
+  </div>`;
+}
+
+/** @param {{x: number, y: number, piece: lanes.Piece, width: number}} props */
+function Card({ x, y, piece, width }) {
+  const { bar, from, to } = piece;
+  const isLeft = x > width - 300;
+  const where = isLeft ? { right: `${width - x + 12}px`, top: `${y + 12}px` } : { left: `${x + 12}px`, top: `${y + 12}px` };
+  const now = state.now.value;
+  const when = `${clock(bar.from, now)} – ${bar.to ? clock(bar.to, now) : "now"}`;
+  return html`<div class="card panel" style=${where}>
+    <div><strong>#${bar.job} ${bar.name}</strong> <${Pill} word=${bar.is_plan ? "planned" : bar.state} /></div>
+    <div>${when} · ${span((to - from) / 1000)}${bar.attempt > 1 ? ` · attempt ${bar.attempt}` : ""}${bar.gpu_ids.length > 1 ? ` · ${bar.gpu_ids.length} GPUs` : ""}</div>
+    ${bar.is_plan && html`<div class="quiet">an estimate: it may be sooner or later</div>`}
+    ${bar.expected_end && html`<div class="quiet">expected to end by ${clock(bar.expected_end, now)}</div>`}
+  </div>`;
+}
+
+/** The same in a table. @param {{timeline: Answer, view: lanes.View}} props */
+function Told({ timeline, view }) {
+  const now = state.now.value;
+  const names = new Map(timeline.lanes.map((lane) => [lane.gpu_id, lane.index]));
+  const rows = lanes
+    .pieces(timeline, now)
+    .filter((one, i, all) => one.until >= view.from && one.from <= view.to && all.findIndex((other) => other.bar === one.bar) === i)
+    .sort((a, b) => b.from - a.from)
+    .slice(0, MOST_TOLD);
+  /** @typedef {{cell: (row: lanes.Piece) => any, title: string, class?: string}} Column */
+  /** @type {Column[]} */
+  const columns = [
+    { title: "GPUs", cell: (row) => row.bar.gpu_ids.map((id) => names.get(id) ?? id).join(", ") },
+    { title: "job", cell: (row) => html`<${JobLink} id=${row.bar.job} name=${row.bar.name} />` },
+    { title: "state", cell: (row) => html`<${Pill} word=${row.bar.is_plan ? "planned" : row.bar.state} />` },
+    { title: "from", cell: (row) => clock(row.bar.from, now) },
+    { title: "to", cell: (row) => (row.bar.to ? clock(row.bar.to, now) : row.bar.expected_end ? `by ${clock(row.bar.expected_end, now)}` : "goes on") },
+  ];
+  return html`<${Table} label="Timeline" columns=${columns} rows=${rows} keyOf=${(/** @type {lanes.Piece} */ row) => `${row.bar.job}.${row.bar.attempt}.${row.bar.is_plan}`} />`;
+}
+
+/**
+ * Draw everything anew: a few hundred rectangles take less than a frame.
+ * @param {HTMLCanvasElement} canvas @param {Answer} timeline @param {lanes.Piece[]} all @param {lanes.View} view
+ * @param {number} width @param {number} height @param {number} now @param {number | null} lit
+ */
+function draw(canvas, timeline, all, view, width, height, now, lit) {
+  const colour = themes.colours();
+  const ratio = devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  g.scale(ratio, ratio);
+  g.font = '11.5px system-ui, "DejaVu Sans", sans-serif';
+  g.textBaseline = "middle";
+  const at = lanes.scale(view, width);
+  const bottom = height - lanes.BELOW;
+  const { step, found } = lanes.ticks(view, width);
+  for (const tick of found) {
+    g.fillStyle = colour("line");
+    g.fillRect(Math.round(at(tick)), 0, 1, bottom);
+    g.fillStyle = colour("quiet");
+    const text = lanes.tickText(tick, step);
+    g.fillText(text, Math.min(at(tick) + 2, width - g.measureText(text).width), bottom + lanes.BELOW / 2);
+  }
+  for (const piece of all) {
+    const [first, last] = [Math.max(lanes.LEFT, at(piece.from)), Math.min(width, at(piece.until))];
+    if (last < lanes.LEFT || first > width) continue;
+    const top = lanes.TOP + piece.lane * lanes.LANE + 2;
+    g.globalAlpha = lit !== null && lit !== piece.bar.job ? 0.55 : 1;
+    for (const part of lanes.parts(piece)) {
+      const [left, right] = [Math.max(lanes.LEFT, at(part.from)), Math.min(width, at(part.to))];
+      if (right < lanes.LEFT || left > width) continue;
+      const box = /** @type {const} */ ([left, top, Math.max(2, right - left - 1), lanes.LANE - 4]);
+      g.fillStyle = colour(part.fill);
+      g.fillRect(...box);
+      if (part.edge) {
+        g.setLineDash([4, 3]);
+        g.strokeStyle = colour(part.edge);
+        g.strokeRect(box[0] + 0.5, box[1] + 0.5, box[2] - 1, box[3] - 1);
+        g.setLineDash([]);
+      }
+      if (last - first > 27) {
+        // The name runs on over all parts, in the ink of each.
+        g.save();
+        g.beginPath();
+        g.rect(...box);
+        g.clip();
+        g.fillStyle = colour(part.ink);
+        g.fillText(piece.bar.name || `#${piece.bar.job}`, first + 5, top + box[3] / 2 + 0.5);
+        g.restore();
+      }
+    }
+    g.globalAlpha = 1;
+  }
+  g.fillStyle = colour("panel");
+  g.fillRect(0, 0, lanes.LEFT - 2, bottom);
+  g.fillStyle = colour("quiet");
+  timeline.lanes.forEach((lane, i) => g.fillText(`GPU ${lane.index}`, 6, lanes.TOP + i * lanes.LANE + lanes.LANE / 2));
+  if (at(now) > lanes.LEFT && at(now) < width) {
+    g.fillStyle = colour("text");
+    g.fillRect(Math.round(at(now)) - 1, 0, 2, bottom);
+  }
+}
