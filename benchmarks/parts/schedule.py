@@ -39,7 +39,7 @@ def _one(book: Book, box: Sandbox, sheet: Sheet) -> None:
     began = time.monotonic_ns()
     calls = []
     for number in range(TASKS):
-        words = [sys.executable, "-m", "dibs_compat.scheduler.schedule", sheet.command(number, TASK_US)]
+        words = [sys.executable, "-m", "dibs_compat.schedule.schedule", sheet.command(number, TASK_US)]
         calls.append(subprocess.Popen(words, env=box.environ, cwd=box.folder, stdout=subprocess.DEVNULL))
         time.sleep(max(0.0, began / 1e9 + APART_S * (number + 1) - time.monotonic()))
     codes = [call.wait(PATIENCE_S) for call in calls]

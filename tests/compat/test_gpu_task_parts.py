@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dibs import errors
-from dibs_compat.gpu_tasks import hiding, journals, messages, sources, workers, workfolders
+from dibs_compat.gpu_tasks import gpu_visibility, journals, messages, result_folders, sources, workers
 from dibs_compat.gpu_tasks.orders import Place, Task
-from dibs_compat.gpu_tasks.workfolders import Marks
+from dibs_compat.gpu_tasks.result_folders import Marks
 from gpu_task_scheduler.gpu_task import GPUTask
 
 MARKS = Marks("m.Task", "run-1")
@@ -19,7 +19,7 @@ LATER = Marks("m.Task", "run-2")
 SECOND_PHASE = Marks("m.Evaluate", "run-3")
 
 
-def claimed(folder: Path, marks: Marks = MARKS, is_forced: bool = False) -> workfolders.Claim:
+def claimed(folder: Path, marks: Marks = MARKS, is_forced: bool = False) -> result_folders.Claim:
     """Claim a folder that can be had."""
     claim = marks.claim(str(folder), is_forced)
     assert claim is not None
@@ -119,7 +119,7 @@ def test_a_name_that_is_too_long_is_said_and_leaves_nothing(tmp_path: Path) -> N
 def test_the_mark_says_what_it_is(tmp_path: Path) -> None:
     claimed(tmp_path / "a").close()
     MARKS.failed(str(tmp_path / "a"), "exit code 1")
-    assert (tmp_path / "a" / ".unfinished.m.Task").read_text() == "run-1\nexit code 1" + workfolders.EXPLANATION
+    assert (tmp_path / "a" / ".unfinished.m.Task").read_text() == "run-1\nexit code 1" + result_folders.EXPLANATION
 
 
 # -- hidden GPUs
@@ -128,27 +128,29 @@ def test_the_mark_says_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("before", [{}, {"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": ""}])
 def test_gpus_are_hidden_and_shown_again_as_they_were(before: dict[str, str]) -> None:
     environ = dict(before)
-    hiding.hide(environ, is_up=False)
-    hiding.hide(environ, is_up=False)
+    gpu_visibility.hide(environ, is_up=False)
+    gpu_visibility.hide(environ, is_up=False)
     assert environ["CUDA_VISIBLE_DEVICES"] == ""
-    hiding.show(environ)
+    gpu_visibility.show(environ)
     assert environ == before
-    hiding.show(environ)
+    gpu_visibility.show(environ)
     assert environ == before
 
 
 def test_what_somebody_chose_meanwhile_stays() -> None:
     environ = {"CUDA_VISIBLE_DEVICES": "0"}
-    hiding.hide(environ, is_up=False)
+    gpu_visibility.hide(environ, is_up=False)
     environ["CUDA_VISIBLE_DEVICES"] = "3"
-    hiding.show(environ)
+    gpu_visibility.show(environ)
     assert environ == {"CUDA_VISIBLE_DEVICES": "3"}
 
 
-@pytest.mark.parametrize(("environ", "is_up"), [({}, True), ({hiding.WORKER: "gpu0"}, False)], ids=["up", "task"])
+@pytest.mark.parametrize(
+    ("environ", "is_up"), [({}, True), ({gpu_visibility.WORKER: "gpu0"}, False)], ids=["up", "task"]
+)
 def test_where_it_would_be_wrong_nothing_is_hidden(environ: dict[str, str], is_up: bool) -> None:
     before = dict(environ)
-    hiding.hide(environ, is_up)
+    gpu_visibility.hide(environ, is_up)
     assert environ == before
 
 
@@ -162,11 +164,11 @@ def test_where_it_would_be_wrong_nothing_is_hidden(environ: dict[str, str], is_u
     ],
 )
 def test_who_merely_looks_at_gpus_does_not_use_them(files: list[str], is_up: bool) -> None:
-    assert hiding.uses_cuda(files) is is_up
+    assert gpu_visibility.uses_cuda(files) is is_up
 
 
 def test_this_process_uses_no_gpu() -> None:
-    assert not hiding.is_cuda_up()
+    assert not gpu_visibility.is_cuda_up()
 
 
 # -- what a task sees
@@ -195,14 +197,17 @@ def test_the_plain_task_does_nothing() -> None:
 
 
 def test_a_class_is_known_by_its_module_and_its_file() -> None:
-    source = sources.of(GPUTask)
+    source = sources.source_of_class(GPUTask)
     assert (source.module, source.qualname) == ("gpu_task_scheduler.gpu_task", "GPUTask")
     assert source.path == os.path.abspath(sys.modules["gpu_task_scheduler.gpu_task"].__file__ or "")
     assert sources.find(source) is GPUTask
 
 
 def test_a_class_may_be_inside_another() -> None:
-    assert sources.find(sources.of("dibs_compat.gpu_tasks.sources:Source.__init__")) is sources.Source.__init__
+    assert (
+        sources.find(sources.source_of_class("dibs_compat.gpu_tasks.sources:Source.__init__"))
+        is sources.Source.__init__
+    )
 
 
 def test_a_class_that_was_typed_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +222,7 @@ def test_a_class_that_was_typed_is_refused_with_what_to_do(monkeypatch: pytest.M
 def raise_with_hint(own: type) -> None:
     """Raise what people see."""
     try:
-        sources.of(own)
+        sources.source_of_class(own)
     except errors.UserError as error:
         raise errors.UserError(error.line()) from error
 
@@ -238,11 +243,11 @@ def test_the_lines_of_the_log_name_the_lines_of_the_old_source(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = journals.Journal(str(tmp_path / "scheduler.log"))
-    journal.tell("gpu0", journals.Said.RECEIVES, "a-1,")
-    journal.tell("gpu0", journals.Said.SKIPS, "a-1,")
-    journal.tell("gpu0", journals.Said.FINISHES, "a-1,")
-    journal.tell("gpu0", journals.Said.FINISHED)
-    journal.tell("gpu0", journals.Said.FAILS, "a-1,", "exit code 1")
+    journal.tell("gpu0", journals.TaskEvent.RECEIVES, "a-1,")
+    journal.tell("gpu0", journals.TaskEvent.SKIPS, "a-1,")
+    journal.tell("gpu0", journals.TaskEvent.FINISHES, "a-1,")
+    journal.tell("gpu0", journals.TaskEvent.FINISHED)
+    journal.tell("gpu0", journals.TaskEvent.FAILS, "a-1,", "exit code 1")
     lines = (tmp_path / "scheduler.log").read_text().splitlines()
     assert [line.split(" gpu_task_scheduler.py")[1] for line in lines] == [
         "[line:53] INFO gpu0 receives task a-1,",
@@ -256,7 +261,7 @@ def test_the_lines_of_the_log_name_the_lines_of_the_old_source(
 
 def test_an_instance_without_parameters_has_the_old_line(tmp_path: Path) -> None:
     journal = journals.Journal(str(tmp_path / "scheduler.log"))
-    journal.tell("gpu0", journals.Said.RECEIVES, "")
+    journal.tell("gpu0", journals.TaskEvent.RECEIVES, "")
     assert (tmp_path / "scheduler.log").read_text().endswith("INFO gpu0 receives task \n")
 
 

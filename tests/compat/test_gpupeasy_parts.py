@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs.errors import UserError
-from dibs_compat.gpupeasy import admitting, core, entries, gpu_lists, pages, serving
-from dibs_compat.gpupeasy.admitting import Asked
-from dibs_compat.gpupeasy.desk import Refused
+from dibs_compat.gpupeasy import admission, core, entries, gpu_lists, pages, servers
+from dibs_compat.gpupeasy.admission import RequestFacts
+from dibs_compat.gpupeasy.dispatcher import Refusal
 from dibs_compat.gpupeasy.entries import Entry
 from dibs_compat.gpupeasy.gpu_lists import Gpu
 from payloads import MARKUP, PATHS, Seen
@@ -181,14 +181,14 @@ JOB = {"outFile": "/o", "jobName": "n", "jobCommand": ["ls"]}
     ],
 )
 def test_what_is_missing_is_told_in_the_old_words(body: Any, told: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         core._job(body)
     assert str(refused.value) == told
 
 
 @pytest.mark.parametrize("command", [{"a": 1}, [["ls"]], ["ls", None], 5, True])
 def test_a_command_that_is_none_is_refused(command: Any) -> None:
-    with pytest.raises(Refused, match="Could not add new job: n"):
+    with pytest.raises(Refusal, match="Could not add new job: n"):
         core._argv("n", command)
 
 
@@ -218,42 +218,42 @@ def test_exactly_these_may_ask(method: str, site: str | None, is_opened: bool) -
                 "http://evil.example",
                 "http://localhost:9",
             ):
-                asked = Asked(
+                asked = RequestFacts(
                     uid, method, () if host is None else (host,), () if origin is None else (origin,),
-                    () if site is None else (site,), admitting.OPENING if is_opened else ("cors", "empty"),
+                    () if site is None else (site,), admission.OPENING if is_opened else ("cors", "empty"),
                 )  # fmt: skip
                 is_known = uid in (OWNER, 0) and host in HOSTS and method in ("GET", "HEAD", "POST")
                 is_same = origin in (None, f"http://{host}")
                 is_ours = site in (None, "same-origin", "none") or (is_opened and method in ("GET", "HEAD"))
                 allowed = is_known and is_same and is_ours
-                assert (admitting.refusal(asked, OWNER, is_open=False) is None) == allowed, asked
+                assert (admission.refusal(asked, OWNER, is_open=False) is None) == allowed, asked
 
 
 def test_headers_that_come_twice_are_refused() -> None:
     one = ("localhost:1",)
-    assert admitting.refusal(Asked(OWNER, "GET", one * 2), OWNER, is_open=False)
-    assert admitting.refusal(Asked(OWNER, "GET", one, ("http://localhost:1",) * 2), OWNER, is_open=False)
-    assert admitting.refusal(Asked(OWNER, "GET", one, (), ("same-origin", "cross-site")), OWNER, is_open=False)
+    assert admission.refusal(RequestFacts(OWNER, "GET", one * 2), OWNER, is_open=False)
+    assert admission.refusal(RequestFacts(OWNER, "GET", one, ("http://localhost:1",) * 2), OWNER, is_open=False)
+    assert admission.refusal(RequestFacts(OWNER, "GET", one, (), ("same-origin", "cross-site")), OWNER, is_open=False)
 
 
 def test_an_open_port_still_refuses_pages_of_other_sites() -> None:
     host = ("gpu.example:8888",)
-    assert admitting.refusal(Asked(None, "POST", host), OWNER, is_open=True) is None
-    assert admitting.refusal(Asked(None, "POST", host, ("http://evil.example",)), OWNER, is_open=True)
+    assert admission.refusal(RequestFacts(None, "POST", host), OWNER, is_open=True) is None
+    assert admission.refusal(RequestFacts(None, "POST", host, ("http://evil.example",)), OWNER, is_open=True)
 
 
 def test_an_address_that_others_reach_has_to_be_asked_for() -> None:
     said: list[str] = []
     for host in ("127.0.0.1", "localhost", "::1"):
-        assert serving.settled(serving.Address(host, 1), said.append).host == host
+        assert servers.settled(servers.Address(host, 1), said.append).host == host
     assert said == []
     for host in ("0.0.0.0", "", "::"):
-        assert serving.settled(serving.Address(host, 1), said.append) == serving.Address("127.0.0.1", 1)
+        assert servers.settled(servers.Address(host, 1), said.append) == servers.Address("127.0.0.1", 1)
     assert len(said) == 3
     assert all("insecure" in text for text in said)
     with pytest.raises(UserError, match="can be reached by others"):
-        serving.settled(serving.Address("192.168.0.7", 1), said.append)
-    assert serving.settled(serving.Address("0.0.0.0", 1, is_open=True), said.append).host == "0.0.0.0"
+        servers.settled(servers.Address("192.168.0.7", 1), said.append)
+    assert servers.settled(servers.Address("0.0.0.0", 1, is_open=True), said.append).host == "0.0.0.0"
     assert "a shell for everyone" in said[-1]
 
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote_plus, urlencode
 import pytest
 
 from bench import Bench, wait_for
-from dibs_compat.gpupeasy import serving
+from dibs_compat.gpupeasy import servers
 from peasy import FORM, Answer, Peasy, Server
 
 CASES = {case["name"]: case for case in json.loads((Path(__file__).parents[1] / "data" / "gpupeasy.json").read_text())}
@@ -132,12 +132,12 @@ def test_every_case_is_replayed(answers: dict[str, Answer]) -> None:
 
 def test_ports_are_those_of_its_readme_and_those_of_the_scripts_may_be_said() -> None:
     expected = CASES["startserver_defaults"]["expected"]
-    assert (serving.CORE_PORT, serving.PAGE_PORT) == (8888, 4004)
+    assert (servers.CORE_PORT, servers.PAGE_PORT) == (8888, 4004)
     for text in (expected["server"], expected["gui"]):
         host, _, port = text.rpartition(":")
         said: list[str] = []
         # For everybody then, for the owner now.
-        assert serving.settled(serving.Address(host, int(port)), said.append) == serving.Address("127.0.0.1", int(port))
+        assert servers.settled(servers.Address(host, int(port)), said.append) == servers.Address("127.0.0.1", int(port))
         assert f"listening on 127.0.0.1 instead of {host}" in said[0]
 
 

@@ -19,9 +19,9 @@ from dibs.model import devices
 from dibs.model.devices import Inventory
 from dibs.system import users
 from dibs.system.locks import Folder
-from dibs_compat.scheduler import parsing, sch, screen, state
-from dibs_compat.scheduler.gpus import Gpus
-from dibs_compat.scheduler.line import Wish
+from dibs_compat.schedule import arguments, sch, screen, state_file
+from dibs_compat.schedule.gpu_wait import GpuRequest
+from dibs_compat.schedule.gpus import Gpus
 from old_tools import OldTools, is_watching
 
 GATE = "sh -c 'echo $GPU >> began; while [ ! -e go ]; do sleep 0.01; done'"
@@ -175,7 +175,7 @@ def test_closed_streams_do_not_matter(tools: OldTools) -> None:
     assert tools.state()["avail"] == [True] * 4
 
 
-# -- releasing ----------------------------------------------------------------------------------------------------
+# -- release ----------------------------------------------------------------------------------------------------
 
 
 def test_a_gpu_in_use_is_not_released(tools: OldTools) -> None:
@@ -267,15 +267,15 @@ def test_the_task_of_a_dead_process_holds_nothing(tools: OldTools) -> None:
 
 
 def test_a_pid_that_somebody_else_has_got_since_holds_nothing(tools: OldTools) -> None:
-    entry = state.Entry(False, "cuda0", ("x",), os.getpid(), "2001-01-01 00:00:00", "alice")
-    tools.path.write_bytes(state.text((entry,)))
+    entry = state_file.Entry(False, "cuda0", ("x",), os.getpid(), "2001-01-01 00:00:00", "alice")
+    tools.path.write_bytes(state_file.text((entry,)))
     assert tools.run("schedule", "-s").stdout == "Free GPU:\n---------\nGPU 0\n"
 
 
 def test_the_task_of_somebody_with_the_old_tool_is_waited_for(tools: OldTools) -> None:
     with subprocess.Popen(["sleep", "1000"]) as old:
-        entry = state.Entry(False, "0", ("sleep", "1000"), old.pid, screen.moment(time.time()), "alice")
-        tools.path.write_bytes(state.text((entry,)))
+        entry = state_file.Entry(False, "0", ("sleep", "1000"), old.pid, screen.moment(time.time()), "alice")
+        tools.path.write_bytes(state_file.text((entry,)))
         assert f"User: alice\nTask: ['sleep', '1000']\nTask PID: {old.pid}\n" in tools.run("sch", "-s").stdout
         assert tools.run("sch", "-r", "0").returncode == 2
         with tools.started("sch", "true") as call:
@@ -318,7 +318,7 @@ def test_the_state_file_cannot_give_a_leased_gpu_away(tools: OldTools) -> None:
     with ExitStack() as stack:
         stack.enter_context(tools.started("schedule", GATE))
         tools.file("began")
-        tools.path.write_bytes(state.text((state.FREE,)))
+        tools.path.write_bytes(state_file.text((state_file.FREE,)))
         second = stack.enter_context(tools.started("schedule", GATE))
         tools.until_waiting()
         assert tools.file("began") == "cuda0\n"
@@ -360,23 +360,25 @@ def test_the_task_begins_with_the_first_word_that_is_not_ours(line: str, options
 
 def test_numbers_do_not_swallow_the_task() -> None:
     words = ["-i", "4", "2", "run it", "-v"]
-    assert parsing.numbers_last(words, ("-i",)) == ["run it", "-v", "-i", "4", "2"]
-    assert parsing.numbers_last(["-i", "4", "--", "-i", "5"], ("-i",)) == ["-i", "4", "--", "-i", "5"]
+    assert arguments.numbers_last(words, ("-i",)) == ["run it", "-v", "-i", "4", "2"]
+    assert arguments.numbers_last(["-i", "4", "--", "-i", "5"], ("-i",)) == ["-i", "4", "--", "-i", "5"]
 
 
 @pytest.mark.parametrize(
-    ("wish", "usable", "free", "expected"),
+    ("asked", "usable", "free", "expected"),
     [
-        (Wish(1), [0, 1, 2], [2], [0, 1, 2]),
-        (Wish(1, preferred=(2, 0)), [0, 1, 2], [1], [2, 0, 1]),
-        (Wish(1, forced=(2,)), [0, 1], [0, 1], []),
-        (Wish(2, forced=(2, 1)), [0, 1, 2], [], [2, 1]),
-        (Wish(2, forced=(2,)), [0, 1, 2], [1], [2, 1]),
-        (Wish(2, forced=(3,)), [0, 1, 2], [1], []),
+        (GpuRequest(1), [0, 1, 2], [2], [0, 1, 2]),
+        (GpuRequest(1, preferred=(2, 0)), [0, 1, 2], [1], [2, 0, 1]),
+        (GpuRequest(1, forced=(2,)), [0, 1], [0, 1], []),
+        (GpuRequest(2, forced=(2, 1)), [0, 1, 2], [], [2, 1]),
+        (GpuRequest(2, forced=(2,)), [0, 1, 2], [1], [2, 1]),
+        (GpuRequest(2, forced=(3,)), [0, 1, 2], [1], []),
     ],
 )
-def test_candidates_are_the_best_first(wish: Wish, usable: list[int], free: list[int], expected: list[int]) -> None:
-    assert wish.candidates(usable, free) == expected
+def test_candidates_are_the_best_first(
+    asked: GpuRequest, usable: list[int], free: list[int], expected: list[int]
+) -> None:
+    assert asked.candidates(usable, free) == expected
 
 
 @given(st.integers(0, 10**6))
@@ -389,22 +391,22 @@ def test_time_is_not_lost_after_a_day(seconds: int) -> None:
 @given(st.lists(st.tuples(st.booleans(), st.text(), st.lists(st.text()), st.integers(1, 2**31 - 1))))
 def test_what_is_written_is_read_again(rows: list[tuple[bool, str, list[str], int]]) -> None:
     entries = tuple(
-        state.FREE if avail else state.Entry(False, name, tuple(task), pid, name, name)
+        state_file.FREE if avail else state_file.Entry(False, name, tuple(task), pid, name, name)
         for avail, name, task, pid in rows
     )
-    assert state.parse(state.text(entries)) == entries
+    assert state_file.parse(state_file.text(entries)) == entries
 
 
 @given(st.binary() | st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists).map(
     lambda value: json.dumps({"avail": [False, True], "task": value, "task_pid": value, "user": value}).encode()
 ))  # fmt: skip
 def test_nothing_that_a_file_says_breaks_us(data: bytes) -> None:
-    entries = state.parse(data)
-    assert entries is None or all(isinstance(entry, state.Entry) for entry in entries)
+    entries = state_file.parse(data)
+    assert entries is None or all(isinstance(entry, state_file.Entry) for entry in entries)
 
 
 def test_a_status_cannot_drive_the_terminal() -> None:
-    entry = state.Entry(False, "\x1b[2J", ("\x1b[2J",), 5, "\x1b[2J", "\x1b[2J")
+    entry = state_file.Entry(False, "\x1b[2J", ("\x1b[2J",), 5, "\x1b[2J", "\x1b[2J")
     assert "\x1b" not in screen.status((entry,), {}, {}, "cuda")
 
 

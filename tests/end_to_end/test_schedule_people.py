@@ -16,7 +16,7 @@ import people
 from bench import PATIENCE_S, wait_for
 from dibs.leases import tickets
 from dibs.system.locks import Folder
-from dibs_compat.scheduler import state
+from dibs_compat.schedule import state_file
 from people import Person
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
@@ -62,7 +62,7 @@ def started(person: Person, tool: str, *words: str) -> Iterator[subprocess.Popen
 
 def task_pid(shared: Path) -> int | None:
     """Return the pid that the state file has for the only GPU."""
-    entries = state.parse((shared / "info").read_bytes())
+    entries = state_file.parse((shared / "info").read_bytes())
     return entries[0].task_pid if entries else None
 
 
@@ -83,12 +83,12 @@ def test_all_users_share_one_state_and_one_line(pair: tuple[Person, Person], sha
             (ann.folder / "go").touch()
             assert (hers.wait(PATIENCE_S), his.wait(PATIENCE_S)) == (0, 0)
     assert (ben.folder / "ran").exists()
-    assert state.parse((shared / "info").read_bytes()) == (state.FREE,)
+    assert state_file.parse((shared / "info").read_bytes()) == (state_file.FREE,)
 
 
 def test_a_state_file_that_one_may_only_read_is_read(pair: tuple[Person, Person], shared: Path) -> None:
     ann, ben = pair
-    (shared / "info").write_bytes(state.text((state.SET_ASIDE, state.FREE)))
+    (shared / "info").write_bytes(state_file.text((state_file.SET_ASIDE, state_file.FREE)))
     (shared / "info").chmod(0o644)
     code, out, err = run(ben, "schedule", "-v", "true")
     assert (code, err.count("\n")) == (0, 1)

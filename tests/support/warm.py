@@ -31,7 +31,7 @@ from dibs.cli import fast_add
 from dibs.cli import main as cli
 from dibs.daemon import main as daemon
 from dibs_compat.gpupeasy import commands as gpupeasy
-from dibs_compat.scheduler import sch, schedule
+from dibs_compat.schedule import sch, schedule
 from simple_gpu_scheduler import hypersearch, scheduler
 
 #: Most descriptors that come with one request.

@@ -16,17 +16,17 @@ from dibs.foreground import inherited
 from dibs.leases import device_lease
 from dibs.system import settings
 from dibs_compat import ids
-from dibs_compat.gpu_tasks import hiding, runs, sources
+from dibs_compat.gpu_tasks import gpu_visibility, runs, sources
 from dibs_compat.gpu_tasks.journals import Journal
 from dibs_compat.gpu_tasks.orders import Order, Place
-from dibs_compat.gpu_tasks.workfolders import Marks
-from dibs_compat.scheduler import task
+from dibs_compat.gpu_tasks.result_folders import Marks
+from dibs_compat.schedule import task
 from gpu_task_scheduler.config_manager import Config, ConfigManager
 
 #: Set to 1: a run with failures raises, also in scripts that nobody wants to change.
 EXIT_STATUS = "GPU_TASK_EXIT_STATUS"
 
-hiding.hide(os.environ, hiding.is_cuda_up())
+gpu_visibility.hide(os.environ, gpu_visibility.is_cuda_up())
 
 
 class TasksFailed(errors.DibsError):
@@ -45,7 +45,7 @@ class GPUTaskScheduler:
 
     def __init__(self, config: Config, gpu_task_class: Any) -> None:
         self._is_read_again = sources.is_read_again(gpu_task_class)
-        self._source = sources.of(gpu_task_class)
+        self._source = sources.source_of_class(gpu_task_class)
         # Defaults are filled in, but not into what the caller has.
         own = {key: copy.deepcopy(value) if key == "scheduler_config" else value for key, value in config.items()}
         self._config_manager = ConfigManager(own)
@@ -64,7 +64,7 @@ class GPUTaskScheduler:
         try:
             self._run()
         finally:
-            hiding.show(os.environ)
+            gpu_visibility.show(os.environ)
         is_raised = os.environ.get(EXIT_STATUS) == "1" if raise_on_failure is None else raise_on_failure
         if self.report.failed and is_raised:
             raise TasksFailed(self.report)
@@ -80,7 +80,7 @@ class GPUTaskScheduler:
         run.run()
         if run.told_by is not None:
             self._journal.warn("stopped; what has not finished will run next time")
-            hiding.show(os.environ)
+            gpu_visibility.show(os.environ)
             if run.told_by == signal.SIGINT:
                 raise KeyboardInterrupt
             task.die_by(run.told_by)

@@ -17,7 +17,7 @@ import time
 from dibs.foreground import slot_kinds, slots
 from dibs.leases import device_lease
 from dibs.system import processes, users
-from dibs_compat.gpu_tasks import attending, messages, workers
+from dibs_compat.gpu_tasks import messages, task_parent, workers
 from dibs_compat.gpu_tasks.orders import Order, Task
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NEVER = float("inf")
 
 
-class _Running:
+class _RunningTask:
     """A task that was started."""
 
     def __init__(self, slot: slots.Slot, pid: int, line: socket.socket) -> None:
@@ -52,7 +52,7 @@ class Foreman:
         self._slots = slot_kinds.FixedSlots(device_lease.folder(), note, free[::-1], on_wait=self._waits)
         #: The place that the scheduler was offered for its next task.
         self._offered: slots.Slot | None = None
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _RunningTask] = {}
         self._is_wanted = False
         #: Whether no task will come any more, and whether the scheduler is gone.
         self._is_over = self._is_alone = False
@@ -131,7 +131,7 @@ class Foreman:
             raise RuntimeError("a task came for which no place was offered")
         inherited = tuple(self._slots.inherited(slot))
         task = Task(self._order.places[int(slot.label)], work_dir, None if log is None else str(log), fds[0], inherited)
-        begun = attending.begin(fds, [fds[0], *inherited], self._order.grace_s)
+        begun = task_parent.begin(fds, [fds[0], *inherited], self._order.grace_s)
         if begun is None:
             # Their numbers will soon mean something else.
             for sock in (self._scheduler, *(running.line for running in self._running.values())):
@@ -139,7 +139,7 @@ class Foreman:
             return task
         for fd in fds:
             os.close(fd)
-        self._running[begun[1].fileno()] = _Running(slot, *begun)
+        self._running[begun[1].fileno()] = _RunningTask(slot, *begun)
         return None
 
     def _ended(self, fd: int) -> None:
@@ -164,7 +164,7 @@ class Foreman:
 
     def _tell_all(self, *words: object) -> None:
         for running in self._running.values():
-            attending.order(running.pid, running.line, *words)
+            task_parent.order(running.pid, running.line, *words)
 
 
 def main(file: IO[bytes]) -> None:

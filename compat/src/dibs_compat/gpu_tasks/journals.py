@@ -12,7 +12,7 @@ FILE = "%(asctime)s %(filename)s[line:%(lineno)d] %(levelname)s %(message)s"
 FILE_MOMENT = "%a, %d %b %Y %H:%M:%S"
 
 
-class Said(Enum):
+class TaskEvent(Enum):
     """What can be said of a task on a GPU, and the line of the old tool's source that its log names for it."""
 
     RECEIVES = "receives task {}", 53
@@ -35,10 +35,10 @@ class Journal:
             # Now, and not when the first task is through: a path that cannot be written is refused at once.
             open(self._path, "a").close()
 
-    def tell(self, gpu: str, said: Said, *about: str) -> None:
+    def tell(self, gpu: str, said: TaskEvent, *about: str) -> None:
         """Say something of a GPU, and of the task on it."""
         words, line = said.value
-        level = logging.ERROR if said is Said.FAILS else logging.INFO
+        level = logging.ERROR if said is TaskEvent.FAILS else logging.INFO
         text = f"{gpu} {words.format(*about)}"
         self._write(logging.LogRecord("", level, "gpu_task_scheduler.py", line, text, None, None))
 

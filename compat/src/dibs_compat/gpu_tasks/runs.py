@@ -22,10 +22,10 @@ from dibs import errors
 from dibs.foreground.signals import Signals
 from dibs.system import processes
 from dibs_compat import ids
-from dibs_compat.gpu_tasks import hiding, messages, orders
-from dibs_compat.gpu_tasks.journals import Journal, Said
+from dibs_compat.gpu_tasks import gpu_visibility, messages, orders
+from dibs_compat.gpu_tasks.journals import Journal, TaskEvent
 from dibs_compat.gpu_tasks.orders import Order
-from dibs_compat.gpu_tasks.workfolders import Claim, Marks
+from dibs_compat.gpu_tasks.result_folders import Claim, Marks
 
 #: Seconds for which a task that got Ctrl-C is waited for before it is asked to end in another way.
 INTERRUPTED_S = 10.0
@@ -76,7 +76,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class _Started:
+class _StartedTask:
     name: str
     work_dir: str
     log: str | None = None
@@ -96,7 +96,7 @@ class Run:
         self.report = Report()
         #: Places where nothing runs, in their order, and what runs in the others.
         self._idle = list(range(len(order.places)))
-        self._running: dict[int, _Started] = {}
+        self._running: dict[int, _StartedTask] = {}
         #: The next instance that has something to do, while it waits for a place.
         self._head: dict[str, Any] | None = None
         self._is_exhausted = False
@@ -189,21 +189,21 @@ class Run:
             if self._rules.is_forced or not self._marks.is_done(self._folder(one)):
                 self._head = one
                 return True
-            self._say(self._idle[0], Said.RECEIVES, _name(one))
+            self._say(self._idle[0], TaskEvent.RECEIVES, _name(one))
             self._skip(self._idle[0], one)
         for place in self._idle:
-            self._say(place, Said.FINISHED)
+            self._say(place, TaskEvent.FINISHED)
         self._idle.clear()
         return False
 
     def _fill(self, crew: Crew, place: int) -> None:
         """Run the next instance in a place that the foreman has for us."""
         for one in self._draw() if self.told_by is None else ():
-            self._say(place, Said.RECEIVES, _name(one))
+            self._say(place, TaskEvent.RECEIVES, _name(one))
             try:
                 claim = self._marks.claim(self._folder(one), self._rules.is_forced)
             except OSError as error:
-                self._fail(place, _Started(_name(one), str(one["work_dir"])), f"its folder: {error}")
+                self._fail(place, _StartedTask(_name(one), str(one["work_dir"])), f"its folder: {error}")
                 continue
             if claim is None:
                 self._skip(place, one)
@@ -215,7 +215,7 @@ class Run:
         """Give an instance to the foreman; False if that cannot be done."""
         work_dir = str(one["work_dir"])
         log = None if self._rules.log_file is None else os.path.join(claim.folder, self._rules.log_file)
-        started = _Started(_name(one), work_dir, log, claim)
+        started = _StartedTask(_name(one), work_dir, log, claim)
         try:
             config = messages.file(pickle.dumps(one["config"]))
         except Exception as error:  # noqa: BLE001 - whatever the user's own values raise
@@ -234,7 +234,7 @@ class Run:
                 self._marks.succeeded(started.claim.folder)
                 started.claim.close()
             self.report.finished += 1
-            self._say(place, Said.FINISHES, started.name)
+            self._say(place, TaskEvent.FINISHES, started.name)
         else:
             self._fail(place, started, _why(code, signum), started.log)
         if leftovers and self.told_by is None:
@@ -250,20 +250,20 @@ class Run:
         self._idle = sorted([*self._idle, *self._running])
         self._running.clear()
 
-    def _fail(self, place: int, started: _Started, why: str, log: str | None = None) -> None:
+    def _fail(self, place: int, started: _StartedTask, why: str, log: str | None = None) -> None:
         """Note a task that did not succeed; who was stopped with us has not failed, but is not done either."""
         if started.claim is not None:
             self._marks.failed(started.claim.folder, why)
             started.claim.close()
         self.report.failed.append(Failure(started.name, started.work_dir, why))
         if self.told_by is None:
-            self._say(place, Said.FAILS, started.name, why + (f", see {log}" if log else ""))
+            self._say(place, TaskEvent.FAILS, started.name, why + (f", see {log}" if log else ""))
 
     def _skip(self, place: int, one: Mapping[str, Any]) -> None:
         self.report.skipped += 1
-        self._say(place, Said.SKIPS, _name(one))
+        self._say(place, TaskEvent.SKIPS, _name(one))
 
-    def _say(self, place: int, said: Said, *about: str) -> None:
+    def _say(self, place: int, said: TaskEvent, *about: str) -> None:
         self._journal.tell(self._order.places[place].name, said, *about)
 
     def _folder(self, one: Mapping[str, Any]) -> str:
@@ -286,7 +286,7 @@ class Crew:
     def __init__(self, order: Order) -> None:
         self.line, its = messages.pair()
         environ = dict(os.environ)
-        hiding.show(environ)
+        gpu_visibility.show(environ)
         with its:
             words, fd = orders.fresh("foreman", pickle.dumps((order, its.fileno(), os.getpid())))
             try:

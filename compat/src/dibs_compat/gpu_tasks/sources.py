@@ -27,7 +27,7 @@ AGAIN = "__mp_main__"
 WANTED = "__dibs_wanted__"
 
 
-class Reached(BaseException):
+class SchedulerFound(BaseException):
     """The script has come to the scheduler that we work for; what follows is not for us."""
 
 
@@ -57,7 +57,7 @@ class Source:
         return "__main__" if self.module == AGAIN else self.module, self.qualname
 
 
-def of(task_class: Any) -> Source:
+def source_of_class(task_class: Any) -> Source:
     """Return the source of a class, or of `"module:Class"`, which is not imported here."""
     if isinstance(task_class, str):
         module, colon, qualname = task_class.partition(":")
@@ -136,18 +136,18 @@ def read_script(source: Source) -> ModuleType:
         code = compile(file.read(), source.script, "exec")
     try:
         exec(code, vars(module))
-    except Reached:
+    except SchedulerFound:
         pass
     return module
 
 
 def is_read_again(task_class: Any) -> bool:
-    """Tell whether the caller is a script that is only read again; raise `Reached` if it need not be read further."""
+    """Return whether the caller is a script that is only read again; raise `SchedulerFound` at its scheduler."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == AGAIN and frame.f_code.co_name == "<module>":
-            if frame.f_globals.get(WANTED) == of(task_class).key:
-                raise Reached
+            if frame.f_globals.get(WANTED) == source_of_class(task_class).key:
+                raise SchedulerFound
             return True
         frame = frame.f_back
     return False

@@ -11,7 +11,7 @@ import os
 import pickle
 import sys
 
-from dibs_compat.gpu_tasks import hiding, orders, sources
+from dibs_compat.gpu_tasks import gpu_visibility, orders, sources
 from dibs_compat.gpu_tasks.sources import Source
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ def environ(task: Task, given: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a task, `required_env` not considered."""
     # The order in which indices are leased, and no window for a figure, unless the user has chosen.
     usual = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "MPLBACKEND": "Agg"}
-    return {**usual, **given, hiding.VISIBLE: task.place.visible, hiding.WORKER: task.place.name}
+    return {**usual, **given, gpu_visibility.VISIBLE: task.place.visible, gpu_visibility.WORKER: task.place.name}
 
 
 def run(order: Order, task: Task) -> None:
@@ -127,7 +127,7 @@ def start_gpu_task() -> None:
             sys.exit(f"start_gpu_task: expected a file of your own, got {path}, which belongs to somebody else.")
         pickled = file.read()
     os.environ.setdefault("MPLBACKEND", "Agg")
-    os.environ[hiding.WORKER] = "start_gpu_task"
+    os.environ[gpu_visibility.WORKER] = "start_gpu_task"
     sys.path.append(cwd)
     source = Source(module, "", module_path or None, module_path or None)
     sources.load(source, pickled).main()

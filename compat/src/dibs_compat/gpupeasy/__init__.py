@@ -1,5 +1,5 @@
-"""GPUPeasy: its server, its page and its list of jobs, on the queue of dibs.
+"""GPUPeasy: its server, its page and its list of jobs, on top of dibs.
 
-`core` answers what the old server answered, `gui` is the page. A job that waits here is a job that dibs holds; `desk`
-lets the next one go when a GPU of the list is free.
+`core` answers the requests of the old server, `gui` is the page. A waiting job is a held job of dibs; `dispatcher`
+releases the next one when a GPU of the list is free.
 """

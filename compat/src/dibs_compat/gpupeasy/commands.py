@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dibs_compat import ids
-from dibs_compat.gpupeasy import serving
+from dibs_compat.gpupeasy import servers
 
 #: GPUs of a machine of which nobody knows how many it has.
 USUAL = ("0", "1", "2", "3")
@@ -24,23 +24,23 @@ def server() -> None:
         "without GPU (default: every GPU of this machine, or 0 1 2 3 where none is known)",
     )
     parser.add_argument("--logdir", help="folder of logs.out (default: gpupeasy in the state folder of dibs)")
-    _add_address(parser, serving.CORE_PORT)
+    _add_address(parser, servers.CORE_PORT)
     parser.add_argument("--debug", action="store_true", help="show the log on stderr")
     args = parser.parse_args()
-    with serving.told():
+    with servers.told():
         gpus = args.gpus if args.gpus is not None else [str(d.index) for d in ids.inventory().devices] or list(USUAL)
-        serving.run_core(gpus, _address(args), args.logdir, is_loud=args.debug)
+        servers.run_core(gpus, _address(args), args.logdir, is_loud=args.debug)
 
 
 def page() -> None:
     """Be `gpupeasy-gui`."""
     parser = argparse.ArgumentParser(prog="gpupeasy-gui", description="GPUPeasy's page.")
     parser.add_argument("--core-host", default="127.0.0.1", help="where the server is (default: %(default)s)")
-    parser.add_argument("--core-port", type=int, default=serving.CORE_PORT, help="its port (default: %(default)s)")
-    _add_address(parser, serving.PAGE_PORT)
+    parser.add_argument("--core-port", type=int, default=servers.CORE_PORT, help="its port (default: %(default)s)")
+    _add_address(parser, servers.PAGE_PORT)
     args = parser.parse_args()
-    with serving.told():
-        serving.run_page(args.core_host, args.core_port, _address(args))
+    with servers.told():
+        servers.run_page(args.core_host, args.core_port, _address(args))
 
 
 def _add_address(parser: argparse.ArgumentParser, port: int) -> None:
@@ -51,5 +51,5 @@ def _add_address(parser: argparse.ArgumentParser, port: int) -> None:
     )
 
 
-def _address(args: argparse.Namespace) -> serving.Address:
-    return serving.Address(args.host, args.port, is_open=args.insecure_bind)
+def _address(args: argparse.Namespace) -> servers.Address:
+    return servers.Address(args.host, args.port, is_open=args.insecure_bind)

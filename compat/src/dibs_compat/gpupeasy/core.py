@@ -17,10 +17,10 @@ from aiohttp import web
 from dibs.client import connection
 from dibs.errors import DibsError
 from dibs_compat.gpupeasy import entries
-from dibs_compat.gpupeasy.desk import Desk, Refused
+from dibs_compat.gpupeasy.dispatcher import Dispatcher, Refusal
 from dibs_compat.gpupeasy.entries import Entry
 
-DESK: web.AppKey[Desk] = web.AppKey("desk", Desk)
+DISPATCHER: web.AppKey[Dispatcher] = web.AppKey("dispatcher", Dispatcher)
 QUEUE: web.AppKey[connection.Client] = web.AppKey("queue", connection.Client)
 
 #: In the order in which they are missed.
@@ -65,27 +65,27 @@ def _json(body: dict[str, Any], status: int = 200) -> web.Response:
 
 async def get_devices(request: web.Request) -> web.Response:
     """Return the list of GPUs, whether they are free or not."""
-    return _value(request.app[DESK].texts)
+    return _value(request.app[DISPATCHER].texts)
 
 
 async def get_running(request: web.Request) -> web.Response:
     """Return the jobs that run."""
-    return _value([entries.running(entry) for entry in request.app[DESK].jobs() if entry.is_active])
+    return _value([entries.running(entry) for entry in request.app[DISPATCHER].jobs() if entry.is_active])
 
 
 async def get_waiting(request: web.Request) -> web.Response:
     """Return the jobs that wait, the next one first."""
-    return _value([entries.brief(entry) for entry in request.app[DESK].waiting()])
+    return _value([entries.brief(entry) for entry in request.app[DISPATCHER].waiting()])
 
 
 async def get_successful(request: web.Request) -> web.Response:
     """Return the jobs that succeeded."""
-    return _value([entries.ended(entry) for entry in request.app[DESK].ended(well=True)])
+    return _value([entries.ended(entry) for entry in request.app[DISPATCHER].ended(well=True)])
 
 
 async def get_failed(request: web.Request) -> web.Response:
     """Return the jobs that did not."""
-    return _value([entries.ended(entry) for entry in request.app[DESK].ended(well=False)])
+    return _value([entries.ended(entry) for entry in request.app[DISPATCHER].ended(well=False)])
 
 
 async def get_info(request: web.Request) -> web.Response:
@@ -99,7 +99,7 @@ async def get_info(request: web.Request) -> web.Response:
 def _find(request: web.Request) -> Entry | None:
     text = request.match_info["number"]
     is_number = text.isascii() and text.isdigit() and len(text) <= 18
-    return request.app[DESK].find(int(text)) if is_number else None
+    return request.app[DISPATCHER].find(int(text)) if is_number else None
 
 
 async def post_job(request: web.Request) -> web.Response:
@@ -110,10 +110,10 @@ async def post_job(request: web.Request) -> web.Response:
     try:
         name, output, command = _job(json.loads(await request.read()))
         argv, is_text = _argv(name, command), isinstance(command, str)
-        number = await asyncio.to_thread(request.app[DESK].add, name, output, argv, is_text=is_text)
+        number = await asyncio.to_thread(request.app[DISPATCHER].add, name, output, argv, is_text=is_text)
     except (ValueError, RecursionError):
         return _failed("No JSON data was found", 400)
-    except Refused as refused:
+    except Refusal as refused:
         return _failed(str(refused))
     return _json({"status": "successful", "message": "Job added successfully", "jobID": number})
 
@@ -121,22 +121,22 @@ async def post_job(request: web.Request) -> web.Response:
 def _job(body: Any) -> tuple[str, str, Any]:
     """Return name, output and command of a job; what is missing is told in the old words."""
     if body is None:
-        raise Refused("No JSON data was found")
+        raise Refusal("No JSON data was found")
     if not isinstance(body, dict) or "job" not in body:
-        raise Refused("Key 'job' not found")
+        raise Refusal("Key 'job' not found")
     job = body["job"] if isinstance(body["job"], dict) else {}
     for key in KEYS:
         if key not in job:
-            raise Refused(f"Key '{key}' not found")
+            raise Refusal(f"Key '{key}' not found")
     if not job["jobCommand"]:
-        raise Refused("No jobs were submitted")
+        raise Refusal("No jobs were submitted")
     if not job["jobName"]:
-        raise Refused("No job name was provided")
+        raise Refusal("No job name was provided")
     if not job["outFile"]:
-        raise Refused("Output file not specified")
+        raise Refusal("Output file not specified")
     for key in ("jobName", "outFile"):
         if not isinstance(job[key], str):
-            raise Refused(f"Could not add new job: {job['jobName']}. Check logs for details")
+            raise Refusal(f"Could not add new job: {job['jobName']}. Check logs for details")
     return job["jobName"], job["outFile"], job["jobCommand"]
 
 
@@ -145,25 +145,25 @@ def _argv(name: str, command: Any) -> list[str]:
     words = [command] if isinstance(command, str) else command
     if isinstance(words, list) and all(isinstance(word, str | int | float) for word in words):
         return [str(word) for word in words]
-    raise Refused(f"Could not add new job: {name}. Check logs for details")
+    raise Refusal(f"Could not add new job: {name}. Check logs for details")
 
 
 async def get_state(request: web.Request) -> web.Response:
     """Return all that the page shows."""
-    desk, queue = request.app[DESK], request.app[QUEUE]
+    dispatcher, queue = request.app[DISPATCHER], request.app[QUEUE]
     try:
         is_paused = (await asyncio.to_thread(queue.get, "/v1/queue"))["paused"]
     except DibsError:
         # The lists are known all the same.
         is_paused = False
-    jobs = desk.jobs()
+    jobs = dispatcher.jobs()
     lists = {
         "running": _shown(entry for entry in jobs if entry.is_active),
-        "scheduled": _shown(desk.waiting()),
-        "successful": _shown(reversed(desk.ended(well=True))),
-        "failed": _shown(reversed(desk.ended(well=False))),
+        "scheduled": _shown(dispatcher.waiting()),
+        "successful": _shown(reversed(dispatcher.ended(well=True))),
+        "failed": _shown(reversed(dispatcher.ended(well=False))),
     }
-    return _value({"devices": desk.texts, "paused": is_paused, **lists})
+    return _value({"devices": dispatcher.texts, "paused": is_paused, **lists})
 
 
 def _shown(found: Iterable[Entry]) -> dict[str, Any]:
@@ -178,7 +178,7 @@ async def get_log(request: web.Request) -> web.Response:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
         return _json({"status": "failed", "value": "Expected a number of lines"})
     text = None
-    if request.app[DESK].is_output(path):
+    if request.app[DISPATCHER].is_output(path):
         text = await asyncio.to_thread(tail, path, min(int(digits), MOST_LINES))
     if text is None:
         return _json({"status": "failed", "value": f"File not found: {path}"})
@@ -216,7 +216,7 @@ async def post_devices(request: web.Request) -> web.Response:
     texts = (await _said(request)).get("devices")
     if not isinstance(texts, list) or not all(isinstance(text, str) and text.isprintable() for text in texts):
         return _failed("Expected a list of GPUs")
-    request.app[DESK].change(texts)
+    request.app[DISPATCHER].change(texts)
     return _value(texts)
 
 
@@ -236,6 +236,8 @@ async def post_verb(request: web.Request) -> web.Response:
     if entry is None:
         return _failed(f"Job (jobid :{request.match_info['number']}) jot found")
     try:
-        return _value(await asyncio.to_thread(request.app[DESK].act, entry.number, request.match_info["verb"], value))
-    except Refused as refused:
+        return _value(
+            await asyncio.to_thread(request.app[DISPATCHER].act, entry.number, request.match_info["verb"], value)
+        )
+    except Refusal as refused:
         return _failed(str(refused))

@@ -22,7 +22,8 @@ BY_UUID = "gpupeasy-by-uuid"
 LETTERS = "gpupeasy-text"
 #: What begins the tag that says which GPU of the list the server gave it, where dibs does not choose itself.
 ON = "gpupeasy-on:"
-#: What a command is wrapped in where dibs would not write the text of its GPUs.
+#: What a command is wrapped in where dibs would not write the text of its GPUs. Queued jobs of older releases name
+#: this module, so it keeps its name.
 WRAP = (sys.executable, "-P", "-m", "dibs_compat.gpupeasy.wrapping")
 
 #: The old words for how a job stands.
@@ -194,7 +195,7 @@ def info(entry: Entry) -> dict[str, Any]:
 
 def whole(entry: Entry) -> dict[str, Any]:
     """Return all that the page shows of a job."""
-    # Held by the desk, which is waiting, or by a person.
+    # Held by the dispatcher, which is waiting, or by a person.
     more = {"dibsID": entry.id, "state": "waiting" if entry.is_next else entry.state}
     return info(entry) | more | {"gpu": entry.gpu, "pid": entry.pid, "priority": entry.priority, "cause": entry.cause}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dibs_compat.gpupeasy import serving
+from dibs_compat.gpupeasy import servers
 
 __all__ = ["GPUPeasyServer"]
 
@@ -29,8 +29,8 @@ class GPUPeasyServer:
         self._is_debug = debug
         self._is_open = insecure_bind
 
-    def run(self, host: str = "127.0.0.1", port: int = serving.CORE_PORT, *, insecure_bind: bool = False) -> None:
+    def run(self, host: str = "127.0.0.1", port: int = servers.CORE_PORT, *, insecure_bind: bool = False) -> None:
         """Serve until Ctrl-C. What runs goes on then, and so does what waits, unless only we know which GPU is next."""
-        address = serving.Address(host, int(port), is_open=self._is_open or insecure_bind)
-        with serving.told():
-            serving.run_core(self._gpus, address, self._logdir, is_loud=self._is_debug)
+        address = servers.Address(host, int(port), is_open=self._is_open or insecure_bind)
+        with servers.told():
+            servers.run_core(self._gpus, address, self._logdir, is_loud=self._is_debug)

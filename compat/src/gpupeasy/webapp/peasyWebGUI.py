@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs_compat.gpupeasy import serving
+from dibs_compat.gpupeasy import servers
 
 __all__ = ["GPUPeasyWebGUI"]
 
@@ -13,7 +13,7 @@ class GPUPeasyWebGUI:
     def __init__(
         self,
         coreHost: str = "127.0.0.1",
-        corePort: int = serving.CORE_PORT,
+        corePort: int = servers.CORE_PORT,
         debug: bool = False,
         *,
         insecure_bind: bool = False,
@@ -21,7 +21,7 @@ class GPUPeasyWebGUI:
         self._core = (coreHost, int(corePort))
         self._is_open = insecure_bind
 
-    def run(self, host: str = "127.0.0.1", port: int = serving.PAGE_PORT, *, insecure_bind: bool = False) -> None:
+    def run(self, host: str = "127.0.0.1", port: int = servers.PAGE_PORT, *, insecure_bind: bool = False) -> None:
         """Serve until Ctrl-C."""
-        with serving.told():
-            serving.run_page(*self._core, serving.Address(host, int(port), is_open=self._is_open or insecure_bind))
+        with servers.told():
+            servers.run_page(*self._core, servers.Address(host, int(port), is_open=self._is_open or insecure_bind))

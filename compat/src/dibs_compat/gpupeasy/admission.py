@@ -40,7 +40,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestFacts:
     """What of a request matters here. Headers are tuples: none, one, or more than there should be."""
 
     uid: int | None
@@ -52,7 +52,7 @@ class Asked:
     how: Sequence[str] = ()
 
 
-def refusal(asked: Asked, owner: int, *, is_open: bool) -> str | None:
+def refusal(asked: RequestFacts, owner: int, *, is_open: bool) -> str | None:
     """Return why a request is refused; None if it may be answered. `is_open`: anybody may ask, from anywhere."""
     if not is_open and asked.uid not in (owner, 0):
         return "this server belongs to somebody else"
@@ -94,13 +94,13 @@ def protected(answer: web.StreamResponse) -> web.StreamResponse:
     return answer
 
 
-async def _asked(request: web.Request, is_open: bool) -> Asked:
+async def _asked(request: web.Request, is_open: bool) -> RequestFacts:
     said = request.headers
     sock = request.get_extra_info("socket")
     uid = None
     if not is_open and sock is not None:
         uid = (await asyncio.to_thread(peers.of_tcp, sock)).uid
-    return Asked(
+    return RequestFacts(
         uid,
         request.method,
         tuple(said.getall("Host", [])),

@@ -1,4 +1,4 @@
-"""Giving GPUs free by hand. A lease cannot be taken away from whoever holds it: only its end frees the GPU."""
+"""Release GPUs by hand. A lease cannot be revoked: a GPU becomes free only when its holder ends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dibs.errors import Conflict, MachineError, NotAllowed, NotFound
 from dibs.leases import holders
 from dibs.system import processes
-from dibs_compat.scheduler import state
-from dibs_compat.scheduler.gpus import Gpus
-from dibs_compat.scheduler.state import Entries, State
+from dibs_compat.schedule import state_file
+from dibs_compat.schedule.gpus import Gpus
+from dibs_compat.schedule.state_file import Entries, State
 
 #: Seconds that a scheduler gets beyond the grace of its task, and that KILL gets to work.
 EXTRA_S = 5.0
@@ -32,7 +32,7 @@ def release(gpus: Gpus, known: State, numbers: Sequence[int], is_forced: bool, g
         _end(gpus, number, holder, grace_s)
 
     def edit(found: Entries | None) -> Entries | None:
-        return found and tuple(state.FREE if number in numbers else entry for number, entry in enumerate(found))
+        return found and tuple(state_file.FREE if number in numbers else entry for number, entry in enumerate(found))
 
     known.write(edit)
 
@@ -42,7 +42,7 @@ def _refuse(numbers: Sequence[int], living: dict[int, holders.Holder], entries: 
         entry = entries[number]
         if number in living:
             who, pid = living[number].user, entry.task_pid or living[number].pid
-        elif state.is_alive(entry):
+        elif state_file.is_alive(entry):
             who, pid = entry.user, entry.task_pid
         else:
             continue

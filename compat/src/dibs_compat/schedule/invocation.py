@@ -15,10 +15,10 @@ from dibs.foreground import device_check
 from dibs.foreground.signals import Signals
 from dibs.leases import device_lease, waiters
 from dibs.system import commands, processes, settings, users
-from dibs_compat.scheduler import gpus, releasing, screen, state, task
-from dibs_compat.scheduler.line import Line, Stopped, Taken, Wish
-from dibs_compat.scheduler.state import Entries, Entry, State
-from dibs_compat.scheduler.task import Step
+from dibs_compat.schedule import gpus, release, screen, state_file, task
+from dibs_compat.schedule.gpu_wait import GpuRequest, GpuWait, Grant, StopSignal
+from dibs_compat.schedule.state_file import Entries, Entry, State
+from dibs_compat.schedule.task import Step
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -32,10 +32,10 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Order:
+class TaskRequest:
     """One task and how it is to be run."""
 
-    wish: Wish
+    request: GpuRequest
     #: The words of the task for the GPUs it gets.
     words: Callable[[Sequence[int]], list[str]]
     #: What these GPUs are called.
@@ -51,14 +51,14 @@ class Order:
     is_exit_status: bool = False
 
 
-class Desk:
+class Invocation:
     """The machine and the state file, as one call of one of the old tools sees them."""
 
     def __init__(self, prog: str) -> None:
         self.prog = prog
         self._values = settings.load(os.environ)
         self._gpus = gpus.load(self._values)
-        self._state = State(os.environ.get("DIBS_COMPAT_STATE") or state.DEFAULT_PATH, self._complain)
+        self._state = State(os.environ.get("DIBS_COMPAT_STATE") or state_file.DEFAULT_PATH, self._complain)
 
     def _complain(self, text: str) -> None:
         screen.complain(self.prog, text)
@@ -69,14 +69,14 @@ class Desk:
 
     def set_up_if_new(self) -> None:
         """Make the state file as the old tool does when there is none, or a broken one."""
-        self._state.update(lambda entries: state.fresh(self._gpus.usual_count()) if entries is None else entries)
+        self._state.update(lambda entries: state_file.fresh(self._gpus.usual_count()) if entries is None else entries)
 
     def set_up(self, count: int, set_aside: Sequence[int] = ()) -> None:
         """Say how many GPUs there are and which are not for us. Tasks that run stay what they are."""
 
         def edit(entries: Entries | None) -> Entries:
             before = dict(enumerate(self._gpus.swept(entries or ())))
-            made = state.fresh(count, set_aside)
+            made = state_file.fresh(count, set_aside)
             running = {n: entry for n, entry in before.items() if entry.task_pid is not None and n not in set_aside}
             return tuple(running.get(number, entry) for number, entry in enumerate(made))
 
@@ -84,7 +84,7 @@ class Desk:
 
     def release(self, numbers: Sequence[int], is_forced: bool) -> None:
         """Give GPUs free that were set aside; what is in use stays so, unless forced."""
-        releasing.release(self._gpus, self._state, numbers, is_forced, self._values.grace)
+        release.release(self._gpus, self._state, numbers, is_forced, self._values.grace)
 
     def show(self, prefix: str) -> None:
         """Print who uses what."""
@@ -93,7 +93,7 @@ class Desk:
         faults = {number: fault for number in numbers if (fault := self._gpus.fault(number))}
         screen.say(screen.status(entries, self._gpus.holders(numbers), faults, prefix))
 
-    def run(self, order: Order) -> int:
+    def run(self, order: TaskRequest) -> int:
         """Wait for the GPUs, run the task, give them back; return the exit code."""
         try:
             _check_found(order.words(()))
@@ -102,7 +102,7 @@ class Desk:
             with Signals(*ENDING) as coming:
                 try:
                     return self._run(order, self._take(order, coming), coming)
-                except Stopped as stop:
+                except StopSignal as stop:
                     if stop.number == signal.SIGINT:
                         print("KeyboardInterrupt", file=sys.stderr, flush=True)
                     return task.die_by(stop.number)
@@ -112,40 +112,40 @@ class Desk:
             self._complain(error.line())
             return error.shell_code
 
-    def _take(self, order: Order, coming: Signals) -> Taken:
-        if order.wish.count == 0:
-            return Taken((), ())
+    def _take(self, order: TaskRequest, coming: Signals) -> Grant:
+        if order.request.count == 0:
+            return Grant((), ())
         note = device_lease.Note(self.prog, users.own(), "dibs-compat")
         vet = device_check.of(self._values, self._complain)
         waiter = waiters.Waiter(self._gpus.place, note, self._values.collect_for, vet=vet)
-        return Line(self._gpus, self._state, coming, waiter).wait(
-            order.wish,
+        return GpuWait(self._gpus, self._state, coming, waiter).wait(
+            order.request,
             lambda numbers: self._entry(order, numbers, os.getpid(), time.time()),
             lambda: screen.say(order.waiting),
         )
 
-    def _entry(self, order: Order, numbers: Sequence[int], pid: int, began: float) -> Entry:
+    def _entry(self, order: TaskRequest, numbers: Sequence[int], pid: int, began: float) -> Entry:
         words, user = tuple(order.words(numbers)), users.own()
         return Entry(False, order.name(numbers), words, pid, screen.moment(began), user)
 
-    def _run(self, order: Order, taken: Taken, coming: Signals) -> int:
+    def _run(self, order: TaskRequest, grant: Grant, coming: Signals) -> int:
         mask = task.block()
         pid = os.getpid()
         try:
             for number in coming.new():
-                raise Stopped(number)
-            words = order.words(taken.numbers)
+                raise StopSignal(number)
+            words = order.words(grant.numbers)
             began = time.time()
-            env = {**os.environ, **gpus.environ(taken.numbers)}
+            env = {**os.environ, **gpus.environ(grant.numbers)}
             fds = [output.fd for output in order.outputs] or [None, None]
-            pid = task.start(words, env, taken, mask, (fds[0], fds[1]))
-            self._replace(os.getpid(), self._entry(order, taken.numbers, pid, began))
-            screen.say(screen.started(order.name(taken.numbers), pid))
+            pid = task.start(words, env, grant, mask, (fds[0], fds[1]))
+            self._replace(os.getpid(), self._entry(order, grant.numbers, pid, began))
+            screen.say(screen.started(order.name(grant.numbers), pid))
             end = task.attend(pid, order.first, self._values.grace, self._complain)
         finally:
             # First the leases: somebody may wait for them, and knows from the dead pid that the entry means nothing.
-            taken.close()
-            self._replace(pid, state.FREE)
+            grant.close()
+            self._replace(pid, state_file.FREE)
         if order.has_summary:
             outputs = [(kind, output.name) for kind, output in zip(("stdout", "stderr"), order.outputs, strict=False)]
             screen.say(screen.summary(words, outputs, began, end.at))

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from dibs.cli import safe_text
 from dibs.leases import holders
-from dibs_compat.scheduler import state
-from dibs_compat.scheduler.state import Entries
+from dibs_compat.schedule import state_file
+from dibs_compat.schedule.state_file import Entries
 
 
 def say(text: str) -> None:
@@ -32,7 +32,7 @@ def complain(prog: str, text: str) -> None:
 
 def moment(at: float) -> str:
     """Return a moment as the old tool writes it."""
-    return time.strftime(state.MOMENT, time.localtime(at))
+    return time.strftime(state_file.MOMENT, time.localtime(at))
 
 
 def duration(seconds: float) -> str:
@@ -69,7 +69,7 @@ def status(entries: Entries, who: Mapping[int, holders.Holder], faults: Mapping[
     return "\n".join([*head, *tail])
 
 
-def _block(entry: state.Entry, holder: holders.Holder | None, fault: str | None, name: str) -> str:
+def _block(entry: state_file.Entry, holder: holders.Holder | None, fault: str | None, name: str) -> str:
     if holder is None:
         task: object = fault if entry.avail else entry.task and list(entry.task)
         rows = (name if entry.avail else entry.gpu_name, entry.user, task, entry.task_pid, entry.task_start)

@@ -1,4 +1,4 @@
-"""What the desk asks of dibs: which jobs there are, and one verb for some of them."""
+"""What the dispatcher asks of dibs: which jobs there are, and one verb for some of them."""
 
 from __future__ import annotations
 

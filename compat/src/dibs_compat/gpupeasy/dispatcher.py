@@ -1,4 +1,4 @@
-"""The desk of one server: takes jobs in, and sees that each gets a GPU of its list.
+"""The dispatcher of one server: takes jobs in, and sees that each gets a GPU of its list.
 
 Where dibs itself can choose among the GPUs, jobs are queued there and need this process no more. Where it cannot
 (groups and the like), they are held, and the next is let go when a GPU of the list is free. One thread follows what
@@ -21,7 +21,7 @@ from dibs.model import path_templates, selectors
 from dibs.submission import drafts
 from dibs.submission.options import Args
 from dibs.system import commands
-from dibs_compat.gpupeasy import asking, entries, gpu_lists
+from dibs_compat.gpupeasy import daemon_calls, entries, gpu_lists
 from dibs_compat.gpupeasy.entries import Entry
 from dibs_compat.gpupeasy.logbook import Logbook
 
@@ -38,11 +38,11 @@ VERBS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """A job is not taken, or something cannot be done; the text is the answer."""
 
 
-class Desk:
+class Dispatcher:
     """The jobs of the server at one port."""
 
     def __init__(self, queue: connection.Client, port: int, texts: Sequence[str], log: Logbook) -> None:
@@ -70,7 +70,7 @@ class Desk:
         self._is_ending = False
         self._hear, self._say = socket.socketpair()
         self._hear.setblocking(False)
-        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
 
     def open(self) -> None:
         """Find the jobs of earlier times again, and begin."""
@@ -120,7 +120,7 @@ class Desk:
 
     def others(self) -> int:
         """Return how many jobs wait for servers at other ports."""
-        jobs = asking.jobs(self._queue, f"project:{entries.PROJECT}+held")
+        jobs = daemon_calls.jobs(self._queue, f"project:{entries.PROJECT}+held")
         return sum(entries.read(job, self._port) is None for job in jobs)
 
     # -- what is asked --
@@ -137,7 +137,7 @@ class Desk:
                 self._log.write("Error", f"Could not add <{number}, {name}>: {error}")
                 with contextlib.suppress(OSError):
                     os.unlink(path)
-                raise Refused(f"Could not add new job: {name}. Check logs for details") from error
+                raise Refusal(f"Could not add new job: {name}. Check logs for details") from error
             self._next = number + 1
         self._wake()
         return number
@@ -151,7 +151,7 @@ class Desk:
             more = {"hold": False, **common.request}
             tags += _marks(common)
         else:
-            # What it would have without us; the desk says better when its turn has come.
+            # What it would have without us; the dispatcher says better when its turn has come.
             more = {"hold": True, "gpus": None if any(self._texts) else 0}
             tags.append(entries.held(self._port))
         job = {"argv": list(argv), "name": name, "output": path_templates.escape(path), "tags": tags}
@@ -180,11 +180,11 @@ class Desk:
         """Do something to a job; return what came of it."""
         entry = self.find(number)
         if entry is None:
-            raise Refused(f"There is no job {number}")
+            raise Refusal(f"There is no job {number}")
         try:
             told = self._act(entry, verb, value)
         except DibsError as error:
-            raise Refused(error.line()) from error
+            raise Refusal(error.line()) from error
         finally:
             self._read([entry.id])
             self._wake()
@@ -194,29 +194,29 @@ class Desk:
     def _act(self, entry: Entry, verb: str, value: str) -> str:
         if verb == "priority":
             if not value.lstrip("-").isdecimal() or len(value) > 9:
-                raise Refused(f"Expected a whole number as priority, got {value[:40]!r}")
-            return asking.edit(self._queue, entry, {"priority": int(value)})
+                raise Refusal(f"Expected a whole number as priority, got {value[:40]!r}")
+            return daemon_calls.edit(self._queue, entry, {"priority": int(value)})
         if verb in ("hold", "unhold"):
             return self._hold(entry) if verb == "hold" else self._unhold(entry)
         if verb not in VERBS:
-            raise Refused(f"There is no verb {verb[:40]!r}")
+            raise Refusal(f"There is no verb {verb[:40]!r}")
         if verb == "rerun" and entry.return_code is not None:
             _empty(entry.output)
         name, said = VERBS[verb]
-        return asking.do(self._queue, name, [entry], **said)
+        return daemon_calls.do(self._queue, name, [entry], **said)
 
     def _hold(self, entry: Entry) -> str:
         if not entry.is_waiting:
-            raise Refused(f"Job {entry.number} is {entry.state}, it does not wait")
-        told = asking.edit(self._queue, entry, {"tags": entry.plain_tags}) if entry.is_ours else ""
-        return told if entry.is_next else asking.do(self._queue, "hold", [entry])
+            raise Refusal(f"Job {entry.number} is {entry.state}, it does not wait")
+        told = daemon_calls.edit(self._queue, entry, {"tags": entry.plain_tags}) if entry.is_ours else ""
+        return told if entry.is_next else daemon_calls.do(self._queue, "hold", [entry])
 
     def _unhold(self, entry: Entry) -> str:
         if entry.state != "held" or entry.is_ours:
-            raise Refused(f"Job {entry.number} is {entry.state}, nobody keeps it back")
+            raise Refusal(f"Job {entry.number} is {entry.state}, nobody keeps it back")
         if self._common is None:
-            return asking.edit(self._queue, entry, {"tags": [*entry.plain_tags, entries.held(self._port)]})
-        return asking.do(self._queue, "unhold", [entry])
+            return daemon_calls.edit(self._queue, entry, {"tags": [*entry.plain_tags, entries.held(self._port)]})
+        return daemon_calls.do(self._queue, "unhold", [entry])
 
     # -- following and dealing --
 
@@ -307,9 +307,9 @@ class Desk:
     def _take_back(self, some: Sequence[Entry]) -> None:
         """Hold jobs until we let them go; the tag first: a job that is held without it would wait for a person."""
         for entry in some:
-            asking.edit(self._queue, entry, {"tags": [*entry.plain_tags, entries.held(self._port)]})
+            daemon_calls.edit(self._queue, entry, {"tags": [*entry.plain_tags, entries.held(self._port)]})
         if some:
-            asking.do(self._queue, "hold", some)
+            daemon_calls.do(self._queue, "hold", some)
 
     def _let_go(self, waiting: Sequence[Entry], common: gpu_lists.Gpu) -> None:
         """Let dibs choose the GPU of jobs from now on; those that a person holds stay so."""
@@ -317,20 +317,20 @@ class Desk:
         for entry in marked:
             left = [tag for tag in entry.tags if tag.startswith(entries.HELD)]
             tags = [*entry.plain_tags, *_marks(common)]
-            asking.edit(self._queue, entry, {"argv": list(entry.argv), "tags": [*tags, *left], **common.request})
+            daemon_calls.edit(self._queue, entry, {"argv": list(entry.argv), "tags": [*tags, *left], **common.request})
             if entry.is_next:
-                asking.do(self._queue, "unhold", [entry])
+                daemon_calls.do(self._queue, "unhold", [entry])
             if left:
                 # Last: a job that is held without it would wait for a person. It may have begun.
                 with contextlib.suppress(Conflict):
-                    asking.edit(self._queue, entry, {"tags": tags})
+                    daemon_calls.edit(self._queue, entry, {"tags": tags})
         if rest := [entry for entry in waiting if entry not in marked]:
-            asking.do(self._queue, "edit", rest, changes=common.request)
+            daemon_calls.do(self._queue, "edit", rest, changes=common.request)
 
     def _load(self) -> None:
         # First the number of the newest event: what happens while we read is told once more.
         self._cursor = self._queue.get("/v1/jobs/changes", [("select", "@")])["cursor"]
-        self._keep(asking.jobs(self._queue, f"tag:{entries.numbered(self._port, '*')}"))
+        self._keep(daemon_calls.jobs(self._queue, f"tag:{entries.numbered(self._port, '*')}"))
         with self._lock:
             self._next = max(self._entries, default=0) + 1
             self._written = {entry.number: entry.status for entry in self._entries.values()}
@@ -338,7 +338,7 @@ class Desk:
     def _read(self, ids: Iterable[int]) -> None:
         """Look at jobs anew."""
         wanted = selectors.ranges(ids)
-        self._keep(asking.jobs(self._queue, wanted) if wanted else [])
+        self._keep(daemon_calls.jobs(self._queue, wanted) if wanted else [])
 
     def _keep(self, jobs: Iterable[dict[str, Any]]) -> None:
         with self._lock:
@@ -366,8 +366,8 @@ class Desk:
         # Still ours: if we end before it is let go, it is dealt again.
         tags = [*entry.plain_tags, entries.ON + gpu.text, entries.held(self._port)]
         try:
-            asking.edit(self._queue, entry, {"argv": argv, "tags": tags, **gpu.request})
-            asking.do(self._queue, "unhold", [entry])
+            daemon_calls.edit(self._queue, entry, {"argv": argv, "tags": tags, **gpu.request})
+            daemon_calls.do(self._queue, "unhold", [entry])
         except (NoDaemon, Conflict, NotFound) as error:
             # Somebody was faster, or it will be dealt again.
             self._log.write("Warning", f"Scheduling <{entry.number}, {entry.name}> is put off: {error}")
@@ -383,9 +383,9 @@ def _make(path: str, shown: str) -> None:
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
     except FileExistsError:
-        raise Refused(f"Output file already exists: {shown}") from None
+        raise Refusal(f"Output file already exists: {shown}") from None
     except (OSError, ValueError) as error:
-        raise Refused(f"Could not open output file: {shown}") from error
+        raise Refusal(f"Could not open output file: {shown}") from error
 
 
 def _empty(path: str) -> None:

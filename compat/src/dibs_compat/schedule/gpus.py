@@ -11,8 +11,8 @@ from dibs.errors import MachineError
 from dibs.leases import device_lease, holders
 from dibs.model import devices
 from dibs.system import settings
-from dibs_compat.scheduler import state
-from dibs_compat.scheduler.state import Entries
+from dibs_compat.schedule import state_file
+from dibs_compat.schedule.state_file import Entries
 
 #: How many GPUs the old tool takes for granted.
 USUAL = 4
@@ -62,11 +62,13 @@ class Gpus:
         """Return the entries without the tasks that are gone; leases of `own` numbers are ours and prove nothing."""
         held = self.held(range(len(entries))).difference(own)
         return tuple(
-            state.FREE if entry.task_pid is not None and number not in held and not state.is_alive(entry) else entry
+            state_file.FREE
+            if entry.task_pid is not None and number not in held and not state_file.is_alive(entry)
+            else entry
             for number, entry in enumerate(entries)
         )
 
-    def shut(self, entries: Entries) -> dict[int, state.Entry]:
+    def shut(self, entries: Entries) -> dict[int, state_file.Entry]:
         """Return what keeps numbers from us that no lease tells: set aside by hand, or used by the old tool."""
         held = self.held(range(len(entries)))
         return {number: entry for number, entry in enumerate(entries) if not entry.avail and number not in held}

@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dibs_compat.scheduler import parsing, screen
-from dibs_compat.scheduler.desk import Desk, Order, guarded
-from dibs_compat.scheduler.line import Wish
-from dibs_compat.scheduler.task import Step
+from dibs_compat.schedule import arguments, screen
+from dibs_compat.schedule.gpu_wait import GpuRequest
+from dibs_compat.schedule.invocation import Invocation, TaskRequest, guarded
+from dibs_compat.schedule.task import Step
 
 USAGE = (
     "[-h] [-i INIT] [-n NUM] [-p PREFER] [-f FORCE] [-s]",
@@ -56,21 +56,21 @@ def main() -> int:
     return guarded(parser.prog, lambda: _main(parser, sys.argv[1:]))
 
 
-def _main(parser: parsing.Parser, words: Sequence[str]) -> int:
+def _main(parser: arguments.Parser, words: Sequence[str]) -> int:
     options, task = split(words)
     args = parser.parse_args(options)
-    wish = _wish(parser, args)
-    desk = Desk(parser.prog)
-    if not desk.is_set_up() and not args.init:
+    request = _gpu_request(parser, args)
+    invocation = Invocation(parser.prog)
+    if not invocation.is_set_up() and not args.init:
         screen.say(NOT_SET_UP)
         return 1
     if args.init:
-        desk.set_up(args.init)
+        invocation.set_up(args.init)
     if args.release is not None:
-        desk.release(args.release, args.is_forced)
+        invocation.release(args.release, args.is_forced)
     if args.status:
-        desk.show("")
-    return desk.run(_order(args, wish, task)) if task else 0
+        invocation.show("")
+    return invocation.run(_order(args, request, task)) if task else 0
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -86,7 +86,7 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
         options.append(word)
         many = _arity(word)
         while left and (len(left) > 0 if many is None else many > 0):
-            if many is None and not parsing.is_number(left[0]):
+            if many is None and not arguments.is_number(left[0]):
                 break
             options.append(left.pop(0))
             many = None if many is None else many - 1
@@ -101,8 +101,8 @@ def _arity(word: str) -> int | None:
     return ARITY[fitting.pop()] if len(fitting) == 1 else 0
 
 
-def _parser() -> parsing.Parser:
-    parser = parsing.Parser(USAGE, PROSE, MORE)
+def _parser() -> arguments.Parser:
+    parser = arguments.Parser(USAGE, PROSE, MORE)
     parser.add_argument("-i", "--init", type=int)
     parser.add_argument("-n", "--num", type=int)
     parser.add_argument("-p", "--prefer")
@@ -115,17 +115,17 @@ def _parser() -> parsing.Parser:
     return parser
 
 
-def _wish(parser: parsing.Parser, args: argparse.Namespace) -> Wish:
+def _gpu_request(parser: arguments.Parser, args: argparse.Namespace) -> GpuRequest:
     if args.init is not None:
-        parsing.check_count(parser, "-i/--init", args.init)
+        arguments.check_count(parser, "-i/--init", args.init)
     preferred = _numbers(parser, "-p/--prefer", args.prefer)
     forced = _numbers(parser, "-f/--force", args.force)
     count = max(1, len(forced)) if args.num is None else args.num
-    parsing.check_count(parser, "-n/--num", count)
-    return Wish(count, preferred, forced)
+    arguments.check_count(parser, "-n/--num", count)
+    return GpuRequest(count, preferred, forced)
 
 
-def _numbers(parser: parsing.Parser, option: str, text: str | None) -> tuple[int, ...]:
+def _numbers(parser: arguments.Parser, option: str, text: str | None) -> tuple[int, ...]:
     """Return the GPUs that JSON names: a number or a list of numbers."""
     try:
         value = () if text is None else json.loads(text)
@@ -137,9 +137,9 @@ def _numbers(parser: parsing.Parser, option: str, text: str | None) -> tuple[int
     return tuple(dict.fromkeys(numbers))
 
 
-def _order(args: argparse.Namespace, wish: Wish, task: Sequence[str]) -> Order:
-    return Order(
-        wish,
+def _order(args: argparse.Namespace, request: GpuRequest, task: Sequence[str]) -> TaskRequest:
+    return TaskRequest(
+        request,
         lambda numbers: [*task, f"model.n_gpus={len(numbers)}"] if args.cx else list(task),
         lambda numbers: ",".join(map(str, numbers)),
         f"Scheduler (PID: {os.getpid()}) is waiting for GPU(s) {args.force}.",

@@ -21,8 +21,8 @@ from aiohttp import ClientSession, ClientTimeout, web
 from dibs.client import connection
 from dibs.errors import DibsError, UserError
 from dibs.system import paths
-from dibs_compat.gpupeasy import admitting, core, gui
-from dibs_compat.gpupeasy.desk import Desk
+from dibs_compat.gpupeasy import admission, core, gui
+from dibs_compat.gpupeasy.dispatcher import Dispatcher
 from dibs_compat.gpupeasy.logbook import Logbook
 
 CORE_PORT, PAGE_PORT = 8888, 4004
@@ -74,17 +74,17 @@ def run_core(texts: Sequence[str], address: Address, logdir: str | None, *, is_l
     async def app(port: int) -> AsyncIterator[web.Application]:
         paths.prepare(queue.home)
         log = Logbook(Path(logdir) if logdir else queue.home / "gpupeasy", is_loud=is_loud)
-        desk = Desk(queue, port, texts, log)
-        await asyncio.to_thread(desk.open)
-        if others := await asyncio.to_thread(desk.others):
+        dispatcher = Dispatcher(queue, port, texts, log)
+        await asyncio.to_thread(dispatcher.open)
+        if others := await asyncio.to_thread(dispatcher.others):
             say(f"{others} more jobs are held in dibs for a server at another port: dibs status project:gpupeasy")
-        made = web.Application(middlewares=[admitting.guard(is_open=where.is_open)], client_max_size=core.LARGEST_BODY)
-        made[core.DESK], made[core.QUEUE] = desk, queue
+        made = web.Application(middlewares=[admission.guard(is_open=where.is_open)], client_max_size=core.LARGEST_BODY)
+        made[core.DISPATCHER], made[core.QUEUE] = dispatcher, queue
         made.add_routes(core.routes())
         try:
             yield made
         finally:
-            await asyncio.to_thread(desk.close)
+            await asyncio.to_thread(dispatcher.close)
 
     asyncio.run(_serve("server", where, app))
 
@@ -96,7 +96,7 @@ def run_page(host: str, port: int, address: Address) -> None:
 
     @contextlib.asynccontextmanager
     async def app(own: int) -> AsyncIterator[web.Application]:
-        made = web.Application(middlewares=[admitting.guard(is_open=where.is_open)], client_max_size=core.LARGEST_BODY)
+        made = web.Application(middlewares=[admission.guard(is_open=where.is_open)], client_max_size=core.LARGEST_BODY)
         base = f"http://{f'[{name}]' if ':' in name else name}:{port}"
         async with ClientSession(base, timeout=ClientTimeout(total=CORE_FOR_S)) as session:
             made[gui.CORE] = session

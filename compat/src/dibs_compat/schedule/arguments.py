@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from dibs_compat.scheduler.state import MOST_GPUS
+from dibs_compat.schedule.state_file import MOST_GPUS
 
 
 class Parser(argparse.ArgumentParser):

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 
 from dibs.errors import DibsError
-from dibs_compat.scheduler import parsing
-from dibs_compat.scheduler.desk import Desk, Order, Output, guarded
-from dibs_compat.scheduler.line import Wish
-from dibs_compat.scheduler.task import Step
+from dibs_compat.schedule import arguments
+from dibs_compat.schedule.gpu_wait import GpuRequest
+from dibs_compat.schedule.invocation import Invocation, Output, TaskRequest, guarded
+from dibs_compat.schedule.task import Step
 
 USAGE = (
     "[-h] [-gc GPU_COUNT] [-i INIT [INIT ...]] [-v] [-o [OUT]]",
@@ -75,23 +75,23 @@ def main() -> int:
     return guarded(parser.prog, lambda: _main(parser, sys.argv[1:]))
 
 
-def _main(parser: parsing.Parser, words: Sequence[str]) -> int:
-    desk = Desk(parser.prog)
+def _main(parser: arguments.Parser, words: Sequence[str]) -> int:
+    invocation = Invocation(parser.prog)
     # As the old tool: before anything is read from the command line.
-    desk.set_up_if_new()
+    invocation.set_up_if_new()
     args = _parse(parser, words)
     order = _order(parser, args) if args.task else None
     if args.init is not None:
-        desk.set_up(args.init[0], args.init[1:])
+        invocation.set_up(args.init[0], args.init[1:])
     if args.release_gpu is not None:
-        desk.release(args.release_gpu, args.is_forced)
+        invocation.release(args.release_gpu, args.is_forced)
     if args.status:
-        desk.show("cuda")
-    return desk.run(order) if order else 0
+        invocation.show("cuda")
+    return invocation.run(order) if order else 0
 
 
-def _parser() -> parsing.Parser:
-    parser = parsing.Parser(USAGE, PROSE, MORE)
+def _parser() -> arguments.Parser:
+    parser = arguments.Parser(USAGE, PROSE, MORE)
     parser.add_argument("-gc", "--gpu_count", type=int, default=1)
     parser.add_argument("-i", "--init", nargs="+", type=int)
     parser.add_argument("-v", "--verbose", action="store_true")
@@ -114,24 +114,24 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
 
 
-def _parse(parser: parsing.Parser, words: Sequence[str]) -> argparse.Namespace:
+def _parse(parser: arguments.Parser, words: Sequence[str]) -> argparse.Namespace:
     # --force 2 used to be short for --forced_gpu 2.
     spelled = [
-        "--forced_gpu" if word == "--force" and following and parsing.is_number(following) else word
+        "--forced_gpu" if word == "--force" and following and arguments.is_number(following) else word
         for word, following in zip(words, [*words[1:], None], strict=True)
     ]
-    args = parser.parse_args(parsing.numbers_last(spelled, ("-i", "--init", "-rg", "--release_gpu")))
-    parsing.check_count(parser, "-gc/--gpu_count", args.gpu_count)
+    args = parser.parse_args(arguments.numbers_last(spelled, ("-i", "--init", "-rg", "--release_gpu")))
+    arguments.check_count(parser, "-gc/--gpu_count", args.gpu_count)
     if args.init is not None:
         count, *set_aside = args.init
-        parsing.check_count(parser, "-i/--init", count)
+        arguments.check_count(parser, "-i/--init", count)
         for number in set_aside:
             if not 0 <= number < count:
                 parser.error(f"argument -i/--init: there is no GPU {number} among {count} GPUs, counted from 0")
     return args
 
 
-def _order(parser: parsing.Parser, args: argparse.Namespace) -> Order:
+def _order(parser: arguments.Parser, args: argparse.Namespace) -> TaskRequest:
     task = _split(args.task)
     forced = ",".join(map(str, args.forced_gpu))
     # Files are emptied before the task waits, and only when all else was right.
@@ -139,8 +139,8 @@ def _order(parser: parsing.Parser, args: argparse.Namespace) -> Order:
         _output(parser, "-o/--out", args.out, "<stdout>"),
         _output(parser, "-e/--err", args.err, "<stderr>"),
     )
-    return Order(
-        Wish(args.gpu_count, args.prefered_gpu, args.forced_gpu),
+    return TaskRequest(
+        GpuRequest(args.gpu_count, args.prefered_gpu, args.forced_gpu),
         lambda numbers: _with_ports(task, numbers),
         lambda numbers: ",".join(f"cuda{number}" for number in numbers),
         f"Scheduler (PID: {os.getpid()}) is waiting for GPU {forced}.",
@@ -167,7 +167,7 @@ def _with_ports(task: Sequence[str], numbers: Sequence[int]) -> list[str]:
     return [port if word == PORT_WORD else word for word in task]
 
 
-def _output(parser: parsing.Parser, option: str, path: str | None, own_name: str) -> Output:
+def _output(parser: arguments.Parser, option: str, path: str | None, own_name: str) -> Output:
     """Open a file for a stream of the task; both streams may go to the same one."""
     if path is None or path == "-":
         return Output(None, own_name)

@@ -17,8 +17,8 @@ from typing import Self
 from dibs.errors import Busy, Impossible
 from dibs.foreground.signals import Signals
 from dibs.leases import device_lease, waiters
-from dibs_compat.scheduler.gpus import Gpus
-from dibs_compat.scheduler.state import Entries, Entry, State
+from dibs_compat.schedule.gpus import Gpus
+from dibs_compat.schedule.state_file import Entries, Entry, State
 
 #: Seconds between looks at the state file where the kernel has no watch left for us.
 UNWATCHED_S = 5.0
@@ -30,7 +30,7 @@ CHANGED = 0x2 | 0x4 | 0x800 | 0x400
 HINT = "-i N sets the number of GPUs."
 
 
-class Stopped(Exception):
+class StopSignal(Exception):
     """A signal came while we waited."""
 
     def __init__(self, number: int) -> None:
@@ -39,7 +39,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True)
-class Wish:
+class GpuRequest:
     """Which GPUs a task asks for."""
 
     count: int
@@ -72,7 +72,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Taken:
+class Grant:
     """The GPUs of a task: their numbers in the order in which it gets them, and their leases."""
 
     numbers: tuple[int, ...]
@@ -84,7 +84,7 @@ class Taken:
             lease.close()
 
 
-class Line:
+class GpuWait:
     """One call's place in the line."""
 
     def __init__(self, gpus: Gpus, state: State, coming: Signals, waiter: waiters.Waiter) -> None:
@@ -93,10 +93,10 @@ class Line:
         self._coming = coming
         self._waiter = waiter
 
-    def wait(self, wish: Wish, mark: Callable[[Sequence[int]], Entry], say: Callable[[], None]) -> Taken:
+    def wait(self, request: GpuRequest, mark: Callable[[Sequence[int]], Entry], say: Callable[[], None]) -> Grant:
         """Return the GPUs once they are ours and `mark`ed in the state file.
 
-        `say` is called once if a forced GPU is busy while others are free. Raises `Stopped` when a signal comes.
+        `say` is called once if a forced GPU is busy while others are free. Raises `StopSignal` when a signal comes.
         """
         is_said = False
         try:
@@ -107,15 +107,15 @@ class Line:
                     if shut and self._gpus.shut(self._entries()) != shut:
                         # It changed before the watch stood.
                         continue
-                    look = _look(self._gpus, wish, entries, shut)
+                    look = _look(self._gpus, request, entries, shut)
                     if not is_said and look.is_forced_only:
                         say()
                         is_said = True
-                    taken = self._stand(wish.count, look.wanted, watch)
-                if taken is not None and self._claim(taken.numbers, mark):
-                    return taken
-                if taken is not None:
-                    taken.close()
+                    grant = self._acquire(request.count, look.wanted, watch)
+                if grant is not None and self._claim(grant.numbers, mark):
+                    return grant
+                if grant is not None:
+                    grant.close()
         finally:
             self._waiter.leave()
 
@@ -123,7 +123,7 @@ class Line:
         found = self._state.update(lambda entries: None if entries is None else self._gpus.swept(entries))
         return () if found is None else found
 
-    def _stand(self, count: int, wanted: Sequence[int], watch: _Watch) -> Taken | None:
+    def _acquire(self, count: int, wanted: Sequence[int], watch: _Watch) -> Grant | None:
         """Return `count` of the numbers once they are ours; None when the state file has to be looked at again."""
         numbers = {self._gpus.device(number): number for number in wanted}
         is_mine = True
@@ -132,7 +132,7 @@ class Line:
                 # A ticket would keep GPUs from others that we ourselves must leave alone.
                 self._waiter.leave()
             elif (got := self._waiter.ask(count, list(numbers))) is not None:
-                return Taken(tuple(sorted((numbers[lease.device] for lease in got), key=wanted.index)), tuple(got))
+                return Grant(tuple(sorted((numbers[lease.device] for lease in got), key=wanted.index)), tuple(got))
             is_mine = self._waiter.hung_up(self._sleep(watch))
         return None
 
@@ -143,7 +143,7 @@ class Line:
             poll.register(fd, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(min(self._waiter.sleep_s, watch.longest_s) * 1000)}
         for number in self._coming.new():
-            raise Stopped(number)
+            raise StopSignal(number)
         return ready
 
     def _claim(self, numbers: Sequence[int], mark: Callable[[Sequence[int]], Entry]) -> bool:
@@ -170,21 +170,21 @@ class _Look:
     is_forced_only: bool
 
 
-def _look(gpus: Gpus, wish: Wish, entries: Entries, shut: Container[int]) -> _Look:
-    wish.check(len(entries))
+def _look(gpus: Gpus, request: GpuRequest, entries: Entries, shut: Container[int]) -> _Look:
+    request.check(len(entries))
     faults = {number: fault for number in range(len(entries)) if (fault := gpus.fault(number))}
-    _check_faults(wish, faults, len(entries))
+    _check_faults(request, faults, len(entries))
     usable = [number for number in range(len(entries)) if number not in shut and number not in faults]
     held = gpus.held(usable)
     free = [number for number in usable if number not in held]
-    is_forced_only = bool(wish.forced) and len(free) >= wish.count and not set(wish.forced) <= set(free)
-    return _Look(wish.candidates(usable, free), is_forced_only)
+    is_forced_only = bool(request.forced) and len(free) >= request.count and not set(request.forced) <= set(free)
+    return _Look(request.candidates(usable, free), is_forced_only)
 
 
-def _check_faults(wish: Wish, faults: dict[int, str], total: int) -> None:
+def _check_faults(request: GpuRequest, faults: dict[int, str], total: int) -> None:
     """Refuse to wait for devices that are not well: nothing tells us when they are again."""
-    hopeless = [number for number in wish.forced if number in faults]
-    if hopeless or (faults and total - len(faults) < wish.count):
+    hopeless = [number for number in request.forced if number in faults]
+    if hopeless or (faults and total - len(faults) < request.count):
         told = "; ".join(f"GPU {number}: {faults[number]}" for number in hopeless or faults)
         raise Busy(f"not enough GPUs can be used now ({told}).")
 

@@ -18,8 +18,8 @@ from enum import Enum
 from dibs.errors import DibsError
 from dibs.runner import records, supervision
 from dibs.system import processes
-from dibs_compat.scheduler import screen
-from dibs_compat.scheduler.line import Taken
+from dibs_compat.schedule import screen
+from dibs_compat.schedule.gpu_wait import Grant
 
 #: Seconds after the task was asked to end in which further Ctrl-Cs are ignored: people press it more often than once.
 DEAF_S = 3.0
@@ -70,7 +70,7 @@ def block() -> set[int]:
 def start(
     argv: Sequence[str],
     env: Mapping[str, str],
-    taken: Taken,
+    grant: Grant,
     mask: set[int],
     outputs: tuple[int | None, int | None] = (None, None),
 ) -> int:
@@ -84,7 +84,7 @@ def start(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     inherited = [
-        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, processes.FIRST_FD) for lease in taken.leases for fd in lease.fds()
+        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, processes.FIRST_FD) for lease in grant.leases for fd in lease.fds()
     ]
     try:
         child = subprocess.Popen(
@@ -110,7 +110,7 @@ def attend(pid: int, first: Step, grace_s: float, complain: Callable[[str], None
     """Wait until nothing of a task is left, answering signals meanwhile."""
     nothing = records.Spec(0, 0, 0, "", (), (), b"", b"", grace_s=grace_s)
     tree = supervision.Tree(nothing, pid, time.monotonic(), lambda _, who: complain(f"survived KILL: {who}"))
-    asking = Asking(pid, first, grace_s)
+    signals = StopSignals(pid, first, grace_s)
     # Whoever ignores a signal for us (nohup) means it; Ctrl-C has a meaning of its own here.
     wake = [n for n in WAKE if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
     while not tree.reap(now := time.monotonic()):
@@ -118,17 +118,17 @@ def attend(pid: int, first: Step, grace_s: float, complain: Callable[[str], None
         came = signal.sigtimedwait(wake, min(supervision.LONGEST_S, max(0.0, wake_at - time.monotonic())))
         if came is not None and came.si_signo != signal.SIGCHLD:
             now = time.monotonic()
-            seconds = asking.answer(came.si_signo, now)
+            seconds = signals.answer(came.si_signo, now)
             if seconds is not None:
                 tree.obey(["stop", str(seconds)], now)
     final = tree.final()
-    if final.leftovers and asking.told_by is None:
+    if final.leftovers and signals.told_by is None:
         complain(f"the task ended and left processes behind; they were ended: {final.leftovers}")
     code = 128 + final.signal if final.signal else final.code or 0
-    return End(code, final.ended_at_ns / 1e9, asking.told_by)
+    return End(code, final.ended_at_ns / 1e9, signals.told_by)
 
 
-class Asking:
+class StopSignals:
     """What each signal means, and what is said about it."""
 
     def __init__(self, group: int, first: Step, grace_s: float) -> None:
