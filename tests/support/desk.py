@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import build
+from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.engines.runner_pool import Runners
 from dibs.jobqueue import control, turns
@@ -25,14 +26,16 @@ class Desk:
     def __init__(self, folder, inventory):
         self.store = Store.open(folder / "dibs.db")
         runners = Runners(str(folder / "launcher.log"), nothing_is_started, nothing_is_started)
-        self.engine = Local(folder, Settings(grace=30.0), str(folder), folder / "notify.sock", runners)
+        self.files = JobFiles(folder, folder)
+        self.settings = Settings(grace=30.0)
+        self.engine = Local(self.files, self.settings, str(folder), folder / "notify.sock", runners)
         self.inventory = inventory
         self.now = build.NOW
         self.turn = self.new_turn()
 
     def new_turn(self):
         """Return a turn in which nothing has happened yet."""
-        return turns.Turn(self.store, self.engine, self.inventory, Policy(4), self.now)
+        return turns.Turn(self.store, self.engine, self.files, self.settings, self.inventory, Policy(4), self.now)
 
     def do(self, verb, *words, **more):
         """Do a verb to the jobs that `words` mean."""

@@ -31,19 +31,13 @@ log = logging.getLogger("dibs.daemon.cleanup")
 STRAY_AFTER_S = 3600.0
 
 
-def roots(daemon: Daemon) -> list[Path]:
-    """Return where jobs have folders: in the state, and where logs and checkpoints are if that is elsewhere."""
-    engine = daemon.core.engine
-    return list(dict.fromkeys(Path(root) / "jobs" for root in (engine.home, engine.settings.files or engine.home)))
-
-
 async def clean(
     daemon: Daemon, chosen: selectors.Selection, *, with_checkpoints: bool, is_dry_run: bool
 ) -> dict[str, Any]:
     """Forget the finished jobs of a selection, or only say what that would be."""
     choice = await daemon.ask(lambda reader: retention.choose(reader, chosen, now_ms()))
     if is_dry_run:
-        freed = await _in_thread(daemon, _sizes, roots(daemon), choice.ids, with_checkpoints)
+        freed = await _in_thread(daemon, _sizes, daemon.files.roots, choice.ids, with_checkpoints)
         return _told(len(choice.ids), freed, choice.needed)
     count, freed = await forget(daemon, choice.ids, with_checkpoints)
     return _told(count, freed, choice.needed)
@@ -69,7 +63,7 @@ async def forget(daemon: Daemon, ids: Sequence[JobId], with_checkpoints: bool) -
 
 
 async def _remove(daemon: Daemon, gone: Sequence[JobId], with_checkpoints: bool) -> int:
-    freed = await _in_thread(daemon, _removals, roots(daemon), gone, with_checkpoints)
+    freed = await _in_thread(daemon, _removals, daemon.files.roots, gone, with_checkpoints)
     await daemon.do(lambda turn: turn.store.forgot(gone))
     return freed
 
@@ -98,7 +92,7 @@ async def keep_house(daemon: Daemon) -> None:
         left = await daemon.ask(partial(Reader.forgotten, with_checkpoints=with_checkpoints))
         for first in range(0, len(left), MOST_IN_A_STEP):
             await _remove(daemon, left[first : first + MOST_IN_A_STEP], with_checkpoints)
-    values = daemon.core.engine.settings
+    values = daemon.settings
     while ids := await daemon.ask(
         lambda reader: retention.overdue(reader, now_ms(), values.keep_for, values.keep_jobs)
     ):

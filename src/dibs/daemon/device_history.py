@@ -194,7 +194,7 @@ def record(turn: Turn, findings: Sequence[Finding]) -> None:
 def end(turn: Turn, job: Job, why: str) -> None:
     """End a job that uses a device otherwise than it may."""
     ended = turn.record(job, lifecycle.Misused(turn.now, why), why)
-    turn.effects.append(Order(ended, f"stop {turn.engine.settings.grace}"))
+    turn.effects.append(Order(ended, f"stop {turn.settings.grace}"))
 
 
 def keep(core: Core, ledger: usage.Ledger, jobs: Sequence[Job], now: int) -> None:

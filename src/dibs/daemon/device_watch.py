@@ -43,7 +43,7 @@ class Looking:
         self._loop = asyncio.get_running_loop()
         self._asked = asyncio.Event()
         self._watched_until = 0.0
-        self._listener = Listener(probe.child_command(daemon.core.engine.settings, "listen"), self._heard)
+        self._listener = Listener(probe.child_command(daemon.settings, "listen"), self._heard)
         seen.asked = self._ask
 
     def _ask(self) -> None:

@@ -27,6 +27,7 @@ from dibs.daemon.number_collector import Gathering
 from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.devices import probe
 from dibs.devices.assessment import Seen
+from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.engines.runner_pool import Runners
 from dibs.errors import Conflict, DibsError, MachineError
@@ -102,7 +103,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     database = paths.database(home)
     waits: Waits[Work] = Waits()
     runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
-    engine = Local(home, values, place.path, paths.notify_path(home), runners)
+    files = JobFiles(home, values.files or home)
+    engine = Local(files, values, place.path, paths.notify_path(home), runners)
     watcher = probe.Probe(values, visible)
     standing = Standing(place, user, values.collect_for, waits.watch)
     writer = Store.open(database, processes.boot_id())
@@ -111,6 +113,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     core = Core(
         writer,
         engine,
+        files,
+        values,
         standing,
         policy_of(values),
         lambda: with_drained(seen.inventory if seen else watcher.latest, drained.now()),
@@ -118,11 +122,11 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         events.publish,
     )
     identity = Identity(os.getpid(), user, home, paths.socket_path(home), now_ms(), values.devices)
-    daemon = Daemon(identity, core, events, watcher, drained, database)
+    daemon = Daemon(identity, values, files, core, events, watcher, drained, database)
     if seen is not None:
         core.observing = seen
         daemon.looking = Looking(daemon, seen)
-    gathering = Gathering(core, database)
+    gathering = Gathering(core, files, database)
     core.gather = gathering.wake
 
     # Bound before recovery looks at the files: what a runner tells from now on is heard, what it told is written.

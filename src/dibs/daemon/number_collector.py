@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dibs.engines.job_files import JobFiles
 from dibs.errors import DibsError, NotFound
 from dibs.jobqueue.thread import Core
 from dibs.jobqueue.turns import Turn
@@ -35,8 +36,9 @@ Found = dict[tuple[JobId, int], Printed]
 class Gathering:
     """The thread that reads. `wake` it when jobs may have ended; it looks at the store for which."""
 
-    def __init__(self, core: Core, database: Path) -> None:
+    def __init__(self, core: Core, files: JobFiles, database: Path) -> None:
         self._core = core
+        self._files = files
         self._database = database
         self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
         # Left to the end of the process if it hangs on a disk.
@@ -87,7 +89,6 @@ class Gathering:
 
     def _read(self, reader: Reader, unread: Sequence[tuple[JobId, int]]) -> Found:
         """Return the numbers of attempts; what was reported counts more than what was printed."""
-        engine = self._core.engine
         found: Found = {}
         to_search: dict[tuple[tuple[str, str], ...], list[tuple[JobId, int, str]]] = {}
         for job_id, attempt in unread:
@@ -97,9 +98,9 @@ class Gathering:
             except NotFound:
                 # Forgotten: its files are gone too.
                 continue
-            found[job_id, attempt] = _reported(job, engine.report(job, attempt))
+            found[job_id, attempt] = _reported(job, self._files.report(job, attempt))
             if job.asked.metrics:
-                to_search.setdefault(job.asked.metrics, []).append((job_id, attempt, engine.log(job, attempt)))
+                to_search.setdefault(job.asked.metrics, []).append((job_id, attempt, self._files.log(job, attempt)))
         for metrics, runs in to_search.items():
             told = numbers_child.search([path for _, _, path in runs], dict(metrics))
             for (job_id, attempt, _), printed in zip(runs, told, strict=True):

@@ -17,6 +17,7 @@ from typing import TypeVar
 from dibs.daemon import device_history
 from dibs.daemon.device_watch import Looking
 from dibs.devices import probe
+from dibs.engines.job_files import JobFiles
 from dibs.errors import MachineError
 from dibs.jobqueue.thread import Core
 from dibs.jobqueue.turns import Turn
@@ -24,6 +25,7 @@ from dibs.leases.drains import Drains
 from dibs.model.devices import Inventory
 from dibs.model.jobs import ACTIVE, Job, JobId
 from dibs.store import writer
+from dibs.system.settings import Settings
 
 T = TypeVar("T")
 
@@ -83,10 +85,20 @@ class Daemon:
     """The parts of a running daemon, as the HTTP door sees them."""
 
     def __init__(
-        self, identity: Identity, core: Core, events: Events, watcher: probe.Probe, drained: Drains, database: Path
+        self,
+        identity: Identity,
+        settings: Settings,
+        files: JobFiles,
+        core: Core,
+        events: Events,
+        watcher: probe.Probe,
+        drained: Drains,
+        database: Path,
     ) -> None:
         self.drains = drained
         self.identity = identity
+        self.settings = settings
+        self.files = files
         self.core = core
         self.events = events
         self.probe = watcher

@@ -7,7 +7,6 @@ held here, so nothing this process starts can keep one by accident.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -15,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dibs.engines.job_files import JobFiles
 from dibs.engines.runner_pool import Runners, boot, spawn
-from dibs.model import environment, path_templates, scripts
+from dibs.model import environment, scripts
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
 from dibs.runner import attempts, records, spares
 from dibs.scheduling import capacity
 from dibs.store import call_files
-from dibs.sweeps.values import write as written
 from dibs.system import commands, processes
 from dibs.system.settings import Settings
 
@@ -31,7 +30,7 @@ from dibs.system.settings import Settings
 class Local:
     """Where the jobs of one daemon run."""
 
-    home: Path
+    files: JobFiles
     settings: Settings
     lease_dir: str
     notify: Path
@@ -39,51 +38,11 @@ class Local:
 
     def folder(self, job: Job) -> str:
         """Return the folder of a job's present attempt in the local state."""
-        return f"{self.home}/jobs/{job.id}/{job.attempt}"
-
-    def highest_folder(self) -> int:
-        """Return the highest id that has a folder; 0 if none has."""
-        try:
-            names = os.listdir(self.home / "jobs")
-        except FileNotFoundError:
-            return 0
-        return max((int(name) for name in names if name.isdecimal() and name.isascii()), default=0)
+        return f"{self.files.home}/jobs/{job.id}/{job.attempt}"
 
     def remove_dead_spares(self) -> None:
         """Remove the folders that dead runners had made in advance."""
-        spares.remove_dead(str(self.home))
-
-    def files(self, job: Job) -> str:
-        """Return the folder of a job's logs and checkpoints, which may be on a network."""
-        return f"{self.settings.files or self.home}/jobs/{job.id}"
-
-    def log(self, job: Job, attempt: int | None = None) -> str:
-        """Return the path of the output of an attempt, by default the present one."""
-        if job.asked.output is not None:
-            return self._user_path(job, job.asked.output, attempt)
-        return f"{self.files(job)}/{attempt or job.attempt}/log"
-
-    def report(self, job: Job, attempt: int | None = None) -> str:
-        """Return the file with the numbers that an attempt reports, by default the present one."""
-        return environment.report_path(attempt or job.attempt, self.files(job))
-
-    def stderr(self, job: Job, attempt: int | None = None) -> str | None:
-        """Return where errors of an attempt go, by default the present one, when not to the log."""
-        return None if job.asked.stderr is None else self._user_path(job, job.asked.stderr, attempt)
-
-    def _user_path(self, job: Job, template: str, attempt: int | None = None) -> str:
-        values: dict[str, object] = {
-            "id": job.id,
-            "name": job.asked.name,
-            "project": job.asked.project,
-            "index": job.asked.index or 0,
-            "attempt": attempt or job.attempt,
-            "array": job.array_id,
-        }
-        if job.asked.params is not None:
-            # A parameter that has the name of something that every job has is the one that was meant.
-            values |= {name: written(value) for name, value in json.loads(job.asked.params).items()}
-        return os.path.join(job.asked.cwd, path_templates.fill(os.path.expanduser(template), values))
+        spares.remove_dead(str(self.files.home))
 
     def start(
         self,
@@ -104,7 +63,7 @@ class Local:
             inventory,
             visible=asked.visible or self.settings.visible,
             port=free_port(),
-            folder=self.files(job),
+            folder=self.files.folder(job),
             grace_s=self.settings.grace,
             own=self._own_names(),
         )
@@ -122,13 +81,13 @@ class Local:
             argv=tuple(environment.os_bytes(word) for word in argv),
             env=tuple(name + b"=" + value for name, value in env.items()),
             cwd=environment.os_bytes(asked.cwd),
-            output=environment.os_bytes(self.log(job)),
+            output=environment.os_bytes(self.files.log(job)),
             output_mode=None if asked.output is None else 0o666 & ~asked.umask,
-            stderr=None if asked.stderr is None else environment.os_bytes(self.stderr(job) or ""),
+            stderr=None if asked.stderr is None else environment.os_bytes(self.files.stderr(job) or ""),
             umask=asked.umask,
-            folders=(environment.os_bytes(f"{self.files(job)}/checkpoint"),),
+            folders=(environment.os_bytes(f"{self.files.folder(job)}/checkpoint"),),
             run_folder=None if asked.folder is None else environment.os_bytes(asked.folder),
-            latest=None if asked.output is not None else environment.os_bytes(f"{self.files(job)}/log"),
+            latest=None if asked.output is not None else environment.os_bytes(f"{self.files.folder(job)}/log"),
             devices=() if asked.request.vram else tuple(job.allocation),
             shares=self._shares(job, inventory) if asked.request.vram else (),
             lease_dir=self.lease_dir,
@@ -165,7 +124,7 @@ class Local:
 
     def _own_names(self) -> list[tuple[str, str]]:
         """Return what lets `dibs` inside a job find this queue, this lease folder and these devices."""
-        own = [("DIBS_HOME", str(self.home))]
+        own = [("DIBS_HOME", str(self.files.home))]
         if "DIBS_LEASE_DIR" in os.environ:
             own.append(("DIBS_LEASE_DIR", self.lease_dir))
         if "DIBS_DEVICES" in os.environ:
@@ -174,7 +133,7 @@ class Local:
 
     def end_leftovers(self, job: Job, grace_s: float) -> int:
         """Start a process that ends what is left of an attempt whose runner is gone; return its pidfd."""
-        markers = (f"DIBS_JOB_DIR={self.files(job)}", f"DIBS_ATTEMPT={job.attempt}")
+        markers = (f"DIBS_JOB_DIR={self.files.folder(job)}", f"DIBS_ATTEMPT={job.attempt}")
         return self._spawn("leftovers", self.folder(job), str(grace_s), *markers)
 
     def _spawn(self, *words: str) -> int:

@@ -59,10 +59,9 @@ def _news(reader: Reader, since: int) -> tuple[int, list[Glance]]:
 
 
 def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> web.Response:
-    engine = daemon.core.engine
     jobs = [{"id": one.id, "state": one.word, "attempt": one.attempt} for one in found]
     # Where each job has its folder.
-    return exchange.json({"cursor": cursor, "jobs": jobs, "files": f"{engine.settings.files or engine.home}/jobs"})
+    return exchange.json({"cursor": cursor, "jobs": jobs, "files": f"{daemon.files.output_home}/jobs"})
 
 
 async def get_wait(request: web.Request) -> web.Response:

@@ -164,10 +164,9 @@ def having(reader: Reader, job_id: JobId, told: AttemptQuery) -> Job:
 
 def _path(daemon: Daemon, reader: Reader, job_id: JobId, told: LogQuery) -> str:
     job = having(reader, job_id, told)
-    engine = daemon.core.engine
     if told.stream == "stdout":
-        return engine.log(job, told.attempt)
-    path = engine.stderr(job, told.attempt)
+        return daemon.files.log(job, told.attempt)
+    path = daemon.files.stderr(job, told.attempt)
     if path is None:
         raise UserError(f"job {job_id} writes its errors to the same file.", "Leave `stream` out.")
     return path

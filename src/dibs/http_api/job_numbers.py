@@ -31,7 +31,7 @@ def of(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:
     if job.start == 0:
         return None
     kept = reader.numbers(job) if job.is_finished else None
-    return (kept or None) if kept is not None else reports.last(daemon.core.engine.report(job))
+    return (kept or None) if kept is not None else reports.last(daemon.files.report(job))
 
 
 async def get_numbers(request: web.Request) -> web.Response:
@@ -39,7 +39,7 @@ async def get_numbers(request: web.Request) -> web.Response:
     daemon, job_id = request.app[exchange.DAEMON], exchange.job_id(request)
     told = exchange.query(request, job_logs.AttemptQuery)
     job = await daemon.ask(lambda reader: job_logs.having(reader, job_id, told))
-    where = daemon.core.engine.report(job, told.attempt)
+    where = daemon.files.report(job, told.attempt)
 
     def read() -> dict[str, Any]:
         tail = tails.read(where, reports.COURSE_BYTES)

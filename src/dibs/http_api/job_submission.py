@@ -69,7 +69,7 @@ async def _rehearse(daemon: Daemon, wishes: list[validation.Wish], rules: valida
     forecast = Forecast(unknown="it would be held")
     if not wishes[0].is_held:
         forecast = await daemon.ask(lambda reader: Sight.of(daemon.core, reader).if_submitted(first))
-    shell = daemon.core.engine.settings.shell
+    shell = daemon.settings.shell
     jobs = [
         serialization.asked_to_json(asked)
         | {"runs": _runs(wish, asked, shell), "held": wish.is_held}

@@ -122,13 +122,12 @@ class Shown:
 
     def to_json(self, daemon: Daemon) -> dict[str, Any]:
         """Return it as the interface tells it."""
-        engine = daemon.core.engine
         return serialization.job_to_json(
             self.job,
             self.inventory,
             user=daemon.identity.user,
-            log=engine.log(self.job),
-            stderr=engine.stderr(self.job),
+            log=daemon.files.log(self.job),
+            stderr=daemon.files.stderr(self.job),
             reason=self.reason,
         ) | {"report": self.report, "marks": self.marks}
 
@@ -191,7 +190,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
             "gpu_indices": list(indices(daemon.inventory, past.allocation)),
             "started_at": serialization.moment(past.started_at),
             "finished_at": serialization.moment(past.finished_at),
-            "log": daemon.core.engine.log(job, past.attempt),
+            "log": daemon.files.log(job, past.attempt),
         }
         for past in reader.attempts(job.id)
     ]

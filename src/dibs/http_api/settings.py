@@ -20,7 +20,7 @@ NEEDLESS = ("daemon",)
 async def get_settings(request: web.Request) -> web.Response:
     """Return every setting of the daemon with its value, where that comes from, and what it means."""
     daemon = request.app[exchange.DAEMON]
-    values = daemon.core.engine.settings
+    values = daemon.settings
     told = [
         {
             "name": setting.name,

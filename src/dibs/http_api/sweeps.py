@@ -203,7 +203,7 @@ def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[dict[str,
     for run in runs:
         numbers = run.numbers
         if run.job is not None and run.job in active:
-            numbers = reports.last(daemon.core.engine.report(active[run.job]))
+            numbers = reports.last(daemon.files.report(active[run.job]))
         found.append(
             {
                 "job": run.job,

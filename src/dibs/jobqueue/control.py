@@ -125,7 +125,7 @@ def _each(asked: Asked, members: Sequence[Member] | None) -> Iterator[Asked]:
 
 def _is_noticed(turn: Turn, wishes: Sequence[Wish]) -> bool:
     """Tell whether somebody wants to hear of the end of these jobs: then of all of them once, not of each."""
-    return bool(turn.engine.settings.notify) or any(wish.asked.notify for wish in wishes)
+    return bool(turn.settings.notify) or any(wish.asked.notify for wish in wishes)
 
 
 def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None) -> Acted:
@@ -146,7 +146,7 @@ def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None
             changed.append(turns.changed(_cancel(turn, job, grace_s)))
     if ended.named:
         # Last: whatever fails before undoes the ends, and then there is nothing to tell.
-        turn.over += turn.store.noticed(bool(turn.engine.settings.notify), MOST_NOTICED)
+        turn.over += turn.store.noticed(bool(turn.settings.notify), MOST_NOTICED)
     return Acted(sorted(changed, key=lambda job: job.id), sorted(unchanged, key=lambda job: job.id))
 
 
@@ -162,7 +162,7 @@ def _cancel(turn: Turn, job: Job, grace_s: float | None) -> Job:
 
 
 def _stop(turn: Turn, grace_s: float | None) -> str:
-    return f"stop {turn.engine.settings.grace if grace_s is None else grace_s}"
+    return f"stop {turn.settings.grace if grace_s is None else grace_s}"
 
 
 def retry(turn: Turn, chosen: selectors.Selection, also_done: bool = False) -> Acted:

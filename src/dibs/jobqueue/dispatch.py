@@ -69,7 +69,7 @@ def follow_up(turn: Turn) -> None:
 def give_alone(turn: Turn, job: Job) -> None:
     """Let a job have its devices alone if its last attempt ran out of their memory; the machine's is another matter."""
     last = replace(job, attempt=job.attempt - 1)
-    path = turn.engine.stderr(last) or turn.engine.log(last)
+    path = turn.files.stderr(last) or turn.files.log(last)
     if job.is_waiting and job.asked.request.vram and oom.said_of_device(os.fsencode(path)):
         size = units.format_size(job.asked.request.vram)
         why = f"vram: with {size} it ran out of GPU memory, so it gets the GPU alone"
@@ -97,7 +97,7 @@ def recover(turn: Turn, boot: str) -> None:
     machine_was_down = turn.store.fact(BOOT) not in (None, boot)
     turn.store.set_fact(BOOT, boot)
     # A fresh or restored database beside older folders must not give their ids once more.
-    turn.store.skip_to(turn.engine.highest_folder())
+    turn.store.skip_to(turn.files.highest_id())
     turn.engine.remove_dead_spares()
     for job in turn.store.active():
         crash_point("recover:job")
@@ -186,7 +186,7 @@ def _settle_living(turn: Turn, job: Job, shim: attempts.Shim | None, running: Ru
     turn.effects.append(Watch(job, shim))
     if job.state is State.STOPPING:
         # The order may have been recorded and never given: giving it twice does no harm.
-        turn.effects.append(Order(job, f"stop {turn.engine.settings.grace}"))
+        turn.effects.append(Order(job, f"stop {turn.settings.grace}"))
     else:
         turn.effects += [Order(job, line) for line in _untold(turn, job)]
 

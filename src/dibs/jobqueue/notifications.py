@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dibs.engines.local import Local
+from dibs.engines.job_files import JobFiles
 from dibs.engines.runner_pool import boot
 from dibs.jobqueue.turns import Turn
 from dibs.model import serialization, units
 from dibs.model.jobs import BAD, Job
 from dibs.store.database import DatabaseError
 from dibs.store.writer import BatchTally
+from dibs.system.settings import Settings
 
 log = logging.getLogger("dibs.jobqueue.notifications")
 
@@ -142,12 +143,14 @@ class Notices:
 
     def __init__(
         self,
-        engine: Local,
+        files: JobFiles,
+        settings: Settings,
         user: str,
         watch: Callable[[int, Callable[[], None]], None],
         tell: Callable[[Callable[[Turn], Any]], None],
     ) -> None:
-        self._engine = engine
+        self._files = files
+        self._settings = settings
         self._user = user
         self._watch = watch
         self._note = tell
@@ -157,7 +160,7 @@ class Notices:
 
     def tell(self, turn: Turn) -> None:
         """Send what the ends of a turn call for. Whatever fails here concerns nobody else."""
-        default = self._engine.settings.notify
+        default = self._settings.notify
         concerned = [job for job in turn.over if default or job.asked.notify]
         if not concerned:
             return
@@ -183,8 +186,8 @@ class Notices:
         if notice.is_jobs_own and notice.job.asked.environ_id is not None:
             base = serialization.unpack_environ(turn.store.environ(notice.job.asked.environ_id))
             base |= {os.fsencode(name): os.fsencode(value) for name, value in notice.job.asked.env}
-        facts = variables(notice, self._host, self._user, self._engine.log(notice.job))
-        facts["DIBS_HOME"] = str(self._engine.home)
+        facts = variables(notice, self._host, self._user, self._files.log(notice.job))
+        facts["DIBS_HOME"] = str(self._files.home)
         return base | {os.fsencode(name): os.fsencode(value).replace(b"\0", b"") for name, value in facts.items()}
 
     def _document(self, turn: Turn, notice: Notice) -> bytes:
@@ -199,8 +202,8 @@ class Notices:
                 job,
                 turn.inventory,
                 user=self._user,
-                log=self._engine.log(job),
-                stderr=self._engine.stderr(job),
+                log=self._files.log(job),
+                stderr=self._files.stderr(job),
                 reason=None,
             ),
             "batch": None
@@ -222,11 +225,11 @@ class Notices:
 
     def _start(self, notice: Notice, environ: dict[bytes, bytes], document: bytes) -> int:
         """Start the process of a notice in a session of its own; return its pidfd."""
-        output = self._engine.home / "notices.log"
+        output = self._files.home / "notices.log"
         is_full = output.exists() and output.stat().st_size > LOG_BYTES
         mode = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_full else os.O_APPEND)
         folder = notice.job.asked.cwd if notice.is_jobs_own else "/"
-        words = boot("notify_child", str(DEADLINE_S), self._engine.settings.shell, folder, notice.command)
+        words = boot("notify_child", str(DEADLINE_S), self._settings.shell, folder, notice.command)
         # A file in memory: nobody has to stay to feed a pipe.
         given = os.memfd_create("notice", os.MFD_CLOEXEC)
         try:
@@ -261,6 +264,6 @@ class Notices:
 
     def _complain(self, notice: Notice, what: str) -> None:
         """Note at the job that a notice went wrong; what the command printed is in a file."""
-        detail = f"its notice ({notice.event.value}) {what}; see {self._engine.home / 'notices.log'}"
+        detail = f"its notice ({notice.event.value}) {what}; see {self._files.home / 'notices.log'}"
         log.warning("job %s: %s", notice.job.id, detail)
         self._note(lambda turn: turn.store.note(notice.job.id, turn.now, "NoticeFailed", detail))

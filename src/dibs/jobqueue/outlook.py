@@ -76,7 +76,7 @@ class Sight:
             policy,
             inventory,
             reader,
-            core.engine.settings.grace,
+            core.settings.grace,
             is_closing=core.is_closing,
             foreseeing=core.foreseeing,
             commits=commits,

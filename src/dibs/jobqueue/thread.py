@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
 from dibs.jobqueue import control, dispatch
@@ -33,6 +34,7 @@ from dibs.runner.attempts import crash_point
 from dibs.scheduling import planner, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 from dibs.store.writer import Store
+from dibs.system.settings import Settings
 
 T = TypeVar("T")
 log = logging.getLogger("dibs.jobqueue.thread")
@@ -82,6 +84,8 @@ class Core:
         self,
         store: Store,
         engine: Local,
+        files: JobFiles,
+        settings: Settings,
         standing: Standing,
         policy: Policy,
         inventory: Callable[[], Inventory],
@@ -91,6 +95,8 @@ class Core:
         self.store = store
         self.policy = policy
         self.engine = engine
+        self.files = files
+        self.settings = settings
         self.standing = standing
         self.inventory = inventory
         self.waits = waits
@@ -105,7 +111,7 @@ class Core:
         self.foreseeing = Foreseeing()
         #: For those who draw curves.
         self.tally = Tally()
-        self.notices = Notices(engine, standing.user, waits.watch, self.tell)
+        self.notices = Notices(files, settings, standing.user, waits.watch, self.tell)
         #: What this thread itself has found to do.
         self._news: list[Work] = []
         self.attending = Attending(store, engine, waits, self._news.append, self._shun)
@@ -166,7 +172,16 @@ class Core:
             os._exit(Bug.exit_code)
 
     def _turn(self, batch: list[Work]) -> None:
-        turn = Turn(self.store, self.engine, self.inventory(), self.policy, now_ms(), self._last_turn_at)
+        turn = Turn(
+            self.store,
+            self.engine,
+            self.files,
+            self.settings,
+            self.inventory(),
+            self.policy,
+            now_ms(),
+            self._last_turn_at,
+        )
         if all(work.is_quiet for work in batch) and not self.standing.is_granting:
             self._quiet_turn(turn, batch)
             return

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.errors import NotFound
 from dibs.model import lifecycle, selectors
@@ -19,6 +20,7 @@ from dibs.runner.attempts import Shim
 from dibs.runner.records import Running
 from dibs.scheduling.views import Policy
 from dibs.store.writer import Store
+from dibs.system.settings import Settings
 
 T = TypeVar("T")
 
@@ -76,6 +78,8 @@ class Turn:
 
     store: Store
     engine: Local
+    files: JobFiles
+    settings: Settings
     inventory: Inventory
     policy: Policy
     now: int

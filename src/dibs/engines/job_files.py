@@ -1,0 +1,67 @@
+"""The paths of a job's logs, reports and checkpoints. They do not depend on the engine that runs the job."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from dibs.model import environment, path_templates
+from dibs.model.jobs import Job
+from dibs.sweeps.values import write as written
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """Computes paths below two folders, which are usually the same one."""
+
+    #: The state folder, always on a local disk.
+    home: Path
+    #: Where logs and checkpoints go: the setting `files`, else `home`. May be on a network file system.
+    output_home: Path
+
+    @property
+    def roots(self) -> list[Path]:
+        """Return every folder that holds one subfolder per job."""
+        return list(dict.fromkeys([self.home / "jobs", self.output_home / "jobs"]))
+
+    def highest_id(self) -> int:
+        """Return the highest job id that has a folder in the state folder; 0 if there is none."""
+        try:
+            names = os.listdir(self.home / "jobs")
+        except FileNotFoundError:
+            return 0
+        return max((int(name) for name in names if name.isdecimal() and name.isascii()), default=0)
+
+    def folder(self, job: Job) -> str:
+        """Return the folder of a job's logs and checkpoints."""
+        return f"{self.output_home}/jobs/{job.id}"
+
+    def log(self, job: Job, attempt: int | None = None) -> str:
+        """Return the path of an attempt's output, by default the present attempt's."""
+        if job.asked.output is not None:
+            return self._user_path(job, job.asked.output, attempt)
+        return f"{self.folder(job)}/{attempt or job.attempt}/log"
+
+    def stderr(self, job: Job, attempt: int | None = None) -> str | None:
+        """Return the path of an attempt's error output, by default the present attempt's; None: it is in the log."""
+        return None if job.asked.stderr is None else self._user_path(job, job.asked.stderr, attempt)
+
+    def report(self, job: Job, attempt: int | None = None) -> str:
+        """Return the file with the numbers that an attempt reports, by default the present attempt."""
+        return environment.report_path(attempt or job.attempt, self.folder(job))
+
+    def _user_path(self, job: Job, template: str, attempt: int | None = None) -> str:
+        values: dict[str, object] = {
+            "id": job.id,
+            "name": job.asked.name,
+            "project": job.asked.project,
+            "index": job.asked.index or 0,
+            "attempt": attempt or job.attempt,
+            "array": job.array_id,
+        }
+        if job.asked.params is not None:
+            # A sweep parameter of the same name takes precedence.
+            values |= {name: written(value) for name, value in json.loads(job.asked.params).items()}
+        return os.path.join(job.asked.cwd, path_templates.fill(os.path.expanduser(template), values))
