@@ -55,3 +55,14 @@ def test_every_parameter_of_a_query_says_what_it_means(route: Route) -> None:
         _, found = msgspec.json.schema_components([route.query])
         told = found[route.query.__name__]["properties"]
         assert {name for name, what in told.items() if not what.get("description")} == set()
+
+
+@each
+def test_a_route_lives_in_a_file_that_shares_a_word_with_its_address(route: Route) -> None:
+    module = route.handler.__module__.rpartition(".")[2]
+    assert words(route.path) & words(module), f"{route.path} is in {module}.py"
+
+
+def words(name: str) -> set[str]:
+    """Return the words of an address or a module, in the singular."""
+    return {word.removesuffix("s") for word in re.findall("[a-z]+", name)}

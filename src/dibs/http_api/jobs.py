@@ -1,4 +1,4 @@
-"""Jobs out: the overview and lists, one job whole, its events, and the words a shell completes."""
+"""Read jobs: the overview and lists, one job in full, and its events."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from dibs.version import __version__
 
 #: Rows of the overview: all that one looks at; `select=all` gives everything.
 UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
-#: Unfinished and finished jobs that a shell offers.
-WORDS_SHOWN = 100, 50
 #: Seconds for which one job, and a list, wait for numbers that are just being read.
 READING_FOR_S, LIST_READING_FOR_S = 10.0, 1.0
 #: Jobs among which a list looks for such.
@@ -214,14 +212,3 @@ async def get_events(request: web.Request) -> web.Response:
         return [{"at": serialization.moment(e.at), "kind": e.kind, "detail": e.detail} for e in reader.events(job_id)]
 
     return await exchange.answer(request.app[exchange.DAEMON], lambda reader: {"events": answer(reader)})
-
-
-async def get_words(request: web.Request) -> web.Response:
-    """Return jobs and devices in a few words each, for shells that complete what is typed."""
-    daemon = request.app[exchange.DAEMON]
-    jobs = await daemon.ask(lambda reader: reader.overview(*WORDS_SHOWN))
-    told = [
-        {"id": j.id, "name": j.asked.name, "state": j.word, "project": j.asked.project, "tags": list(j.asked.tags)}
-        for j in jobs
-    ]
-    return exchange.json({"jobs": told, "gpus": [{"index": d.index, "name": d.name} for d in daemon.inventory.devices]})

@@ -15,7 +15,16 @@ from aiohttp import web
 from dibs.http_api.exchange import Handler
 
 #: The parts of a path that vary, and what each may be.
-VARIABLES = {"id": r"\d{1,18}", "verb": "[a-z]+", "gpu": "[^/]+", "name": "[^/]+", "file": ".+"}
+VARIABLES = {
+    "id": r"\d{1,18}",
+    "verb": "[a-z]+",
+    "gpu": "[^/]+",
+    "name": "[^/]+",
+    "file": ".+",
+    # The addresses of the web page: lists, of which the overview has no name, and single things.
+    "page": "(?:jobs|sweeps|gpus|usage|settings)?",
+    "detail_page": "job|sweep|gpu",
+}
 VARIABLE = re.compile(r"\{(\w+)\}")
 
 

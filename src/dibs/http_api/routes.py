@@ -6,6 +6,7 @@ from typing import Any
 
 from dibs.http_api import (
     daemon,
+    doctor,
     event_stream,
     gpus,
     job_actions,
@@ -24,7 +25,9 @@ from dibs.http_api import (
     sweeps,
     timeline,
     usage,
+    web_port,
     why,
+    words,
 )
 from dibs.http_api.route_types import Content, Route
 from dibs.http_api.schemas import actions, job_answers, machine_answers, queries, submission, sweep_answers
@@ -125,8 +128,8 @@ ROUTES = (
     ),
     Route("GET", "/v1/queue", queue.get_queue, answers={200: job_answers.Queue}),
     Route("POST", "/v1/queue", queue.post_queue, body=actions.QueueIn, answers={200: job_answers.Queue}),
-    Route("GET", "/v1/queue/starts", why.get_starts, query=queries.MostQuery, answers={200: job_answers.Starts}),
-    Route("GET", "/v1/queue/line", why.get_line, query=queries.MostQuery, answers={200: job_answers.Line}),
+    Route("GET", "/v1/queue/starts", queue.get_starts, query=queries.MostQuery, answers={200: job_answers.Starts}),
+    Route("GET", "/v1/queue/line", queue.get_line, query=queries.MostQuery, answers={200: job_answers.Line}),
     Route(
         "GET",
         "/v1/sweeps",
@@ -202,10 +205,10 @@ ROUTES = (
     ),
     Route("GET", "/v1/usage", usage.get_usage, query=usage.UsageQuery, answers={200: machine_answers.Usage}),
     Route("GET", "/v1/settings", settings.get_settings, answers={200: machine_answers.Settings}),
-    Route("GET", "/v1/doctor", settings.get_doctor, answers={200: machine_answers.Doctor}),
+    Route("GET", "/v1/doctor", doctor.get_doctor, answers={200: machine_answers.Doctor}),
     Route("GET", "/metrics", metrics.get_metrics, answers={200: TEXT}),
     Route("GET", "/v1/openapi.json", openapi.get_document, answers={200: dict[str, Any]}),
-    Route("GET", "/v1/words", jobs.get_words, answers={200: job_answers.Words}),
+    Route("GET", "/v1/words", words.get_words, answers={200: job_answers.Words}),
     Route("GET", "/v1/daemon", daemon.get_daemon, answers={200: machine_answers.Daemon}),
     Route(
         "POST",
@@ -218,15 +221,8 @@ ROUTES = (
     Route("POST", "/v1/session", session.post_session, body=session.CodeIn, answers={200: session.TokenOut}),
     Route("POST", "/v1/session/codes", session.post_codes, answers={201: session.CodeOut}),
     Route("POST", "/v1/session/rotate", session.post_rotate, answers={200: session.Rotated}),
-    Route("POST", "/v1/web", session.post_web, body=session.WebIn, answers={200: session.WebOut}, errors=(409,)),
-    Route("GET", "/", static_pages.get_page, answers=HTML),
-    Route("GET", "/jobs", static_pages.get_page, answers=HTML),
-    Route("GET", "/job/{name}", static_pages.get_page, answers=HTML),
-    Route("GET", "/sweeps", static_pages.get_page, answers=HTML),
-    Route("GET", "/sweep/{name}", static_pages.get_page, answers=HTML),
-    Route("GET", "/gpus", static_pages.get_page, answers=HTML),
-    Route("GET", "/gpu/{name}", static_pages.get_page, answers=HTML),
-    Route("GET", "/usage", static_pages.get_page, answers=HTML),
-    Route("GET", "/settings", static_pages.get_page, answers=HTML),
+    Route("POST", "/v1/web", web_port.post_web, body=web_port.WebIn, answers={200: web_port.WebOut}, errors=(409,)),
+    Route("GET", "/{page}", static_pages.get_page, answers=HTML),
+    Route("GET", "/{detail_page}/{name}", static_pages.get_page, answers=HTML),
     Route("GET", "/static/{file}", static_pages.get_file, answers={200: Content("*/*")}, errors=(404,)),
 )

@@ -25,6 +25,7 @@ from dibs.http_api import (
     session,
     static_pages,
     status_socket,
+    web_port,
 )
 from dibs.http_api.admission import Door
 from dibs.http_api.admission_guard import Guard
@@ -45,7 +46,7 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
     browsers = Browsers(runner, values, guard.tokens)
     app[exchange.DAEMON] = daemon
     app[session.GUARD] = guard
-    app[session.BROWSERS] = browsers
+    app[web_port.BROWSERS] = browsers
     app[static_pages.PAGES] = Pages()
     app[jobs.TEXTS] = jobs.Texts()
     app.on_response_prepare.append(admission_guard.protect)

@@ -12,10 +12,9 @@ from dibs.errors import NotSignedIn
 from dibs.http_api import exchange, wire
 from dibs.http_api.admission_guard import Guard
 from dibs.http_api.tokens import CODE_FOR_S
-from dibs.http_api.web_port import Browsers
+from dibs.http_api.web_port import BROWSERS
 
 GUARD: web.AppKey[Guard] = web.AppKey("guard", Guard)
-BROWSERS: web.AppKey[Browsers] = web.AppKey("browsers", Browsers)
 
 
 class CodeIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,20 +38,6 @@ class CodeOut(msgspec.Struct):
     port: int | None
     address: str | None
     socket: str
-
-
-class WebIn(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/web` takes: a port, 0 for any that is free; or that it be closed."""
-
-    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
-    is_open: bool = True
-
-
-class WebOut(msgspec.Struct):
-    """Where browsers are let in; None: nowhere but through the unix socket."""
-
-    port: int | None
-    address: str | None
 
 
 class Rotated(msgspec.Struct):
@@ -84,14 +69,3 @@ async def post_rotate(request: web.Request) -> web.Response:
     """Make a new token: every browser has to be let in anew, and streams that are open end."""
     request.app[GUARD].rotate(request)
     return exchange.json(Rotated(True))
-
-
-async def post_web(request: web.Request) -> web.Response:
-    """Let browsers in on a TCP port of this machine, or stop doing so."""
-    said = wire.convert(await exchange.body(request), WebIn)
-    browsers = request.app[BROWSERS]
-    if said.is_open:
-        await browsers.open(said.port)
-    else:
-        await browsers.forget()
-    return exchange.json(WebOut(browsers.port, browsers.address))

@@ -16,11 +16,13 @@ import ssl
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 from aiohttp import web
 
 from dibs.errors import Conflict, DibsError, MachineError, UserError
-from dibs.http_api import connections
+from dibs.http_api import connections, exchange, wire
 from dibs.http_api.admission import Door
 from dibs.http_api.connections import Connection
 from dibs.http_api.tokens import Tokens
@@ -289,3 +291,31 @@ def _listen(address: str, port: int) -> socket.socket:
             raise MissingAddress from error
         raise
     return sock
+
+
+BROWSERS: web.AppKey[Browsers] = web.AppKey("browsers", Browsers)
+
+
+class WebIn(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /v1/web` takes: a port, 0 for any that is free; or that it be closed."""
+
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    is_open: bool = True
+
+
+class WebOut(msgspec.Struct):
+    """Where browsers are let in; None: nowhere but through the unix socket."""
+
+    port: int | None
+    address: str | None
+
+
+async def post_web(request: web.Request) -> web.Response:
+    """Let browsers in on a TCP port of this machine, or stop doing so."""
+    said = wire.convert(await exchange.body(request), WebIn)
+    browsers = request.app[BROWSERS]
+    if said.is_open:
+        await browsers.open(said.port)
+    else:
+        await browsers.forget()
+    return exchange.json(WebOut(browsers.port, browsers.address))
