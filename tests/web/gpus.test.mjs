@@ -2,26 +2,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as gpus from "../../src/dibs/web/pages/gpus/gpus.js";
+import * as gpuFacts from "../../src/dibs/web/pages/gpus/gpu-facts.js";
 
 const GIB = 1024 ** 3;
 const at = (minute, second = 0) => new Date(Date.UTC(2026, 0, 1, 0, minute, second)).toISOString();
 const row = (moment, memory, use = 50) => [moment, memory, use, 200, 60];
 
 test("a day: minutes first, then every look, in percent of the card", () => {
-  const day = gpus.dayOf({ id: "a", minutes: [row(at(0), 8 * GIB), row(at(1), 8 * GIB), row(at(2), 8 * GIB)], recent: [row(at(1, 30), 40 * GIB), row(at(1, 35), 40 * GIB)] }, 80 * GIB);
+  const day = gpuFacts.dayOf({ id: "a", minutes: [row(at(0), 8 * GIB), row(at(1), 8 * GIB), row(at(2), 8 * GIB)], recent: [row(at(1, 30), 40 * GIB), row(at(1, 35), 40 * GIB)] }, 80 * GIB);
   assert.deepEqual(day.memory, [10, 10, 50, 50]);
   assert.equal(day.at.length, 4);
 });
 
 test("a day: where nobody looked the line is broken", () => {
-  const day = gpus.dayOf({ id: "a", minutes: [row(at(0), GIB), row(at(30), GIB)], recent: [] }, GIB);
+  const day = gpuFacts.dayOf({ id: "a", minutes: [row(at(0), GIB), row(at(30), GIB)], recent: [] }, GIB);
   assert.deepEqual(day.use, [50, null, 50]);
 });
 
 test("a day: unknown stays unknown, and no history is no points", () => {
-  assert.deepEqual(gpus.dayOf({ id: "a", minutes: [[at(0), null, null, null, null]], recent: [] }, GIB).memory, [null]);
-  assert.deepEqual(gpus.dayOf(undefined, GIB).at, []);
+  assert.deepEqual(gpuFacts.dayOf({ id: "a", minutes: [[at(0), null, null, null, null]], recent: [] }, GIB).memory, [null]);
+  assert.deepEqual(gpuFacts.dayOf(undefined, GIB).at, []);
 });
 
 const GPU = { fault: null, drained: null, foreign: null, state: "free", idle_since: null, waiters: 0 };
@@ -33,10 +33,10 @@ for (const [what, gpu, said] of [
   ["at fault", { ...GPU, state: "unhealthy", fault: "fell off the bus" }, "fell off the bus"],
   ["leased", { ...GPU, state: "leased" }, ""],
 ]) {
-  test(`a GPU that is ${what}`, () => assert.equal(gpus.standing(gpu, Date.parse(at(10))), said));
+  test(`a GPU that is ${what}`, () => assert.equal(gpuFacts.statusText(gpu, Date.parse(at(10))), said));
 }
 
 test("processes are told with what is known of them", () => {
-  assert.equal(gpus.processText({ pid: 7, user: "root", name: "python", memory: 2 * GIB }), "root: python (pid 7, 2 GB)");
-  assert.equal(gpus.processText({ pid: 7, user: null, name: null, memory: null }), "a process (pid 7)");
+  assert.equal(gpuFacts.processText({ pid: 7, user: "root", name: "python", memory: 2 * GIB }), "root: python (pid 7, 2 GB)");
+  assert.equal(gpuFacts.processText({ pid: 7, user: null, name: null, memory: null }), "a process (pid 7)");
 });

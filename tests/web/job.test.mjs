@@ -1,8 +1,8 @@
 // What the page of one job says in words.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { draftOf, eventWords, limit, lowUse, samples } from "../../src/dibs/web/pages/job/words.js";
-import { seconds } from "../../src/dibs/web/core/drafts.js";
+import { draftOf, eventWords, limit, lowUse, samples } from "../../src/dibs/web/pages/job/job-text.js";
+import { seconds } from "../../src/dibs/web/core/job-drafts.js";
 
 test("a time limit is written as the dialog reads it", () => {
   assert.equal(limit(null), "");

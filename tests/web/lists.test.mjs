@@ -1,32 +1,32 @@
 // Long lists: which rows are seen, which jobs they are, which are asked for and which are selected.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as windows from "../../src/dibs/web/components/windows.js";
-import { Listed, Ranges, compact, newcomers } from "../../src/dibs/web/core/ranges.js";
+import * as rowWindow from "../../src/dibs/web/components/row-window.js";
+import { Listed, Ranges, compact, newcomers } from "../../src/dibs/web/core/id-ranges.js";
 import * as filters from "../../src/dibs/web/pages/jobs/filters.js";
 import { csv } from "../../src/dibs/web/pages/jobs/exports.js";
-import { Rows } from "../../src/dibs/web/pages/jobs/rows.js";
-import * as picks from "../../src/dibs/web/pages/jobs/picks.js";
+import { Rows } from "../../src/dibs/web/pages/jobs/row-cache.js";
+import * as selection from "../../src/dibs/web/core/selection.js";
 
 for (const count of [0, 1, 10, 1000, 400_000, 500_001, 3_000_000, 100_000_000]) {
   test(`${count} rows: from the first to the last, and back to the same place`, () => {
     const list = { count, row: 24, viewport: 600 };
-    const far = windows.farthest(list);
-    assert.ok(windows.height(list) <= windows.TALLEST);
-    assert.equal(windows.view(list, 0).first, 0);
-    assert.equal(windows.view(list, far).end, count);
+    const far = rowWindow.farthest(list);
+    assert.ok(rowWindow.height(list) <= rowWindow.TALLEST);
+    assert.equal(rowWindow.view(list, 0).first, 0);
+    assert.equal(rowWindow.view(list, far).end, count);
     // Also past both ends, where phones bounce.
-    assert.equal(windows.view(list, -50).first, 0);
-    assert.equal(windows.view(list, far + 50).end, count);
+    assert.equal(rowWindow.view(list, -50).first, 0);
+    assert.equal(rowWindow.view(list, far + 50).end, count);
     for (let step = 0; step <= 20; step += 1) {
       const scrollTop = (far * step) / 20;
-      const seen = windows.view(list, scrollTop, 3);
-      const top = windows.topRow(list, scrollTop);
+      const seen = rowWindow.view(list, scrollTop, 3);
+      const top = rowWindow.topRow(list, scrollTop);
       assert.ok(seen.first <= top && (count === 0 || top <= seen.end));
       assert.ok(seen.end - seen.first <= 26 + 7);
       // The row at the top stands where the screen begins.
       assert.ok(Math.abs(seen.top + (top - seen.first) * 24 - scrollTop) < 0.01);
-      assert.ok(Math.abs(windows.scrollFor(list, top) - scrollTop) < 0.01);
+      assert.ok(Math.abs(rowWindow.scrollFor(list, top) - scrollTop) < 0.01);
     }
   });
 }
@@ -34,12 +34,12 @@ for (const count of [0, 1, 10, 1000, 400_000, 500_001, 3_000_000, 100_000_000]) 
 test("a row is brought into view, and not moved when it is there", () => {
   for (const count of [1000, 5_000_000]) {
     const list = { count, row: 20, viewport: 200 };
-    assert.equal(windows.reveal(list, 0, 5), 0);
+    assert.equal(rowWindow.reveal(list, 0, 5), 0);
     for (const row of [0, 11, 500, count - 1]) {
-      const scrollTop = windows.reveal(list, 0, row);
-      const top = windows.topRow(list, scrollTop);
+      const scrollTop = rowWindow.reveal(list, 0, row);
+      const top = rowWindow.topRow(list, scrollTop);
       assert.ok(row >= top - 1e-6 && row + 1 <= top + 10 + 1e-6, `${row} from ${top}`);
-      const middle = windows.topRow(list, windows.centre(list, row));
+      const middle = rowWindow.topRow(list, rowWindow.centre(list, row));
       assert.ok(row >= middle - 1e-6 && row + 1 <= middle + 10 + 1e-6);
     }
   }
@@ -116,20 +116,20 @@ test("an address with other words is no filter", () => {
 
 test("rows are selected one by one, in ranges, and all but some", () => {
   const list = Ranges.parse("1-10", true);
-  let some = picks.toggle(picks.NONE, 8);
-  some = picks.extend(some, 5, list);
+  let some = selection.toggle(selection.NONE, 8);
+  some = selection.extend(some, 5, list);
   assert.deepEqual([...some.ids].sort(), [5, 6, 7, 8]);
-  assert.equal(picks.count(some, 10), 4);
-  assert.ok(picks.has(some, 6) && !picks.has(some, 4));
-  assert.ok(!picks.has(picks.toggle(some, 6), 6));
-  let most = picks.toggle(picks.ALL, 3);
-  assert.equal(picks.count(most, 10), 9);
-  assert.ok(!picks.has(most, 3) && picks.has(most, 4));
-  most = picks.toggle(picks.toggle(most, 4), 5);
-  most = picks.extend({ ...most, anchor: 3 }, 5, list);
-  assert.equal(picks.count(most, 10), 10);
-  assert.equal(picks.extend(picks.NONE, 7, list).anchor, 7);
-  assert.equal(picks.extend(picks.NONE, 77, list), picks.NONE);
+  assert.equal(selection.count(some, 10), 4);
+  assert.ok(selection.has(some, 6) && !selection.has(some, 4));
+  assert.ok(!selection.has(selection.toggle(some, 6), 6));
+  let most = selection.toggle(selection.ALL, 3);
+  assert.equal(selection.count(most, 10), 9);
+  assert.ok(!selection.has(most, 3) && selection.has(most, 4));
+  most = selection.toggle(selection.toggle(most, 4), 5);
+  most = selection.extend({ ...most, anchor: 3 }, 5, list);
+  assert.equal(selection.count(most, 10), 10);
+  assert.equal(selection.extend(selection.NONE, 7, list).anchor, 7);
+  assert.equal(selection.extend(selection.NONE, 77, list), selection.NONE);
 });
 
 test("jobs that are not in the list yet are counted, also between others", () => {

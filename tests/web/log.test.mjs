@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PLAIN, plain, spans } from "../../src/dibs/web/pages/job/log/ansi.js";
-import { DARK, LEAST_CONTRAST, LIGHT, contrast, paint, pair } from "../../src/dibs/web/pages/job/log/paint.js";
-import { Splitter } from "../../src/dibs/web/pages/job/log/splitting.js";
-import { Log, TAIL } from "../../src/dibs/web/pages/job/log/logs.js";
+import { DARK, LEAST_CONTRAST, LIGHT, contrast, paint, pair } from "../../src/dibs/web/pages/job/log/ansi-colours.js";
+import { Splitter } from "../../src/dibs/web/pages/job/log/line-splitter.js";
+import { Log, TAIL } from "../../src/dibs/web/pages/job/log/log-lines.js";
 import * as finds from "../../src/dibs/web/pages/job/log/finds.js";
 
 const encoder = new TextEncoder();

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import * as axes from "../../src/dibs/web/pages/sweep/axes.js";
-import { viridis } from "../../src/dibs/web/core/colours.js";
+import { viridis } from "../../src/dibs/web/core/viridis.js";
 import { csv } from "../../src/dibs/web/core/csv.js";
 import * as extension from "../../src/dibs/web/pages/sweep/extension.js";
 import * as runs from "../../src/dibs/web/pages/sweep/runs.js";

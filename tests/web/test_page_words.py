@@ -23,7 +23,7 @@ def test_the_filter_knows_every_state_and_group() -> None:
 
 
 def test_events_have_the_words_of_the_command_line() -> None:
-    events = written("pages/job/words.js", "const EVENTS = {\n", "};")
+    events = written("pages/job/job-text.js", "const EVENTS = {\n", "};")
     pairs = re.findall(r'^  (\w+): "([^"]+)",$', events, re.MULTILINE)
     assert dict(pairs) == show.EVENT_WORDS
 

@@ -12,7 +12,7 @@ import pytest
 
 from bench import Bench
 
-DRAFTS = Path(__file__).parents[2] / "src/dibs/web/core/drafts.js"
+DRAFTS = Path(__file__).parents[2] / "src/dibs/web/core/job-drafts.js"
 TOLD = [
     {"command": "python train.py --lr 0.1 | tee 'my log'"},
     {"command": "true", "gpus": "2", "name": "a name", "cwd": "/tmp", "env": "A=1\nB=it's x=y", "priority": "-10"},

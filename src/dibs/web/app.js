@@ -1,26 +1,70 @@
 // The page: begins everything that lasts, and draws the header and the page of the path.
+import { Command, Problem } from "./components/common.js";
 import * as dialogs from "./components/dialogs.js";
-import { Header } from "./components/header.js";
+import * as jobActions from "./components/job-actions.js";
+import * as lazy from "./components/lazy.js";
+import * as toasts from "./components/toasts.js";
+import { clock, span } from "./core/format.js";
 import * as keys from "./core/keys.js";
-import * as later from "./components/later.js";
-import { Command, Problem } from "./components/parts.js";
 import * as router from "./core/router.js";
-import { ROUTES, find } from "./routes.js";
 import * as session from "./core/session.js";
 import * as state from "./core/state.js";
-import * as toasts from "./components/toasts.js";
+import * as themes from "./core/themes.js";
+import { ROUTES, find } from "./routes.js";
 import { effect, html, render, useEffect, useState } from "./vendor/ui.js";
 
 /** @typedef {(props: any) => any} Component */
 
 function App() {
-  const standing = session.standing.value;
-  if (standing === "unknown") return null;
-  if (standing === "out") return html`<${Login} />`;
+  const status = session.status.value;
+  if (status === "unknown") return null;
+  if (status === "out") return html`<${Login} />`;
   return html`<${Header} />
     <${Page} />
     <${dialogs.Dialogs} />
     <${toasts.Toasts} />`;
+}
+
+/** The top of every page: host, pages, whether what is shown is live, pausing the queue, the user. */
+function Header() {
+  const { value: hello } = state.hello;
+  const lit = find(router.place.value.path)?.route;
+  const isPaused = state.queue.value.paused;
+  return html`<header class="top">
+    <a class="host" href="/">${hello?.host ?? "dibs"}</a>
+    <nav aria-label="Pages">
+      ${ROUTES.filter((one) => one.nav).map(
+        (one) => html`<a key=${one.path} href=${one.path} aria-current=${lit && (lit.under ?? lit.path) === one.path ? "page" : null}>${one.nav}</a>`,
+      )}
+    </nav>
+    <div class="tools">
+      <${Live} />
+      <button type="button" onClick=${() => jobActions.pauseQueue(!isPaused)}>${isPaused ? "Resume queue" : "Pause queue"}</button>
+      <button type="button" class="link quiet" onClick=${lazy.palette} aria-label="Find or do something (Ctrl K)" title="Find or do something (Ctrl K)">⌕</button>
+      <button type="button" class="link quiet" onClick=${themes.next} aria-label=${`Colours: ${themes.chosen.value ?? "as the system"}`} title=${`Colours: ${themes.chosen.value ?? "as the system"}`}>◐</button>
+      ${hello && html`<span class="user">${hello.user}</span>`}
+    </div>
+  </header>
+  ${isPaused && html`<div class="banner" role="status">The queue is paused: what runs goes on, nothing new starts.</div>`}
+  <${Gone} />`;
+}
+
+/** The dot, with its word. */
+function Live() {
+  const { state: word, retryAt } = state.connection.value;
+  const wait = Math.max(0, Math.ceil((retryAt - state.now.value) / 1000));
+  const text = word === "live" ? "live" : word === "connecting" ? "connecting" : `reconnecting${wait ? ` in ${wait} s` : ""}`;
+  return html`<span class=${`live is-${word}`} role="status"><i></i>${text}</span>`;
+}
+
+/** What is to be known about a page that shows the past. */
+function Gone() {
+  if (!state.isStale.value) return null;
+  const since = new Date(state.connection.value.since).toISOString();
+  return html`<div class="banner bad" role="alert">
+    The daemon does not answer since ${clock(since, state.now.value)} (${span((state.now.value - state.connection.value.since) / 1000)}).
+    What you see is what was last known. Running jobs go on without it.
+  </div>`;
 }
 
 /** What is shown to one without a token: one sentence and the command that helps. */
@@ -42,7 +86,7 @@ function Page() {
   useEffect(() => {
     setError(null);
     if (!route) return;
-    Promise.all([route.load(), later.styles(route.styles ?? [])]).then(([{ default: Component }]) => setLoaded({ path: route.path, Component }), setError);
+    Promise.all([route.load(), lazy.styles(route.styles ?? [])]).then(([{ default: Component }]) => setLoaded({ path: route.path, Component }), setError);
   }, [route]);
   const isLive = state.connection.value.state === "live";
   useEffect(() => {
@@ -69,12 +113,12 @@ function keepTitle() {
 }
 
 const SHORTCUTS = [
-  { keys: "Ctrl+k", does: "Find a job or do something", run: () => void later.palette() },
-  { keys: "/", does: "Find a job or do something", run: () => void later.palette() },
-  { keys: "n", does: "Submit a job", run: () => void later.submit() },
+  { keys: "Ctrl+k", does: "Find a job or do something", run: () => void lazy.palette() },
+  { keys: "/", does: "Find a job or do something", run: () => void lazy.palette() },
+  { keys: "n", does: "Submit a job", run: () => void lazy.submit() },
   { keys: "u", does: "Undo the last thing that can be", run: toasts.undoNewest },
   ...ROUTES.filter((one) => one.key).map((one) => ({ keys: one.key ?? "", does: `Go to ${one.nav}`, run: () => router.go(one.path) })),
-  { keys: "?", does: "Show the shortcuts", run: () => void later.help() },
+  { keys: "?", does: "Show the shortcuts", run: () => void lazy.help() },
 ];
 
 keys.add(SHORTCUTS);
@@ -82,5 +126,5 @@ keys.begin();
 router.begin();
 keepTitle();
 state.begin();
-void later.notices();
+void lazy.notices();
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("page")));

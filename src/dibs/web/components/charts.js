@@ -1,8 +1,8 @@
 // Series over time, by uPlot. Charts with the same `group` share one crosshair.
+import { number } from "../core/format.js";
 import * as themes from "../core/themes.js";
-import uPlot from "../vendor/uplot.js";
 import { html, useEffect, useRef } from "../vendor/ui.js";
-import { number } from "../core/words.js";
+import uPlot from "../vendor/uplot.js";
 
 /**
  * @typedef {object} Series

@@ -1,7 +1,7 @@
 // Every shortcut that holds now, in a dialog.
-import { Dialog } from "./dialogs.js";
 import { shortcuts as keys } from "../core/keys.js";
 import { html } from "../vendor/ui.js";
+import { Dialog } from "./dialogs.js";
 
 export function Help() {
   const shortcuts = keys.value;

@@ -1,15 +1,15 @@
 // The palette (Ctrl K or /): go to a page or a job, or do something, by typing a part of its name.
-import * as acting from "./acting.js";
 import * as api from "../core/api.js";
-import * as dialogs from "./dialogs.js";
-import * as later from "./later.js";
-import { Pill } from "./parts.js";
 import { go } from "../core/router.js";
-import { ROUTES } from "../routes.js";
 import * as state from "../core/state.js";
 import * as themes from "../core/themes.js";
-import * as toasts from "./toasts.js";
+import { ROUTES } from "../routes.js";
 import { html, useEffect, useState } from "../vendor/ui.js";
+import { Pill } from "./common.js";
+import * as dialogs from "./dialogs.js";
+import * as jobActions from "./job-actions.js";
+import * as lazy from "./lazy.js";
+import * as toasts from "./toasts.js";
 
 /** @typedef {{text: string, word?: string, run: () => void}} Entry */
 
@@ -31,9 +31,9 @@ function fixed() {
   const isPaused = state.queue.value.paused;
   return [
     ...[...offers].flatMap((entries) => entries()),
-    { text: "Submit a job", run: () => void later.submit() },
+    { text: "Submit a job", run: () => void lazy.submit() },
     ...ROUTES.filter((one) => one.nav).map((one) => ({ text: `Go to ${one.nav}`, run: () => go(one.path) })),
-    { text: isPaused ? "Resume the queue" : "Pause the queue", run: () => void acting.pauseQueue(!isPaused) },
+    { text: isPaused ? "Resume the queue" : "Pause the queue", run: () => void jobActions.pauseQueue(!isPaused) },
     { text: "Change colours (light, dark, system)", run: themes.next },
     { text: `Change the time for Undo (now ${toasts.undoFor.value} s)`, run: toasts.nextUndoFor },
   ];
@@ -104,7 +104,7 @@ function useJobs(typed) {
       setFound(all.filter((job, i) => all.findIndex((other) => other.id === job.id) === i).map(entry));
     };
     ask().catch((error) => {
-      if (!api.isAborted(error)) setFound([{ text: api.told(error), run: () => {} }]);
+      if (!api.isAborted(error)) setFound([{ text: api.errorText(error), run: () => {} }]);
     });
     return () => leaving.abort();
   }, [typed]);

@@ -88,7 +88,7 @@ export const isAborted = (error) => error instanceof DOMException && error.name 
 export const isGone = (error) => error instanceof ApiError && error.status === 0;
 
 /** One line about whatever went wrong. @param {unknown} error */
-export function told(error) {
+export function errorText(error) {
   if (error instanceof ApiError) return error.hint ? `${error.message} ${error.hint}` : error.message;
   return error instanceof Error ? error.message : String(error);
 }

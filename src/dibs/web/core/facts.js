@@ -1,5 +1,5 @@
 // What the overview says in its first line, and on the cards of the GPUs. Pure: the time is handed in.
-import { expected, gpuNames, ms, span } from "./words.js";
+import { expected, gpuNames, ms, span } from "./format.js";
 
 /**
  * @typedef {import("./types.js").Gpu} Gpu

@@ -1,12 +1,12 @@
 // Who we are to the daemon: the one-time code of the link becomes a token, which lives in this tab and in the shared
 // worker, never in a URL or a cookie.
-import * as router from "./router.js";
 import { signal } from "../vendor/ui.js";
+import * as router from "./router.js";
 
 const KEY = "dibs.token";
 
 /** "unknown" until the worker has answered; "in" with a token; "out" without. @type {import("../vendor/ui.js").Signal<"unknown"|"in"|"out">} */
-export const standing = signal("unknown");
+export const status = signal("unknown");
 /** Why there is no token, if there was one or a link: one sentence. */
 export const trouble = signal("");
 
@@ -19,14 +19,14 @@ export function token() {
 export function enter(found) {
   sessionStorage.setItem(KEY, found);
   trouble.value = "";
-  standing.value = "in";
+  status.value = "in";
 }
 
 /** Forget a token that the daemon refused. @param {string} why */
 export function leave(why) {
   sessionStorage.removeItem(KEY);
   trouble.value = why;
-  standing.value = "out";
+  status.value = "out";
 }
 
 /**
@@ -38,7 +38,7 @@ export function codeOf(fragment) {
 }
 
 /**
- * Find a token: by the code of the link, in this tab, or from another tab; then `standing` says how it went.
+ * Find a token: by the code of the link, in this tab, or from another tab; then `status` says how it went.
  * @param {string | null} fromOthers what the shared worker knows
  */
 export async function begin(fromOthers) {
@@ -49,7 +49,7 @@ export async function begin(fromOthers) {
   // The worker forgets a token that was refused; what this tab kept may be older.
   const best = found ?? fromOthers ?? token();
   if (best) enter(best);
-  else standing.value = "out";
+  else status.value = "out";
 }
 
 /** @param {string} code @returns {Promise<string | null>} */

@@ -1,11 +1,11 @@
 // What the page knows, as signals: read one in a component and it follows. Only the news of the stream write them.
 import { batch, computed, effect, signal } from "../vendor/ui.js";
 import * as session from "./session.js";
-import { listen } from "./stream.js";
+import { listen } from "./tab-stream.js";
 
 /**
  * @typedef {import("./types.js").JobEvent} JobEvent
- * @typedef {import("./following.js").Connection} Connection
+ * @typedef {import("./event-stream.js").Connection} Connection
  */
 /** @template T @typedef {import("../vendor/ui.js").Signal<T>} Signal */
 
@@ -59,7 +59,7 @@ function takeEvents(events) {
   for (const listener of listeners) listener(events);
 }
 
-/** @param {import("./following.js").News} news */
+/** @param {import("./event-stream.js").News} news */
 function take(news) {
   batch(() => {
     if (news.kind === "connection") {
@@ -88,10 +88,10 @@ export function begin() {
     else if (!isBegun) {
       isBegun = true;
       void session.begin(news.token);
-    } else if (news.token && session.standing.value === "out") session.enter(news.token);
+    } else if (news.token && session.status.value === "out") session.enter(news.token);
   });
   effect(() => {
-    const token = session.standing.value === "in" && session.token();
+    const token = session.status.value === "in" && session.token();
     if (token) stream.use(token);
   });
   setInterval(() => document.visibilityState === "visible" && (now.value = Date.now()), 1000);

@@ -1,8 +1,8 @@
 // The shared worker: one event stream for all tabs of a browser (a browser opens six connections to a host and no
 // seventh), and the one place from which a new tab gets the token.
-import { following } from "./following.js";
+import { openEventStream } from "./event-stream.js";
 
-/** @typedef {import("./following.js").News} News */
+/** @typedef {import("./event-stream.js").News} News */
 
 /** @type {Set<MessagePort>} */
 const tabs = new Set();
@@ -10,7 +10,7 @@ const tabs = new Set();
 const newest = new Map();
 const LASTING = ["connection", "hello", "counts", "gpus"];
 
-const stream = following((news) => {
+const stream = openEventStream((news) => {
   if (LASTING.includes(news.kind)) newest.set(news.kind, news);
   for (const tab of tabs) tab.postMessage(news);
 });

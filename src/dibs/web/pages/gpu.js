@@ -1,12 +1,12 @@
 // One GPU: its day in charts, who is on it now, and what ran on it.
-import { useAnswer } from "../core/asking.js";
 import { Chart } from "../components/charts.js";
-import { DrainButton, HolderList } from "./gpus/gpu-parts.js";
-import * as gpusOf from "./gpus/gpus.js";
-import { Empty, JobLink, Pill, Problem, Section, Table, Time } from "../components/parts.js";
+import { Empty, JobLink, Pill, Problem, Section, Table, Time } from "../components/common.js";
+import { sizeOf, took } from "../core/format.js";
 import * as state from "../core/state.js";
+import { useAnswer } from "../core/use-answer.js";
 import { html, useMemo } from "../vendor/ui.js";
-import { sizeOf, took } from "../core/words.js";
+import { DrainButton, HolderList } from "./gpus/gpu-components.js";
+import * as gpuFacts from "./gpus/gpu-facts.js";
 
 /** @typedef {import("../core/types.js").Gpu} Gpu */
 
@@ -24,7 +24,7 @@ export default function Page({ id }) {
 /** @param {{gpu: Gpu}} props */
 function Whole({ gpu }) {
   const { data } = useAnswer(`/v1/gpus/history?minutes=${MINUTES}`, { everyMs: 30_000 });
-  const day = useMemo(() => gpusOf.dayOf(data?.gpus.find((/** @type {{id: string}} */ one) => one.id === gpu.id), gpu.memory_total), [data, gpu.id, gpu.memory_total]);
+  const day = useMemo(() => gpuFacts.dayOf(data?.gpus.find((/** @type {{id: string}} */ one) => one.id === gpu.id), gpu.memory_total), [data, gpu.id, gpu.memory_total]);
   const chart = (/** @type {string} */ title, /** @type {(number | null)[]} */ values, /** @type {string} */ unit, high = /** @type {number | undefined} */ (undefined)) => {
     const text = (/** @type {number | null} */ value) => (value === null ? "–" : `${Math.round(value)} ${unit}`);
     const ys = [values];
@@ -41,8 +41,8 @@ function Whole({ gpu }) {
     </div>
     <${Section} title="Now">
       <${HolderList} gpu=${gpu} />
-      ${gpusOf.waitersText(gpu) && html`<p>${gpusOf.waitersText(gpu)}</p>`}
-      ${gpu.processes.length > 0 && html`<ul aria-label="Processes on this GPU">${gpu.processes.map((one) => html`<li key=${one.pid}>${gpusOf.processText(one)}</li>`)}</ul>`}
+      ${gpuFacts.waitersText(gpu) && html`<p>${gpuFacts.waitersText(gpu)}</p>`}
+      ${gpu.processes.length > 0 && html`<ul aria-label="Processes on this GPU">${gpu.processes.map((one) => html`<li key=${one.pid}>${gpuFacts.processText(one)}</li>`)}</ul>`}
     <//>
     <div class="charts">
       ${chart("Use", day.use, "%", 100)}

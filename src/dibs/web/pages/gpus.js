@@ -1,12 +1,12 @@
 // All GPUs: who has them, how busy they were today, and which take no new jobs.
-import { useAnswer } from "../core/asking.js";
 import { Chart } from "../components/charts.js";
-import { DrainButton, HolderList } from "./gpus/gpu-parts.js";
-import * as gpusOf from "./gpus/gpus.js";
-import { Empty, Meter, Pill, Section, Table } from "../components/parts.js";
+import { Empty, Meter, Pill, Section, Table } from "../components/common.js";
+import { sizeOf } from "../core/format.js";
 import * as state from "../core/state.js";
+import { useAnswer } from "../core/use-answer.js";
 import { html, useMemo } from "../vendor/ui.js";
-import { sizeOf } from "../core/words.js";
+import { DrainButton, HolderList } from "./gpus/gpu-components.js";
+import * as gpuFacts from "./gpus/gpu-facts.js";
 
 /** @typedef {import("../core/types.js").Gpu} Gpu */
 
@@ -18,7 +18,7 @@ export default function Page() {
   const { data } = useAnswer(`/v1/gpus/history?minutes=${MINUTES}`, { everyMs: 30_000 });
   const gpus = known?.gpus ?? [];
   const days = useMemo(
-    () => gpus.map((gpu) => gpusOf.dayOf(data?.gpus.find((/** @type {{id: string}} */ one) => one.id === gpu.id), gpu.memory_total)),
+    () => gpus.map((gpu) => gpuFacts.dayOf(data?.gpus.find((/** @type {{id: string}} */ one) => one.id === gpu.id), gpu.memory_total)),
     [data, gpus.map((gpu) => gpu.id).join()],
   );
   if (!known) return null;
@@ -44,7 +44,7 @@ export default function Page() {
 const percent = (/** @type {number | null} */ value) => (value === null ? "–" : `${Math.round(value)} %`);
 const SERIES = [{ label: "use", text: percent }, { label: "memory", colour: "wait", text: percent }];
 
-/** @param {{gpu: Gpu, day: import("./gpus/gpus.js").Day}} props */
+/** @param {{gpu: Gpu, day: import("./gpus/gpu-facts.js").Day}} props */
 function Day({ gpu, day }) {
   const ys = useMemo(() => [day.use, day.memory], [day]);
   return html`<figure class="panel day"><figcaption><a href=${`/gpu/${gpu.index}`}>GPU ${gpu.index}</a></figcaption>

@@ -1,16 +1,16 @@
 // One job: what it is and does, what can be done to it, and tabs for its output and everything else.
-import { useAnswer } from "../core/asking.js";
+import { Pill, Problem, Time } from "../components/common.js";
+import { ending, gpuNames, starts, took } from "../core/format.js";
+import { useKeys } from "../core/keys.js";
+import * as router from "../core/router.js";
+import * as state from "../core/state.js";
+import { useAnswer } from "../core/use-answer.js";
+import { html, useEffect, useState } from "../vendor/ui.js";
 import { Actions } from "./job/actions.js";
 import { Attempts, Details, Events } from "./job/details.js";
 import { Viewer } from "./job/log/viewer.js";
-import { useKeys } from "../core/keys.js";
-import { Pill, Problem, Time } from "../components/parts.js";
-import * as router from "../core/router.js";
-import * as state from "../core/state.js";
-import { html, useEffect, useState } from "../vendor/ui.js";
-import { ending, gpuNames, starts, took } from "../core/words.js";
 
-/** @typedef {import("./job/words.js").Whole} Whole */
+/** @typedef {import("./job/job-text.js").Whole} Whole */
 /** @typedef {(props: {job: Whole}) => any} Tab */
 
 /** @type {{name: string, text: string, key: string}[]} */
@@ -26,7 +26,7 @@ const DRAWN = { log: Viewer, numbers: Charts, details: Details, attempts: Attemp
 
 /** @param {{id: string}} props */
 export default function Job({ id }) {
-  const { data: job, error, reload } = /** @type {import("../core/asking.js").Answer<Whole>} */ (useAnswer(`/v1/jobs/${Number(id)}`));
+  const { data: job, error, reload } = /** @type {import("../core/use-answer.js").Answer<Whole>} */ (useAnswer(`/v1/jobs/${Number(id)}`));
   // Only what happened to this job is a reason to ask again; an empty batch means that anything may have.
   useEffect(() => state.onEvents((events) => void ((!events.length || events.some((one) => one.job === Number(id))) && reload())), [id]);
   const tab = router.query.value.get("tab") ?? "log";

@@ -1,17 +1,17 @@
 // Jobs: every job there is, filtered and sorted by the address.
+import * as bulk from "../components/bulk-actions.js";
+import { Choice, Empty, Problem } from "../components/common.js";
 import * as api from "../core/api.js";
-import * as bulk from "../components/bulk.js";
+import { plural } from "../core/format.js";
+import { useKeys } from "../core/keys.js";
+import * as router from "../core/router.js";
+import * as selection from "../core/selection.js";
+import { html, useEffect, useRef, useState } from "../vendor/ui.js";
 import { Chooser } from "./jobs/columns.js";
 import * as exports from "./jobs/exports.js";
 import * as filters from "./jobs/filters.js";
-import { useListing } from "./jobs/listing.js";
-import * as picks from "./jobs/picks.js";
+import { useJobList } from "./jobs/job-list.js";
 import { Table } from "./jobs/table.js";
-import { useKeys } from "../core/keys.js";
-import { Choice, Empty, Problem } from "../components/parts.js";
-import * as router from "../core/router.js";
-import { html, useEffect, useRef, useState } from "../vendor/ui.js";
-import { plural } from "../core/words.js";
 
 /** The states that are asked for most; anything else can be typed. */
 const STATES = [
@@ -34,18 +34,18 @@ export default function Jobs() {
   const filter = filters.fromQuery(router.query.value);
   const sort = router.query.value.get("sort") ?? "-id";
   const params = { ...filters.toQuery(filter), sort };
-  const listing = useListing(params);
-  const [picked, setPicked] = useState(picks.NONE);
+  const listing = useJobList(params);
+  const [picked, setPicked] = useState(selection.NONE);
   const [cursor, setCursor] = useState(0);
   const key = JSON.stringify(params);
   useEffect(() => {
-    setPicked(picks.NONE);
+    setPicked(selection.NONE);
     setCursor(0);
   }, [key]);
   const { ids } = listing;
   const row = Math.min(cursor, Math.max(0, (ids?.length ?? 0) - 1));
   // What a verb means without a selection: the row one stands on.
-  const meant = () => (!ids?.length ? [] : picks.count(picked, ids.length) ? bulk.selected(picked, ids) : [ids.at(row)]);
+  const meant = () => (!ids?.length ? [] : selection.count(picked, ids.length) ? bulk.selected(picked, ids) : [ids.at(row)]);
   const focus = (/** @type {string} */ what) => () => /** @type {HTMLElement | null} */ (document.querySelector(what))?.focus();
   const adopt = () => {
     listing.adopt();
@@ -65,12 +65,12 @@ export default function Jobs() {
     [ids, picked, row, listing.added],
   );
   const isEmpty = ids?.length === 0 && listing.isWhole;
-  const hasPicks = ids && picks.count(picked, ids.length) > 0;
+  const hasPicks = ids && selection.count(picked, ids.length) > 0;
   return html`<div class="jobs">
     <${FilterBox} filter=${filter} />
     <div class="bar">
       ${hasPicks
-        ? html`<${bulk.Bar} ids=${ids} picked=${picked} clear=${() => setPicked(picks.NONE)} />`
+        ? html`<${bulk.Bar} ids=${ids} picked=${picked} clear=${() => setPicked(selection.NONE)} />`
         : html`<span class="total" role="status">${ids && (listing.isWhole ? plural(ids.length, "job") : "…")}${listing.isCut ? ", the first million" : ""}</span>`}
       ${listing.added > 0 && html`<button type="button" class="new" onClick=${adopt}>↑ ${listing.added} new</button>`}
       <span class="right">

@@ -1,12 +1,12 @@
 // The overview: what is free, what runs, when do I start, what broke.
-import { useAnswer } from "../core/asking.js";
-import { Empty, Problem } from "../components/parts.js";
-import * as state from "../core/state.js";
-import { html } from "../vendor/ui.js";
-import { count } from "../core/words.js";
-import { Failures, Waiting } from "./overview/rows.js";
+import { Empty, Problem } from "../components/common.js";
 import { failedLately, nextFree, nextStart, FAILED_FOR_H } from "../core/facts.js";
-import { GpuCards } from "./overview/gpucards.js";
+import { count } from "../core/format.js";
+import * as state from "../core/state.js";
+import { useAnswer } from "../core/use-answer.js";
+import { html } from "../vendor/ui.js";
+import { GpuCards } from "./overview/gpu-cards.js";
+import { Failures, Waiting } from "./overview/job-lists.js";
 import { Timeline } from "./overview/timeline.js";
 
 /**

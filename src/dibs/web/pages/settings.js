@@ -1,11 +1,11 @@
 // How this dibs is set up, and what it finds wrong with itself.
-import * as api from "../core/api.js";
-import { useAnswer } from "../core/asking.js";
+import { Choice, Pill, Problem, Section, Table } from "../components/common.js";
 import * as dialogs from "../components/dialogs.js";
-import * as alerts from "../components/alerts.js";
-import { Choice, Pill, Problem, Section, Table } from "../components/parts.js";
-import * as themes from "../core/themes.js";
+import * as notifications from "../components/notifications.js";
 import * as toasts from "../components/toasts.js";
+import * as api from "../core/api.js";
+import * as themes from "../core/themes.js";
+import { useAnswer } from "../core/use-answer.js";
 import { html } from "../vendor/ui.js";
 
 /**
@@ -42,11 +42,11 @@ function Look() {
 function Notices() {
   const change = async (/** @type {Event} */ event) => {
     const box = /** @type {HTMLInputElement} */ (event.currentTarget);
-    const problem = await alerts.choose(box.checked);
+    const problem = await notifications.choose(box.checked);
     if (problem) toasts.show(problem, { kind: "bad" });
-    box.checked = alerts.isOn.value;
+    box.checked = notifications.isOn.value;
   };
-  return html`<p><label><input type="checkbox" checked=${alerts.isOn.value} onChange=${change} /> Tell me when a job ends while I do not look at this page</label></p>`;
+  return html`<p><label><input type="checkbox" checked=${notifications.isOn.value} onChange=${change} /> Tell me when a job ends while I do not look at this page</label></p>`;
 }
 
 function Sessions() {
@@ -57,7 +57,7 @@ function Sessions() {
       await api.post("/v1/session/rotate", {});
       location.reload();
     } catch (error) {
-      toasts.show(api.told(error), { kind: "bad" });
+      toasts.show(api.errorText(error), { kind: "bad" });
     }
   };
   return html`<${Section} title="Sessions">

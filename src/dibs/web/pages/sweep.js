@@ -1,23 +1,23 @@
 // One sweep: how far it is, which parameters matter, which run is best.
-import * as acting from "../components/acting.js";
-import * as api from "../core/api.js";
-import { useAnswer } from "../core/asking.js";
-import { csv, download } from "../core/csv.js";
+import { Choice, Empty, JobLink, Pill, Problem, Section, Table } from "../components/common.js";
 import * as dialogs from "../components/dialogs.js";
+import * as jobActions from "../components/job-actions.js";
+import * as lazy from "../components/lazy.js";
+import * as toasts from "../components/toasts.js";
+import * as api from "../core/api.js";
+import { csv, download } from "../core/csv.js";
+import { count, number, plural, span, took } from "../core/format.js";
 import { useKeys } from "../core/keys.js";
-import * as later from "../components/later.js";
-import { Choice, Empty, JobLink, Pill, Problem, Section, Table } from "../components/parts.js";
 import * as router from "../core/router.js";
 import * as state from "../core/state.js";
+import { useAnswer } from "../core/use-answer.js";
+import { viridis } from "../core/viridis.js";
+import { html, useMemo, useState } from "../vendor/ui.js";
 import * as axes from "./sweep/axes.js";
-import { viridis } from "../core/colours.js";
 import { Parallel } from "./sweep/parallel.js";
 import * as runsOf from "./sweep/runs.js";
 import { Scatter } from "./sweep/scatter.js";
 import { Strip } from "./sweep/strip.js";
-import * as toasts from "../components/toasts.js";
-import { html, useMemo, useState } from "../vendor/ui.js";
-import { count, number, plural, span, took } from "../core/words.js";
 
 /**
  * @typedef {import("./sweep/runs.js").Run} Run
@@ -38,7 +38,7 @@ const UNFINISHED = ["held", "queued", "starting", "running", "paused"];
 /** @param {{id: string}} props */
 export default function Page({ id }) {
   const [isLarge, setLarge] = useState(false);
-  /** @type {import("../core/asking.js").Answer<Results>} */
+  /** @type {import("../core/use-answer.js").Answer<Results>} */
   const { data, error, reload } = useAnswer(`/v1/sweeps/${encodeURIComponent(id)}/results`, isLarge ? { everyMs: 10_000 } : { isLive: true });
   if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
   if (data.runs.length > MANY !== isLarge) setLarge(!isLarge);
@@ -164,7 +164,7 @@ function Actions({ sweep, runs, best }) {
       await navigator.clipboard.writeText(job.command);
       toasts.show(`Copied the command of job ${job.id}.`);
     } catch (error) {
-      toasts.show(api.told(error), { kind: "bad" });
+      toasts.show(api.errorText(error), { kind: "bad" });
     }
   };
   const seed = runsOf.freeSeed(runs);
@@ -176,18 +176,18 @@ function Actions({ sweep, runs, best }) {
       const { counts } = await api.post(`/v1/sweeps/${sweep.id}/runs`, { like: best?.job, changes });
       toasts.show(`Queued ${plural(counts.new, "run")} like job ${best?.job}, with ${seed} ${changes[0][seed ?? ""]} to ${changes[SEEDS - 1][seed ?? ""]}.`);
     } catch (error) {
-      toasts.show(api.told(error), { kind: "bad" });
+      toasts.show(api.errorText(error), { kind: "bad" });
     }
   };
   const stop = async () => {
     const isMeant = await dialogs.confirm({ title: "Stop the rest", text: `${plural(open.length, "run")} that ${open.length === 1 ? "has" : "have"} not ended will be cancelled.`, yes: "Stop them" });
-    if (isMeant) acting.cancel(open);
+    if (isMeant) jobActions.cancel(open);
   };
   return html`
     <button type="button" class="small" disabled=${!best?.job} onClick=${copyBest}>copy best command</button>
     <button type="button" class="small" disabled=${!best?.job || seed === null} onClick=${repeat}>rerun best × ${SEEDS} seeds${seed === null ? " (it has no seed parameter)" : ""}</button>
-    <button type="button" class="small" disabled=${!model} onClick=${() => model && void later.extend(sweep, runs, model)}>extend the grid</button>
-    <button type="button" class="small" disabled=${!failed.length} onClick=${() => void acting.act("retry", failed)}>retry failed (${failed.length})</button>
+    <button type="button" class="small" disabled=${!model} onClick=${() => model && void lazy.extend(sweep, runs, model)}>extend the grid</button>
+    <button type="button" class="small" disabled=${!failed.length} onClick=${() => void jobActions.act("retry", failed)}>retry failed (${failed.length})</button>
     <button type="button" class="small" disabled=${!open.length} onClick=${stop}>stop the rest (${open.length})</button>
     <button type="button" class="small" onClick=${() => download(`${sweep.name}.csv`, csv(runsOf.sheet(runs)))}>download CSV</button>`;
 }
@@ -219,7 +219,7 @@ function Runs({ runs, all, measure, best, pointed, point }) {
   return html`<${Section} title="Runs" aside=${aside}>
     <${Table} label="Runs" rows=${runs.slice(0, rows)} keyOf=${(/** @type {Run} */ run) => run.index}
       rowProps=${(/** @type {Run} */ run) => ({
-        class: `${run.index === pointed ? "pointed" : ""} ${run.job !== null && acting.cancelling.value.has(run.job) ? "leaving" : ""}`,
+        class: `${run.index === pointed ? "pointed" : ""} ${run.job !== null && jobActions.cancelling.value.has(run.job) ? "leaving" : ""}`,
         onMouseEnter: () => point(run.index),
         onMouseLeave: () => point(null),
       })}

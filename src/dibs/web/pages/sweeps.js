@@ -1,10 +1,10 @@
 // All sweeps: how far each is, and the best number it has found.
-import { useAnswer } from "../core/asking.js";
-import { Empty, Problem, Section, Table, Time } from "../components/parts.js";
+import { Empty, Problem, Section, Table, Time } from "../components/common.js";
+import { count, number } from "../core/format.js";
+import { useAnswer } from "../core/use-answer.js";
+import { html } from "../vendor/ui.js";
 import { goalOf, ranked, scored } from "./sweep/runs.js";
 import { Strip } from "./sweep/strip.js";
-import { html } from "../vendor/ui.js";
-import { count, number } from "../core/words.js";
 
 /** Runs up to which the list looks for the best one by itself. */
 const MOST_RUNS_LOOKED_AT = 2000;

@@ -1,18 +1,18 @@
 // Usage: GPU-hours day by day, how much of them the GPUs were idle, and how long jobs waited. For the weekly meeting.
-import { useAnswer } from "../core/asking.js";
 import { useCanvas } from "../components/canvas.js";
+import { Choice, Empty, JobLink, Problem, Section, Table } from "../components/common.js";
 import { csv, download } from "../core/csv.js";
-import { Choice, Empty, JobLink, Problem, Section, Table } from "../components/parts.js";
+import { count, plural, span } from "../core/format.js";
 import * as router from "../core/router.js";
 import * as state from "../core/state.js";
-import { viridis } from "../core/colours.js";
-import * as usage from "./usage/usage.js";
+import { useAnswer } from "../core/use-answer.js";
+import { viridis } from "../core/viridis.js";
 import { html, useMemo } from "../vendor/ui.js";
-import { count, plural, span } from "../core/words.js";
+import * as usageSums from "./usage/usage-sums.js";
 
 /**
- * @typedef {import("./usage/usage.js").Group} Group
- * @typedef {{days: {day: string, from: string, to: string}[], sums: import("./usage/usage.js").Sum[], more: boolean, idle_below: number,
+ * @typedef {import("./usage/usage-sums.js").Group} Group
+ * @typedef {{days: {day: string, from: string, to: string}[], sums: import("./usage/usage-sums.js").Sum[], more: boolean, idle_below: number,
  *   waits: {count: number, median_s: number | null, longest: {job: number, name: string, wait_s: number}[]}}} Usage
  */
 
@@ -33,7 +33,7 @@ export default function Page() {
   const query = router.query.value;
   const range = RANGES.find((one) => one === query.get("days")) ?? "7";
   const by = query.get("by") === "sweep" ? "sweep" : "project";
-  /** @type {import("../core/asking.js").Answer<Usage>} */
+  /** @type {import("../core/use-answer.js").Answer<Usage>} */
   const { data, error, reload } = useAnswer(`/v1/usage?days=${range}`, { everyMs: 60_000 });
   if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
   const bar = html`
@@ -41,20 +41,20 @@ export default function Page() {
       options=${RANGES.map((one) => ({ value: one, text: `${one} days` }))} />
     <${Choice} label="Stacked by" value=${by} choose=${(/** @type {string} */ one) => router.setQuery({ by: one === "sweep" ? one : null })}
       options=${[{ value: "project", text: "by project" }, { value: "sweep", text: "by sweep" }]} />
-    <button type="button" class="small" disabled=${!data.sums.length} onClick=${() => download("usage.csv", csv(usage.sheet(data.sums)))}>download CSV</button>`;
+    <button type="button" class="small" disabled=${!data.sums.length} onClick=${() => download("usage.csv", csv(usageSums.sheet(data.sums)))}>download CSV</button>`;
   return html`<${Whole} data=${data} by=${by} bar=${bar} /><${Others} />`;
 }
 
 /** @param {{data: Usage, by: "project" | "sweep", bar: unknown}} props */
 function Whole({ data, by, bar }) {
   const days = useMemo(() => data.days.map((one) => one.day), [data]);
-  const groups = useMemo(() => usage.grouped(data.sums, days, by), [data, by]);
+  const groups = useMemo(() => usageSums.grouped(data.sums, days, by), [data, by]);
   if (!groups.length) {
     return html`<${Section} title="GPU-hours" aside=${bar}>
       <${Empty} title="No job had a GPU on these days." text="What jobs with GPUs use is summed up here, day by day:" commands=${["dibs add -g 1 'python train.py'"]} />
     <//>`;
   }
-  const all = usage.totals(groups);
+  const all = usageSums.totals(groups);
   const { waits } = data;
   return html`
     <div class="facts">
@@ -84,7 +84,7 @@ function Whole({ data, by, bar }) {
  * @returns {{title: string, class?: string, cell: (one: Group) => unknown}[]}
  */
 function columns(days, groups, idleBelow) {
-  const all = usage.totals(groups).total;
+  const all = usageSums.totals(groups).total;
   return [
     { title: "used by", cell: (one) => html`<i class="swatch" style=${{ background: colourOf(groups.indexOf(one), groups.length) }}></i> ${one.name}` },
     { title: "GPU-hours", class: "number", cell: (one) => hours(one.total) },
@@ -101,7 +101,7 @@ function Bars({ days, groups }) {
   const canvas = useCanvas(
     ({ ctx, width, colour }) => {
       ctx.clearRect(0, 0, width, HEIGHT);
-      const most = usage.ceiling(Math.max(...days.map((_, i) => groups.reduce((sum, one) => sum + one.hours[i], 0))));
+      const most = usageSums.ceiling(Math.max(...days.map((_, i) => groups.reduce((sum, one) => sum + one.hours[i], 0))));
       const up = (/** @type {number} */ value) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - BOTTOM - TOP);
       ctx.font = "12px system-ui, 'DejaVu Sans', sans-serif";
       ctx.textAlign = "right";
@@ -135,7 +135,7 @@ function Bars({ days, groups }) {
 
 /** Who else has GPUs now. */
 function Others() {
-  const rows = usage.others(state.gpus.value?.gpus ?? [], state.hello.value?.user, state.now.value);
+  const rows = usageSums.others(state.gpus.value?.gpus ?? [], state.hello.value?.user, state.now.value);
   if (!rows.length) return null;
   return html`<${Section} title="Others, now" aside="what other people had before is not recorded">
     <${Table} label="Others, now" rows=${rows} keyOf=${(/** @type {any} */ one) => one.user}

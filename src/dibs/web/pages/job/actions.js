@@ -1,13 +1,13 @@
 // What can be done to one job: buttons, and the same by keyboard. Only what its state allows is offered.
-import * as acting from "../../components/acting.js";
+import { askPriority } from "../../components/bulk-actions.js";
+import { Copy } from "../../components/common.js";
+import * as jobActions from "../../components/job-actions.js";
+import * as lazy from "../../components/lazy.js";
 import { useKeys } from "../../core/keys.js";
-import { askPriority } from "../../components/bulk.js";
-import { Copy } from "../../components/parts.js";
-import * as later from "../../components/later.js";
 import { html } from "../../vendor/ui.js";
-import { draftOf } from "./words.js";
+import { draftOf } from "./job-text.js";
 
-/** @typedef {import("./words.js").Whole} Whole */
+/** @typedef {import("./job-text.js").Whole} Whole */
 
 const WAITING = new Set(["queued", "held"]);
 
@@ -31,13 +31,13 @@ const isOver = (job) => ["done", "failed", "cancelled", "timeout", "lost"].inclu
 /** @param {{job: Whole}} props */
 export function Actions({ job }) {
   const may = verbsOf(job);
-  const isLeaving = acting.cancelling.value.has(job.id);
-  const cancel = () => may.cancel && !isLeaving && acting.cancel([job.id]);
+  const isLeaving = jobActions.cancelling.value.has(job.id);
+  const cancel = () => may.cancel && !isLeaving && jobActions.cancel([job.id]);
   // A job that succeeded is queued again only when somebody says so, as here.
-  const retry = () => may.retry && void acting.act("retry", [job.id], job.state === "done" ? { done: true } : {});
-  const change = () => void later.submit(draftOf(job));
-  const hold = () => (may.hold ? void acting.act("hold", [job.id]) : may.unhold && void acting.act("unhold", [job.id]));
-  const pause = () => (may.pause ? void acting.act("pause", [job.id]) : may.resume && void acting.act("resume", [job.id]));
+  const retry = () => may.retry && void jobActions.act("retry", [job.id], job.state === "done" ? { done: true } : {});
+  const change = () => void lazy.submit(draftOf(job));
+  const hold = () => (may.hold ? void jobActions.act("hold", [job.id]) : may.unhold && void jobActions.act("unhold", [job.id]));
+  const pause = () => (may.pause ? void jobActions.act("pause", [job.id]) : may.resume && void jobActions.act("resume", [job.id]));
   const priority = () => may.priority && askPriority([job.id], job.priority);
   useKeys(
     [

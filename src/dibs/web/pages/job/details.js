@@ -1,12 +1,12 @@
 // Everything about one job that is not its output or a chart: what was asked, its attempts, what happened to it.
-import { useAnswer } from "../../core/asking.js";
-import { Command, Empty, JobLink, Pill, Problem, Table, Time } from "../../components/parts.js";
+import { Command, Empty, JobLink, Pill, Problem, Table, Time } from "../../components/common.js";
+import { ending, gpuNames, size, took } from "../../core/format.js";
 import * as state from "../../core/state.js";
+import { useAnswer } from "../../core/use-answer.js";
 import { html } from "../../vendor/ui.js";
-import { ending, gpuNames, size, took } from "../../core/words.js";
-import { eventWords, limit } from "./words.js";
+import { eventWords, limit } from "./job-text.js";
 
-/** @typedef {import("./words.js").Whole} Whole */
+/** @typedef {import("./job-text.js").Whole} Whole */
 /** @typedef {import("../../vendor/ui.js").ComponentChildren} Children */
 
 /** Facts by name; one without anything to say is left out. @param {{facts: [string, Children][]}} props */
@@ -76,7 +76,7 @@ export function Attempts({ job }) {
 
 /** @param {{job: Whole}} props */
 export function Events({ job }) {
-  const { data, error, reload } = /** @type {import("../../core/asking.js").Answer<{events: Happened[]}>} */ (useAnswer(`/v1/jobs/${job.id}/events`, { isLive: true }));
+  const { data, error, reload } = /** @type {import("../../core/use-answer.js").Answer<{events: Happened[]}>} */ (useAnswer(`/v1/jobs/${job.id}/events`, { isLive: true }));
   if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
   if (!data.events.length) return html`<${Empty} title="Nothing is kept of what happened to this job." />`;
   const rows = data.events.map((event, i) => ({ ...event, i }));

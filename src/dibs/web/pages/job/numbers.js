@@ -1,13 +1,13 @@
 // Numbers over the run: what the job reported, and how it used its GPUs, under one crosshair.
-import { useAnswer } from "../../core/asking.js";
 import { Chart } from "../../components/charts.js";
-import { Empty, Problem } from "../../components/parts.js";
+import { Empty, Problem } from "../../components/common.js";
+import { number } from "../../core/format.js";
+import { useAnswer } from "../../core/use-answer.js";
 import { html, useMemo } from "../../vendor/ui.js";
-import { number } from "../../core/words.js";
-import { lowUse, samples } from "./words.js";
+import { lowUse, samples } from "./job-text.js";
 
-/** @typedef {import("./words.js").Whole} Whole */
-/** @typedef {import("./words.js").Sample} Sample */
+/** @typedef {import("./job-text.js").Whole} Whole */
+/** @typedef {import("./job-text.js").Sample} Sample */
 /** @typedef {{numbers: {name: string, at: (string | null)[], values: (number | null)[]}[], cut: boolean}} Reported GET /v1/jobs/{id}/numbers */
 /** @typedef {{gpus: {id: string, recent: Sample[], minutes: Sample[]}[]}} History GET /v1/gpus/history */
 
@@ -22,7 +22,7 @@ export function Numbers({ job }) {
 
 /** @param {{job: Whole}} props */
 function Reported({ job }) {
-  const { data, error, reload } = /** @type {import("../../core/asking.js").Answer<Reported>} */ (useAnswer(`/v1/jobs/${job.id}/numbers`, { everyMs: job.finished_at ? 0 : REFRESH_MS }));
+  const { data, error, reload } = /** @type {import("../../core/use-answer.js").Answer<Reported>} */ (useAnswer(`/v1/jobs/${job.id}/numbers`, { everyMs: job.finished_at ? 0 : REFRESH_MS }));
   const charts = useMemo(
     () => (data?.numbers ?? []).map(({ name, at, values }) => {
       // Lines that other programs wrote need not say when; then they are counted.
@@ -49,7 +49,7 @@ function Used({ job }) {
   // Asked once, for as far back as the run began; minutes later it asks for the same.
   const minutes = useMemo(() => (from === null ? 0 : Math.min(MOST_MINUTES, Math.ceil((Date.now() - from) / 60_000) + 1)), [from]);
   const path = from === null || !job.gpu_ids.length ? null : `/v1/gpus/history?minutes=${minutes}`;
-  const { data, error } = /** @type {import("../../core/asking.js").Answer<History>} */ (useAnswer(path, { everyMs: job.finished_at ? 0 : REFRESH_MS }));
+  const { data, error } = /** @type {import("../../core/use-answer.js").Answer<History>} */ (useAnswer(path, { everyMs: job.finished_at ? 0 : REFRESH_MS }));
   const gpus = useMemo(
     () => job.gpu_ids.map((id, i) => {
       const history = data?.gpus.find((gpu) => gpu.id === id) ?? { recent: [], minutes: [] };

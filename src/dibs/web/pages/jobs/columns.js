@@ -1,8 +1,8 @@
 // The columns of the table of jobs: what each shows, how it is sorted, and which are shown, remembered in this browser.
-import { JobLink, Pill, Time } from "../../components/parts.js";
+import { JobLink, Pill, Time } from "../../components/common.js";
+import { ending, gpuNames, number, took } from "../../core/format.js";
 import * as state from "../../core/state.js";
 import { html, signal } from "../../vendor/ui.js";
-import { ending, gpuNames, number, took } from "../../core/words.js";
 
 /** @typedef {import("../../core/types.js").Job} Job */
 /** @typedef {import("../../vendor/ui.js").ComponentChildren} Children */

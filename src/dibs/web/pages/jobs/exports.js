@@ -1,8 +1,8 @@
 // The jobs of a filter as a file: all of them, page by page, in CSV or JSON.
+import * as toasts from "../../components/toasts.js";
 import * as api from "../../core/api.js";
 import { csv as lines, download as save } from "../../core/csv.js";
-import * as toasts from "../../components/toasts.js";
-import { plural } from "../../core/words.js";
+import { plural } from "../../core/format.js";
 
 /** @typedef {import("../../core/types.js").Job} Job */
 
@@ -34,7 +34,7 @@ export async function download(params, kind) {
       cursor = next;
     } while (cursor);
   } catch (error) {
-    toasts.show(api.told(error), { kind: "bad" });
+    toasts.show(api.errorText(error), { kind: "bad" });
     return;
   }
   if (kind === "json") parts.push("\n]\n");

@@ -1,14 +1,14 @@
 // The table of jobs: draws the rows on the screen of a list of any length, and moves over it by keyboard.
-import * as acting from "../../components/acting.js";
+import * as jobActions from "../../components/job-actions.js";
+import * as rowWindow from "../../components/row-window.js";
+import { useVirtualScroll } from "../../components/virtual-scroll.js";
 import * as router from "../../core/router.js";
+import * as selection from "../../core/selection.js";
 import { html, useEffect, useState } from "../../vendor/ui.js";
 import { COLUMNS, chosen } from "./columns.js";
-import * as picks from "./picks.js";
-import { useScrolling } from "../../components/scrolling.js";
-import * as windows from "../../components/windows.js";
 
-/** @typedef {import("./listing.js").Ids} Ids */
-/** @typedef {import("./rows.js").Rows} Rows */
+/** @typedef {import("./job-list.js").Ids} Ids */
+/** @typedef {import("./row-cache.js").Rows} Rows */
 
 /** Pixels: as in jobs.css. */
 const ROW = 32;
@@ -28,11 +28,11 @@ function usePhone() {
 }
 
 /**
- * @param {{ids: Ids, rows: Rows, version: number, sort: string, picked: picks.Picks, setPicked: (picked: picks.Picks) => void, cursor: number, setCursor: (row: number) => void}} props
+ * @param {{ids: Ids, rows: Rows, version: number, sort: string, picked: selection.Picks, setPicked: (picked: selection.Picks) => void, cursor: number, setCursor: (row: number) => void}} props
  */
 export function Table({ ids, rows, sort, picked, setPicked, cursor, setCursor }) {
   const isPhone = usePhone();
-  const scrolling = useScrolling(ids.length, isPhone ? PHONE_ROW : ROW, isPhone ? 0 : HEAD);
+  const scrolling = useVirtualScroll(ids.length, isPhone ? PHONE_ROW : ROW, isPhone ? 0 : HEAD);
   const { box, list, window } = scrolling;
   const columns = COLUMNS.filter((one) => chosen.value.includes(one.name));
   const seen = Array.from({ length: window.end - window.first }, (_, i) => ids.at(window.first + i));
@@ -42,12 +42,12 @@ export function Table({ ids, rows, sort, picked, setPicked, cursor, setCursor })
     const target = Math.max(0, Math.min(ids.length - 1, row));
     if (isExtending) {
       const begun = picked.anchor === null ? { ...picked, anchor: ids.at(cursor) } : picked;
-      setPicked(picks.extend(begun, ids.at(target), ids));
+      setPicked(selection.extend(begun, ids.at(target), ids));
     }
     setCursor(target);
-    scrolling.scrollTo(windows.reveal(list, box.current?.scrollTop ?? 0, target));
+    scrolling.scrollTo(rowWindow.reveal(list, box.current?.scrollTop ?? 0, target));
   };
-  const page = Math.max(1, Math.floor(windows.rowsSeen(list)) - 1);
+  const page = Math.max(1, Math.floor(rowWindow.rowsSeen(list)) - 1);
   /** @type {Record<string, (event: KeyboardEvent) => void>} */
   const KEYS = {
     ArrowDown: (event) => moveTo(cursor + 1, event.shiftKey),
@@ -56,15 +56,15 @@ export function Table({ ids, rows, sort, picked, setPicked, cursor, setCursor })
     PageUp: (event) => moveTo(cursor - page, event.shiftKey),
     Home: (event) => moveTo(0, event.shiftKey),
     End: (event) => moveTo(ids.length - 1, event.shiftKey),
-    " ": (event) => setPicked(event.shiftKey ? picks.extend(picked, ids.at(cursor), ids) : picks.toggle(picked, ids.at(cursor))),
+    " ": (event) => setPicked(event.shiftKey ? selection.extend(picked, ids.at(cursor), ids) : selection.toggle(picked, ids.at(cursor))),
     Enter: () => router.go(`/job/${ids.at(cursor)}`),
-    Escape: () => setPicked(picks.NONE),
+    Escape: () => setPicked(selection.NONE),
   };
   /** @param {KeyboardEvent} event */
   const press = (event) => {
     if (event.target !== box.current || !ids.length) return;
     const isAll = (event.ctrlKey || event.metaKey) && event.key === "a";
-    const run = isAll ? () => setPicked(picks.ALL) : event.ctrlKey || event.metaKey || event.altKey ? undefined : KEYS[event.key];
+    const run = isAll ? () => setPicked(selection.ALL) : event.ctrlKey || event.metaKey || event.altKey ? undefined : KEYS[event.key];
     if (!run) return;
     event.preventDefault();
     run(event);
@@ -74,8 +74,8 @@ export function Table({ ids, rows, sort, picked, setPicked, cursor, setCursor })
     const target = /** @type {Element} */ (event.target);
     if (target.closest("a")) return;
     setCursor(row);
-    if (event.shiftKey) setPicked(picks.extend(picked.anchor === null ? { ...picked, anchor: ids.at(cursor) } : picked, ids.at(row), ids));
-    else if (event.ctrlKey || event.metaKey || target.closest(".check")) setPicked(picks.toggle(picked, ids.at(row)));
+    if (event.shiftKey) setPicked(selection.extend(picked.anchor === null ? { ...picked, anchor: ids.at(cursor) } : picked, ids.at(row), ids));
+    else if (event.ctrlKey || event.metaKey || target.closest(".check")) setPicked(selection.toggle(picked, ids.at(row)));
   };
   const tracks = `34px ${columns.map((one) => one.width).join(" ")}`;
   const isCursorDrawn = cursor >= window.first && cursor < window.end;
@@ -90,8 +90,8 @@ export function Table({ ids, rows, sort, picked, setPicked, cursor, setCursor })
         ${seen.map((id, i) => {
           const row = window.first + i;
           const job = rows.get(id);
-          const isPicked = picks.has(picked, id);
-          const kind = `grid-row${row === cursor ? " is-cursor" : ""}${isPicked ? " is-picked" : ""}${acting.cancelling.value.has(id) ? " leaving" : ""}`;
+          const isPicked = selection.has(picked, id);
+          const kind = `grid-row${row === cursor ? " is-cursor" : ""}${isPicked ? " is-picked" : ""}${jobActions.cancelling.value.has(id) ? " leaving" : ""}`;
           return html`<div key=${id} id=${`row-${id}`} role="row" class=${kind} aria-rowindex=${row + 2} aria-selected=${isPicked}
               onClick=${(/** @type {MouseEvent} */ event) => click(event, row)} onDblClick=${() => router.go(`/job/${id}`)}>
             <div role="gridcell" class="check"><span aria-hidden="true">${isPicked ? "☑" : "☐"}</span></div>

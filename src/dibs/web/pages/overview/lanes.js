@@ -1,5 +1,5 @@
 // The timeline without a canvas: which stretch of time is shown, where each bar lies, what is under the pointer. Pure.
-import { ms } from "../../core/words.js";
+import { ms } from "../../core/format.js";
 
 /**
  * @typedef {import("../../core/types.js").Timeline} Timeline

@@ -1,12 +1,12 @@
 // The timeline: a lane a GPU with what ran, runs and is expected to. Drawn on a canvas; the table below it says the same.
-import { useAnswer } from "../../core/asking.js";
+import { Choice, JobLink, Pill, Problem, Section, Table } from "../../components/common.js";
+import { clock, span } from "../../core/format.js";
 import { useKeys } from "../../core/keys.js";
-import { Choice, JobLink, Pill, Problem, Section, Table } from "../../components/parts.js";
 import * as router from "../../core/router.js";
 import * as state from "../../core/state.js";
 import * as themes from "../../core/themes.js";
+import { useAnswer } from "../../core/use-answer.js";
 import { html, useEffect, useMemo, useRef, useState } from "../../vendor/ui.js";
-import { clock, span } from "../../core/words.js";
 import * as lanes from "./lanes.js";
 
 /** @typedef {import("../../core/types.js").Timeline} Answer */

@@ -1,5 +1,5 @@
 // The axes of a sweep's picture: what kind of values they carry, where a value lies on them, and what stands beside them.
-import { number } from "../../core/words.js";
+import { number } from "../../core/format.js";
 
 /**
  * @typedef {string | number | boolean | null | undefined | object} Value

@@ -1,5 +1,5 @@
 // More points for a sweep: what its parameters were, and which combinations of values have no run yet. Pure.
-import * as drafts from "../../core/drafts.js";
+import * as drafts from "../../core/job-drafts.js";
 import * as axes from "./axes.js";
 import { keyOf, parameters } from "./runs.js";
 

@@ -1,6 +1,6 @@
 // How many runs are in which state, as one strip; its label says it in words.
+import { count } from "../../core/format.js";
 import { html } from "../../vendor/ui.js";
-import { count } from "../../core/words.js";
 
 const ORDER = ["done", "running", "starting", "stopping", "paused", "failed", "timeout", "lost", "cancelled", "held", "queued"];
 

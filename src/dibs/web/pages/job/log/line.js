@@ -1,9 +1,9 @@
 // One line of a log on the screen: its number, which is a link, and its text as a terminal would show it.
+import { size } from "../../../core/format.js";
 import { html } from "../../../vendor/ui.js";
-import { size } from "../../../core/words.js";
+import { paint } from "./ansi-colours.js";
 import { spans } from "./ansi.js";
 import * as finds from "./finds.js";
-import { paint } from "./paint.js";
 
 /** @typedef {{text: string, left?: number}} Shown */
 
@@ -24,7 +24,7 @@ function classOf(style) {
 }
 
 /**
- * @param {{line: Shown | undefined, number: number | null, row: number, isLinked: boolean, isCurrent: boolean, sought: import("./searching.js").Sought, choose: (event: MouseEvent, number: number) => void}} props
+ * @param {{line: Shown | undefined, number: number | null, row: number, isLinked: boolean, isCurrent: boolean, sought: import("./log-search.js").Sought, choose: (event: MouseEvent, number: number) => void}} props
  */
 export function Line({ line, number, row, isLinked, isCurrent, sought, choose }) {
   const kind = `log-line${isLinked ? " is-linked" : ""}${isCurrent ? " is-current" : ""}`;

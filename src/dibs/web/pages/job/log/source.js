@@ -7,7 +7,7 @@ import * as api from "../../../core/api.js";
  * @param {number} id of the job
  * @param {Which} which
  * @param {AbortSignal} signal
- * @returns {import("./logs.js").Source}
+ * @returns {import("./log-lines.js").Source}
  */
 export function source(id, which, signal) {
   const path = `/v1/jobs/${id}/log`;

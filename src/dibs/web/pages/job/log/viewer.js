@@ -1,17 +1,17 @@
 // The log of a job on the screen: its end, followed; any other part; finding; links to lines.
-import * as api from "../../../core/api.js";
-import { useKeys } from "../../../core/keys.js";
-import { useScrolling } from "../../../components/scrolling.js";
-import * as windows from "../../../components/windows.js";
-import { Choice, Problem } from "../../../components/parts.js";
-import * as router from "../../../core/router.js";
+import { Choice, Problem } from "../../../components/common.js";
+import * as rowWindow from "../../../components/row-window.js";
 import * as toasts from "../../../components/toasts.js";
+import { useVirtualScroll } from "../../../components/virtual-scroll.js";
+import * as api from "../../../core/api.js";
+import { count, plural, size } from "../../../core/format.js";
+import { useKeys } from "../../../core/keys.js";
+import * as router from "../../../core/router.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/ui.js";
-import { count, plural, size } from "../../../core/words.js";
 import * as finds from "./finds.js";
-import { useLog } from "./following.js";
 import { Line } from "./line.js";
-import { useSearch } from "./searching.js";
+import { useSearch } from "./log-search.js";
+import { useLog } from "./log-tail.js";
 import { save } from "./source.js";
 
 /** Pixels of a line: as in job.css. */
@@ -42,15 +42,15 @@ export function Viewer({ job }) {
   const rows = isOnly ? found.matches.length : (log?.count ?? 0);
   // Wrapped lines have any height: then one row of scrolling is one line, and the last may stand at the top.
   const spare = isWrapped ? 1 : 0;
-  const scrolling = useScrolling(rows, ROW);
+  const scrolling = useVirtualScroll(rows, ROW);
   const { box, list } = scrolling;
-  const extended = { ...list, count: rows + spare * Math.max(0, Math.floor(windows.rowsSeen(list)) - 1) };
+  const extended = { ...list, count: rows + spare * Math.max(0, Math.floor(rowWindow.rowsSeen(list)) - 1) };
   const view = isWrapped ? wrappedView(extended, scrolling.top, rows, isFollowing) : scrolling.window;
   top.current = view.first;
   const current = found.matches[found.current];
 
   const toEnd = () => {
-    const far = windows.farthest(extended);
+    const far = rowWindow.farthest(extended);
     scrolled.current = far;
     scrolling.scrollTo(far);
   };
@@ -62,7 +62,7 @@ export function Viewer({ job }) {
   const base = useRef(/** @type {number | null} */ (null));
   useLayoutEffect(() => {
     const now = log?.base ?? null;
-    if (base.current === null && now !== null && now > 0 && !isFollowing && !isOnly) scrolling.scrollTo(windows.scrollFor(extended, windows.topRow(extended, scrolling.top) + now));
+    if (base.current === null && now !== null && now > 0 && !isFollowing && !isOnly) scrolling.scrollTo(rowWindow.scrollFor(extended, rowWindow.topRow(extended, scrolling.top) + now));
     base.current = now;
   }, [log?.base ?? null]);
 
@@ -70,7 +70,7 @@ export function Viewer({ job }) {
   const [target, setTarget] = useState(/** @type {{row: number} | null} */ (null));
   useLayoutEffect(() => {
     if (!target) return;
-    const to = isWrapped ? windows.scrollFor(extended, Math.max(0, target.row - 3)) : windows.centre(list, target.row);
+    const to = isWrapped ? rowWindow.scrollFor(extended, Math.max(0, target.row - 3)) : rowWindow.centre(list, target.row);
     scrolled.current = to;
     scrolling.scrollTo(to);
   }, [target]);
@@ -94,12 +94,12 @@ export function Viewer({ job }) {
   const onScroll = () => {
     const element = box.current;
     if (!element || isOnly) return;
-    const far = windows.farthest(extended);
+    const far = rowWindow.farthest(extended);
     // Up by hand: growing never makes it less.
     if (isFollowing && element.scrollTop < scrolled.current - NEAR && element.scrollTop < far - NEAR) {
       const first = isWrapped ? firstSeen(element) : null;
       stop();
-      if (first !== null) element.scrollTop = windows.scrollFor(extended, first);
+      if (first !== null) element.scrollTop = rowWindow.scrollFor(extended, first);
     } else if (!isFollowing && !isOver && !isWrapped && element.scrollTop > scrolled.current && element.scrollTop >= far - NEAR) setFollowing(true);
     scrolled.current = element.scrollTop;
   };
@@ -128,7 +128,7 @@ export function Viewer({ job }) {
   /** @param {1 | -1} way */
   const step = (way) => setFound((before) => finds.step(before, way));
   const toTraceback = () => (log?.traceback == null ? undefined : void showByte(log.traceback));
-  const download = () => void save(job.id, which).catch((problem) => problem.name === "AbortError" || toasts.show(api.told(problem), { kind: "bad" }));
+  const download = () => void save(job.id, which).catch((problem) => problem.name === "AbortError" || toasts.show(api.errorText(problem), { kind: "bad" }));
   const focusFind = () => document.getElementById("find")?.focus();
   useKeys(
     [
@@ -156,7 +156,7 @@ export function Viewer({ job }) {
     </div>
     <${Problem} error=${wrong ?? (log && api.isGone(error) ? null : error)} />
     <div class=${`log-box${isWrapped ? " is-wrapped" : ""}`} ref=${box} role="region" aria-label="Log" tabindex="0" onScroll=${onScroll} data-lines=${rows}>
-      <div class="log-body" style=${{ height: `${windows.height(extended)}px` }}>
+      <div class="log-body" style=${{ height: `${rowWindow.height(extended)}px` }}>
         <div class="log-lines" style=${style}>
           ${Array.from({ length: view.end - view.first }, (_, i) => {
             const row = view.first + i;
@@ -184,12 +184,12 @@ const numberOf = (line) => (line === null ? null : line + 1);
 
 /**
  * Which lines to draw when they may be of any height: from the one at the top on, or, while following, the last ones.
- * @param {windows.List} list @param {number} scrollTop @param {number} rows @param {boolean} isFollowing
- * @returns {windows.Window}
+ * @param {rowWindow.List} list @param {number} scrollTop @param {number} rows @param {boolean} isFollowing
+ * @returns {rowWindow.Window}
  */
 function wrappedView(list, scrollTop, rows, isFollowing) {
-  const seen = Math.ceil(windows.rowsSeen(list)) + 1;
-  const first = isFollowing ? Math.max(0, rows - seen) : Math.min(Math.max(0, rows - 1), Math.floor(windows.topRow(list, scrollTop)));
+  const seen = Math.ceil(rowWindow.rowsSeen(list)) + 1;
+  const first = isFollowing ? Math.max(0, rows - seen) : Math.min(Math.max(0, rows - 1), Math.floor(rowWindow.topRow(list, scrollTop)));
   return { first, end: Math.min(rows, first + seen), top: scrollTop };
 }
 
@@ -201,7 +201,7 @@ function firstSeen(box) {
   return first ? Number(first.dataset.row) : null;
 }
 
-/** The box to find in, with what was found. @param {{sought: import("./searching.js").Sought, found: finds.Finds, step: (way: 1 | -1) => void, isOnly: boolean, again: () => void}} props */
+/** The box to find in, with what was found. @param {{sought: import("./log-search.js").Sought, found: finds.Finds, step: (way: 1 | -1) => void, isOnly: boolean, again: () => void}} props */
 function Find({ sought, found, step, isOnly, again }) {
   /** @param {InputEvent} event */
   const type = (event) => router.setQuery({ find: /** @type {HTMLInputElement} */ (event.target).value });

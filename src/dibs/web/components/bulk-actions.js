@@ -1,12 +1,12 @@
 // One verb for the selected jobs: their number is said before, what came of it after, with Undo where there is one.
-import * as acting from "./acting.js";
-import * as dialogs from "./dialogs.js";
-import { Field } from "./parts.js";
+import { plural } from "../core/format.js";
+import * as selection from "../core/selection.js";
 import { html, useState } from "../vendor/ui.js";
-import { plural } from "../core/words.js";
-import * as picks from "../pages/jobs/picks.js";
+import { Field } from "./common.js";
+import * as dialogs from "./dialogs.js";
+import * as jobActions from "./job-actions.js";
 
-/** @typedef {import("../pages/jobs/listing.js").Ids} Ids */
+/** @typedef {import("../pages/jobs/job-list.js").Ids} Ids */
 
 /** @type {{verb: string, text: string, key: string, question: (jobs: string) => string}[]} */
 export const VERBS = [
@@ -16,10 +16,10 @@ export const VERBS = [
   { verb: "unhold", text: "Unhold", key: "H", question: (jobs) => `Let ${jobs} go?` },
 ];
 
-/** Return the ids that are selected. @param {picks.Picks} picked @param {Ids} ids */
+/** Return the ids that are selected. @param {selection.Picks} picked @param {Ids} ids */
 export function selected(picked, ids) {
   if (!picked.isInverse) return [...picked.ids];
-  return Array.from({ length: ids.length }, (_, n) => ids.at(n)).filter((id) => picks.has(picked, id));
+  return Array.from({ length: ids.length }, (_, n) => ids.at(n)).filter((id) => selection.has(picked, id));
 }
 
 /**
@@ -31,7 +31,7 @@ export async function act(verb, ids) {
   if (!known || !ids.length) return;
   const jobs = plural(ids.length, "job");
   if (ids.length > 1 && !(await dialogs.confirm({ title: `${known.text} ${jobs}`, text: known.question(jobs), yes: `${known.text} ${jobs}` }))) return;
-  await acting.act(verb, ids);
+  await jobActions.act(verb, ids);
 }
 
 /** Ask for a priority and give it to jobs. @param {number[]} ids @param {number} [present] */
@@ -48,9 +48,9 @@ function Priority({ ids, present }) {
     event.preventDefault();
     if (!isWhole) return;
     dialogs.close();
-    void acting.act("edit", ids, { changes: { priority: Number(value) } });
+    void jobActions.act("edit", ids, { changes: { priority: Number(value) } });
   };
-  return html`<${dialogs.Dialog} title=${`Priority of ${acting.jobsNamed(ids)}`}>
+  return html`<${dialogs.Dialog} title=${`Priority of ${jobActions.jobsNamed(ids)}`}>
     <form onSubmit=${submit}>
       <${Field} label="Priority" hint="Higher first; 0 is the usual one. Only waiting jobs can be changed.">
         <input type="number" required step="1" autofocus value=${value} onInput=${(/** @type {InputEvent} */ event) => setValue(/** @type {HTMLInputElement} */ (event.target).value)} />
@@ -60,11 +60,11 @@ function Priority({ ids, present }) {
   </${dialogs.Dialog}>`;
 }
 
-/** What can be done to the selection. @param {{ids: Ids, picked: picks.Picks, clear: () => void}} props */
+/** What can be done to the selection. @param {{ids: Ids, picked: selection.Picks, clear: () => void}} props */
 export function Bar({ ids, picked, clear }) {
   const chosen = () => selected(picked, ids);
   return html`<div class="bulk" role="toolbar" aria-label="Selected jobs">
-    <strong>${plural(picks.count(picked, ids.length), "job")} selected</strong>
+    <strong>${plural(selection.count(picked, ids.length), "job")} selected</strong>
     ${VERBS.map((one) => html`<button type="button" key=${one.verb} class="small" onClick=${() => act(one.verb, chosen())}>${one.text}</button>`)}
     <button type="button" class="small" onClick=${() => askPriority(chosen())}>Priority…</button>
     <button type="button" class="link quiet" onClick=${clear}>Clear</button>

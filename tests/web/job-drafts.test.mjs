@@ -1,7 +1,7 @@
 // What the submit dialog makes of what is typed.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as drafts from "../../src/dibs/web/core/drafts.js";
+import * as drafts from "../../src/dibs/web/core/job-drafts.js";
 
 const told = (more) => ({ ...drafts.EMPTY, ...more });
 

@@ -1,9 +1,9 @@
 // Small components that every page uses. Their looks are in app.css under the same names.
-import { told } from "../core/api.js";
+import { errorText } from "../core/api.js";
+import { ago, clock } from "../core/format.js";
 import * as state from "../core/state.js";
-import * as toasts from "./toasts.js";
 import { html } from "../vendor/ui.js";
-import { ago, clock } from "../core/words.js";
+import * as toasts from "./toasts.js";
 
 /**
  * @typedef {import("../vendor/ui.js").ComponentChildren} Children
@@ -90,7 +90,7 @@ export function Empty({ title, text, commands = [] }) {
 export function Problem({ error, retry }) {
   if (!error) return null;
   return html`<div class="problem" role="alert">
-    <span>${told(error)}</span>${retry && html`<button type="button" class="small" onClick=${retry}>Try again</button>`}
+    <span>${errorText(error)}</span>${retry && html`<button type="button" class="small" onClick=${retry}>Try again</button>`}
   </div>`;
 }
 

@@ -1,8 +1,8 @@
 // Notices of the browser when jobs end while nobody looks at the page. Off until somebody switches them on in Settings.
-import { NOTICES } from "./later.js";
 import * as router from "../core/router.js";
 import * as state from "../core/state.js";
 import { signal } from "../vendor/ui.js";
+import { NOTICES } from "./lazy.js";
 
 /** @typedef {import("../core/types.js").JobEvent} JobEvent */
 

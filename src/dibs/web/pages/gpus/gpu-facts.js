@@ -1,6 +1,6 @@
 // What the pages say about one GPU: who has it, what is wrong with it, and its day as series for charts.
 import { joined } from "../../core/facts.js";
-import { plural, size, span } from "../../core/words.js";
+import { plural, size, span } from "../../core/format.js";
 
 /**
  * @typedef {import("../../core/types.js").Gpu} Gpu
@@ -44,7 +44,7 @@ function push(day, at, memory, use, power, temperature) {
  * One line about who has a GPU.
  * @param {Gpu} gpu @param {number} now
  */
-export function standing(gpu, now) {
+export function statusText(gpu, now) {
   if (gpu.fault) return gpu.fault;
   if (gpu.state === "drained") return gpu.drained ?? "drained";
   if (gpu.state === "foreign") return gpu.foreign ?? "in use outside the queue";

@@ -1,7 +1,7 @@
 // The tab's end of the event stream: through the shared worker, or by itself while it is visible where there is none.
 
 /**
- * @typedef {import("./following.js").News} News
+ * @typedef {import("./event-stream.js").News} News
  * @typedef {{use: (token: string) => void, retry: () => void}} Stream
  */
 
@@ -39,11 +39,11 @@ function shared(tell) {
 
 /** @param {(news: News) => void} tell @returns {Stream} */
 function alone(tell) {
-  /** @type {Pick<ReturnType<import("./following.js").following>, "use" | "retry" | "stop">} */
+  /** @type {Pick<ReturnType<import("./event-stream.js").openEventStream>, "use" | "retry" | "stop">} */
   let stream = { use: () => {}, retry: () => {}, stop: () => {} };
   // Where there are shared workers the tab itself never needs it.
-  void import("./following.js").then(({ following }) => {
-    stream = following(tell);
+  void import("./event-stream.js").then(({ openEventStream }) => {
+    stream = openEventStream(tell);
     stream.use(mine);
   });
   /** @type {string | null} */

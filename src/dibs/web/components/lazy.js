@@ -1,16 +1,16 @@
 // Parts that are loaded when they are first wanted: the first load has to stay small.
-import * as dialogs from "./dialogs.js";
 import { html } from "../vendor/ui.js";
+import * as dialogs from "./dialogs.js";
 
 /** Open the submit dialog. @param {Record<string, unknown>} [draft] fields of a submission to begin with: a retry with changes */
 export async function submit(draft = {}) {
-  const { default: Submit } = await import("./submit.js");
+  const { default: Submit } = await import("./submit-dialog.js");
   dialogs.open(() => html`<${Submit} draft=${draft} />`);
 }
 
 /** Open the dialog for more points of a sweep. @param {unknown} sweep @param {unknown} runs @param {unknown} model the run that the new ones are like */
 export async function extend(sweep, runs, model) {
-  const { default: Extend } = await import("../pages/sweep/extend.js");
+  const { default: Extend } = await import("../pages/sweep/extend-dialog.js");
   dialogs.open(() => html`<${Extend} sweep=${sweep} runs=${runs} model=${model} />`);
 }
 
@@ -24,7 +24,7 @@ export const NOTICES = "dibs.notices";
 
 /** Tell of jobs that end, where somebody wants that. */
 export async function notices() {
-  if (localStorage.getItem(NOTICES)) (await import("./alerts.js")).begin();
+  if (localStorage.getItem(NOTICES)) (await import("./notifications.js")).begin();
 }
 
 /** Show the shortcuts that hold now. */

@@ -1,6 +1,6 @@
 // Which rows of a list are selected: some, or all but some, so that selecting a hundred thousand costs nothing.
 
-/** @typedef {import("../../core/ranges.js").Ids} Ids */
+/** @typedef {import("./id-ranges.js").Ids} Ids */
 /** @typedef {{isInverse: boolean, ids: ReadonlySet<number>, anchor: number | null}} Picks anchor: the id a range begins at */
 
 /** @type {Picks} */

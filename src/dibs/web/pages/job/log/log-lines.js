@@ -4,10 +4,10 @@
 // when both meet, lines have numbers and any block of them can be fetched. Blocks are kept while they are used and
 // forgotten afterwards. Nothing here draws: whoever does is told by `changed`.
 
-import { Splitter } from "./splitting.js";
-import { lastAtMost } from "../../../core/ranges.js";
+import { lastAtMost } from "../../../core/id-ranges.js";
+import { Splitter } from "./line-splitter.js";
 
-/** @typedef {import("./splitting.js").Line} Line */
+/** @typedef {import("./line-splitter.js").Line} Line */
 /**
  * Where the bytes come from. Ends are not included; `size` is that of the file at that moment.
  * @typedef {{

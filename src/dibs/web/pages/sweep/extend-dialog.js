@@ -1,11 +1,11 @@
 // The dialog for more points of a sweep: the values of each parameter, and how many of the combinations are new.
-import * as api from "../../core/api.js";
+import { Command, Field, Problem } from "../../components/common.js";
 import { close, Dialog } from "../../components/dialogs.js";
-import { Command, Field, Problem } from "../../components/parts.js";
-import * as extension from "./extension.js";
 import * as toasts from "../../components/toasts.js";
+import * as api from "../../core/api.js";
+import { count, plural } from "../../core/format.js";
 import { html, useState } from "../../vendor/ui.js";
-import { count, plural } from "../../core/words.js";
+import * as extension from "./extension.js";
 
 /** @typedef {import("./runs.js").Run} Run */
 
@@ -38,7 +38,7 @@ export default function Extend({ sweep, runs, model }) {
         </${Field}>`,
       )}
       <div class="all" aria-live="polite">
-        ${problem ? html`<p class="warn-text">${api.told(problem)}</p>` : html`<p><strong>${plural(changes.length, "new run")}</strong> of ${count(all)}; the others are there already.</p>`}
+        ${problem ? html`<p class="warn-text">${api.errorText(problem)}</p>` : html`<p><strong>${plural(changes.length, "new run")}</strong> of ${count(all)}; the others are there already.</p>`}
         <p class="quiet">They get GPUs, folder, environment and limits of job ${model.job}${rest && `; ${rest} stays`}.</p>
       </div>
       ${error && html`<div class="all"><${Problem} error=${error} /></div>`}

@@ -1,10 +1,10 @@
 // The base of the page: the stream's parser and patience, addresses, paths, shortcuts.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { backOff, parser } from "../../src/dibs/web/core/following.js";
+import { backOff, parser } from "../../src/dibs/web/core/event-stream.js";
 import { find, written } from "../../src/dibs/web/core/keys.js";
 import { changed, match } from "../../src/dibs/web/core/router.js";
-import { address, told, ApiError } from "../../src/dibs/web/core/api.js";
+import { address, errorText, ApiError } from "../../src/dibs/web/core/api.js";
 import { codeOf } from "../../src/dibs/web/core/session.js";
 import { find as routeOf } from "../../src/dibs/web/routes.js";
 
@@ -54,9 +54,9 @@ test("addresses leave out what is not said", () => {
   assert.equal(address("/v1/jobs?x=1", { y: 0 }), "/v1/jobs?x=1&y=0");
 });
 
-test("an error is told in one line with its hint", () => {
-  assert.equal(told(new ApiError("job 7 is over.", "See `dibs show 7`.", "user", 409)), "job 7 is over. See `dibs show 7`.");
-  assert.equal(told(new Error("x")), "x");
+test("an error is errorText in one line with its hint", () => {
+  assert.equal(errorText(new ApiError("job 7 is over.", "See `dibs show 7`.", "user", 409)), "job 7 is over. See `dibs show 7`.");
+  assert.equal(errorText(new Error("x")), "x");
 });
 
 test("the code of a link", () => {

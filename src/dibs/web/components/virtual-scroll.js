@@ -1,13 +1,13 @@
 // A long list on the screen: measures its box, follows the scroll position, and says which rows to draw.
 import { useLayoutEffect, useRef, useState } from "../vendor/ui.js";
-import * as windows from "./windows.js";
+import * as rowWindow from "./row-window.js";
 
 /**
  * @param {number} count
  * @param {number} row height of a row in pixels
  * @param {number} head pixels of the box that a sticky heading covers
  */
-export function useScrolling(count, row, head = 0) {
+export function useVirtualScroll(count, row, head = 0) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [at, setAt] = useState({ top: 0, viewport: 600 });
   const list = { count, row, viewport: Math.max(row, at.viewport - head) };
@@ -31,10 +31,10 @@ export function useScrolling(count, row, head = 0) {
     /** @param {WheelEvent} event */
     const wheel = (event) => {
       // Where a pixel of the box is many of the list, the wheel still moves by rows.
-      if (!windows.isScaled(latest.current) || event.ctrlKey || event.deltaX) return;
+      if (!rowWindow.isScaled(latest.current) || event.ctrlKey || event.deltaX) return;
       event.preventDefault();
-      const top = windows.topRow(latest.current, element.scrollTop) + event.deltaY / row;
-      element.scrollTop = windows.scrollFor(latest.current, top);
+      const top = rowWindow.topRow(latest.current, element.scrollTop) + event.deltaY / row;
+      element.scrollTop = rowWindow.scrollFor(latest.current, top);
     };
     element.addEventListener("scroll", soon, { passive: true });
     element.addEventListener("wheel", wheel, { passive: false });
@@ -52,8 +52,8 @@ export function useScrolling(count, row, head = 0) {
     box,
     list,
     top: at.top,
-    height: windows.height(list),
-    window: windows.view(list, at.top),
+    height: rowWindow.height(list),
+    window: rowWindow.view(list, at.top),
     /** @param {number} scrollTop */
     scrollTo: (scrollTop) => {
       if (box.current) box.current.scrollTop = scrollTop;

@@ -1,10 +1,10 @@
 // The jobs of a filter and a sort: the first rows at once, then the ids of all, which then stay as they are. What comes
 // later is counted and shown when somebody wants it, so that the list never jumps.
 import * as api from "../../core/api.js";
+import { Listed, Ranges, newcomers } from "../../core/id-ranges.js";
 import * as state from "../../core/state.js";
 import { useEffect, useRef, useState } from "../../vendor/ui.js";
-import { Listed, Ranges, newcomers } from "../../core/ranges.js";
-import { Rows } from "./rows.js";
+import { Rows } from "./row-cache.js";
 
 /** Rows of the first answer. */
 const FIRST = 100;
@@ -28,7 +28,7 @@ export function idsOf(index, sort) {
 }
 
 /** @param {Record<string, string>} params of GET /v1/jobs, with `sort` */
-export function useListing(params) {
+export function useJobList(params) {
   const key = api.address("", params);
   const [found, setFound] = useState(/** @type {Found} */ ({ key: "", ids: null, isWhole: false, isCut: false, error: null }));
   const [fresh, setFresh] = useState(/** @type {{key: string, ids: Ids} | null} */ (null));

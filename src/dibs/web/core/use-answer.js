@@ -1,7 +1,7 @@
 // Answers of the daemon inside components: loaded, kept fresh by the event stream, given up when nobody looks any more.
+import { useEffect, useRef, useState } from "../vendor/ui.js";
 import * as api from "./api.js";
 import * as state from "./state.js";
-import { useEffect, useRef, useState } from "../vendor/ui.js";
 
 /** Milliseconds between two loads of the same answer, however much happens. */
 const REST_MS = 1000;

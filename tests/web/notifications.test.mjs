@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { MOST, noticesOf } from "../../src/dibs/web/components/alerts.js";
+import { MOST, noticesOf } from "../../src/dibs/web/components/notifications.js";
 
 const event = (job, state, kind = "Ended") => ({ job, at: "2026-01-01T00:00:00Z", kind, detail: null, state, attempt: 1 });
 

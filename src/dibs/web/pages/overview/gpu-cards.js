@@ -1,11 +1,11 @@
 // One card a GPU: how busy it was in the last ten minutes, its memory, and who has it.
-import { useAnswer } from "../../core/asking.js";
-import { Empty, JobLink, Meter, Pill, Section } from "../../components/parts.js";
+import { Empty, JobLink, Meter, Pill, Section } from "../../components/common.js";
+import { holder, joined, shortName, sparkline } from "../../core/facts.js";
+import { sizeOf, span } from "../../core/format.js";
 import * as state from "../../core/state.js";
 import * as themes from "../../core/themes.js";
+import { useAnswer } from "../../core/use-answer.js";
 import { html, useEffect, useRef } from "../../vendor/ui.js";
-import { sizeOf, span } from "../../core/words.js";
-import { holder, joined, shortName, sparkline } from "../../core/facts.js";
 
 /** Milliseconds of the sparkline, and between two loads of it: in between the stream's own samples are added. */
 const SHOWN_MS = 600_000;

@@ -1,9 +1,9 @@
 // Verbs on jobs, as buttons mean them: what was done is said, and can be undone where the daemon can undo it.
 // A cancel cannot be, so it is sent when the time for Undo is over, or when the page goes.
 import * as api from "../core/api.js";
-import * as toasts from "./toasts.js";
+import { compact, plural } from "../core/format.js";
 import { signal } from "../vendor/ui.js";
-import { compact, plural } from "../core/words.js";
+import * as toasts from "./toasts.js";
 
 /** Jobs whose cancel is not sent yet; rows show them struck through. @type {import("../vendor/ui.js").Signal<ReadonlySet<number>>} */
 export const cancelling = signal(/** @type {ReadonlySet<number>} */ (new Set()));
@@ -56,7 +56,7 @@ export async function act(verb, ids, more = {}) {
     tell(verb, acted);
     return acted;
   } catch (error) {
-    toasts.show(api.told(error), { kind: "bad" });
+    toasts.show(api.errorText(error), { kind: "bad" });
     return null;
   }
 }
@@ -76,7 +76,7 @@ function tell(verb, acted) {
 }
 
 /** @param {unknown} error */
-const complain = (error) => toasts.show(api.told(error), { kind: "bad" });
+const complain = (error) => toasts.show(api.errorText(error), { kind: "bad" });
 
 /** Cancel jobs after the time for Undo. @param {readonly number[]} ids */
 export function cancel(ids) {

@@ -1,12 +1,12 @@
 // The two lists of the overview: who waits, why and until when, moved by dragging or by keys; and what broke, with the
 // line of its log that tells most.
-import * as acting from "../../components/acting.js";
+import { JobLink, Pill, Section, Table, Time } from "../../components/common.js";
+import * as jobActions from "../../components/job-actions.js";
 import * as api from "../../core/api.js";
-import { JobLink, Pill, Section, Table, Time } from "../../components/parts.js";
+import { moveTo, placeOf, ranOn } from "../../core/facts.js";
+import { count, ending, expected, lastLine, took } from "../../core/format.js";
 import * as state from "../../core/state.js";
 import { html, useEffect, useState } from "../../vendor/ui.js";
-import { count, ending, expected, lastLine, took } from "../../core/words.js";
-import { moveTo, placeOf, ranOn } from "../../core/facts.js";
 
 /**
  * @typedef {import("../../core/facts.js").InLine} InLine
@@ -24,13 +24,13 @@ export function Waiting({ line, total, reload }) {
   /** @param {number} from @param {number} to */
   const move = async (from, to) => {
     const where = moveTo(line, from, to);
-    if (where) await acting.move(line[from].id, where, placeOf(line, from));
+    if (where) await jobActions.move(line[from].id, where, placeOf(line, from));
     reload();
   };
   /** @param {InLine} _row @param {number} i */
   const rowProps = (_row, i) => ({
     draggable: true,
-    class: [acting.cancelling.value.has(line[i].id) && "leaving", over === i && dragged !== i && (dragged ?? 0) > i && "drop-above", over === i && dragged !== i && (dragged ?? 0) < i && "drop-below"].filter(Boolean).join(" "),
+    class: [jobActions.cancelling.value.has(line[i].id) && "leaving", over === i && dragged !== i && (dragged ?? 0) > i && "drop-above", over === i && dragged !== i && (dragged ?? 0) < i && "drop-below"].filter(Boolean).join(" "),
     onDragStart: (/** @type {DragEvent} */ event) => {
       event.dataTransfer?.setData("text/plain", String(line[i].id));
       setDragged(i);
@@ -83,12 +83,12 @@ function Starts({ row, now }) {
 
 /** @param {{row: InLine, index: number, last: number, move: (from: number, to: number) => void}} props */
 function Actions({ row, index, last, move }) {
-  if (acting.cancelling.value.has(row.id)) return html`<span class="quiet">cancelling</span>`;
+  if (jobActions.cancelling.value.has(row.id)) return html`<span class="quiet">cancelling</span>`;
   const isHeld = row.state === "held";
   return html`<button type="button" class="small arrow" disabled=${index === 0} aria-label=${`Move job ${row.id} up`} onClick=${() => move(index, index - 1)}>↑</button>
     <button type="button" class="small arrow" disabled=${index === last} aria-label=${`Move job ${row.id} down`} onClick=${() => move(index, index + 1)}>↓</button>
-    <button type="button" class="small" aria-label=${`${isHeld ? "Release" : "Hold"} job ${row.id}`} onClick=${() => acting.act(isHeld ? "unhold" : "hold", [row.id])}>${isHeld ? "release" : "hold"}</button>
-    <button type="button" class="small" aria-label=${`Cancel job ${row.id}`} onClick=${() => acting.cancel([row.id])}>cancel</button>`;
+    <button type="button" class="small" aria-label=${`${isHeld ? "Release" : "Hold"} job ${row.id}`} onClick=${() => jobActions.act(isHeld ? "unhold" : "hold", [row.id])}>${isHeld ? "release" : "hold"}</button>
+    <button type="button" class="small" aria-label=${`Cancel job ${row.id}`} onClick=${() => jobActions.cancel([row.id])}>cancel</button>`;
 }
 
 /** @param {{jobs: Job[], isMore: boolean}} props */
@@ -100,7 +100,7 @@ export function Failures({ jobs, isMore }) {
     { title: "ran", class: "number", cell: (/** @type {Job} */ job) => took(job.started_at, job.finished_at, 0) || "never" },
     { title: "ended", cell: (/** @type {Job} */ job) => html`<span class="bad-text">${ending(job)}${job.cause === "oom" ? ", out of memory" : ""}</span>` },
     { title: "last line", class: "mono", cell: (/** @type {Job} */ job) => html`<${LastLine} job=${job} />` },
-    { title: "actions", class: "actions", cell: (/** @type {Job} */ job) => html`<button type="button" class="small" aria-label=${`Retry job ${job.id}`} onClick=${() => acting.act("retry", [job.id])}>retry</button>` },
+    { title: "actions", class: "actions", cell: (/** @type {Job} */ job) => html`<button type="button" class="small" aria-label=${`Retry job ${job.id}`} onClick=${() => jobActions.act("retry", [job.id])}>retry</button>` },
   ];
   const aside = isMore && html`<a href="/jobs?state=failed,timeout,lost">all →</a>`;
   return html`<${Section} title="Recent failures" aside=${aside}>
@@ -119,7 +119,7 @@ function LastLine({ job }) {
       .request("GET", `/v1/jobs/${job.id}/log`, undefined, { query: { tail: LOOKED_AT }, signal: leaving.signal })
       .then((answer) => answer.text())
       .then((text) => setLine(lastLine(text) || "(no output)"))
-      .catch((error) => api.isAborted(error) || setLine(api.told(error)));
+      .catch((error) => api.isAborted(error) || setLine(api.errorText(error)));
     return () => leaving.abort();
   }, [job.id, job.attempt]);
   return html`<a class="job" href=${`/job/${job.id}`} title=${line}>${line || "…"}</a>`;

@@ -1,5 +1,5 @@
 // What happened to a job and how it used its GPUs, in words; and a job as the submit dialog wants it. Pure.
-import { span } from "../../core/words.js";
+import { span } from "../../core/format.js";
 
 /** @typedef {import("../../core/types.js").Job & import("../../core/types.js").JobWhole} Whole */
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
-import { following } from "../../src/dibs/web/core/following.js";
+import { openEventStream } from "../../src/dibs/web/core/event-stream.js";
 
 const HELLO = 'event: hello\ndata: {"last":7,"counts":{},"queue":{}}\n\n';
 const job = (id) => `id: ${id}\nevent: job\ndata: {"job":${id}}\n\n`;
@@ -19,7 +19,7 @@ async function followed(scripts, isEnough) {
   const told = [];
   await new Promise((done) => {
     const ask = (path, how) => fetch(`http://127.0.0.1:${server.address().port}${path}`, how);
-    const stream = following((news) => {
+    const stream = openEventStream((news) => {
       told.push(news);
       if (isEnough(told)) {
         stream.stop();
@@ -66,7 +66,7 @@ test("a daemon that takes connections and never answers is gone after a while", 
       asked += 1;
       signal.addEventListener("abort", () => fail(signal.reason));
     });
-  const stream = following((news) => states.push(news.connection.state), silent);
+  const stream = openEventStream((news) => states.push(news.connection.state), silent);
   stream.use("secret");
   for (let turn = 0; turn < 20 && states.at(-1) !== "gone"; turn += 1) {
     context.mock.timers.tick(30_000);

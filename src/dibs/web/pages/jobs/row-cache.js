@@ -1,6 +1,6 @@
 // The rows of jobs that were on the screen lately: asked for in batches, brought up to date when something happened.
 import * as api from "../../core/api.js";
-import { compact } from "../../core/ranges.js";
+import { compact } from "../../core/id-ranges.js";
 
 /** @typedef {import("../../core/types.js").Job} Job */
 /** @typedef {import("../../core/types.js").JobEvent} JobEvent */

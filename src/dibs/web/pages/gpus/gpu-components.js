@@ -1,19 +1,19 @@
 // Components of the pages about GPUs: who is on one, and taking one out of use.
-import * as api from "../../core/api.js";
+import { Field, JobLink } from "../../components/common.js";
 import * as dialogs from "../../components/dialogs.js";
-import * as gpusOf from "./gpus.js";
-import { ownJob } from "../../core/facts.js";
-import { Field, JobLink } from "../../components/parts.js";
-import * as state from "../../core/state.js";
 import * as toasts from "../../components/toasts.js";
+import * as api from "../../core/api.js";
+import { ownJob } from "../../core/facts.js";
+import { size } from "../../core/format.js";
+import * as state from "../../core/state.js";
 import { html, useState } from "../../vendor/ui.js";
-import { size } from "../../core/words.js";
+import * as gpuFacts from "./gpu-facts.js";
 
 /** @typedef {import("../../core/types.js").Gpu} Gpu */
 
 /** Who has a GPU, or why nobody may. @param {{gpu: Gpu}} props */
 export function HolderList({ gpu }) {
-  const text = gpusOf.standing(gpu, state.now.value);
+  const text = gpuFacts.statusText(gpu, state.now.value);
   const kind = gpu.fault ? "bad-text" : gpu.state === "foreign" || gpu.state === "drained" ? "warn-text" : "quiet";
   return html`<div class="holders">
     ${gpu.holders.map((one) => html`<div key=${one.pid}>${ownJob(one, state.hello.value?.user) !== null ? html`<${JobLink} id=${one.job} /> ` : ""}${one.user ?? (one.uid === null ? "somebody" : `uid ${one.uid}`)}${one.vram ? html` <span class="quiet">${size(one.vram)}</span>` : ""}</div>`)}
@@ -40,7 +40,7 @@ function DrainDialog({ gpu }) {
       await api.post(`/v1/gpus/${encodeURIComponent(gpu.id)}/drain`, { reason });
       toasts.show(`GPU ${gpu.index} takes no new jobs.`, { undo: () => void undrain(gpu) });
     } catch (error) {
-      toasts.show(api.told(error), { kind: "bad" });
+      toasts.show(api.errorText(error), { kind: "bad" });
     }
   };
   return html`<${dialogs.Dialog} title=${`Drain GPU ${gpu.index}`}>
@@ -58,6 +58,6 @@ async function undrain(gpu) {
     await api.post(`/v1/gpus/${encodeURIComponent(gpu.id)}/undrain`, {});
     toasts.show(`GPU ${gpu.index} takes jobs again.`);
   } catch (error) {
-    toasts.show(api.told(error), { kind: "bad" });
+    toasts.show(api.errorText(error), { kind: "bad" });
   }
 }

@@ -1,7 +1,7 @@
 // A log that is read while it is looked at: its end at once, its numbers as they come, and what is added to it.
 import * as api from "../../../core/api.js";
 import { useEffect, useState } from "../../../vendor/ui.js";
-import { Log } from "./logs.js";
+import { Log } from "./log-lines.js";
 import { source } from "./source.js";
 
 /** Milliseconds between two looks: while it grows, and at most when it does not. */

@@ -1,13 +1,13 @@
 // The submit dialog: what to run and on what, where and when it would start, and the line that does the same.
 import * as api from "../core/api.js";
-import { close, Dialog } from "./dialogs.js";
-import { Command, Field, Problem } from "./parts.js";
+import { plural, starts } from "../core/format.js";
+import * as drafts from "../core/job-drafts.js";
 import { go } from "../core/router.js";
 import * as state from "../core/state.js";
-import * as toasts from "./toasts.js";
 import { html, useEffect, useState } from "../vendor/ui.js";
-import { plural, starts } from "../core/words.js";
-import * as drafts from "../core/drafts.js";
+import { Command, Field, Problem } from "./common.js";
+import { close, Dialog } from "./dialogs.js";
+import * as toasts from "./toasts.js";
 
 /** Milliseconds without a key after which it is asked when the job would start. */
 const PAUSE_MS = 350;
@@ -81,7 +81,7 @@ export default function Submit({ draft }) {
 
 /** Where and when it would start. @param {{rehearsal: Rehearsal | null, problem: unknown}} props */
 function Outlook({ rehearsal, problem }) {
-  if (problem) return html`<p class="warn-text">${api.told(problem)}</p>`;
+  if (problem) return html`<p class="warn-text">${api.errorText(problem)}</p>`;
   if (!rehearsal) return html`<p class="quiet">Type a command to see when it would start.</p>`;
   const found = starts(rehearsal.expected_start, state.now.value);
   const told = found ? `It would start ${found}` : `When it would start is unknown${rehearsal.unknown ? `: ${rehearsal.unknown.why}.` : ""}`;

@@ -26,7 +26,7 @@ const GONE_AFTER = 3;
  * @param {(news: News) => void} tell
  * @param {typeof fetch} [ask] how the daemon is asked
  */
-export function following(tell, ask = (...request) => fetch(...request)) {
+export function openEventStream(tell, ask = (...request) => fetch(...request)) {
   /** @type {string | null} */
   let token = null;
   /** @type {string | null} */

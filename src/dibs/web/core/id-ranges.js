@@ -1,5 +1,5 @@
 // Lists of job ids as long as the queue: as ranges that are never written out, or as the numbers themselves.
-import { compact, word } from "./words.js";
+import { compact, word } from "./format.js";
 
 export { compact };
 
