@@ -52,7 +52,7 @@ def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_whil
 
     waiter = waiters.Waiter(place, NOTE, 60.0, vet=vet)
     assert waiter.ask(1, ["a"]) is None
-    assert (waiter.is_standing, waiter.is_waiting) == (False, True)
+    assert (waiter.has_ticket, waiter.is_waiting) == (False, True)
     assert 0 < waiter.sleep_s <= waiters.UNFIT_FOR_S
     assert waiter.ask(1, ["a"]) is None
     # Looked at once, and not at every question.

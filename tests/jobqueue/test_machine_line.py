@@ -6,7 +6,7 @@ import pytest
 
 import build
 import lease_lab
-from dibs.jobqueue.machine_line import Standing
+from dibs.jobqueue.machine_line import MachineLine
 from dibs.leases import device_lease, tickets
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active
@@ -27,55 +27,55 @@ def watched():
 
 
 @pytest.fixture
-def standing(place, watched):
-    return Standing(place, "ann", 3600.0, watched.__setitem__)
+def line(place, watched):
+    return MachineLine(place, "ann", 3600.0, watched.__setitem__)
 
 
 def share(place, device, mib):
     return contextlib.closing(device_lease.take_shared(place, device, mib, 1000, 4, device_lease.Note("1")))
 
 
-def test_with_jobs_that_share_beside_strangers_it_looks_once_more_and_then_waits(place, standing, watched):
+def test_with_jobs_that_share_beside_strangers_it_looks_once_more_and_then_waits(place, line, watched):
     """One that looked for ever would keep a core busy as long as anybody waits."""
     active = [Active(1, (OURS,), mib=100)]
     with share(place, OURS, 100), share(place, THEIRS, 200):
-        outlook = standing.look(build.inventory(4), active)
+        outlook = line.look(build.inventory(4), active)
         assert list(outlook.sharers) == [THEIRS]
-        assert standing.watch(outlook, list) is True
-        assert standing.watch(standing.look(build.inventory(4), active), list) is False
+        assert line.watch(outlook, list) is True
+        assert line.watch(line.look(build.inventory(4), active), list) is False
         assert len(watched) == 1
 
 
-def test_a_share_that_went_before_it_was_watched_is_looked_at_once_more(place, standing, watched):
+def test_a_share_that_went_before_it_was_watched_is_looked_at_once_more(place, line, watched):
     with share(place, THEIRS, 200):
-        outlook = standing.look(build.inventory(4), [])
-    assert standing.watch(outlook, list) is True
-    assert standing.watch(standing.look(build.inventory(4), []), list) is False
+        outlook = line.look(build.inventory(4), [])
+    assert line.watch(outlook, list) is True
+    assert line.watch(line.look(build.inventory(4), []), list) is False
     assert not watched
 
 
-def test_a_device_that_a_runner_was_refused_counts_as_held_for_a_while(standing):
+def test_a_device_that_a_runner_was_refused_counts_as_held_for_a_while(line):
     def is_held():
         # Anew for each look: on a slow machine the while may be over before it.
-        standing.shun(THEIRS)
-        return list(standing.look(build.inventory(4), []).held) == [THEIRS]
+        line.shun(THEIRS)
+        return list(line.look(build.inventory(4), []).held) == [THEIRS]
 
     lease_lab.wait_for("held", is_held)
 
 
-def test_a_stranger_with_a_share_as_large_as_ours_is_still_seen(place, standing):
+def test_a_stranger_with_a_share_as_large_as_ours_is_still_seen(place, line):
     with share(place, OURS, 100), share(place, OURS, 100):
-        assert standing.look(build.inventory(4), [Active(1, (OURS,), mib=100)]).sharers.keys() == {OURS}
-        assert not standing.look(build.inventory(4), [Active(n, (OURS,), mib=100) for n in (1, 2)]).sharers
+        assert line.look(build.inventory(4), [Active(1, (OURS,), mib=100)]).sharers.keys() == {OURS}
+        assert not line.look(build.inventory(4), [Active(n, (OURS,), mib=100) for n in (1, 2)]).sharers
 
 
-def test_beside_others_the_ticket_stays_until_our_runners_hold_what_it_stood_for(place, standing):
+def test_beside_others_the_ticket_stays_until_our_runners_hold_what_it_stood_for(place, line):
     """Or somebody who is woken by its end finds the devices free."""
     other = tickets.queue_up(place, 1, [THEIRS])
-    standing.look(build.inventory(4), [])
-    standing.stand([OURS], Request(1), [])
-    standing.stand([], None, [OURS])
-    assert (standing.is_waiting, standing.is_granting) == (True, True)
-    standing.stand([], None, [])
-    assert (standing.is_waiting, standing.is_granting) == (False, False)
+    line.look(build.inventory(4), [])
+    line.update_ticket([OURS], Request(1), [])
+    line.update_ticket([], None, [OURS])
+    assert (line.is_waiting, line.is_granting) == (True, True)
+    line.update_ticket([], None, [])
+    assert (line.is_waiting, line.is_granting) == (False, False)
     other.close()

@@ -182,5 +182,5 @@ def served(place: device_lease.Folder) -> dict[int, int]:
 
 def watch_line(place: device_lease.Folder, line: Iterable[tickets.Ticket]) -> list[int]:
     """Return a descriptor for each ticket that hangs up when it is dropped."""
-    names = [tickets.socket_name(place, ticket) for ticket in line]
+    names = [tickets.socket_name(place, ticket.name) for ticket in line]
     return [fd for name in names if (fd := locks.connect(name)) is not None]

@@ -33,7 +33,7 @@ from dibs.engines.runner_pool import Runners
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.foreground import device_check
 from dibs.jobqueue import dispatch
-from dibs.jobqueue.machine_line import Standing
+from dibs.jobqueue.machine_line import MachineLine
 from dibs.jobqueue.reactor import Waits
 from dibs.jobqueue.thread import Core, now_ms
 from dibs.jobqueue.turns import Work
@@ -106,7 +106,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     files = JobFiles(home, values.files or home)
     engine = Local(files, values, place.path, paths.notify_path(home), runners)
     watcher = probe.Probe(values, visible)
-    standing = Standing(place, user, values.collect_for, waits.watch)
+    line = MachineLine(place, user, values.collect_for, waits.watch)
     writer = Store.open(database, processes.boot_id())
     drained = Drains(place, writer.drained())
     seen = _observing(watcher, place, user, values, writer) if watcher.is_real else None
@@ -115,7 +115,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         engine,
         files,
         values,
-        standing,
+        line,
         policy_of(values),
         lambda: with_drained(seen.inventory if seen else watcher.latest, drained.now()),
         waits,

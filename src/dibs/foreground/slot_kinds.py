@@ -175,7 +175,7 @@ class SharedSlots(Slots):
 
     def take(self, now: float) -> Slot | None:
         """Return a slot on devices that have room for one more, else stand in the line."""
-        if (self._waiter.is_standing or self._is_held_back) and now < self._ask_at:
+        if (self._waiter.has_ticket or self._is_held_back) and now < self._ask_at:
             return None
         wanted = self._polite()
         self._is_held_back = len(wanted) < self._count

@@ -205,7 +205,7 @@ class Slots:
             # A command on a kept lease is as good as a new lease: others who wait must see that we had a turn.
             device_lease.mark_served(self._place)
             self._served_at = now
-        if self._waiter.is_standing and self._line.has_others():
+        if self._waiter.has_ticket and self._line.has_others():
             self._waiter.renew()
         return slot
 
@@ -269,7 +269,7 @@ class Slots:
 
     def _refused(self, now: float) -> None:
         """Leave alone for a while what could not be had; who stands in the line is woken and needs no rest."""
-        if not self._waiter.is_standing:
+        if not self._waiter.has_ticket:
             self._ask_at = now + RETRY_S
 
     def _release(self, devices: Iterable[str]) -> None:

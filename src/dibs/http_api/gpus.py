@@ -33,8 +33,8 @@ async def get_gpus(request: web.Request) -> web.Response:
 
 async def gpus(daemon: Daemon, inventory: Inventory) -> dict[str, Any]:
     """Return every device of an inventory, with who holds it now."""
-    found = await daemon.ask(lambda reader: holders.survey(daemon.core.standing.place, inventory.ids))
-    line = await daemon.ask(lambda reader: tickets.line(daemon.core.standing.place))
+    found = await daemon.ask(lambda reader: holders.survey(daemon.core.line.folder, inventory.ids))
+    line = await daemon.ask(lambda reader: tickets.line(daemon.core.line.folder))
     waiters = [
         {
             "user": t.user or str(t.uid),

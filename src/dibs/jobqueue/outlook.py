@@ -63,14 +63,14 @@ class Sight:
         commits = core.commits
         inventory, policy = core.inventory(), core.policy
         active = reader.active_devices()
-        held, sharers = machine_line.people(core.standing.place, inventory, active)
+        held, sharers = machine_line.people(core.line.folder, inventory, active)
         if core.observing is not None:
             in_use = {device for job in active for device in job.devices}.union(sharers)
             held = dict(core.observing.hold_back(held, in_use))
-        line, ahead = core.standing.collectors()
+        line, ahead = core.line.collectors()
         heads = reader.head(*views.windows(inventory, policy))
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
-        view = View(heads, active, held, line, ahead, is_paused, sharers, core.standing.used_at(inventory))
+        view = View(heads, active, held, line, ahead, is_paused, sharers, core.line.used_at(inventory))
         return cls(
             view,
             policy,

@@ -22,7 +22,7 @@ from dibs.jobqueue import control, dispatch
 from dibs.jobqueue.control import Submitted
 from dibs.jobqueue.counters import Tally
 from dibs.jobqueue.effects import RETRY_FOR_S, Attending
-from dibs.jobqueue.machine_line import Outlook, Standing
+from dibs.jobqueue.machine_line import MachineLine, Outlook
 from dibs.jobqueue.notifications import Notices
 from dibs.jobqueue.reactor import Waits
 from dibs.jobqueue.shared_forecast import Foreseeing
@@ -86,7 +86,7 @@ class Core:
         engine: Local,
         files: JobFiles,
         settings: Settings,
-        standing: Standing,
+        line: MachineLine,
         policy: Policy,
         inventory: Callable[[], Inventory],
         waits: Waits[Work],
@@ -97,7 +97,7 @@ class Core:
         self.engine = engine
         self.files = files
         self.settings = settings
-        self.standing = standing
+        self.line = line
         self.inventory = inventory
         self.waits = waits
         self.publish = publish
@@ -111,7 +111,7 @@ class Core:
         self.foreseeing = Foreseeing()
         #: For those who draw curves.
         self.tally = Tally()
-        self.notices = Notices(files, settings, standing.user, waits.watch, self.tell)
+        self.notices = Notices(files, settings, line.user, waits.watch, self.tell)
         #: What this thread itself has found to do.
         self._news: list[Work] = []
         self.attending = Attending(store, engine, waits, self._news.append, self._shun)
@@ -166,7 +166,7 @@ class Core:
                     self._turn(batch[first : first + MOST_IN_A_TURN])
                     self.tally.turns.add(time.perf_counter() - began)
                 self._settle()
-            self.standing.leave()
+            self.line.leave()
         except BaseException:
             log.critical("the core cannot go on", exc_info=True)
             os._exit(Bug.exit_code)
@@ -182,7 +182,7 @@ class Core:
             now_ms(),
             self._last_turn_at,
         )
-        if all(work.is_quiet for work in batch) and not self.standing.is_granting:
+        if all(work.is_quiet for work in batch) and not self.line.is_granting:
             self._quiet_turn(turn, batch)
             return
         try:
@@ -282,7 +282,7 @@ class Core:
     def _place(self, turn: Turn) -> Placement:
         self._expect(turn.now)
         heads = self.store.head(*views.windows(turn.inventory, self.policy))
-        if not heads and not self.standing.is_waiting:
+        if not heads and not self.line.is_waiting:
             return NOTHING_PLACED
         active = self.store.active_devices()
         needs_devices = any(job.request.gpus for job in heads)
@@ -292,7 +292,7 @@ class Core:
         held = self._hold_back(outlook, active) if needs_devices and self.observing is not None else outlook.held
         is_paused = self.is_closing or bool(self.store.fact(PAUSED))
         is_choosy = any(job.request.gpus > 1 or job.request.vram for job in heads)
-        used_at = self.standing.used_at(turn.inventory) if is_choosy else {}
+        used_at = self.line.used_at(turn.inventory) if is_choosy else {}
         view = View(heads, active, held, outlook.line, outlook.ahead, is_paused, outlook.sharers, used_at)
         plan = dispatch.place(turn, view, self.policy)
         pending = [device for job in active if job.started_at is None for device in job.devices]
@@ -312,7 +312,7 @@ class Core:
     def _outlook(self, turn: Turn, active: list[Active]) -> Outlook | None:
         """Look at the machine; None if it cannot be seen, and then nothing is started for a moment."""
         try:
-            return self.standing.look(turn.inventory, active)
+            return self.line.look(turn.inventory, active)
         except (OSError, MachineError) as error:
             log.error("the machine-wide line cannot be read: %s", error)
             self.waits.later(RETRY_FOR_S, self._wake_soon)
@@ -327,15 +327,15 @@ class Core:
 
     def _shun(self, device: DeviceId) -> None:
         """Leave a device alone for a while that a runner was refused, unless it is plain to see who holds it."""
-        if not self.standing.look(self.inventory(), ()).held.get(device):
-            self.waits.later(self.standing.shun(device), self._wake_soon)
+        if not self.line.look(self.inventory(), ()).held.get(device):
+            self.waits.later(self.line.shun(device), self._wake_soon)
 
     def _stand(self, turn: Turn, placement: Placement) -> None:
         """Keep our place in the line and watch what is in our way; whatever fails here costs only a late wake-up."""
         try:
             request = placement.first.request if placement.first else None
-            self.standing.stand(placement.wanted, request, placement.pending)
-            if placement.first is not None and self.standing.watch(placement.outlook, self._wake_soon):
+            self.line.update_ticket(placement.wanted, request, placement.pending)
+            if placement.first is not None and self.line.watch(placement.outlook, self._wake_soon):
                 self._wake_soon()
         except (OSError, DibsError) as error:
             log.error("the machine-wide line: %s", error)

@@ -148,7 +148,7 @@ def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
     # The amount stands on a line of its own: who does not know of it reads the rest.
     amount = f"{ticket.mib} MiB\n" if ticket.mib else ""
     text = f"{ticket.since_ns} {ticket.count} {','.join(ticket.devices)} {user}\n{amount}"
-    socket_fd = locks.bind(socket_name(place, ticket))
+    socket_fd = locks.bind(socket_name(place, ticket.name))
     if socket_fd is None:
         raise locks.Broken(f"somebody else listens as ticket {ticket.name}.", "Try again.")
     file_fd = None
@@ -178,14 +178,8 @@ def line(place: Folder) -> list[Ticket]:
     return sorted(tickets, key=lambda ticket: _rank(ticket, turns))
 
 
-def ahead(place: Folder, own: OwnTicket | None) -> list[Ticket]:
-    """Return the tickets that are served before `own`, or before one that we would put down now."""
-    others, before = around(place, own)
-    return others[:before]
-
-
 def around(place: Folder, own: OwnTicket | None) -> tuple[list[Ticket], int]:
-    """Return everybody else's tickets in serving order, and how many of them come before ours, as in `ahead`."""
+    """Return everybody else's tickets in serving order, and how many of them come before ours or a new one."""
     name, since_ns = (own.ticket.name, own.ticket.since_ns) if own else ("", locks.boot_ns())
     me = Ticket(name, os.geteuid(), "", os.getpid(), since_ns, 0, ())
     others = _living(place, name)
@@ -282,14 +276,20 @@ def choose(
     terms: Terms = choice.ALONE,
 ) -> tuple[str, ...] | None:
     """Return `count` devices of `wanted` without which those ahead can get as many; else None."""
-    wants = [
-        Want(ticket.count, ticket.devices, ticket.mib, ticket.is_emptying(now_ns, collect_for_s))
-        for ticket in ahead
-        if ticket.is_collecting(now_ns, collect_for_s)
-    ]
+    collecting = collectors(ahead, now_ns, collect_for_s)
+    wants = [Want(ticket.count, ticket.devices, ticket.mib, is_emptying) for ticket, is_emptying in collecting]
     return choice.choose(count, wanted, rooms, wants, terms)
 
 
-def socket_name(place: Folder, ticket: Ticket) -> bytes:
-    """Return the name of the socket that hangs up when the ticket is dropped, to be given to `locks.connect`."""
-    return place.socket("ticket", ticket.name)
+def collectors(line: Iterable[Ticket], now_ns: int, collect_for_s: float) -> list[tuple[Ticket, bool]]:
+    """Return the tickets for which free devices are kept now, each with whether shared ones are emptied for it."""
+    return [
+        (ticket, ticket.is_emptying(now_ns, collect_for_s))
+        for ticket in line
+        if ticket.is_collecting(now_ns, collect_for_s)
+    ]
+
+
+def socket_name(place: Folder, name: str) -> bytes:
+    """Return the name of the socket that hangs up when the ticket of this name is dropped, for `locks.connect`."""
+    return place.socket("ticket", name)

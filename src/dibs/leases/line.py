@@ -1,0 +1,132 @@
+"""A place in the machine-wide line: our ticket, the tickets around it, and the sockets to watch while we wait.
+
+The daemon (`jobqueue.machine_line`) and foreground commands (`waiters`) use this class. They differ in how they wait:
+the daemon gives the sockets to its reactor, a command polls them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.leases import holders, tickets
+from dibs.system import locks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from dibs.leases.tickets import OwnTicket, Ticket
+    from dibs.system.locks import Folder
+
+
+class Obstacles:
+    """Holders and tickets in our way."""
+
+    __slots__ = ("hidden", "names")
+
+    def __init__(self, names: frozenset[bytes], hidden: frozenset[str]) -> None:
+        #: Their sockets; each hangs up when its owner lets go.
+        self.names = names
+        #: Devices without a visible socket: the holder is in another network namespace, or is just letting go.
+        self.hidden = hidden
+
+
+class LinePlace:
+    """The place of one process in the line. It has a ticket only between `join` and `leave`."""
+
+    __slots__ = ("_own", "_watched", "collect_for_s", "folder", "user")
+
+    def __init__(self, folder: Folder, user: str, collect_for_s: float) -> None:
+        self.folder = folder
+        self.user = user
+        self.collect_for_s = collect_for_s
+        self._own: OwnTicket | None = None
+        #: Each socket is connected once, because every connection uses up a place in its owner's backlog.
+        self._watched: dict[bytes, int] = {}
+
+    # -- our ticket
+
+    @property
+    def has_ticket(self) -> bool:
+        """Tell whether we have a ticket in the line."""
+        return self._own is not None
+
+    def join(self, count: int, devices: Iterable[str], mib: int) -> Ticket | None:
+        """Ask for `count` of `devices`: with a new ticket, which is returned, or by changing ours at the same age."""
+        if self._own is None:
+            self._own = tickets.queue_up(self.folder, count, devices, self.user, mib=mib)
+            return self._own.ticket
+        self._own.update(count, devices, mib)
+        return None
+
+    def cover(self, devices: Sequence[str]) -> None:
+        """Make our ticket, if we have one, ask for all of `devices`."""
+        if self._own is not None:
+            self._own.cover(devices)
+
+    def renew(self) -> None:
+        """Move our ticket, if we have one, to the back of the line."""
+        if self._own is not None:
+            self._own.renew()
+
+    def leave(self) -> None:
+        """Drop our ticket; calling it twice is harmless."""
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    # -- the line
+
+    def around(self) -> tuple[list[Ticket], int]:
+        """Return all other tickets in serving order, and how many are served before ours or before a new one."""
+        return tickets.around(self.folder, self._own)
+
+    def ahead(self) -> list[Ticket]:
+        """Return the tickets that are served before ours, or before a new one."""
+        others, before = self.around()
+        return others[:before]
+
+    def listening(self, table: bytes | None = None) -> set[str]:
+        """Return the names of all other tickets with a visible socket. Cheaper than `around`: reads no ticket."""
+        own = self._own.ticket.name if self._own else None
+        return {name for name in locks.bound(self.folder, "ticket", table) if name != own}
+
+    # -- what to watch
+
+    def obstacles(self, held: Collection[str], names: Iterable[str]) -> Obstacles:
+        """Return the sockets behind `held` devices and the tickets of these names."""
+        by_name = holders.watchable(self.folder, held)
+        sockets = {*by_name, *(tickets.socket_name(self.folder, name) for name in names)}
+        return Obstacles(frozenset(sockets), frozenset(held) - frozenset(by_name.values()))
+
+    def watch(self, obstacles: Obstacles) -> list[int]:
+        """Watch these too; return the new descriptors, each of which becomes readable when its owner lets go.
+
+        If there are any, look again: what they stand for may have changed before they were watched.
+        """
+        names = obstacles.names - self._watched.keys()
+        # A connection may be refused (a full backlog): see `is_watching`.
+        new = {name: fd for name in names if (fd := locks.connect(name)) is not None}
+        self._watched |= new
+        return list(new.values())
+
+    def is_watching(self, obstacles: Obstacles) -> bool:
+        """Tell whether all of these are watched."""
+        return obstacles.names <= self._watched.keys()
+
+    def watch_only(self, names: Collection[bytes]) -> None:
+        """Stop watching everything but these."""
+        for name in self._watched.keys() - names:
+            os.close(self._watched.pop(name))
+
+    @property
+    def fds(self) -> Collection[int]:
+        """Return the descriptors that are watched."""
+        return self._watched.values()
+
+    def drop_hung_up(self, ready: Collection[int]) -> bool:
+        """Close those of our descriptors that are `ready`, which would stay so; tell whether there were any."""
+        gone = [name for name, fd in self._watched.items() if fd in ready]
+        for name in gone:
+            os.close(self._watched.pop(name))
+        return bool(gone)
