@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs.model.jobs import Asked, Member, Request
+from dibs.model.jobs import JobSpec, Member, Request
 from dibs.store.writer import Store
 from dibs.system import paths
 from pretend import cards, day
@@ -53,8 +53,8 @@ def write(home: Path, count: int, now: int, cwd: str) -> None:
     members = [Member(f"python render.py --scene {n}", f"render-{n}", n, n) for n in range(count)]
     try:
         with store.batch(is_synced=False):
-            asked = Asked("", None, cwd, Request(), project="render")
-            ids = store.submit_alike(asked, members, now - LAST_WEEK_MS)
+            spec = JobSpec("", None, cwd, Request(), project="render")
+            ids = store.submit_alike(spec, members, now - LAST_WEEK_MS)
             names = {"first": ids[0], "last": ids[-1]}
             run = store.connection.execute
             run("UPDATE jobs SET submitted_at = submitted_at + id * ? WHERE id >= ?", (APART_MS, ids[0]))

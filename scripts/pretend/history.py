@@ -17,10 +17,10 @@ from dibs.devices.usage import Minute, Sample, Use
 from dibs.jobqueue import thread
 from dibs.model import environment, environment_names, lifecycle
 from dibs.model.devices import DeviceId
-from dibs.model.jobs import After, Asked, JobId, Request, When
+from dibs.model.jobs import After, JobId, JobSpec, Request, When
 from dibs.store.writer import Store
 from dibs.sweeps import values
-from dibs.sweeps.records import SweepWish
+from dibs.sweeps.records import SweepSubmission
 from dibs.system import paths
 from pretend import cards, day, training
 from pretend.day import Day, Work
@@ -38,14 +38,14 @@ ENDS: dict[str, dict[str, object]] = {
     "cancelled": {"signal": 15, "was_stopped": True},
 }
 SWEEPS = {
-    day.RUN.name: SweepWish(
+    day.RUN.name: SweepSubmission(
         day.RUN.project,
         day.RUN.name,
         "python train.py --lr {lr} --wd {wd} --bs {bs} --opt {opt} --drop {drop}",
         metric="acc",
         goal="maximize",
     ),
-    day.SEEDS.name: SweepWish(
+    day.SEEDS.name: SweepSubmission(
         day.SEEDS.project,
         day.SEEDS.name,
         "python train.py --model {model} --seed {seed} --bs 32",
@@ -94,15 +94,15 @@ def _submit(store: Store, place: Place, works: list[Work], now: int) -> dict[str
     ids: dict[str, JobId] = {}
     for work in sorted(works, key=lambda one: (one.submitted, one.sweep or "", _index(one))):
         at = now + round(work.submitted * MINUTE_MS)
-        asked = _asked(work, place, environ_id, ids, now)
+        spec = _asked(work, place, environ_id, ids, now)
         if work.sweep is not None:
             if work.sweep not in sweeps:
                 batch = store.add_batch(day.AT_ONCE if work.sweep == day.RUN.name else None, None, 0)
                 sweeps[work.sweep] = (store.add_sweep(SWEEPS[work.sweep], batch, at), batch)
             sweep_id, batch = sweeps[work.sweep]
-            asked = _of_sweep(asked, work, sweep_id, batch)
+            spec = _of_sweep(spec, work, sweep_id, batch)
             store.grow_batch(batch, 1)
-        ids[work.name] = store.submit([asked], at)[0]
+        ids[work.name] = store.submit([spec], at)[0]
     return ids
 
 
@@ -110,9 +110,9 @@ def _index(work: Work) -> int:
     return int(str(work.params.get("index", 0)))
 
 
-def _asked(work: Work, place: Place, environ_id: int, ids: dict[str, JobId], now: int) -> Asked:
+def _asked(work: Work, place: Place, environ_id: int, ids: dict[str, JobId], now: int) -> JobSpec:
     limit_s = None if work.limit_h is None else work.limit_h * 3600
-    return Asked(
+    return JobSpec(
         work.command,
         None,
         str(place.lab),
@@ -128,10 +128,10 @@ def _asked(work: Work, place: Place, environ_id: int, ids: dict[str, JobId], now
     )
 
 
-def _of_sweep(asked: Asked, work: Work, sweep_id: int, batch: int) -> Asked:
+def _of_sweep(spec: JobSpec, work: Work, sweep_id: int, batch: int) -> JobSpec:
     params = {key: value for key, value in work.params.items() if key != "index"}
     return replace(
-        asked,
+        spec,
         sweep_id=sweep_id,
         sweep=work.sweep,
         batch=batch,

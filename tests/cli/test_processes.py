@@ -59,7 +59,7 @@ def test_only_an_explicit_start_takes_the_shells_devices(bench: Bench) -> None:
     assert b"CUDA_VISIBLE_DEVICES=1" in seen_by_daemon()
     leased = {**restricted, "DIBS_GPU_INDICES": "1"}
     assert bench.cli("daemon", "restart", environ=leased).returncode == 0
-    assert b"CUDA_VISIBLE_DEVICES" not in seen_by_daemon(), "a lease of this shell is nobody's wish"
+    assert b"CUDA_VISIBLE_DEVICES" not in seen_by_daemon(), "a lease of this shell is no job's"
 
 
 def test_the_daemon_may_stay_in_the_foreground(bench: Bench) -> None:

@@ -51,7 +51,7 @@ def live(store: Store, *lives: Life) -> list[JobId]:
     ids: list[JobId] = []
     with store.batch():
         for life in lives:
-            (job_id,) = store.submit([build.asked(project=life.project, gpus=len(life.devices))], life.submitted)
+            (job_id,) = store.submit([build.spec(project=life.project, gpus=len(life.devices))], life.submitted)
             placed = lifecycle.Placed(life.begun, build.ids(*life.devices))
             events: list[lifecycle.Event] = [placed, lifecycle.Started(life.begun, 77)]
             if life.ended is not None:

@@ -64,7 +64,7 @@ def shown(desk: Desk, **more: Any) -> Shown:
 
 def test_an_unchanged_job_is_told_in_the_same_words(desk: Desk) -> None:
     with desk.store.batch():
-        desk.store.submit([build.asked()], build.NOW)
+        desk.store.submit([build.spec()], build.NOW)
     assert shown(desk).is_same(shown(desk))
     # Devices come and go; a job that has none does not care.
     assert shown(desk).is_same(shown(desk, inventory=build.inventory(1)))
@@ -75,7 +75,7 @@ def test_an_unchanged_job_is_told_in_the_same_words(desk: Desk) -> None:
 
 def test_a_job_that_moved_on_is_told_anew(desk: Desk) -> None:
     with desk.store.batch():
-        (job_id,) = desk.store.submit([build.asked(gpus=1)], build.NOW)
+        (job_id,) = desk.store.submit([build.spec(gpus=1)], build.NOW)
     waiting = shown(desk)
     with desk.store.batch():
         desk.store.record(desk.store.job(job_id), lifecycle.Placed(build.NOW, build.ids(1)))

@@ -11,7 +11,7 @@ from dibs.daemon import retention
 from dibs.errors import Conflict, Impossible, NotFound, UserError
 from dibs.http_api.schemas import submission
 from dibs.jobqueue import control, dispatch, edits, turns, validation
-from dibs.jobqueue.validation import Wish
+from dibs.jobqueue.validation import Submission
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Outcome, State, When
 from dibs.runner import attempts
@@ -36,7 +36,7 @@ def edit(desk, *words, **changes):
 def queue(desk):
     """Return the waiting jobs in the order in which they are served."""
     found = desk.store.select(selectors.parse(["held", "queued"]), build.NOW)
-    return [job.id for job in sorted(found, key=lambda job: (-job.asked.priority, job.rank, job.id))]
+    return [job.id for job in sorted(found, key=lambda job: (-job.spec.priority, job.rank, job.id))]
 
 
 # -- cancel, hold and unhold of many ------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def wait_for_each(desk, *kinds):
 
 
 def wait_for(desk, need, when):
-    return desk.submit(Wish(build.asked(), after=((str(need), when),))).ids[0]
+    return desk.submit(Submission(build.spec(), after=((str(need), when),))).ids[0]
 
 
 def test_who_needs_a_cancelled_job_done_is_cancelled_with_it_however_far_away(desk):
@@ -227,10 +227,12 @@ def test_a_move_that_makes_no_sense_is_refused(desk, words, error, message):
 
 
 def test_options_of_waiting_jobs_are_changed_and_all_else_stays(desk):
-    (job_id,) = desk.submit(Wish(build.asked(tags=("x",), priority=1), gpu_ids=("0", "2"), cpus=2, environ=b"A=1")).ids
-    before = desk.store.job(job_id).asked
+    (job_id,) = desk.submit(
+        Submission(build.spec(tags=("x",), priority=1), gpu_ids=("0", "2"), cpus=2, environ=b"A=1")
+    ).ids
+    before = desk.store.job(job_id).spec
     edit(desk, str(job_id), priority=7, name="vit", time_limit_s=60)
-    after = desk.store.job(job_id).asked
+    after = desk.store.job(job_id).spec
     request = dataclasses.replace(before.request, limit_s=60.0)
     assert after == dataclasses.replace(before, priority=7, name="vit", request=request)
     assert (desk.store.events(job_id)[-1].kind, desk.store.events(job_id)[-1].detail) == (
@@ -240,11 +242,11 @@ def test_options_of_waiting_jobs_are_changed_and_all_else_stays(desk):
 
 
 def test_null_goes_back_to_the_default(desk):
-    desk.submit(Wish(build.asked(tags=("x",), retries=3, name="vit"), gpus=2, time_limit_s=60))
+    desk.submit(Submission(build.spec(tags=("x",), retries=3, name="vit"), gpus=2, time_limit_s=60))
     edit(desk, "1", tags=None, retries=None, name=None, time_limit_s=None)
-    asked = desk.store.job(1).asked
-    assert (asked.tags, asked.retries, asked.name, asked.time_limit_s) == ((), 0, "train.py", None)
-    assert asked.request.gpus == 2
+    spec = desk.store.job(1).spec
+    assert (spec.tags, spec.retries, spec.name, spec.time_limit_s) == ((), 0, "train.py", None)
+    assert spec.request.gpus == 2
 
 
 @pytest.mark.parametrize(
@@ -261,42 +263,42 @@ def test_null_goes_back_to_the_default(desk):
     ],
 )
 def test_a_count_and_a_list_of_gpus_replace_each_other(desk, before, changes, gpus, ids):
-    desk.submit(Wish(build.asked(), **before))
+    desk.submit(Submission(build.spec(), **before))
     edit(desk, "1", **changes)
-    request = desk.store.job(1).asked.request
+    request = desk.store.job(1).spec.request
     assert (request.gpus, request.gpu_ids) == (gpus, ids)
 
 
 def test_variables_are_added_to_those_that_were_given(desk):
     desk.job(env=(("A", "1"), ("B", "2")))
     edit(desk, "1", env={"B": "3", "C": "4"})
-    assert dict(desk.store.job(1).asked.env) == {"A": "1", "B": "3", "C": "4"}
+    assert dict(desk.store.job(1).spec.env) == {"A": "1", "B": "3", "C": "4"}
     edit(desk, "1", env=None)
-    assert desk.store.job(1).asked.env == ()
+    assert desk.store.job(1).spec.env == ()
 
 
 def test_a_command_replaces_words(desk):
     desk.job(command="a b", argv=("a", "b"))
     edit(desk, "1", command="c | d")
-    assert (desk.store.job(1).asked.command, desk.store.job(1).asked.argv) == ("c | d", None)
+    assert (desk.store.job(1).spec.command, desk.store.job(1).spec.argv) == ("c | d", None)
 
 
 def test_a_script_keeps_its_text_with_other_arguments_and_loses_it_with_another_command(desk):
     words = ("/home/ada/train.sh", "1")
-    (job_id,) = desk.submit(Wish(build.asked("train.sh 1", argv=words), script=b"#!/bin/sh")).ids
+    (job_id,) = desk.submit(Submission(build.spec("train.sh 1", argv=words), script=b"#!/bin/sh")).ids
     edit(desk, str(job_id), argv=["/home/ada/train.sh", "2 3"])
-    asked = desk.store.job(job_id).asked
-    assert (asked.command, desk.store.script(asked.script_id)) == ("train.sh '2 3'", b"#!/bin/sh")
+    spec = desk.store.job(job_id).spec
+    assert (spec.command, desk.store.script(spec.script_id)) == ("train.sh '2 3'", b"#!/bin/sh")
     edit(desk, str(job_id), command="true")
-    assert desk.store.job(job_id).asked.script_id is None
+    assert desk.store.job(job_id).spec.script_id is None
 
 
 def test_a_warning_must_come_before_the_limit_as_it_is_then(desk):
-    desk.submit(Wish(build.asked(), time_limit_s=3600))
+    desk.submit(Submission(build.spec(), time_limit_s=3600))
     edit(desk, "1", warn={"signal": "USR1", "before_s": 60}, metric={"loss": "loss=([0-9.]+)"})
-    asked = desk.store.job(1).asked
-    assert (asked.warn.signal, asked.metrics) == ("USR1", (("loss", "loss=([0-9.]+)"),))
-    assert asked.time_limit_s == 3600
+    spec = desk.store.job(1).spec
+    assert (spec.warn.signal, spec.metrics) == ("USR1", (("loss", "loss=([0-9.]+)"),))
+    assert spec.time_limit_s == 3600
     with pytest.raises(UserError, match="--signal comes 1m00s before the time limit, which is 30s"):
         edit(desk, "1", time_limit_s=30)
     with pytest.raises(UserError, match="--signal warns before the time limit, and there is none"):
@@ -322,10 +324,10 @@ def test_what_a_job_waits_for_is_replaced_and_looked_at(desk):
     for _ in range(3):
         desk.job()
     edit(desk, "3", after=[{"select": "1-2"}])
-    assert [need.id for need in desk.store.job(3).asked.after] == [1, 2]
+    assert [need.id for need in desk.store.job(3).spec.after] == [1, 2]
     assert desk.turn.unsure == [3]
     edit(desk, "3", after=None)
-    assert desk.store.job(3).asked.after == ()
+    assert desk.store.job(3).spec.after == ()
 
 
 @pytest.mark.parametrize(("job", "needs"), [("1", "3"), ("1", "1"), ("1-2", "3")])
@@ -350,7 +352,7 @@ def test_what_the_machine_cannot_give_is_refused_for_all(desk):
     desk.job()
     with pytest.raises(Impossible, match="asks for 9 GPUs; this machine has 4"):
         edit(desk, "all", gpus=9)
-    assert [desk.store.job(n).asked.request.gpus for n in (1, 2)] == [1, 1]
+    assert [desk.store.job(n).spec.request.gpus for n in (1, 2)] == [1, 1]
 
 
 def test_a_job_that_is_so_already_is_left(desk):
@@ -380,19 +382,19 @@ def test_changes_that_make_no_sense_are_refused(desk, changes, message):
 @pytest.mark.parametrize("events", [(PLACED,), RUNNING, PAUSED])
 @pytest.mark.parametrize(("limit_s", "line"), [(7200, "limit 7200.0"), (None, "limit none")])
 def test_the_time_limit_of_a_job_under_way_is_an_order(desk, events, limit_s, line):
-    desk.submit(Wish(build.asked(), time_limit_s=60))
+    desk.submit(Submission(build.spec(), time_limit_s=60))
     with desk.store.batch():
         for event in events:
             desk.store.record(desk.store.job(1), event)
     edit(desk, "1", time_limit_s=limit_s)
     assert lines(desk) == [(1, line)]
-    assert desk.store.job(1).asked.time_limit_s == limit_s
+    assert desk.store.job(1).spec.time_limit_s == limit_s
 
 
 def test_the_rule_of_a_batch_is_changed_through_any_of_its_jobs(desk):
     desk.turn = desk.new_turn()
     with desk.store.batch():
-        control.submit(desk.turn, [Wish(build.asked())] * 3, validation.Rules(at_once=3))
+        control.submit(desk.turn, [Submission(build.spec())] * 3, validation.Rules(at_once=3))
     edit(desk, "2", at_once=1)
     assert {waiting.room for waiting in desk.store.head(5)} == {1}
 
@@ -401,7 +403,7 @@ def test_jobs_without_a_batch_become_one(desk):
     for events in ((), (), RUNNING, ()):
         desk.job(*events)
     edit(desk, "1-3", at_once=1)
-    assert [desk.store.job(n).asked.batch for n in (1, 2, 3, 4)] == [1, 1, 0, 0]
+    assert [desk.store.job(n).spec.batch for n in (1, 2, 3, 4)] == [1, 1, 0, 0]
     assert {(waiting.id, waiting.room) for waiting in desk.store.head(5)} == {(1, 1), (2, 1), (4, None)}
 
 
@@ -416,7 +418,7 @@ def test_jobs_of_several_batches_have_no_common_rule(desk):
 def test_a_batch_in_which_too_many_have_failed_already_is_held(desk):
     desk.turn = desk.new_turn()
     with desk.store.batch():
-        control.submit(desk.turn, [Wish(build.asked())] * 3, validation.Rules(at_once=3))
+        control.submit(desk.turn, [Submission(build.spec())] * 3, validation.Rules(at_once=3))
         for event in FAILED:
             desk.store.record(desk.store.job(JobId(1)), event)
         desk.store.count_bad(1)
@@ -485,12 +487,12 @@ def test_a_finished_job_that_waited_for_a_forgotten_one_can_be_tried_again(desk)
 
 
 def test_environments_that_only_forgotten_jobs_had_go_too(desk):
-    desk.submit(Wish(build.asked(), environ=b"A=1"), Wish(build.asked(), environ=b"B=1"))
+    desk.submit(Submission(build.spec(), environ=b"A=1"), Submission(build.spec(), environ=b"B=1"))
     desk.do(control.cancel, "1")
     forget(desk, 1)
     with desk.store.batch():
         desk.store.tidy()
-    assert (desk.rows()["environs"], desk.store.environ(desk.store.job(2).asked.environ_id)) == (1, b"B=1")
+    assert (desk.rows()["environs"], desk.store.environ(desk.store.job(2).spec.environ_id)) == (1, b"B=1")
 
 
 def test_what_is_older_or_more_than_is_to_be_kept_is_overdue(desk):
@@ -504,7 +506,7 @@ def test_what_is_older_or_more_than_is_to_be_kept_is_overdue(desk):
 
 
 def test_forgetting_goes_in_small_steps(desk):
-    desk.submit(*[Wish(build.asked())] * 500)
+    desk.submit(*[Submission(build.spec())] * 500)
     desk.do(control.cancel, "all")
     assert len(retention.overdue(desk.store, build.NOW, None, 1)) == retention.MOST_IN_A_STEP
 

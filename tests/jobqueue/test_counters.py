@@ -16,7 +16,7 @@ def ran(submitted_at: int, started_at: int, finished_at: int, *devices: DeviceId
     job = build.job(gpus=len(devices) or 0)
     return replace(
         job,
-        asked=replace(job.asked, request=replace(job.asked.request, vram=vram)),
+        spec=replace(job.spec, request=replace(job.spec.request, vram=vram)),
         state=State.FINISHED,
         outcome=Outcome.DONE,
         start=1,
@@ -59,7 +59,7 @@ def test_jobs_that_share_have_no_gaps() -> None:
 def test_the_wait_begins_with_the_submit_or_with_the_time_that_was_asked_for() -> None:
     tally = Tally()
     at_once, later = replace(build.job(), start=1, submitted_at=1000), replace(build.job(), start=1, submitted_at=1000)
-    later = replace(later, asked=replace(later.asked, begin_at=3000))
+    later = replace(later, spec=replace(later.spec, begin_at=3000))
     tally.count([at_once, later, replace(at_once, attempt=2), replace(at_once, start=2)], [], 3500)
     assert (sum(tally.waits.counts), tally.waits.total) == (2, 3.0)
 

@@ -29,7 +29,7 @@ def store(tmp_path):
 def submit(store, *many, at_once=None):
     with store.batch():
         batch = store.add_batch(at_once, None, len(many)) if at_once else 0
-        return store.submit([build.asked(**{"command": "train"} | each, batch=batch) for each in many], NOW)
+        return store.submit([build.spec(**{"command": "train"} | each, batch=batch) for each in many], NOW)
 
 
 def record(store, job_id, *events):
@@ -91,7 +91,7 @@ def test_only_the_newest_of_those_alike_are_remembered(store):
     ids = submit(store, *({},) * 40)
     for job_id in ids:
         finish(store, job_id, 1000 * job_id)
-    assert sorted(store.runtimes(durations.likeness(build.asked("train")))) == [float(n) for n in ids[-31:]]
+    assert sorted(store.runtimes(durations.likeness(build.spec("train")))) == [float(n) for n in ids[-31:]]
 
 
 def test_a_job_that_runs_has_so_much_less_to_go(store):
@@ -121,7 +121,7 @@ def test_of_a_long_line_the_beginning_is_told_and_that_it_goes_on(store):
     submit(store, *({},) * 2000)
     found = gathered(store)
     assert [job.id for job in found.view.waiting] == list(range(1, forecasting.MOST_JOBS + 1))
-    assert set(found.cut_lines) == {(build.asked().request, 0)}
+    assert set(found.cut_lines) == {(build.spec().request, 0)}
 
 
 def test_a_short_line_is_told_whole(store):

@@ -6,13 +6,13 @@ import build
 from dibs.errors import UserError
 from dibs.http_api.schemas import submission
 from dibs.jobqueue import control
-from dibs.jobqueue.validation import Rules, Wish
+from dibs.jobqueue.validation import Rules, Submission
 
 
 def submit(desk, count=1, **rules):
     turn = desk.new_turn()
     with desk.store.batch():
-        return control.submit(turn, [Wish(build.asked()) for _ in range(count)], Rules(**rules))
+        return control.submit(turn, [Submission(build.spec()) for _ in range(count)], Rules(**rules))
 
 
 def test_a_submission_that_is_said_twice_is_one(desk):
@@ -32,7 +32,7 @@ def test_later_jobs_may_join_a_batch_and_its_rules(desk):
     later = submit(desk, 3, batch=first.batch)
     assert first.batch == later.batch != 0
     assert desk.store.batch_tally(first.batch).size == 5
-    assert {desk.store.job(job_id).asked.batch for job_id in (*first.ids, *later.ids)} == {first.batch}
+    assert {desk.store.job(job_id).spec.batch for job_id in (*first.ids, *later.ids)} == {first.batch}
     assert submit(desk, 2, at_once=1, key="abc").batch == first.batch
 
 

@@ -30,7 +30,7 @@ def store(tmp_path):
 
 def submit(store, *many):
     with store.batch():
-        return store.submit([build.asked(**each) for each in many], build.NOW)
+        return store.submit([build.spec(**each) for each in many], build.NOW)
 
 
 def sight(store, is_paused=False):
@@ -117,8 +117,8 @@ def test_a_held_job_says_who_lets_it_go_and_nobody_knows_when(store):
 def test_a_job_that_is_not_submitted_yet_would_start_now_or_after_those_before_it(store):
     submit(store, {"gpus": 2, "limit_s": 3600.0})
     before = thread.now_ms()
-    beside = sight(store).if_submitted(build.asked(gpus=0))
-    behind = sight(store).if_submitted(build.asked(gpus=2))
+    beside = sight(store).if_submitted(build.spec(gpus=0))
+    behind = sight(store).if_submitted(build.spec(gpus=2))
     assert before <= beside.if_short == beside.if_long <= thread.now_ms()
     assert behind.if_long - behind.if_short == 3600_000
 

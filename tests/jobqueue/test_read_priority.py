@@ -72,7 +72,7 @@ def test_the_way_is_taken_while_a_thread_works_and_free_while_it_sleeps():
 def test_a_reader_may_give_way_between_any_two_jobs_of_a_list(desk: Desk):
     store = desk.store
     with store.batch():
-        store.submit([build.asked() for _ in range(5)], build.NOW)
+        store.submit([build.spec() for _ in range(5)], build.NOW)
     steps: list[str] = []
     store.pause = lambda: steps.append("pause")
     assert len(store.overview(10, 10)) == 5

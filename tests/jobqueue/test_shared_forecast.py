@@ -79,7 +79,7 @@ class Looking:
 
     def submit(self, count: int) -> None:
         with self.store.batch():
-            self.store.submit([build.asked(gpus=1, limit_s=60.0) for _ in range(count)], build.NOW)
+            self.store.submit([build.spec(gpus=1, limit_s=60.0) for _ in range(count)], build.NOW)
         self.commits += 1
 
     def sight(self, foreseeing: Foreseeing | None) -> Sight:

@@ -8,56 +8,56 @@ import build
 from desk import DONE, FAILED, PLACED, RUNNING
 from dibs.errors import Impossible, NotFound, UserError
 from dibs.jobqueue import control, turns
-from dibs.jobqueue.validation import Wish
+from dibs.jobqueue.validation import Submission
 from dibs.model import lifecycle
 from dibs.model.devices import Inventory
 from dibs.model.jobs import JobId, Outcome, State, When
 from dibs.runner import attempts
 
 
-def wish(**wanted):
-    return Wish(build.asked(), **wanted)
+def submission(**wanted):
+    return Submission(build.spec(), **wanted)
 
 
 # -- submit -------------------------------------------------------------------------------------------------------
 
 
 def test_submitted_jobs_are_queued_in_the_order_given(desk):
-    submitted = desk.submit(Wish(build.asked("a")), Wish(build.asked("b")))
-    assert [(n, desk.store.job(n).asked.command) for n in submitted.ids] == [(1, "a"), (2, "b")]
+    submitted = desk.submit(Submission(build.spec("a")), Submission(build.spec("b")))
+    assert [(n, desk.store.job(n).spec.command) for n in submitted.ids] == [(1, "a"), (2, "b")]
     assert {desk.store.job(n).state for n in submitted.ids} == {State.QUEUED}
     assert desk.turn.changed == {1, 2}
 
 
 def test_a_job_that_says_nothing_asks_for_one_gpu(desk):
-    submitted = desk.submit(wish())
-    assert (desk.store.job(1).asked.request.gpus, submitted.notes) == (1, [])
+    submitted = desk.submit(submission())
+    assert (desk.store.job(1).spec.request.gpus, submitted.notes) == (1, [])
 
 
 def test_on_a_machine_without_gpus_it_asks_for_none_and_the_submitter_is_told(desk):
     desk.inventory = build.inventory(0)
-    submitted = desk.submit(wish(), wish())
-    assert desk.store.job(1).asked.request.gpus == 0
+    submitted = desk.submit(submission(), submission())
+    assert desk.store.job(1).spec.request.gpus == 0
     assert submitted.notes == ["this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)"]
 
 
 def test_before_the_driver_has_answered_it_still_asks_for_one(desk):
     desk.inventory = Inventory(is_known=False)
-    assert [request.gpus for request in desk.requests(wish())] == [1]
+    assert [request.gpus for request in desk.requests(submission())] == [1]
 
 
 def test_named_gpus_are_kept_by_their_ids_and_counted(desk):
-    (request,) = desk.requests(wish(gpu_ids=("2", "FAKE-0"), prefer=("3",)))
+    (request,) = desk.requests(submission(gpu_ids=("2", "FAKE-0"), prefer=("3",)))
     assert (request.gpus, request.gpu_ids, request.prefer) == (2, build.ids(0, 2), build.ids(3))
 
 
 def test_the_order_in_which_gpus_are_named_makes_no_other_request(desk):
-    first, second = desk.requests(wish(gpu_ids=("0", "2")), wish(gpu_ids=("2", "0")))
+    first, second = desk.requests(submission(gpu_ids=("0", "2")), submission(gpu_ids=("2", "0")))
     assert first == second
 
 
 def test_a_job_without_gpus_prefers_none(desk):
-    (request,) = desk.requests(wish(gpus=0, prefer=("1",)))
+    (request,) = desk.requests(submission(gpus=0, prefer=("1",)))
     assert request.prefer == ()
 
 
@@ -73,31 +73,31 @@ def test_a_job_without_gpus_prefers_none(desk):
     ],
 )
 def test_a_job_without_a_name_is_named_after_what_it_runs(desk, asked, name):
-    assert desk.store.job(desk.job(**asked)).asked.name == name
+    assert desk.store.job(desk.job(**asked)).spec.name == name
 
 
 def test_the_environment_of_many_jobs_is_kept_once(desk):
-    desk.submit(*[wish(environ=b"A=1")] * 50, wish(environ=b"A=2"), wish())
+    desk.submit(*[submission(environ=b"A=1")] * 50, submission(environ=b"A=2"), submission())
     assert desk.rows()["environs"] == 2
-    assert [desk.store.environ(desk.store.job(n).asked.environ_id) for n in (1, 51, 52)] == [b"A=1", b"A=2", b""]
+    assert [desk.store.environ(desk.store.job(n).spec.environ_id) for n in (1, 51, 52)] == [b"A=1", b"A=2", b""]
 
 
 @pytest.mark.parametrize(
     ("bad", "error", "message"),
     [
-        (wish(gpus=5), Impossible, "asks for 5 GPUs; this machine has 4"),
-        (wish(gpu_type="h100"), Impossible, 'no GPU matches --gpu-type "h100"'),
-        (wish(gpu_ids=("9",)), UserError, '--gpu-ids .* there is no GPU "9"'),
-        (wish(prefer=("x",)), UserError, '--prefer .* there is no GPU "x"'),
-        (wish(gpus=3, gpu_ids=("0", "1")), UserError, "--gpus 3 contradicts --gpu-ids, which names 2"),
-        (wish(gpus=0, gpu_ids=("0",)), UserError, "--gpus 0 contradicts --gpu-ids"),
+        (submission(gpus=5), Impossible, "asks for 5 GPUs; this machine has 4"),
+        (submission(gpu_type="h100"), Impossible, 'no GPU matches --gpu-type "h100"'),
+        (submission(gpu_ids=("9",)), UserError, '--gpu-ids .* there is no GPU "9"'),
+        (submission(prefer=("x",)), UserError, '--prefer .* there is no GPU "x"'),
+        (submission(gpus=3, gpu_ids=("0", "1")), UserError, "--gpus 3 contradicts --gpu-ids, which names 2"),
+        (submission(gpus=0, gpu_ids=("0",)), UserError, "--gpus 0 contradicts --gpu-ids"),
     ],
 )
 def test_one_job_that_cannot_be_refuses_all_and_changes_nothing(desk, bad, error, message):
     """Not even inside the transaction, which goes on for others."""
     before = desk.rows()
     with desk.store.batch(), pytest.raises(error, match=message):
-        control.submit(desk.turn, [wish(environ=b"A=1"), bad, wish()])
+        control.submit(desk.turn, [submission(environ=b"A=1"), bad, submission()])
     assert desk.rows() == before
     assert desk.store.last_id() == 0
 
@@ -109,7 +109,7 @@ def test_no_job_at_all_is_refused(desk):
 
 def test_more_jobs_than_one_transaction_takes_are_refused(desk):
     with pytest.raises(UserError, match="at most 100,000 jobs at once, got 100,001"):
-        desk.submit(*[wish()] * 100_001)
+        desk.submit(*[submission()] * 100_001)
     assert desk.rows()["jobs"] == 0
 
 
@@ -225,7 +225,7 @@ def test_those_that_were_cancelled_because_of_it_are_tried_again_too(desk):
     """All of them in one go, also those that are named themselves, and in whatever order."""
     desk.job(*FAILED)
     for need in (1, 2, 3):
-        desk.submit(Wish(build.asked(), after=((str(need), When.DONE),)))
+        desk.submit(Submission(build.spec(), after=((str(need), When.DONE),)))
         with desk.store.batch():
             desk.store.record(desk.store.job(need + 1), lifecycle.NeedFailed(4, need))
     acted = desk.do(control.retry, "1", "3")

@@ -11,16 +11,16 @@ from dibs.daemon import retention
 from dibs.errors import NotFound, UserError
 from dibs.jobqueue import dispatch, sweeps, turns
 from dibs.jobqueue.sweeps import Fate
-from dibs.jobqueue.validation import NO_RULES, Rules, Wish
+from dibs.jobqueue.validation import NO_RULES, Rules, Submission
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Member, State, When
 from dibs.store.query_results import RunsSince
 from dibs.sweeps import values
-from dibs.sweeps.records import SweepWish
+from dibs.sweeps.records import SweepSubmission
 
 
-def wish(**more):
-    return Wish(build.asked("-"), environ=b"A=1\0", **more)
+def submission(**more):
+    return Submission(build.spec("-"), environ=b"A=1\0", **more)
 
 
 def member(x):
@@ -45,7 +45,7 @@ class Sweeping:
         self.id = self.begin()
 
     def begin(self, command="train {x}", rules=NO_RULES, **more):
-        sweep, _ = self._do(sweeps.begin, SweepWish("default", "lr", command, **more), rules, wish())
+        sweep, _ = self._do(sweeps.begin, SweepSubmission("default", "lr", command, **more), rules, submission())
         return sweep.id
 
     def _do(self, verb, *given, **options):
@@ -56,7 +56,7 @@ class Sweeping:
     def add(self, *xs, again=False, is_last=True, **more):
         """Submit points; return how many became what."""
         points = [member(x) for x in xs]
-        added = self._do(sweeps.add, self.id, wish(**more), points, again=again, is_last=is_last)
+        added = self._do(sweeps.add, self.id, submission(**more), points, again=again, is_last=is_last)
         return {fate.value: count for fate, count in added.fates.items()}
 
     def happen(self, job_id, *events):
@@ -137,23 +137,23 @@ def test_a_retried_run_is_asked_for_as_the_sweep_is_now(lr, desk):
     lr.add(0)
     lr.happen(1, *FAILED)
     lr.add(0, time_limit_s=7200.0)
-    assert desk.store.job(JobId(1)).asked.time_limit_s == 7200.0
+    assert desk.store.job(JobId(1)).spec.time_limit_s == 7200.0
 
 
 def test_a_run_knows_its_sweep_its_point_and_its_batch(lr, desk):
     lr.add(0, 5)
-    asked = desk.store.job(JobId(2)).asked
+    spec = desk.store.job(JobId(2)).spec
     sweep = desk.store.sweep(lr.id)
-    assert (asked.sweep, asked.sweep_id, asked.index, asked.params) == ("lr", sweep.id, 5, '{"x": 5}')
-    assert asked.batch == sweep.batch
+    assert (spec.sweep, spec.sweep_id, spec.index, spec.params) == ("lr", sweep.id, 5, '{"x": 5}')
+    assert spec.batch == sweep.batch
     assert desk.store.batch_tally(sweep.batch).size == 2
 
 
 def test_words_may_differ_from_run_to_run(lr, desk):
     one = replace_argv(member(0), ("train", "0"))
     other = replace_argv(member(1), ("train", "1 2"))
-    lr._do(sweeps.add, lr.id, wish(), [one, other])
-    assert [desk.store.job(JobId(n)).asked.argv for n in (1, 2)] == [("train", "0"), ("train", "1 2")]
+    lr._do(sweeps.add, lr.id, submission(), [one, other])
+    assert [desk.store.job(JobId(n)).spec.argv for n in (1, 2)] == [("train", "0"), ("train", "1 2")]
 
 
 def replace_argv(one, argv):
@@ -169,7 +169,7 @@ def test_the_same_name_with_another_command_is_refused_and_changes_nothing(lr, d
 
 def test_a_sweep_that_could_never_start_here_is_refused_before_it_is_kept(desk):
     with pytest.raises(UserError), desk.store.batch():
-        sweeps.begin(desk.new_turn(), SweepWish("default", "big", "x"), Rules(), replace(wish(), gpus=99))
+        sweeps.begin(desk.new_turn(), SweepSubmission("default", "big", "x"), Rules(), replace(submission(), gpus=99))
     assert desk.store.sweeps() == []
 
 
@@ -228,7 +228,7 @@ def test_a_sweep_is_selected_by_its_name_its_project_or_a_glob(lr, desk):
 
 
 def test_a_name_that_two_projects_have_is_refused_with_both(lr, desk):
-    lr._do(sweeps.begin, SweepWish("other", "lr", "x"), Rules(), wish())
+    lr._do(sweeps.begin, SweepSubmission("other", "lr", "x"), Rules(), submission())
     with pytest.raises(UserError) as refused:
         desk.store.select_ids(selectors.parse(["sweep:lr"]), build.NOW)
     assert "sweep:default/lr and sweep:other/lr" in refused.value.hint
@@ -386,7 +386,7 @@ def test_more_runs_like_one_ask_for_what_it_asks_for(lr, desk):
     lr.add(0, 1)
     lr.happen(1, *DONE)
     assert like(lr, 1, {"x": 1}, {"x": 7}, {"x": 7}) == {"new": 1, "known": 2}
-    model, more = (desk.store.job(JobId(n)).asked for n in (1, 3))
+    model, more = (desk.store.job(JobId(n)).spec for n in (1, 3))
     assert (more.command, more.params, more.index, more.name) == ("train 7", '{"x": 7}', 3, "lr-3")
     assert (more.environ_id, more.request, more.batch) == (model.environ_id, model.request, model.batch)
     assert [run.params["x"] for run in runs(desk, lr)] == [0, 1, 7]
@@ -395,9 +395,9 @@ def test_more_runs_like_one_ask_for_what_it_asks_for(lr, desk):
 def test_what_a_run_waited_for_is_not_waited_for_again(lr, desk):
     first = desk.job()
     lr.add(0, after=((str(first), When.DONE),))
-    assert desk.store.job(JobId(first + 1)).asked.after
+    assert desk.store.job(JobId(first + 1)).spec.after
     like(lr, first + 1, {"x": 1})
-    assert desk.store.job(JobId(first + 2)).asked.after == ()
+    assert desk.store.job(JobId(first + 2)).spec.after == ()
 
 
 def test_only_a_run_of_the_sweep_is_a_model(lr, desk):

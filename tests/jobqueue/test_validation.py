@@ -1,15 +1,15 @@
-"""What is wished for and could run on no machine: refused before anything is kept."""
+"""Submissions that no machine could run are refused before anything is stored."""
 
 import pytest
 
 import build
 from dibs.errors import UserError
 from dibs.jobqueue import validation
-from dibs.jobqueue.validation import Wish
+from dibs.jobqueue.validation import Submission
 
 
-def wish(**wanted):
-    return Wish(build.asked(), **wanted)
+def submission(**wanted):
+    return Submission(build.spec(), **wanted)
 
 
 @pytest.mark.parametrize(
@@ -37,23 +37,23 @@ def wish(**wanted):
 )
 def test_what_no_machine_could_run_is_refused(asked, message):
     with pytest.raises(UserError, match=message):
-        validation.check_wish(Wish(build.asked(**asked)))
+        validation.check_submission(Submission(build.spec(**asked)))
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_time_limit_that_is_none_is_refused(seconds):
     with pytest.raises(UserError, match="--time expected a time above 0"):
-        validation.check_wish(wish(time_limit_s=seconds))
+        validation.check_submission(submission(time_limit_s=seconds))
 
 
 def test_less_than_no_gpu_is_refused():
     with pytest.raises(UserError, match="--gpus expected a whole number from 0 up, got -1"):
-        validation.check_wish(wish(gpus=-1))
+        validation.check_submission(submission(gpus=-1))
 
 
 def test_no_gpu_may_be_asked_for():
-    validation.check_wish(wish(gpus=0))
+    validation.check_submission(submission(gpus=0))
 
 
 def test_the_longest_text_that_the_kernel_takes_is_let_in():
-    validation.check_wish(Wish(build.asked("x" * (128 * 1024 - 1), env=(("LR", "ä"),))))
+    validation.check_submission(Submission(build.spec("x" * (128 * 1024 - 1), env=(("LR", "ä"),))))

@@ -78,14 +78,14 @@ class Queue:
         job = self.jobs[number]
         if not job.is_waiting:
             return
-        verdict = dependencies.judge([(need.id, need.when, self.jobs[need.id].outcome) for need in job.asked.after])
+        verdict = dependencies.judge([(need.id, need.when, self.jobs[need.id].outcome) for need in job.spec.after])
         if isinstance(verdict, Hopeless):
             self.record(number, lifecycle.NeedFailed(build.NOW, verdict.because))
         else:
             self.jobs[number] = dataclasses.replace(job, is_ready=isinstance(verdict, Met))
 
     def dependants(self, number):
-        return [job.id for job in self.jobs.values() if any(need.id == number for need in job.asked.after)]
+        return [job.id for job in self.jobs.values() if any(need.id == number for need in job.spec.after)]
 
     def ready(self):
         return [job.id for job in self.jobs.values() if job.state is State.QUEUED and job.is_ready]
@@ -161,8 +161,8 @@ def hopeless(queue):
         return need.id in dead or own.get(need.id) not in (None, DONE)
 
     def is_dead(job):
-        done = [need for need in job.asked.after if need.when is When.DONE]
-        either = [need for need in job.asked.after if need.when is When.ANY]
+        done = [need for need in job.spec.after if need.when is When.DONE]
+        either = [need for need in job.spec.after if need.when is When.ANY]
         return any(map(is_bad, done)) or (bool(either) and all(map(is_bad, either)))
 
     while more := {n for n, job in queue.jobs.items() if own.get(n) is None and n not in dead and is_dead(job)}:
@@ -175,7 +175,7 @@ def can_start(queue, number):
     job = queue.jobs[number]
 
     def ends(when):
-        return [queue.jobs[need.id].outcome for need in job.asked.after if need.when is when]
+        return [queue.jobs[need.id].outcome for need in job.spec.after if need.when is when]
 
     all_done = all(outcome is DONE for outcome in ends(When.DONE))
     one_done = not ends(When.ANY) or DONE in ends(When.ANY)
@@ -245,7 +245,7 @@ def test_when_every_bad_end_is_mended_from_the_first_to_the_last_every_job_is_do
 def test_the_order_in_which_needs_are_told_decides_nothing_but_who_is_named(story):
     *_, queue = turns(story)
     for job in queue.jobs.values():
-        told = [(need.id, need.when, queue.jobs[need.id].outcome) for need in job.asked.after]
+        told = [(need.id, need.when, queue.jobs[need.id].outcome) for need in job.spec.after]
         there, back = dependencies.judge(told), dependencies.judge(told[::-1])
         assert type(there) is type(back)
         assert not isinstance(there, Open) or set(there.ids) == set(back.ids)

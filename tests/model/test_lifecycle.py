@@ -188,7 +188,7 @@ def test_a_dead_runner_counts_until_the_retry_and_nothing_else_does(life):
 
 @given(LIVES)
 def test_nothing_that_happens_changes_what_was_asked(life):
-    assert {(job.id, job.asked, job.submitted_at) for _, _, job in life} == {(1, build.asked(gpus=2), build.NOW)}
+    assert {(job.id, job.spec, job.submitted_at) for _, _, job in life} == {(1, build.spec(gpus=2), build.NOW)}
 
 
 # -- how it ends --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ TIMES = st.lists(st.floats(0, 1e6), max_size=40)
     ],
 )
 def test_jobs_are_alike_up_to_numbers_and_limits(one, other):
-    assert durations.likeness(build.asked(**one)) == durations.likeness(build.asked(**other))
+    assert durations.likeness(build.spec(**one)) == durations.likeness(build.spec(**other))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_jobs_are_alike_up_to_numbers_and_limits(one, other):
     ],
 )
 def test_jobs_that_ask_for_something_else_are_not_alike(other):
-    assert durations.likeness(build.asked()) != durations.likeness(build.asked(**other))
+    assert durations.likeness(build.spec()) != durations.likeness(build.spec(**other))
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     path = tmp_path_factory.mktemp("paging") / "0.db"
     with contextlib.closing(Store.open(path)) as store:
         for number in range(120):
-            asked = build.asked(
+            spec = build.spec(
                 name=f"n{number % 7}", project=f"p{number % 3}", priority=number % 4, tags=("x",) * (number % 5 == 0)
             )
-            store.submit([asked], build.NOW + number // 2)
+            store.submit([spec], build.NOW + number // 2)
         for number in range(120):
             job = store.job(build.JobId(number + 1))
             for step in range(number % 9):
@@ -52,9 +52,9 @@ def value(job: Job, by: str) -> int | str:
         "submitted": job.submitted_at,
         "started": began,
         "finished": -1 if job.finished_at is None else job.finished_at,
-        "priority": job.asked.priority,
+        "priority": job.spec.priority,
         "duration": -1 if job.started_at is None else (job.finished_at or NOW) - job.started_at,
-        "name": job.asked.name,
+        "name": job.spec.name,
     }[by]
 
 
@@ -112,15 +112,15 @@ def test_all_pages_together_are_the_list(reader, chosen, also, sort, most):
 def fits(job: Job, atom: selectors.Atom) -> bool:
     match atom:
         case selectors.Is("project", name):
-            return job.asked.project == name
+            return job.spec.project == name
         case selectors.Is("tag", tag):
-            return tag in job.asked.tags
+            return tag in job.spec.tags
         case selectors.Is("gpu", device):
             return device in job.allocation
         case selectors.Like("name", _):
-            return job.asked.name in ("n1", "n2", "n3", "n4")
+            return job.spec.name in ("n1", "n2", "n3", "n4")
         case selectors.Text(part):
-            return part.lower() in job.asked.name or part.lower() in job.asked.command.lower()
+            return part.lower() in job.spec.name or part.lower() in job.spec.command.lower()
         case selectors.Between(since, until):
             return since <= job.submitted_at < until
     raise AssertionError(atom)
@@ -169,9 +169,9 @@ def steps(reader: Reader, wanted: Wanted) -> int:
 def test_ids_of_a_state_that_follow_each_other_are_not_looked_at_one_by_one(tmp_path: Path, words) -> None:
     wanted = Wanted(EVERYTHING, words, Sort())
     with contextlib.closing(Store.open(tmp_path / "0.db")) as store:
-        store.submit([build.asked()] * 10, build.NOW)
+        store.submit([build.spec()] * 10, build.NOW)
         few = steps(store, wanted)
-        store.submit([build.asked()] * 1000, build.NOW)
+        store.submit([build.spec()] * 1000, build.NOW)
         assert pages.runs(store, wanted, NOW) == (1010, "1-1010", False)
         assert steps(store, wanted) < few + 100
 
@@ -198,10 +198,10 @@ def test_a_project_is_found_by_its_index(reader: Reader) -> None:
 def test_a_page_goes_on_where_it_was_though_jobs_come_and_go(tmp_path: Path) -> None:
     """Nothing is told twice or left out that was there all the time."""
     with contextlib.closing(Store.open(tmp_path / "0.db")) as store:
-        store.submit([build.asked()] * 30, build.NOW)
+        store.submit([build.spec()] * 30, build.NOW)
         wanted = Wanted(EVERYTHING, None, Sort())
         first, after = pages.page(store, wanted, None, 10, NOW)
-        store.submit([build.asked()] * 5, build.NOW)
+        store.submit([build.spec()] * 5, build.NOW)
         second, after = pages.page(store, wanted, after, 10, NOW)
         assert [job.id for job in (*first, *second)] == list(range(30, 10, -1))
 

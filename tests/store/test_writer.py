@@ -47,7 +47,7 @@ def store(path):
 
 def submit(store, *many, now=build.NOW):
     with store.batch():
-        return store.submit(many or [build.asked()], now)
+        return store.submit(many or [build.spec()], now)
 
 
 def record(store, job_id, *events):
@@ -92,20 +92,20 @@ SELECTORS = (
     ("bad", lambda job, age, newer: job.outcome in BAD),
     ("finished", lambda job, age, newer: job.is_finished),
     ("unfinished", lambda job, age, newer: not job.is_finished),
-    ("name:a*", lambda job, age, newer: job.asked.name.startswith("a")),
-    ("name:a", lambda job, age, newer: job.asked.name == "a"),
-    ("project:p?", lambda job, age, newer: job.asked.project == "p1"),
-    ("tag:y", lambda job, age, newer: "y" in job.asked.tags),
+    ("name:a*", lambda job, age, newer: job.spec.name.startswith("a")),
+    ("name:a", lambda job, age, newer: job.spec.name == "a"),
+    ("project:p?", lambda job, age, newer: job.spec.project == "p1"),
+    ("tag:y", lambda job, age, newer: "y" in job.spec.tags),
     ("since:3s", lambda job, age, newer: age <= 3000),
     ("1-4+unfinished", lambda job, age, newer: job.id <= 4 and not job.is_finished),
-    ("name:*b+bad done", lambda job, age, newer: job.word == "done" or (job.asked.name == "ab" and job.outcome in BAD)),
+    ("name:*b+bad done", lambda job, age, newer: job.word == "done" or (job.spec.name == "ab" and job.outcome in BAD)),
 )
 
 
-def some_asked(number):
+def some_spec(number):
     """Return one of many things to ask."""
     dice = build.Dice(number.to_bytes(8, "big"))
-    return build.asked(
+    return build.spec(
         dice.one(["true", "echo 'ä' | cat", "x" * 3000]),
         argv=dice.one([None, ("echo", "", "a b", "ä")]),
         request=dice.one(REQUESTS),
@@ -148,7 +148,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     # -- what happens
 
     def _submit(self, numbers):
-        many = [some_asked(number) for number in numbers]
+        many = [some_spec(number) for number in numbers]
         first = len(self.jobs) + 1
         given = self.store.submit(many, self.now)
         assert given == list(range(first, first + len(many)))
@@ -292,7 +292,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         """It stands where it was put, and the order of all others is as it was."""
         waiting = [job for job in self.jobs.values() if job.is_waiting]
         job = waiting[number % len(waiting)] if waiting else None
-        line = [other for other in waiting if job is not None and other.asked.priority == job.asked.priority]
+        line = [other for other in waiting if job is not None and other.spec.priority == job.spec.priority]
         line = sorted((other for other in line if other != job), key=lambda other: (other.rank, other.id))
         if job is None or not line:
             return
@@ -337,14 +337,14 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         )
         # Counters are equal also where one of them has a zero and the other nothing.
         lengths = Counter({rows.request_of(request): queued for queued, *request in kept})
-        assert lengths == Counter(j.asked.request for j in self.jobs.values() if j.state is State.QUEUED)
+        assert lengths == Counter(j.spec.request for j in self.jobs.values() if j.state is State.QUEUED)
 
     @invariant()
     def those_under_way_are_known_with_their_devices(self):
         active = [job for job in self.jobs.values() if job.is_active]
         assert self.reader.active() == active
         assert self.reader.active_devices() == [
-            Active(j.id, j.allocation, j.asked.request.cpus, j.asked.request.mem, j.asked.time_limit_s, j.started_at)
+            Active(j.id, j.allocation, j.spec.request.cpus, j.spec.request.mem, j.spec.time_limit_s, j.started_at)
             for j in active
         ]
 
@@ -352,11 +352,11 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     def the_head_of_each_line_is_served_by_priority_and_age(self):
         queue = sorted(
             (job for job in self.jobs.values() if job.state is State.QUEUED),
-            key=lambda job: (-job.asked.priority, job.rank, job.id),
+            key=lambda job: (-job.spec.priority, job.rank, job.id),
         )
-        heads = [[job for job in queue if job.asked.request == request][:2] for request in REQUESTS]
+        heads = [[job for job in queue if job.spec.request == request][:2] for request in REQUESTS]
         expected = {
-            Waiting(job.id, job.asked.request, job.asked.priority, rank=job.rank) for head in heads for job in head
+            Waiting(job.id, job.spec.request, job.spec.priority, rank=job.rank) for head in heads for job in head
         }
         found = self.reader.head(2)
         assert len(found) == len(expected)
@@ -381,11 +381,11 @@ TestTheStoreTellsWhatADictionaryWould = StoreBesideADictionary.TestCase
 
 
 def test_the_first_job_is_number_one_and_the_others_follow(store):
-    assert submit(store, *[build.asked()] * 3) == [1, 2, 3]
+    assert submit(store, *[build.spec()] * 3) == [1, 2, 3]
 
 
 def test_the_id_of_a_forgotten_job_is_never_given_again(store, path):
-    submit(store, *[build.asked()] * 3)
+    submit(store, *[build.spec()] * 3)
     store.close()
     raw(path, "DELETE FROM jobs WHERE id >= 2")
     with contextlib.closing(Store.open(path)) as again:
@@ -393,14 +393,14 @@ def test_the_id_of_a_forgotten_job_is_never_given_again(store, path):
 
 
 def test_a_forgotten_job_is_no_longer_counted(store, path):
-    submit(store, *[build.asked()] * 3)
+    submit(store, *[build.spec()] * 3)
     raw(path, "DELETE FROM jobs WHERE id = 2")
     assert store.counts()["queued"] == 2
     assert [job.id for job in store.head(9)] == [1, 3]
 
 
 def test_a_job_that_is_not_there_is_an_error_that_names_the_newest(store):
-    submit(store, *[build.asked()] * 2)
+    submit(store, *[build.spec()] * 2)
     for unknown in (0, -1, 3, 2**63, -(2**70)):
         with pytest.raises(NotFound, match=rf"there is no job {unknown} \(the newest is 2\)"):
             store.job(unknown)
@@ -463,19 +463,19 @@ def test_a_fact_is_the_latest_that_was_set(store):
 
 
 def test_thousands_of_ids_can_be_asked_for_at_once(store):
-    submit(store, *[build.asked()] * 6000)
+    submit(store, *[build.spec()] * 6000)
     odd = [str(n) for n in range(1, 6000, 2)]
     assert ids_of(store, *odd) == ids_of(store, ",".join(odd)) == [int(word) for word in odd]
 
 
 def test_as_many_words_as_a_selection_may_have_can_be_asked_for(store):
-    submit(store, build.asked(name="x"))
+    submit(store, build.spec(name="x"))
     words = [f"name:x{'*' * n}" for n in range(selectors.MOST_PARTS)]
     assert ids_of(store, *words) == ids_of(store, "+".join(words)) == [1]
 
 
 def test_a_word_cannot_leave_its_place_in_the_query(store):
-    submit(store, build.asked(name="x"))
+    submit(store, build.spec(name="x"))
     assert ids_of(store, "name:' OR 1=1 --", "project:x') OR ('1", "tag:?", "name:{where}", "name::most") == []
 
 
@@ -500,7 +500,7 @@ def test_there_is_no_sweep_yet(store):
 def test_a_reader_sees_nothing_of_a_batch_before_its_end(store, path):
     with contextlib.closing(Reader.open(path)) as reader:
         with store.batch():
-            store.submit([build.asked()], 1)
+            store.submit([build.spec()], 1)
             assert reader.last_id() == 0
         assert reader.last_id() == 1
 
@@ -512,10 +512,10 @@ def test_a_reader_cannot_change_anything(store, path):
 
 def test_a_batch_after_a_failed_one_is_kept(store):
     with contextlib.suppress(Oops), store.batch():
-        store.submit([build.asked("first")], 1)
+        store.submit([build.spec("first")], 1)
         raise Oops
-    assert submit(store, build.asked("second")) == [1]
-    assert store.job(1).asked.command == "second"
+    assert submit(store, build.spec("second")) == [1]
+    assert store.job(1).spec.command == "second"
 
 
 # -- impossible rows ----------------------------------------------------------------------------------------------
@@ -618,7 +618,7 @@ def sound(tmp_path_factory):
     """The bytes of a database with some jobs in it, closed properly."""
     path = tmp_path_factory.mktemp("sound") / "dibs.db"
     with contextlib.closing(Store.open(path)) as store:
-        submit(store, *[build.asked("x" * 200)] * 300)
+        submit(store, *[build.spec("x" * 200)] * 300)
     return path.read_bytes()
 
 
@@ -646,7 +646,7 @@ def test_a_schema_is_not_trusted(store):
 def test_what_need_not_be_synced_is_kept_and_the_next_commit_is_synced_again(store, path):
     with store.batch(is_synced=False):
         assert store.connection.execute("PRAGMA synchronous").fetchone() == (1,)
-        store.submit([build.asked()], build.NOW)
+        store.submit([build.spec()], build.NOW)
     assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
     with contextlib.closing(Reader.open(path)) as reader:
         assert reader.job(JobId(1)).word == "queued"
@@ -678,12 +678,12 @@ def test_a_log_is_not_settled_after_few_commits(store, path):
 
 
 def test_what_a_killed_writer_left_in_a_prepared_log_is_there_again(store, path, tmp_path):
-    submit(store, build.asked("kept"))
+    submit(store, build.spec("kept"))
     (tmp_path / "copy").mkdir()
     for name in ("dibs.db", "dibs.db-wal"):
         (tmp_path / "copy" / name).write_bytes((path.parent / name).read_bytes())
     with contextlib.closing(Store.open(tmp_path / "copy" / "dibs.db")) as again:
-        assert again.job(JobId(1)).asked.command == "kept"
+        assert again.job(JobId(1)).spec.command == "kept"
         assert submit(again) == [2]
 
 
@@ -720,9 +720,9 @@ def test_an_active_job_that_is_edited_is_not_taken_from_memory(store):
     submit(store)
     job = record(store, JobId(1), lifecycle.Placed(1, build.ids(0)))
     with store.batch():
-        store.edit(job, build.asked(limit_s=90.0), 2, "limit")
-        assert store.job(JobId(1)).asked.time_limit_s == 90.0
-    assert store.job(JobId(1)).asked.time_limit_s == 90.0
+        store.edit(job, build.spec(limit_s=90.0), 2, "limit")
+        assert store.job(JobId(1)).spec.time_limit_s == 90.0
+    assert store.job(JobId(1)).spec.time_limit_s == 90.0
 
 
 def test_a_step_that_is_undone_is_undone_in_memory_too(store):
@@ -783,7 +783,7 @@ def test_the_file_of_the_first_release_is_upgraded_with_its_batches(path):
         )
     with contextlib.closing(Store.open(path)) as store:
         assert store.batch_tally(1) == BatchTally(size=3, finished=2, done=1, bad=1)
-        assert (store.job(JobId(4)).asked.no_wait, store.job(JobId(4)).asked.notify) == (False, None)
+        assert (store.job(JobId(4)).spec.no_wait, store.job(JobId(4)).spec.notify) == (False, None)
         run(store, JobId(3))
         assert store.batch_tally(1) == BatchTally(size=3, finished=3, done=2, bad=1)
         record(store, JobId(3), lifecycle.RetryAsked(4))
@@ -806,7 +806,7 @@ def test_a_job_of_the_first_schema_is_still_there_after_the_upgrade(path):
         connection.executescript("INSERT INTO requests VALUES (1, 1, '[]', '[]', '', 0, 0, 0);" + job)
         connection.executescript(f"PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;")
     with contextlib.closing(Store.open(path)) as store:
-        old = store.job(JobId(1)).asked
+        old = store.job(JobId(1)).spec
         assert (old.command, old.script, old.index, old.warn, old.metrics) == ("old", None, None, None, ())
         assert store.connection.execute("PRAGMA user_version").fetchone() == (len(database.MIGRATIONS),)
 
@@ -860,7 +860,7 @@ def used(path):
     """A database that was last used in the run of the machine that is called `this`."""
     with contextlib.closing(Store.open(path)) as store, store.batch():
         store.set_fact("boot", "this")
-        store.submit([build.asked("x" * 200)] * 300, build.NOW)
+        store.submit([build.spec("x" * 200)] * 300, build.NOW)
     return path
 
 
@@ -935,11 +935,11 @@ def copies(path):
 
 
 def test_a_copy_made_while_the_store_is_in_use_is_a_whole_database(store, path):
-    submit(store, build.asked("kept"))
+    submit(store, build.spec("kept"))
     copy = database.backup(path)
-    submit(store, build.asked("after"))
+    submit(store, build.spec("after"))
     with contextlib.closing(Store.open(copy)) as restored:
-        assert [job.asked.command for job in restored.select(selectors.parse(["all"]), 0)] == ["kept"]
+        assert [job.spec.command for job in restored.select(selectors.parse(["all"]), 0)] == ["kept"]
 
 
 def test_the_newest_three_copies_are_kept(store, path):

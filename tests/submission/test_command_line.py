@@ -14,7 +14,7 @@ import build
 from bench import Bench
 from dibs.http_api.schemas import submission
 from dibs.jobqueue import validation
-from dibs.model.jobs import After, Asked, JobId, Request, Trouble, Warn, When
+from dibs.model.jobs import After, JobId, JobSpec, Request, Trouble, Warn, When
 from dibs.submission import command_line, drafts, job_options, options
 from dibs.submission.options import Option
 
@@ -53,7 +53,7 @@ def requests(draw: some.DrawFn) -> Request:
 
 
 @some.composite
-def jobs(draw: some.DrawFn) -> Asked:
+def jobs(draw: some.DrawFn) -> JobSpec:
     """Any job that could have been typed."""
     request = draw(requests())
     argv = draw(some.none() | some.lists(text, max_size=3).map(lambda rest: ("true", *rest)))
@@ -67,7 +67,7 @@ def jobs(draw: some.DrawFn) -> Asked:
     limit_s = request.limit_s
     can_warn = limit_s is not None and limit_s > 2
     kept = submission.RETRIED_BY_DEFAULT
-    return Asked(
+    return JobSpec(
         command=shlex.join(argv) if argv else command,
         argv=argv,
         cwd=draw(some.sampled_from(["/", "/tmp"])),
@@ -94,25 +94,31 @@ def jobs(draw: some.DrawFn) -> Asked:
     )
 
 
-def typed(line: str) -> validation.Wish:
+def typed(line: str) -> validation.Submission:
     """Type a line as a shell and `dibs add` would read it, up to what the verbs are given."""
     dibs, add, *words = shlex.split(line)
     assert (dibs, add) == ("dibs", "add")
     args = options.parse("add", TABLE, words, takes_command=True)
-    (wish,) = submission.wishes(drafts.from_words(args, args.words, "add"))
-    return wish
+    (typed,) = submission.submissions(drafts.from_words(args, args.words, "add"))
+    return typed
 
 
-def asked_for(wish: validation.Wish) -> dict[str, object]:
+def asked_for(submission: validation.Submission) -> dict[str, object]:
     """Return all that a wish asks for and that an option can say."""
-    own = wish.asked
-    needs = {(int(part), when) for word, when in wish.after for part in word.split(",")}
+    own = submission.spec
+    needs = {(int(part), when) for word, when in submission.after for part in word.split(",")}
     return {
-        "gpus": (len(wish.gpu_ids) or 1) if wish.gpus is None else wish.gpus,
-        "devices": (wish.gpu_ids, wish.prefer, wish.gpu_type, wish.vram, wish.ignore_foreign),
-        "counted": (wish.cpus, wish.mem, wish.time_limit_s),
+        "gpus": (len(submission.gpu_ids) or 1) if submission.gpus is None else submission.gpus,
+        "devices": (
+            submission.gpu_ids,
+            submission.prefer,
+            submission.gpu_type,
+            submission.vram,
+            submission.ignore_foreign,
+        ),
+        "counted": (submission.cpus, submission.mem, submission.time_limit_s),
         "after": needs,
-        "held": wish.is_held,
+        "held": submission.is_held,
         "own": {
             name: getattr(own, name)
             for name in (
@@ -127,11 +133,11 @@ def asked_for(wish: validation.Wish) -> dict[str, object]:
 
 @settings(max_examples=100)
 @given(job=jobs(), is_held=some.booleans())
-@example(job=build.asked(cwd="/"), is_held=False)
-def test_a_job_typed_again_asks_for_the_same(job: Asked, is_held: bool) -> None:
-    wish = typed(command_line.line(job, 0, is_held=is_held))
+@example(job=build.spec(cwd="/"), is_held=False)
+def test_a_job_typed_again_asks_for_the_same(job: JobSpec, is_held: bool) -> None:
+    submission = typed(command_line.line(job, 0, is_held=is_held))
     request = job.request
-    told = asked_for(wish)
+    told = asked_for(submission)
     own = told.pop("own")
     assert isinstance(own, dict)
     assert own == {name: getattr(job, name) for name in own}
@@ -145,22 +151,24 @@ def test_a_job_typed_again_asks_for_the_same(job: Asked, is_held: bool) -> None:
         "name": "" if command_line.default_name(job.command, job.argv) == job.name else job.name,
     }
     if job.argv is not None:
-        assert wish.asked.argv == job.argv
+        assert submission.spec.argv == job.argv
     else:
-        assert (wish.asked.command, wish.asked.argv) == (job.command, None)
+        assert (submission.spec.command, submission.spec.argv) == (job.command, None)
 
 
 def test_words_that_would_be_read_as_something_else_go_through_the_shell() -> None:
     """The shell makes the same words of them, and takes none for a variable."""
-    wish = typed(command_line.line(build.asked("x", argv=("A=1", "b c"), cwd="/"), 0))
-    assert (wish.asked.command, wish.asked.argv) == ("A=1 'b c'", None) or shlex.split(wish.asked.command) == [
+    submission = typed(command_line.line(build.spec("x", argv=("A=1", "b c"), cwd="/"), 0))
+    assert (submission.spec.command, submission.spec.argv) == ("A=1 'b c'", None) or shlex.split(
+        submission.spec.command
+    ) == [
         "A=1",
         "b c",
     ]
 
 
 def test_secrets_and_what_is_run_at_the_end_are_not_shown() -> None:
-    line = command_line.line(build.asked(env=(("WANDB_API_KEY", "123"), ("LR", "1")), notify="curl chat/token"), 0)
+    line = command_line.line(build.spec(env=(("WANDB_API_KEY", "123"), ("LR", "1")), notify="curl chat/token"), 0)
     assert "WANDB_API_KEY=***" in line
     assert "LR=1" in line
     assert "123" not in line
@@ -168,7 +176,7 @@ def test_secrets_and_what_is_run_at_the_end_are_not_shown() -> None:
 
 
 def test_a_moment_that_has_passed_is_not_typed_again() -> None:
-    job = build.asked(begin_at=LATER)
+    job = build.spec(begin_at=LATER)
     assert "--begin" in command_line.line(job, LATER - 1)
     assert "--begin" not in command_line.line(job, LATER)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dibs.model import devices, lifecycle
 from dibs.model.devices import Device, DeviceId, Inventory
-from dibs.model.jobs import Asked, Job, JobId, Request
+from dibs.model.jobs import Job, JobId, JobSpec, Request
 from dibs.scheduling.views import Waiting
 
 T = TypeVar("T")
@@ -49,16 +49,16 @@ def inventory(count: int = 4, *, faulty: Collection[int] = (), names: dict[int, 
     return Inventory(tuple(made(device) for device in devices.pretend(count, 24 * 2**30)))
 
 
-def asked(command: str = "python train.py", **wanted: Any) -> Asked:
+def spec(command: str = "python train.py", **wanted: Any) -> JobSpec:
     """Return what a submitter asked; fields of the request may be named beside the others."""
     request = Request(**{name: wanted.pop(name) for name in list(wanted) if name in _REQUEST_FIELDS})
-    return Asked(command, **{"argv": None, "cwd": "/home/ada", "request": request} | wanted)
+    return JobSpec(command, **{"argv": None, "cwd": "/home/ada", "request": request} | wanted)
 
 
 def job(number: int = 1, **wanted: Any) -> Job:
     """Return a job as submitted; its own fields may be named beside what was asked."""
     own = {name: wanted.pop(name) for name in list(wanted) if name in _JOB_FIELDS}
-    return Job(JobId(number), own.pop("asked", None) or asked(**wanted), own.pop("submitted_at", NOW), **own)
+    return Job(JobId(number), own.pop("asked", None) or spec(**wanted), own.pop("submitted_at", NOW), **own)
 
 
 def lived(start: Job, *events: lifecycle.Event) -> Job:

@@ -7,7 +7,7 @@ from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.engines.runner_pool import Runners
 from dibs.jobqueue import control, turns
-from dibs.jobqueue.validation import Wish
+from dibs.jobqueue.validation import Submission
 from dibs.model import lifecycle, selectors
 from dibs.scheduling.views import Policy
 from dibs.store.writer import Store
@@ -43,21 +43,21 @@ class Desk:
         with self.store.batch():
             return verb(self.turn, selectors.parse(words), **more)
 
-    def submit(self, *wishes):
+    def submit(self, *submissions):
         self.turn = self.new_turn()
         with self.store.batch():
-            return control.submit(self.turn, wishes)
+            return control.submit(self.turn, submissions)
 
-    def job(self, *events, **asked):
+    def job(self, *events, **spec):
         """Submit a job and let things happen to it."""
-        (job_id,) = self.submit(Wish(build.asked(**asked))).ids
+        (job_id,) = self.submit(Submission(build.spec(**spec))).ids
         with self.store.batch():
             for event in events:
                 self.store.record(self.store.job(job_id), event)
         return job_id
 
-    def requests(self, *wishes):
-        return [self.store.job(job_id).asked.request for job_id in self.submit(*wishes).ids]
+    def requests(self, *submissions):
+        return [self.store.job(job_id).spec.request for job_id in self.submit(*submissions).ids]
 
     def rows(self):
         """Count the rows of every table."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import build
 from dibs.errors import UserError
-from dibs.model.jobs import Asked
+from dibs.model.jobs import JobSpec
 from dibs.sweeps import extension, templates, values
 from dibs.sweeps.grid import Point
 from dibs.sweeps.records import Sweep
@@ -22,8 +22,8 @@ def sweep(command: str, folder: str | None = None, argv: tuple[str, ...] | None 
     return Sweep(1, "default", "fit", command, argv, folder, None, None, 1, 0)
 
 
-def asked(command: str, params: Mapping[str, Data], index: int = 3, argv: tuple[str, ...] | None = None) -> Asked:
-    return build.asked(command, argv=argv, params=json.dumps(params), index=index)
+def spec(command: str, params: Mapping[str, Data], index: int = 3, argv: tuple[str, ...] | None = None) -> JobSpec:
+    return build.spec(command, argv=argv, params=json.dumps(params), index=index)
 
 
 def commands(found: Sequence[extension.Further]) -> list[str | tuple[str, ...]]:
@@ -48,11 +48,11 @@ def test_only_what_changes_is_written_anew(
     template: str, own: str, params: dict[str, Data], change: dict[str, Data], expected: str
 ) -> None:
     """Of the rest the spelling stays, which is only in the command."""
-    assert commands(extension.further(sweep(template), asked(own, params), [change], 9)) == [expected]
+    assert commands(extension.further(sweep(template), spec(own, params), [change], 9)) == [expected]
 
 
 def test_words_stay_words_and_folders_are_made() -> None:
-    model = asked("t 0 runs/0", {"seed": 0}, argv=("t", "0", "runs/0"))
+    model = spec("t 0 runs/0", {"seed": 0}, argv=("t", "0", "runs/0"))
     found = extension.further(
         sweep("t {seed} {dir}", "runs/{seed}", ("t", "{seed}", "{dir}")), model, [{"seed": 1}, {"seed": 2}], 9
     )
@@ -62,12 +62,12 @@ def test_words_stay_words_and_folders_are_made() -> None:
 
 def test_a_command_that_was_not_made_of_the_parameters_is_not_repeated() -> None:
     with pytest.raises(UserError, match="the command of run 3 is not what"):
-        extension.further(sweep("t {seed}"), asked("t --other 0", {"seed": 0}), [{"seed": 1}], 9)
+        extension.further(sweep("t {seed}"), spec("t --other 0", {"seed": 0}), [{"seed": 1}], 9)
 
 
 def test_a_parameter_that_the_run_does_not_have_is_refused() -> None:
     with pytest.raises(UserError, match=r'expected parameters of the run \(seed\), got "sede"'):
-        extension.further(sweep("t {seed}"), asked("t 0", {"seed": 0}), [{"sede": 1}], 9)
+        extension.further(sweep("t {seed}"), spec("t 0", {"seed": 0}), [{"sede": 1}], 9)
 
 
 SCALARS = st.one_of(st.booleans(), st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6), st.text(max_size=8))
@@ -88,7 +88,7 @@ def test_whatever_the_values_are_the_others_stay(row: list[Data], seed: int) -> 
         assert isinstance(command, str)
         return command
 
-    model = asked(line(7), {**dict(zip(names, row, strict=True)), "seed": 7})
+    model = spec(line(7), {**dict(zip(names, row, strict=True)), "seed": 7})
     try:
         found = extension.further(sweep(template.source), model, [{"seed": seed}], 1)
     except UserError:

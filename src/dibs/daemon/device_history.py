@@ -185,9 +185,9 @@ def record(turn: Turn, findings: Sequence[Finding]) -> None:
             continue
         turn.changed.add(job.id)
         turn.store.note(job.id, turn.now, finding.kind, finding.text)
-        if finding.kind == "Stray" and job.asked.strict_gpus and job.state in (State.RUNNING, State.PAUSED):
+        if finding.kind == "Stray" and job.spec.strict_gpus and job.state in (State.RUNNING, State.PAUSED):
             end(turn, job, f"ended by --strict-gpus: it {finding.text}")
-        elif finding.kind == "Exceeds" and job.asked.vram_enforce and job.state in (State.RUNNING, State.PAUSED):
+        elif finding.kind == "Exceeds" and job.spec.vram_enforce and job.state in (State.RUNNING, State.PAUSED):
             end(turn, job, f"ended by --vram-enforce: it {finding.text}")
 
 

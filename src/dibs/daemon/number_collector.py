@@ -99,8 +99,8 @@ class Gathering:
                 # Forgotten: its files are gone too.
                 continue
             found[job_id, attempt] = _reported(job, self._files.report(job, attempt))
-            if job.asked.metrics:
-                to_search.setdefault(job.asked.metrics, []).append((job_id, attempt, self._files.log(job, attempt)))
+            if job.spec.metrics:
+                to_search.setdefault(job.spec.metrics, []).append((job_id, attempt, self._files.log(job, attempt)))
         for metrics, runs in to_search.items():
             told = numbers_child.search([path for _, _, path in runs], dict(metrics))
             for (job_id, attempt, _), printed in zip(runs, told, strict=True):
@@ -111,7 +111,7 @@ class Gathering:
 
 def _reported(job: Job, path: str) -> Printed:
     """Return the last numbers in a report, and of runs, which are compared, what all of them come to."""
-    tail = tails.read(path, reports.TAIL_BYTES if job.asked.sweep_id is None else reports.COURSE_BYTES)
+    tail = tails.read(path, reports.TAIL_BYTES if job.spec.sweep_id is None else reports.COURSE_BYTES)
     last = reports.latest(tail[-reports.TAIL_BYTES :]) or {}
     return last, {name: one for name, one in reports.summaries(tail).items() if name in last}
 

@@ -187,7 +187,7 @@ class _Round:
     def _tell_job(self, job: Job, device: Device) -> None:
         if device.fault is not None:
             self._say(job, "Unwell", f"GPU {device.index}: {device.fault}", device.id)
-        declared, used = job.asked.request.vram, usage.memory_of(job, device, self.look.job_of)
+        declared, used = job.spec.request.vram, usage.memory_of(job, device, self.look.job_of)
         if declared and used is not None and used > declared * EXCESS:
             told = f"uses {units.format_size(used)} of GPU {device.index}, and declared {units.format_size(declared)}"
             self._say(job, "Exceeds", told, device.id)

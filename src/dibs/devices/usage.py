@@ -106,7 +106,7 @@ def memory_of(job: Job, device: Device, job_of: Mapping[int, JobId]) -> int | No
     own = [process.memory for process in device.processes if job_of.get(process.pid) == job.id]
     if own and None not in own:
         return sum(memory or 0 for memory in own)
-    return None if job.asked.request.vram else device.memory_used
+    return None if job.spec.request.vram else device.memory_used
 
 
 def mean_of(samples: list[Sample]) -> Sample:

@@ -40,13 +40,13 @@ class JobFiles:
 
     def log(self, job: Job, attempt: int | None = None) -> str:
         """Return the path of an attempt's output, by default the present attempt's."""
-        if job.asked.output is not None:
-            return self._user_path(job, job.asked.output, attempt)
+        if job.spec.output is not None:
+            return self._user_path(job, job.spec.output, attempt)
         return f"{self.folder(job)}/{attempt or job.attempt}/log"
 
     def stderr(self, job: Job, attempt: int | None = None) -> str | None:
         """Return the path of an attempt's error output, by default the present attempt's; None: it is in the log."""
-        return None if job.asked.stderr is None else self._user_path(job, job.asked.stderr, attempt)
+        return None if job.spec.stderr is None else self._user_path(job, job.spec.stderr, attempt)
 
     def report(self, job: Job, attempt: int | None = None) -> str:
         """Return the file with the numbers that an attempt reports, by default the present attempt."""
@@ -55,13 +55,13 @@ class JobFiles:
     def _user_path(self, job: Job, template: str, attempt: int | None = None) -> str:
         values: dict[str, object] = {
             "id": job.id,
-            "name": job.asked.name,
-            "project": job.asked.project,
-            "index": job.asked.index or 0,
+            "name": job.spec.name,
+            "project": job.spec.project,
+            "index": job.spec.index or 0,
             "attempt": attempt or job.attempt,
             "array": job.array_id,
         }
-        if job.asked.params is not None:
+        if job.spec.params is not None:
             # A sweep parameter of the same name takes precedence.
-            values |= {name: written(value) for name, value in json.loads(job.asked.params).items()}
-        return os.path.join(job.asked.cwd, path_templates.fill(os.path.expanduser(template), values))
+            values |= {name: written(value) for name, value in json.loads(job.spec.params).items()}
+        return os.path.join(job.spec.cwd, path_templates.fill(os.path.expanduser(template), values))

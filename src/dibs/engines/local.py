@@ -56,23 +56,23 @@ class Local:
         self.runners.start(records.pack(self._spec(job, captured, inventory, script)), then)
 
     def _spec(self, job: Job, captured: bytes, inventory: Inventory, script: bytes | None) -> records.Spec:
-        asked = job.asked
+        spec = job.spec
         env = environment.for_job(
             job,
             captured,
             inventory,
-            visible=asked.visible or self.settings.visible,
+            visible=spec.visible or self.settings.visible,
             port=free_port(),
             folder=self.files.folder(job),
             grace_s=self.settings.grace,
             own=self._own_names(),
         )
-        if script is not None and asked.argv is not None:
-            argv = self._script_words(job, script, asked.argv, env)
+        if script is not None and spec.argv is not None:
+            argv = self._script_words(job, script, spec.argv, env)
         else:
             path = env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
-            own = asked.argv and call_files.current(asked.argv)
-            argv = commands.words(asked.command, own, self.settings.shell, path, asked.cwd)
+            own = spec.argv and call_files.current(spec.argv)
+            argv = commands.words(spec.command, own, self.settings.shell, path, spec.cwd)
         return records.Spec(
             job=job.id,
             attempt=job.attempt,
@@ -80,30 +80,30 @@ class Local:
             folder=self.folder(job),
             argv=tuple(environment.os_bytes(word) for word in argv),
             env=tuple(name + b"=" + value for name, value in env.items()),
-            cwd=environment.os_bytes(asked.cwd),
+            cwd=environment.os_bytes(spec.cwd),
             output=environment.os_bytes(self.files.log(job)),
-            output_mode=None if asked.output is None else 0o666 & ~asked.umask,
-            stderr=None if asked.stderr is None else environment.os_bytes(self.files.stderr(job) or ""),
-            umask=asked.umask,
+            output_mode=None if spec.output is None else 0o666 & ~spec.umask,
+            stderr=None if spec.stderr is None else environment.os_bytes(self.files.stderr(job) or ""),
+            umask=spec.umask,
             folders=(environment.os_bytes(f"{self.files.folder(job)}/checkpoint"),),
-            run_folder=None if asked.folder is None else environment.os_bytes(asked.folder),
-            latest=None if asked.output is not None else environment.os_bytes(f"{self.files.folder(job)}/log"),
-            devices=() if asked.request.vram else tuple(job.allocation),
-            shares=self._shares(job, inventory) if asked.request.vram else (),
+            run_folder=None if spec.folder is None else environment.os_bytes(spec.folder),
+            latest=None if spec.output is not None else environment.os_bytes(f"{self.files.folder(job)}/log"),
+            devices=() if spec.request.vram else tuple(job.allocation),
+            shares=self._shares(job, inventory) if spec.request.vram else (),
             lease_dir=self.lease_dir,
             note_job=str(job.id),
-            time_limit_s=asked.time_limit_s,
+            time_limit_s=spec.time_limit_s,
             grace_s=self.settings.grace,
-            wait_tree=asked.wait_tree,
-            warn_signal=int(signal.Signals[f"SIG{asked.warn.signal}"]) if asked.warn else 0,
-            warn_s=asked.warn.before_s if asked.warn else 0.0,
+            wait_tree=spec.wait_tree,
+            warn_signal=int(signal.Signals[f"SIG{spec.warn.signal}"]) if spec.warn else 0,
+            warn_s=spec.warn.before_s if spec.warn else 0.0,
             notify=os.fsencode(self.notify),
         )
 
     def _shares(self, job: Job, inventory: Inventory) -> tuple[str, ...]:
         """Return what the runner is to take of each device, and the limits it has to keep."""
         room, most = capacity.capacities(inventory), self.settings.max_jobs_per_gpu
-        return tuple(f"{device} {job.asked.request.mib} {room.get(device, 0)} {most}" for device in job.allocation)
+        return tuple(f"{device} {job.spec.request.mib} {room.get(device, 0)} {most}" for device in job.allocation)
 
     def _script_words(self, job: Job, script: bytes, argv: Sequence[str], env: dict[bytes, bytes]) -> tuple[str, ...]:
         """Write the text of a script into the attempt's folder; return the words that run it.

@@ -15,7 +15,7 @@ from dibs.jobqueue import control, outlook, turns, validation
 from dibs.jobqueue.outlook import Sight
 from dibs.jobqueue.thread import now_ms
 from dibs.model import scripts, serialization
-from dibs.model.jobs import Asked, JobId
+from dibs.model.jobs import JobId, JobSpec
 from dibs.scheduling.forecasts import Forecast
 from dibs.store.reader import Reader
 from dibs.system import commands
@@ -26,14 +26,14 @@ async def post_jobs(request: web.Request) -> web.Response:
     daemon = request.app[exchange.DAEMON]
     body = await exchange.body(request)
     rules = submission.rules(body)
-    wishes = submission.wishes(body)
+    submissions = submission.submissions(body)
     is_rehearsal = bool(request.query.get("dry_run"))
-    if daemon.looking is not None and (is_rehearsal or any(wish.asked.no_wait for wish in wishes)):
+    if daemon.looking is not None and (is_rehearsal or any(submission.spec.no_wait for submission in submissions)):
         # It is now or never, or is to be told what is free: nobody may have looked for hours.
         await daemon.probe_now()
     if is_rehearsal:
-        return await _rehearse(daemon, wishes, rules)
-    submitted = await daemon.do(lambda turn: _submit(daemon, turn, wishes, rules))
+        return await _rehearse(daemon, submissions, rules)
+    submitted = await daemon.do(lambda turn: _submit(daemon, turn, submissions, rules))
     if full := gpus.full(daemon):
         submitted = replace(submitted, notes=[*submitted.notes, full])
     is_plain = request.headers.get("Accept") == "text/plain"
@@ -52,29 +52,31 @@ def _told(daemon: Daemon, reader: Reader, ids: list[JobId]) -> tuple[str, list[s
 
 
 def _submit(
-    daemon: Daemon, turn: turns.Turn, wishes: list[validation.Wish], rules: validation.Rules
+    daemon: Daemon, turn: turns.Turn, submissions: list[validation.Submission], rules: validation.Rules
 ) -> control.Submitted:
-    if not any(wish.asked.no_wait for wish in wishes):
-        return control.submit(turn, wishes, rules)
-    return daemon.core.submit_now(turn, wishes, rules, lambda job: Sight.of(daemon.core, turn.store).reason(job).text)
+    if not any(submission.spec.no_wait for submission in submissions):
+        return control.submit(turn, submissions, rules)
+    return daemon.core.submit_now(
+        turn, submissions, rules, lambda job: Sight.of(daemon.core, turn.store).reason(job).text
+    )
 
 
-async def _rehearse(daemon: Daemon, wishes: list[validation.Wish], rules: validation.Rules) -> web.Response:
+async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], rules: validation.Rules) -> web.Response:
     """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
     # It brings the options of the command line, which a submission does not need.
     from dibs.submission import command_line
 
-    rehearsed = await daemon.do(lambda turn: control.rehearse(turn, wishes))
+    rehearsed = await daemon.do(lambda turn: control.rehearse(turn, submissions))
     _, first = rehearsed.jobs[0]
     forecast = Forecast(unknown="it would be held")
-    if not wishes[0].is_held:
+    if not submissions[0].is_held:
         forecast = await daemon.ask(lambda reader: Sight.of(daemon.core, reader).if_submitted(first))
     shell = daemon.settings.shell
     jobs = [
-        serialization.asked_to_json(asked)
-        | {"runs": _runs(wish, asked, shell), "held": wish.is_held}
-        | {"cli": command_line.line(asked, now_ms(), is_held=wish.is_held)}
-        for wish, asked in rehearsed.jobs
+        serialization.spec_to_json(spec)
+        | {"runs": _runs(submission, spec, shell), "held": submission.is_held}
+        | {"cli": command_line.line(spec, now_ms(), is_held=submission.is_held)}
+        for submission, spec in rehearsed.jobs
     ]
     return exchange.json(
         {
@@ -88,13 +90,13 @@ async def _rehearse(daemon: Daemon, wishes: list[validation.Wish], rules: valida
     )
 
 
-def _runs(wish: validation.Wish, asked: Asked, shell: str) -> list[str]:
+def _runs(submission: validation.Submission, spec: JobSpec, shell: str) -> list[str]:
     """Return the words that are really run."""
-    if wish.script is not None:
-        return [*scripts.interpreter(wish.script, shell), *(asked.argv or ())]
-    env = serialization.unpack_environ(wish.environ or b"")
-    path = dict(asked.env).get("PATH") or env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
-    return list(commands.words(asked.command, asked.argv, shell, path, asked.cwd))
+    if submission.script is not None:
+        return [*scripts.interpreter(submission.script, shell), *(spec.argv or ())]
+    env = serialization.unpack_environ(submission.environ or b"")
+    path = dict(spec.env).get("PATH") or env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
+    return list(commands.words(spec.command, spec.argv, shell, path, spec.cwd))
 
 
 def _plain(submitted: control.Submitted, receipt: str) -> web.Response:

@@ -195,9 +195,9 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
     sight = Sight.of(daemon.core, reader)
     expected = why.start_to_json(sight.expected(job), sight.inventory) if job.is_waiting else None
     more: dict[str, Any] = {
-        "cli": command_line.line(job.asked, now_ms()),
+        "cli": command_line.line(job.spec, now_ms()),
         "attempts": attempts,
-        "env": serialization.mask_environ(job.asked.env),
+        "env": serialization.mask_environ(job.spec.env),
         "expected_start": expected,
     }
     return Shown.of(daemon, reader, sight, job).to_json(daemon) | more | {"use": gpus.use(daemon, reader, job)}

@@ -79,7 +79,7 @@ def _is_ready(job: Job) -> bool:
 
 
 def _in_line(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
-    asked = job.asked
+    asked = job.spec
     return {
         "id": job.id,
         "name": asked.name,

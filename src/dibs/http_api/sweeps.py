@@ -21,7 +21,7 @@ from dibs.model import serialization
 from dibs.model.jobs import JobId, Member
 from dibs.store.query_results import RunsSince
 from dibs.store.writer import Reader
-from dibs.sweeps.records import Run, Sweep, SweepWish
+from dibs.sweeps.records import Run, Sweep, SweepSubmission
 from dibs.system import commands
 
 #: Points in one request: a turn of the core must stay short.
@@ -87,15 +87,15 @@ async def post_sweeps(request: web.Request) -> web.Response:
     daemon = request.app[exchange.DAEMON]
     told = wire.convert(await exchange.body(request), SweepIn)
     rules = submission.rules({"jobs": [], "at_once": told.at_once, "halt_after": told.halt_after})
-    wanted, wish = _wanted(told), submission.common(told.defaults, told.parameters)
+    wanted, common = _wanted(told), submission.common(told.defaults, told.parameters)
     if request.query.get("dry_run"):
-        checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, wish))
+        checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, common))
         return exchange.json({"is_new": checked.found is None, "notes": checked.notes})
-    sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, wish))
+    sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, common))
     return exchange.json(to_json(sweep) | {"notes": notes}, 201)
 
 
-def _wanted(told: SweepIn) -> SweepWish:
+def _wanted(told: SweepIn) -> SweepSubmission:
     if (told.command is None) == (told.argv is None):
         raise UserError("expected either `command` or `argv`.")
     if "/" in told.name or "*" in told.name or "+" in told.name:
@@ -103,7 +103,7 @@ def _wanted(told: SweepIn) -> SweepWish:
     for text in (told.name, told.project, told.command or "", *(told.argv or ())):
         commands.check_text(text)
     command = told.command if told.command is not None else shlex.join(told.argv or ())
-    return SweepWish(
+    return SweepSubmission(
         told.project,
         told.name,
         command,
@@ -121,10 +121,10 @@ async def post_points(request: web.Request) -> web.Response:
     told = wire.convert(await exchange.body(request), PointsIn)
     sweep = await daemon.ask(lambda reader: reader.sweep(sweep_id))
     names = tuple(dict.fromkeys(name for point in told.points for name in point.params))
-    wish = submission.common(told.defaults, names)
-    members = [_member(sweep, point, wish.asked.cwd) for point in told.points]
+    common = submission.common(told.defaults, names)
+    members = [_member(sweep, point, common.spec.cwd) for point in told.points]
     added = await daemon.do(
-        lambda turn: sweeps.add(turn, sweep_id, wish, members, again=told.again, is_last=not told.more)
+        lambda turn: sweeps.add(turn, sweep_id, common, members, again=told.again, is_last=not told.more)
     )
     counts = {fate.value: count for fate, count in added.fates.items()}
     return exchange.json({"counts": counts, "notes": added.notes}, 201)

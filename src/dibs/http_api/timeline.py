@@ -56,12 +56,12 @@ def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> dict[st
 
 
 def _running(job: Job, began: int, end: int | None) -> dict[str, Any]:
-    bar = _bar(job.id, job.asked.name, job.attempt, job.allocation, began, None, job.word)
+    bar = _bar(job.id, job.spec.name, job.attempt, job.allocation, began, None, job.word)
     return bar | {"expected_end": serialization.moment(end)}
 
 
 def _planned(job: Job, plan: Planned) -> dict[str, Any]:
-    bar = _bar(job.id, job.asked.name, job.attempt, plan.devices, plan.at, plan.until, job.word)
+    bar = _bar(job.id, job.spec.name, job.attempt, plan.devices, plan.at, plan.until, job.word)
     return bar | {"is_plan": True}
 
 

@@ -15,7 +15,7 @@ async def get_words(request: web.Request) -> web.Response:
     daemon = request.app[exchange.DAEMON]
     jobs = await daemon.ask(lambda reader: reader.overview(*WORDS_SHOWN))
     told = [
-        {"id": j.id, "name": j.asked.name, "state": j.word, "project": j.asked.project, "tags": list(j.asked.tags)}
+        {"id": j.id, "name": j.spec.name, "state": j.word, "project": j.spec.project, "tags": list(j.spec.tags)}
         for j in jobs
     ]
     return exchange.json({"jobs": told, "gpus": [{"index": d.index, "name": d.name} for d in daemon.inventory.devices]})

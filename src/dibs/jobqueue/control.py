@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from dibs.errors import UserError
 from dibs.jobqueue import turns, validation
 from dibs.jobqueue.turns import PAUSED, Acted, Changed, Left, Order, Turn
-from dibs.jobqueue.validation import NO_RULES, Checked, Rules, Wish
+from dibs.jobqueue.validation import NO_RULES, Checked, Rules, Submission
 from dibs.model import lifecycle, selectors
-from dibs.model.jobs import ACTIVE, Asked, Cause, Job, JobId, Member, Outcome, State
+from dibs.model.jobs import ACTIVE, Cause, Job, JobId, JobSpec, Member, Outcome, State
 from dibs.system import processes
 
 #: Jobs whose command may be there to hear a signal.
@@ -36,57 +36,61 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What would be queued, each job with the wish it comes from, and what the submitter should know."""
+    """What would be queued, each job with the submission it comes from, and what the submitter should know."""
 
-    jobs: list[tuple[Wish, Asked]]
+    jobs: list[tuple[Submission, JobSpec]]
     notes: list[str]
 
 
-def submit(turn: Turn, wishes: Sequence[Wish], rules: Rules = NO_RULES) -> Submitted:
-    """Queue all of `wishes`, or none of them; with a key that was used before, say what came of them then."""
+def submit(turn: Turn, submissions: Sequence[Submission], rules: Rules = NO_RULES) -> Submitted:
+    """Queue all of `submissions`, or none of them; with a key that was used before, say what came of them then."""
     if rules.key is not None and (known := turn.store.submission(rules.key)):
         return Submitted(known, [], _batch_of(turn, known))
-    checked = validation.check(turn, wishes)
-    count = sum(wish.count for wish in wishes)
+    checked = validation.check(turn, submissions)
+    count = sum(submission.count for submission in submissions)
     if rules.batch is not None and not turn.store.is_batch(rules.batch):
         raise UserError(f"batch expected the id of a batch, got {rules.batch}.")
     # Everything is possible: from here on it is kept.
-    batch = _batch(turn, rules, count, count > 1 and _is_noticed(turn, wishes))
-    asked = _kept(turn, wishes, checked, batch)
-    ids = _queued(turn, wishes, asked)
+    batch = _batch(turn, rules, count, count > 1 and _is_noticed(turn, submissions))
+    spec = _kept(turn, submissions, checked, batch)
+    ids = _queued(turn, submissions, spec)
     if rules.key is not None:
         turn.store.keep_key(rules.key, ids)
     turn.changed.update(ids)
     first = ids[0]
-    for one, wish in zip(asked, wishes, strict=True):
-        own = range(first, first := JobId(first + wish.count))
+    for one, submission in zip(spec, submissions, strict=True):
+        own = range(first, first := JobId(first + submission.count))
         if one.after:
             turn.unsure += map(JobId, own)
-        if wish.is_held:
+        if submission.is_held:
             turn.store.hold(((selectors.Ids(((own[0], own[-1]),)),),), turn.now)
     return Submitted(ids, checked.notes, batch)
 
 
-def _kept(turn: Turn, wishes: Sequence[Wish], checked: Checked, batch: int) -> list[Asked]:
-    """Return what each wish asks for; environments and scripts are kept once, however many jobs share them."""
+def _kept(turn: Turn, submissions: Sequence[Submission], checked: Checked, batch: int) -> list[JobSpec]:
+    """Return the spec of each submission; environments and scripts are kept once, however many jobs share them."""
     environ_ids: dict[bytes | None, int | None] = {None: None}
     script_ids: dict[bytes | None, int | None] = {None: None}
-    asked = []
-    for wish in wishes:
-        if wish.environ not in environ_ids:
-            environ_ids[wish.environ] = turn.store.keep_environ(wish.environ or b"")
-        if wish.script not in script_ids:
-            script_ids[wish.script] = turn.store.keep_script(wish.script or b"")
-        asked.append(checked.asked(wish, environ_ids[wish.environ], script_ids[wish.script], batch))
-    return asked
+    spec = []
+    for submission in submissions:
+        if submission.environ not in environ_ids:
+            environ_ids[submission.environ] = turn.store.keep_environ(submission.environ or b"")
+        if submission.script not in script_ids:
+            script_ids[submission.script] = turn.store.keep_script(submission.script or b"")
+        spec.append(checked.spec(submission, environ_ids[submission.environ], script_ids[submission.script], batch))
+    return spec
 
 
-def _queued(turn: Turn, wishes: Sequence[Wish], asked: Sequence[Asked]) -> list[JobId]:
+def _queued(turn: Turn, submissions: Sequence[Submission], spec: Sequence[JobSpec]) -> list[JobId]:
     """Queue what was asked for, in the order given; return the ids, which follow each other."""
-    if all(wish.members is None for wish in wishes):
-        return turn.store.submit(asked, turn.now)
-    many = zip(asked, wishes, strict=True)
-    return [i for one, wish in many for i in turn.store.submit_alike(one, wish.members or [_alone(one)], turn.now)]
+    if all(submission.members is None for submission in submissions):
+        return turn.store.submit(spec, turn.now)
+    many = zip(spec, submissions, strict=True)
+    return [
+        i
+        for one, submission in many
+        for i in turn.store.submit_alike(one, submission.members or [_alone(one)], turn.now)
+    ]
 
 
 def _batch(turn: Turn, rules: Rules, count: int, is_noticed: bool) -> int:
@@ -101,31 +105,33 @@ def _batch(turn: Turn, rules: Rules, count: int, is_noticed: bool) -> int:
 def _batch_of(turn: Turn, ids: Sequence[JobId]) -> int:
     """Return the batch of jobs that were submitted together; of those that are forgotten, none."""
     first = turn.store.select(((selectors.Ids(((ids[0], ids[-1]),)),),), turn.now, most=1)
-    return first[0].asked.batch if first else 0
+    return first[0].spec.batch if first else 0
 
 
-def rehearse(turn: Turn, wishes: Sequence[Wish]) -> Rehearsed:
+def rehearse(turn: Turn, submissions: Sequence[Submission]) -> Rehearsed:
     """Say what would be queued, or why nothing could be; nothing is changed."""
-    checked = validation.check(turn, wishes)
-    jobs = [(wish, asked) for wish in wishes for asked in _each(checked.asked(wish), wish.members)]
+    checked = validation.check(turn, submissions)
+    jobs = [
+        (submission, spec) for submission in submissions for spec in _each(checked.spec(submission), submission.members)
+    ]
     return Rehearsed(jobs, checked.notes)
 
 
-def _alone(asked: Asked) -> Member:
-    return Member(asked.command, asked.name, asked.index, asked.place)
+def _alone(spec: JobSpec) -> Member:
+    return Member(spec.command, spec.name, spec.index, spec.place)
 
 
-def _each(asked: Asked, members: Sequence[Member] | None) -> Iterator[Asked]:
+def _each(spec: JobSpec, members: Sequence[Member] | None) -> Iterator[JobSpec]:
     """Return what each of the jobs asks for."""
     if members is None:
-        yield asked
+        yield spec
     for member in members or ():
-        yield member.of(asked)
+        yield member.of(spec)
 
 
-def _is_noticed(turn: Turn, wishes: Sequence[Wish]) -> bool:
+def _is_noticed(turn: Turn, submissions: Sequence[Submission]) -> bool:
     """Tell whether somebody wants to hear of the end of these jobs: then of all of them once, not of each."""
-    return bool(turn.settings.notify) or any(wish.asked.notify for wish in wishes)
+    return bool(turn.settings.notify) or any(submission.spec.notify for submission in submissions)
 
 
 def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None) -> Acted:

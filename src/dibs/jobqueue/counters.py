@@ -55,7 +55,7 @@ class Tally:
         for job in starting:
             # A later attempt has waited for something else.
             if job.attempt == 1 and job.start == 1:
-                self.waits.add(max(0, now - max(job.submitted_at, job.asked.begin_at or 0)) / 1000)
+                self.waits.add(max(0, now - max(job.submitted_at, job.spec.begin_at or 0)) / 1000)
         for job in ended:
             self._ended(job)
 
@@ -64,7 +64,7 @@ class Tally:
         if job.outcome is None or job.finished_at is None or not job.start:
             return
         self.ends[job.outcome.value, job.cause.value if job.cause else ""] += 1
-        if job.started_at is None or job.asked.request.vram:
+        if job.started_at is None or job.spec.request.vram:
             return
         for device in job.allocation:
             free_since = self._free_since.get(device)

@@ -51,15 +51,15 @@ def follow_up(turn: Turn) -> None:
         if not job.is_finished:
             continue
         if lifecycle.wants_retry(job):
-            why = f"retry {job.retried + 1} of {job.asked.retries} after {job.cause.value if job.cause else job.word}"
+            why = f"retry {job.retried + 1} of {job.spec.retries} after {job.cause.value if job.cause else job.word}"
             refresh(turn, turn.record(job, lifecycle.RetryAsked(turn.now, is_automatic=True), why))
             if lifecycle.ran_out_sharing(job):
                 turn.ran_out.append(job.id)
             continue
         turn.over.append(job)
-        if job.asked.batch and job.outcome in BAD and turn.store.count_bad(job.asked.batch):
+        if job.spec.batch and job.outcome in BAD and turn.store.count_bad(job.spec.batch):
             why = f"too many of its batch ended badly, last job {job.id}"
-            turn.store.hold_batch(job.asked.batch, turn.now, why)
+            turn.store.hold_batch(job.spec.batch, turn.now, why)
         for dependant in turn.store.dependants(job.id):
             refresh(turn, turn.store.job(dependant))
     for job_id in turn.ran_out:
@@ -70,10 +70,10 @@ def give_alone(turn: Turn, job: Job) -> None:
     """Let a job have its devices alone if its last attempt ran out of their memory; the machine's is another matter."""
     last = replace(job, attempt=job.attempt - 1)
     path = turn.files.stderr(last) or turn.files.log(last)
-    if job.is_waiting and job.asked.request.vram and oom.said_of_device(os.fsencode(path)):
-        size = units.format_size(job.asked.request.vram)
+    if job.is_waiting and job.spec.request.vram and oom.said_of_device(os.fsencode(path)):
+        size = units.format_size(job.spec.request.vram)
         why = f"vram: with {size} it ran out of GPU memory, so it gets the GPU alone"
-        turn.store.edit(job, replace(job.asked, request=replace(job.asked.request, vram=0)), turn.now, why)
+        turn.store.edit(job, replace(job.spec, request=replace(job.spec.request, vram=0)), turn.now, why)
 
 
 def refresh(turn: Turn, job: Job) -> None:
@@ -84,7 +84,7 @@ def refresh(turn: Turn, job: Job) -> None:
     if isinstance(verdict, dependencies.Hopeless):
         turn.record(job, lifecycle.NeedFailed(turn.now, verdict.because))
         return
-    is_due = job.asked.begin_at is None or job.asked.begin_at <= turn.now
+    is_due = job.spec.begin_at is None or job.spec.begin_at <= turn.now
     is_ready = is_due and isinstance(verdict, dependencies.Met)
     if is_ready != job.is_ready:
         turn.changed.add(job.id)
@@ -198,8 +198,8 @@ def _untold(turn: Turn, job: Job) -> list[str]:
     if is_paused != (job.state is State.PAUSED):
         lines.append("resume" if is_paused else "pause")
     is_edited = any(event.kind == "Edited" for event in turn.store.events(job.id))
-    if is_edited and told_limit != limit_word(job.asked.time_limit_s):
-        lines.append(f"limit {limit_word(job.asked.time_limit_s)}")
+    if is_edited and told_limit != limit_word(job.spec.time_limit_s):
+        lines.append(f"limit {limit_word(job.spec.time_limit_s)}")
     return lines
 
 
@@ -236,7 +236,7 @@ def _settle_never_started(turn: Turn, job: Job, runner_died: bool) -> None:
 def _give_up(turn: Turn, job: Job, event: lifecycle.GivenUp) -> None:
     """Record that a start was given up; one who did not want to wait is dropped instead of queued again."""
     job = turn.record(job, event)
-    if job.is_waiting and job.asked.no_wait and job.attempt == 1:
+    if job.is_waiting and job.spec.no_wait and job.attempt == 1:
         turn.record(job, lifecycle.CancelAsked(turn.now), f"it could not start at once ({event.why})")
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, fields, replace
 from dibs.errors import Conflict, UserError
 from dibs.jobqueue import turns, validation
 from dibs.jobqueue.turns import Acted, Left, Order, Turn
-from dibs.jobqueue.validation import Wish
+from dibs.jobqueue.validation import Submission
 from dibs.model import selectors
-from dibs.model.jobs import Asked, Job, JobId, Request, State, default_name
+from dibs.model.jobs import Job, JobId, JobSpec, Request, State, default_name
 
-#: What a field of a request is called in a wish, where that differs.
+#: What a field of a request is called in a submission, where that differs.
 WISHED = {"limit_s": "time_limit_s"}
 REQUEST_KEYS = frozenset(WISHED.get(own.name, own.name) for own in fields(Request))
 #: What a field of a submission is called once it is kept, where that differs.
@@ -33,10 +33,10 @@ WHERE = ("first", "last", "before", "after")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be different: the names that were given, and their values in `wish` and `rules`."""
+    """What is to be different: the names that were given, and their values in `submission` and `rules`."""
 
     keys: frozenset[str]
-    wish: Wish
+    submission: Submission
     #: Names that go back to their default.
     cleared: frozenset[str] = frozenset()
     #: `at_once` and `halt_after` of the batch.
@@ -58,17 +58,17 @@ def move(turn: Turn, job_id: JobId, where: str, other_id: JobId | None = None) -
     other = None if other_id is None else _waiting(turn, other_id)
     if other is not None and other.id == job.id:
         raise UserError(f"job {job.id} cannot stand {where} itself.")
-    if other is not None and other.asked.priority != job.asked.priority:
+    if other is not None and other.spec.priority != job.spec.priority:
         raise Conflict(
-            f"job {job.id} has priority {job.asked.priority} and job {other.id} has {other.asked.priority}: "
+            f"job {job.id} has priority {job.spec.priority} and job {other.id} has {other.spec.priority}: "
             "jobs are ordered inside a priority.",
-            f"Give it that one first: dibs edit {job.id} --priority {other.asked.priority}",
+            f"Give it that one first: dibs edit {job.id} --priority {other.spec.priority}",
         )
     turn.store.move(job, where, other)
     turn.changed.add(job.id)
     turn.store.note(job.id, turn.now, "Moved", where if other is None else f"{where} job {other.id}")
-    if where == "first" and turn.store.is_outranked(job.asked.priority):
-        return f"first of priority {job.asked.priority}; jobs with a higher priority stay ahead of it"
+    if where == "first" and turn.store.is_outranked(job.spec.priority):
+        return f"first of priority {job.spec.priority}; jobs with a higher priority stay ahead of it"
     return ""
 
 
@@ -90,14 +90,14 @@ def edit(turn: Turn, chosen: selectors.Selection, change: Change) -> Acted:
         )
     for job in jobs:
         _check_editable(job, change)
-    new = {job.id: job.asked for job in jobs}
+    new = {job.id: job.spec for job in jobs}
     if change.keys:
-        new = _asked(turn, jobs, change)
+        new = _edited_specs(turn, jobs, change)
     # Everything is possible: from here on it is kept.
     if change.rules:
         new = _rule(turn, jobs, new, change.rules)
-    unchanged = [Left(job.id, job.word, "it is so already") for job in jobs if new[job.id] == job.asked]
-    edited = jobs if change.rules else [job for job in jobs if new[job.id] != job.asked]
+    unchanged = [Left(job.id, job.word, "it is so already") for job in jobs if new[job.id] == job.spec]
+    edited = jobs if change.rules else [job for job in jobs if new[job.id] != job.spec]
     for job in edited:
         _keep(turn, job, new[job.id], change)
     return Acted([turns.changed(job) for job in edited], [] if change.rules else unchanged)
@@ -117,61 +117,63 @@ def _check_editable(job: Job, change: Change) -> None:
     )
 
 
-def _asked(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, Asked]:
+def _edited_specs(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, JobSpec]:
     """Return what is asked of each job from now on."""
-    after = validation.needs_of(turn, change.wish.after) if "after" in change.keys else ()
+    after = validation.needs_of(turn, change.submission.after) if "after" in change.keys else ()
     ancestors = turn.store.needs_in_turn(need.id for need in after)
     requests: dict[Request, Request] = {}
     new = {}
     for job in jobs:
         if job.id in ancestors:
             raise Conflict(f"job {job.id} would wait for itself.", "See `dibs show` for who waits for whom.")
-        asked = _with_values(job.asked, change)
+        spec = _with_values(job.spec, change)
         if "after" in change.keys:
-            asked = replace(asked, after=after)
+            spec = replace(spec, after=after)
         if change.keys & REQUEST_KEYS:
-            if asked.request not in requests:
-                requests[asked.request] = _request(turn, job, change)
-            asked = replace(asked, request=requests[asked.request])
-        validation.check_warn(Wish(asked, time_limit_s=asked.time_limit_s))
-        new[job.id] = asked
+            if spec.request not in requests:
+                requests[spec.request] = _request(turn, job, change)
+            spec = replace(spec, request=requests[spec.request])
+        validation.check_warn(Submission(spec, time_limit_s=spec.time_limit_s))
+        new[job.id] = spec
     return new
 
 
-def _with_values(asked: Asked, change: Change) -> Asked:
-    wished = change.wish.asked
-    own = {own.name for own in fields(Asked)} - FIXED - {"env"}
+def _with_values(spec: JobSpec, change: Change) -> JobSpec:
+    given = change.submission.spec
+    own = {own.name for own in fields(JobSpec)} - FIXED - {"env"}
     keys = {KEPT.get(key, key) for key in change.keys}
-    values = {key: getattr(wished, key) for key in keys & own}
+    values = {key: getattr(given, key) for key in keys & own}
     if keys & {"command", "argv"}:
-        values |= {"command": wished.command, "argv": wished.argv, "script_id": None}
-    if asked.script_id is not None and asked.argv and wished.argv and wished.argv[0] == asked.argv[0]:
+        values |= {"command": given.command, "argv": given.argv, "script_id": None}
+    if spec.script_id is not None and spec.argv and given.argv and given.argv[0] == spec.argv[0]:
         # The same script with other arguments: its text stays.
-        values |= {"command": shlex.join([asked.script or "", *wished.argv[1:]]), "script_id": asked.script_id}
+        values |= {"command": shlex.join([spec.script or "", *given.argv[1:]]), "script_id": spec.script_id}
     if "env" in change.keys:
-        values["env"] = () if "env" in change.cleared else tuple((dict(asked.env) | dict(wished.env)).items())
-    asked = replace(asked, **values)
-    return asked if asked.name else replace(asked, name=default_name(asked.command, asked.argv))
+        values["env"] = () if "env" in change.cleared else tuple((dict(spec.env) | dict(given.env)).items())
+    spec = replace(spec, **values)
+    return spec if spec.name else replace(spec, name=default_name(spec.command, spec.argv))
 
 
 def _request(turn: Turn, job: Job, change: Change) -> Request:
     """Return the request with what was given; a count and a list of devices replace each other."""
-    keys, request = change.keys, job.asked.request
+    keys, request = change.keys, job.spec.request
     if job.is_active:
         # Its devices are given; whether it could be placed anew is no question.
-        return replace(request, limit_s=change.wish.time_limit_s)
+        return replace(request, limit_s=change.submission.time_limit_s)
     values = {WISHED.get(own.name, own.name): getattr(request, own.name) for own in fields(Request)}
-    values |= {key: getattr(change.wish, key) for key in keys & REQUEST_KEYS}
+    values |= {key: getattr(change.submission, key) for key in keys & REQUEST_KEYS}
     if "gpus" in keys and "gpu_ids" not in keys:
         values["gpu_ids"] = ()
     if "gpu_ids" in keys and "gpus" not in keys and values["gpu_ids"]:
         values["gpus"] = None
-    return validation.request_of(Wish(job.asked, **values), turn, [], f"job {job.id}")
+    return validation.request_of(Submission(job.spec, **values), turn, [], f"job {job.id}")
 
 
-def _rule(turn: Turn, jobs: list[Job], new: dict[JobId, Asked], rules: Mapping[str, int | None]) -> dict[JobId, Asked]:
+def _rule(
+    turn: Turn, jobs: list[Job], new: dict[JobId, JobSpec], rules: Mapping[str, int | None]
+) -> dict[JobId, JobSpec]:
     """Change the rules of the one batch that the jobs are of, or make one of those that wait and have none."""
-    batches = {job.asked.batch for job in jobs}
+    batches = {job.spec.batch for job in jobs}
     if len(batches) > 1:
         raise Conflict(
             "these jobs were not submitted together, so they have no common -j or --halt.", "Name one batch."
@@ -189,10 +191,10 @@ def _rule(turn: Turn, jobs: list[Job], new: dict[JobId, Asked], rules: Mapping[s
     return {job.id: replace(new[job.id], batch=batch if job.is_waiting else 0) for job in jobs}
 
 
-def _keep(turn: Turn, job: Job, asked: Asked, change: Change) -> None:
-    turn.store.edit(job, asked, turn.now, change.told)
+def _keep(turn: Turn, job: Job, spec: JobSpec, change: Change) -> None:
+    turn.store.edit(job, spec, turn.now, change.told)
     turn.changed.add(job.id)
-    if job.is_active and asked.time_limit_s != job.asked.time_limit_s:
-        turn.effects.append(Order(job, f"limit {turns.limit_word(asked.time_limit_s)}"))
+    if job.is_active and spec.time_limit_s != job.spec.time_limit_s:
+        turn.effects.append(Order(job, f"limit {turns.limit_word(spec.time_limit_s)}"))
     if job.is_waiting and change.keys & {"after", "begin_at"}:
         turn.unsure.append(job.id)

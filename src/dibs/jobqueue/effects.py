@@ -87,7 +87,7 @@ class Attending:
             self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=False))
 
     def _start(self, turn: Turn, job: Job) -> None:
-        captured, script = self._environ(job.asked.environ_id), self.store.script(job.asked.script_id)
+        captured, script = self._environ(job.spec.environ_id), self.store.script(job.spec.script_id)
         self.engine.start(job, captured, turn.inventory, lambda: self._ended(job), script)
         self._watched.add((job.id, job.attempt, job.start))
         self._check_starting_later()

@@ -58,7 +58,7 @@ def _is_ready(job: Job, reader: Reader, now: int) -> bool:
     """Tell whether a job is in its line, or would be if it were submitted now."""
     if job.id <= reader.last_id():
         return job.is_ready
-    return not job.asked.after and (job.asked.begin_at is None or job.asked.begin_at <= now)
+    return not job.spec.after and (job.spec.begin_at is None or job.spec.begin_at <= now)
 
 
 def _joined(job: Job, waiting: list[Waiting], cut_lines: set[Line], reader: Reader) -> list[Waiting]:
@@ -71,9 +71,9 @@ def _joined(job: Job, waiting: list[Waiting], cut_lines: set[Line], reader: Read
 
 
 def _waiting(job: Job, reader: Reader) -> Waiting:
-    asked = job.asked
+    spec = job.spec
     return Waiting(
-        job.id, asked.request, asked.priority, asked.batch, reader.batch_room(asked.batch), job.rank or ranks.of(job.id)
+        job.id, spec.request, spec.priority, spec.batch, reader.batch_room(spec.batch), job.rank or ranks.of(job.id)
     )
 
 
@@ -93,8 +93,8 @@ class _Known:
         if job.id in self.coming or job.state is not State.QUEUED or job.is_ready:
             return
         stored = self.reader.outcomes(job.id)
-        outcomes = stored or [(need.id, need.when, self.reader.job(need.id).outcome) for need in job.asked.after]
-        self.coming[job.id] = Coming(_waiting(job, self.reader), job.asked.begin_at, outcomes)
+        outcomes = stored or [(need.id, need.when, self.reader.job(need.id).outcome) for need in job.spec.after]
+        self.coming[job.id] = Coming(_waiting(job, self.reader), job.spec.begin_at, outcomes)
         self.coming_jobs.append(job)
 
     def add_with_needs(self, job: Job) -> None:
@@ -138,7 +138,7 @@ def _spans(jobs: Iterable[Job], reader: Reader, grace_s: float, now: int) -> dic
     ends: dict[str, list[float]] = {}
     spans = {}
     for job in jobs:
-        likeness = durations.likeness(job.asked)
+        likeness = durations.likeness(job.spec)
         if likeness not in ends:
             ends[likeness] = reader.runtimes(likeness)
         spans[job.id] = span_of(job, ends[likeness], grace_s, now)
@@ -147,7 +147,7 @@ def _spans(jobs: Iterable[Job], reader: Reader, grace_s: float, now: int) -> dic
 
 def span_of(job: Job, ends_s: list[float], grace_s: float, now: int) -> Span:
     """Return how long a job may still take, where those like it took `ends_s`."""
-    limit_s = job.asked.time_limit_s
+    limit_s = job.spec.time_limit_s
     ran_s = 0.0 if job.started_at is None else max(0, now - job.started_at) / 1000
     if job.state is State.PAUSED:
         return Span(why="is paused", hint=f"`dibs resume {job.id}` lets it go on.")

@@ -64,7 +64,7 @@ class Notice:
     @property
     def is_jobs_own(self) -> bool:
         """Tell whether the command came with the job: then it runs where the job was submitted."""
-        return self.command == self.job.asked.notify
+        return self.command == self.job.spec.notify
 
 
 def due(over: Iterable[Job], batches: Mapping[int, BatchTally], is_empty: bool, default: str) -> list[Notice]:
@@ -74,13 +74,13 @@ def due(over: Iterable[Job], batches: Mapping[int, BatchTally], is_empty: bool, 
     last: Job | None = None
     for job in over:
         last = job
-        command = job.asked.notify or default
-        if job.asked.batch:
-            together.setdefault(job.asked.batch, []).append(job)
+        command = job.spec.notify or default
+        if job.spec.batch:
+            together.setdefault(job.spec.batch, []).append(job)
         elif command:
             notices.append(Notice(Event.FINISHED, command, job))
     for number, jobs in together.items():
-        command = jobs[-1].asked.notify or default
+        command = jobs[-1].spec.notify or default
         batch = batches[number]
         bad = [job for job in jobs if job.outcome in BAD]
         if command and batch.is_over:
@@ -111,7 +111,7 @@ def _told(job: Job) -> str:
     why = why or (f"exit code {job.exit_code}" if job.exit_code else "")
     ran = None if job.started_at is None or job.finished_at is None else (job.finished_at - job.started_at) / 1000
     after = "" if ran is None else f" after {units.format_duration(max(0.0, ran))}"
-    return f"job {job.id} ({job.asked.name}) {job.word}{after}{f': {why}' if why else ''}"
+    return f"job {job.id} ({job.spec.name}) {job.word}{after}{f': {why}' if why else ''}"
 
 
 def variables(notice: Notice, host: str, user: str, output: str) -> dict[str, str]:
@@ -123,14 +123,14 @@ def variables(notice: Notice, host: str, user: str, output: str) -> dict[str, st
         "DIBS_HOST": host,
         "DIBS_USER": user,
         "DIBS_JOB_ID": job.id,
-        "DIBS_JOB_NAME": job.asked.name,
-        "DIBS_JOB_PROJECT": job.asked.project,
+        "DIBS_JOB_NAME": job.spec.name,
+        "DIBS_JOB_PROJECT": job.spec.project,
         "DIBS_JOB_STATE": job.word,
         "DIBS_JOB_CAUSE": job.cause.value if job.cause else "",
         "DIBS_JOB_EXIT_CODE": "" if job.exit_code is None else job.exit_code,
         "DIBS_JOB_SIGNAL": "" if job.signal is None else job.signal,
         "DIBS_JOB_ATTEMPT": job.attempt,
-        "DIBS_JOB_COMMAND": job.asked.command[:LONGEST_COMMAND],
+        "DIBS_JOB_COMMAND": job.spec.command[:LONGEST_COMMAND],
         "DIBS_JOB_LOG": output,
     }
     if batch is not None:
@@ -161,11 +161,11 @@ class Notices:
     def tell(self, turn: Turn) -> None:
         """Send what the ends of a turn call for. Whatever fails here concerns nobody else."""
         default = self._settings.notify
-        concerned = [job for job in turn.over if default or job.asked.notify]
+        concerned = [job for job in turn.over if default or job.spec.notify]
         if not concerned:
             return
         try:
-            batches = {job.asked.batch: turn.store.batch_tally(job.asked.batch) for job in concerned if job.asked.batch}
+            batches = {job.spec.batch: turn.store.batch_tally(job.spec.batch) for job in concerned if job.spec.batch}
             counts = turn.store.counts()
             is_empty = not any(counts[word] for word in UNDER_WAY)
             for notice in due(concerned, batches, is_empty, default):
@@ -183,9 +183,9 @@ class Notices:
     def _environ(self, turn: Turn, notice: Notice) -> dict[bytes, bytes]:
         """Return the submitter's environment for a job's own command, else the daemon's, with the facts over it."""
         base = dict(os.environb)
-        if notice.is_jobs_own and notice.job.asked.environ_id is not None:
-            base = serialization.unpack_environ(turn.store.environ(notice.job.asked.environ_id))
-            base |= {os.fsencode(name): os.fsencode(value) for name, value in notice.job.asked.env}
+        if notice.is_jobs_own and notice.job.spec.environ_id is not None:
+            base = serialization.unpack_environ(turn.store.environ(notice.job.spec.environ_id))
+            base |= {os.fsencode(name): os.fsencode(value) for name, value in notice.job.spec.env}
         facts = variables(notice, self._host, self._user, self._files.log(notice.job))
         facts["DIBS_HOME"] = str(self._files.home)
         return base | {os.fsencode(name): os.fsencode(value).replace(b"\0", b"") for name, value in facts.items()}
@@ -228,7 +228,7 @@ class Notices:
         output = self._files.home / "notices.log"
         is_full = output.exists() and output.stat().st_size > LOG_BYTES
         mode = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_full else os.O_APPEND)
-        folder = notice.job.asked.cwd if notice.is_jobs_own else "/"
+        folder = notice.job.spec.cwd if notice.is_jobs_own else "/"
         words = boot("notify_child", str(DEADLINE_S), self._settings.shell, folder, notice.command)
         # A file in memory: nobody has to stay to feed a pipe.
         given = os.memfd_create("notice", os.MFD_CLOEXEC)

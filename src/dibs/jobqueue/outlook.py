@@ -14,7 +14,7 @@ from dibs.jobqueue.shared_forecast import Foreseeing
 from dibs.jobqueue.thread import Core, now_ms
 from dibs.model import dependencies, serialization, units
 from dibs.model.devices import Inventory
-from dibs.model.jobs import Asked, Job, JobId, Request, State
+from dibs.model.jobs import Job, JobId, JobSpec, Request, State
 from dibs.scheduling import capacity, explanation, forecasts, planner, views, vram_advice
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast, Foreseen
@@ -91,8 +91,8 @@ class Sight:
         if self.is_closing:
             return Reason("the daemon stops once the running jobs have ended, and starts nothing new until then")
         alike = self._heads.get(job.id)
-        batch_room = self._rooms.get(job.asked.batch)
-        waiting = alike or Waiting(job.id, job.asked.request, job.asked.priority, job.asked.batch, batch_room, job.rank)
+        batch_room = self._rooms.get(job.spec.batch)
+        waiting = alike or Waiting(job.id, job.spec.request, job.spec.priority, job.spec.batch, batch_room, job.rank)
         if waiting.room is not None or alike is not None:
             return self._explain(waiting)
         # Behind the heads of the lines many jobs wait for the same: what is in the way of one is in the way of all
@@ -108,9 +108,9 @@ class Sight:
             self._plan = planner.plan(self.view, self.inventory, self.policy, now)
         return explanation.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
 
-    def if_submitted(self, asked: Asked) -> Forecast:
+    def if_submitted(self, spec: JobSpec) -> Forecast:
         """Say when and where a job would be expected to start if it were submitted now."""
-        return self.expected(Job(JobId(self.reader.last_id() + 1), asked, now_ms()))
+        return self.expected(Job(JobId(self.reader.last_id() + 1), spec, now_ms()))
 
     def expected(self, job: Job) -> Forecast:
         """Say when and where a waiting job is expected to start, or why nobody knows."""
@@ -165,10 +165,10 @@ class Sight:
         verdict = dependencies.judge(self.reader.outcomes(job.id))
         if isinstance(verdict, dependencies.Open):
             return Reason(f"it waits for {self._told(verdict.ids)}", dependencies.see(verdict.ids[0]))
-        if job.asked.begin_at is None:
+        if job.spec.begin_at is None:
             return Reason("it is just about to join the line")
         hint = f"`dibs edit {job.id} --unset begin` lets it start sooner."
-        return Reason(f"it begins at {serialization.moment(job.asked.begin_at)} (--begin)", hint)
+        return Reason(f"it begins at {serialization.moment(job.spec.begin_at)} (--begin)", hint)
 
     def _told(self, ids: Sequence[JobId]) -> str:
         """Name jobs that another waits for; of a single one also how it stands."""
@@ -190,7 +190,7 @@ def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:
     if len(ids) > 1:
         return f"{len(ids)} jobs queued: {ids[0]}-{ids[-1]}"
     job = reader.job(ids[0])
-    what = units.count_gpus(job.asked.request.gpus) if job.asked.request.gpus else "no GPU"
+    what = units.count_gpus(job.spec.request.gpus) if job.spec.request.gpus else "no GPU"
     if not job.is_waiting:
         return f"{job.id} queued: {what}, starts now"
     reason = Sight.of(core, reader).reason(job)
@@ -199,7 +199,7 @@ def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:
 
 def declared_amiss(core: Core, reader: Reader, ids: list[JobId]) -> list[str]:
     """Say that earlier runs used much more or less GPU memory than was declared now; of many jobs nothing is said."""
-    request = reader.job(ids[0]).asked.request if len(ids) == 1 else None
+    request = reader.job(ids[0]).spec.request if len(ids) == 1 else None
     if request is None or not request.gpus:
         return []
     known = [device.memory_total for device in core.inventory().devices if device.memory_total is not None]

@@ -18,11 +18,11 @@ from typing import Any
 from dibs.errors import Bug, UserError
 from dibs.jobqueue import control, validation
 from dibs.jobqueue.turns import Turn
-from dibs.jobqueue.validation import Rules, Wish
+from dibs.jobqueue.validation import Rules, Submission
 from dibs.model import lifecycle, selectors
-from dibs.model.jobs import Asked, JobId, Member, Outcome, State
+from dibs.model.jobs import JobId, JobSpec, Member, Outcome, State
 from dibs.sweeps import extension, values
-from dibs.sweeps.records import Sweep, SweepWish
+from dibs.sweeps.records import Sweep, SweepSubmission
 from dibs.sweeps.values import Data
 from dibs.system import commands
 
@@ -80,9 +80,9 @@ class Checked:
     notes: list[str]
 
 
-def check(turn: Turn, wanted: SweepWish, wish: Wish) -> Checked:
+def check(turn: Turn, wanted: SweepSubmission, submission: Submission) -> Checked:
     """Refuse a sweep whose runs could never start here, and a name that belongs to another command."""
-    notes = validation.check(turn, [wish]).notes
+    notes = validation.check(turn, [submission]).notes
     found = turn.store.find_sweep(wanted.project, wanted.name)
     if found is not None and (found.command, found.argv) != (wanted.command, wanted.argv):
         raise UserError(
@@ -91,9 +91,9 @@ def check(turn: Turn, wanted: SweepWish, wish: Wish) -> Checked:
     return Checked(found, notes)
 
 
-def begin(turn: Turn, wanted: SweepWish, rules: Rules, wish: Wish) -> tuple[Sweep, list[str]]:
+def begin(turn: Turn, wanted: SweepSubmission, rules: Rules, submission: Submission) -> tuple[Sweep, list[str]]:
     """Find a sweep or make it, as its runs are asked for now; return it with what the submitter should know."""
-    checked = check(turn, wanted, wish)
+    checked = check(turn, wanted, submission)
     found = checked.found
     if found is None:
         batch = turn.store.add_batch(rules.at_once, rules.halt_after, 0)
@@ -112,17 +112,26 @@ def begin(turn: Turn, wanted: SweepWish, rules: Rules, wish: Wish) -> tuple[Swee
 
 
 def add(
-    turn: Turn, sweep_id: int, wish: Wish, members: Sequence[Member], *, again: bool = False, is_last: bool = True
+    turn: Turn,
+    sweep_id: int,
+    submission: Submission,
+    members: Sequence[Member],
+    *,
+    again: bool = False,
+    is_last: bool = True,
 ) -> Added:
     """Queue those of some points that are neither done nor queued nor running; all that or nothing.
 
     Nobody is told that a sweep has ended before its last points have come.
     """
     sweep = turn.store.sweep(sweep_id)
-    checked = validation.check(turn, [replace(wish, members=members)])
-    environ_id = None if wish.environ is None else turn.store.keep_environ(wish.environ)
+    checked = validation.check(turn, [replace(submission, members=members)])
+    environ_id = None if submission.environ is None else turn.store.keep_environ(submission.environ)
     common = replace(
-        checked.asked(wish, environ_id, batch=sweep.batch), sweep_id=sweep.id, sweep=sweep.name, project=sweep.project
+        checked.spec(submission, environ_id, batch=sweep.batch),
+        sweep_id=sweep.id,
+        sweep=sweep.name,
+        project=sweep.project,
     )
     added = Added(notes=checked.notes)
     known = turn.store.runs_of_points(sweep.id, [_key(one) for one in members])
@@ -132,7 +141,7 @@ def add(
         if _key(one) in new:
             # The same point twice in one part: it is queued by now.
             word = State.QUEUED.value
-        decided = fate(word, again=again, has_job=job_id is not None, stay_held=wish.is_held)
+        decided = fate(word, again=again, has_job=job_id is not None, stay_held=submission.is_held)
         added.fates[decided] += 1
         if decided is Fate.NEW:
             new[_key(one)] = one
@@ -142,7 +151,7 @@ def add(
             turn.record(turn.store.job(job_id), lifecycle.UnholdAsked(turn.now), "its sweep was submitted again")
             turn.unsure.append(job_id)
     if new:
-        _submit(turn, common, list(new.values()), wish.is_held)
+        _submit(turn, common, list(new.values()), submission.is_held)
     if is_last:
         _close(turn, sweep.batch)
     return added
@@ -153,7 +162,7 @@ def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str
 
     Returns how many are new; a point that had a run already is left alone, however that ended.
     """
-    sweep, model = turn.store.sweep(sweep_id), turn.store.job(like).asked
+    sweep, model = turn.store.sweep(sweep_id), turn.store.job(like).spec
     if model.sweep_id != sweep.id:
         raise UserError(f'expected a run of the sweep "{sweep.name}", got job {like}.')
     first = turn.store.next_index(sweep.id)
@@ -209,19 +218,19 @@ def _key(member: Member) -> str:
     return member.point
 
 
-def _retry(turn: Turn, job_id: JobId, asked: Asked) -> None:
+def _retry(turn: Turn, job_id: JobId, spec: JobSpec) -> None:
     """Queue a new attempt, as it is asked for now: a longer limit should help the run that needed it."""
     job = turn.store.job(job_id)
-    if job.asked != asked:
-        turn.store.edit(job, asked, turn.now, "its sweep was submitted again")
+    if job.spec != spec:
+        turn.store.edit(job, spec, turn.now, "its sweep was submitted again")
     control.try_again(turn, turn.store.job(job_id))
 
 
-def _submit(turn: Turn, asked: Asked, members: list[Member], is_held: bool) -> None:
-    ids = turn.store.submit_alike(asked, members, turn.now)
-    turn.store.grow_batch(asked.batch, len(ids))
+def _submit(turn: Turn, spec: JobSpec, members: list[Member], is_held: bool) -> None:
+    ids = turn.store.submit_alike(spec, members, turn.now)
+    turn.store.grow_batch(spec.batch, len(ids))
     turn.changed.update(ids)
-    if asked.after:
+    if spec.after:
         turn.unsure += ids
     if is_held:
         turn.store.hold(((selectors.Ids(((ids[0], ids[-1]),)),),), turn.now)

@@ -27,7 +27,7 @@ from dibs.jobqueue.notifications import Notices
 from dibs.jobqueue.reactor import Waits
 from dibs.jobqueue.shared_forecast import Foreseeing
 from dibs.jobqueue.turns import PAUSED, StartRunner, Turn, Work
-from dibs.jobqueue.validation import Rules, Wish
+from dibs.jobqueue.validation import Rules, Submission
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import crash_point
@@ -131,9 +131,11 @@ class Core:
         """Take note of something in the next turn. From any thread."""
         self.waits.post(Work(run))
 
-    def submit_now(self, turn: Turn, wishes: Sequence[Wish], rules: Rules, explain: Callable[[Job], str]) -> Submitted:
+    def submit_now(
+        self, turn: Turn, submissions: Sequence[Submission], rules: Rules, explain: Callable[[Job], str]
+    ) -> Submitted:
         """Queue jobs that all start in this very turn; else raise, and with the turn's step nothing was queued."""
-        submitted = control.submit(turn, wishes, rules)
+        submitted = control.submit(turn, submissions, rules)
         for job_id in submitted.ids:
             dispatch.refresh(turn, turn.store.job(job_id))
         self._place(turn)

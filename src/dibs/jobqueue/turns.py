@@ -116,7 +116,7 @@ class Turn:
         if moved.is_finished:
             self.finished.append(moved)
             self.ended.append(moved)
-            self.has_unread = self.has_unread or moved.asked.sweep_id is not None or bool(moved.asked.metrics)
+            self.has_unread = self.has_unread or moved.spec.sweep_id is not None or bool(moved.spec.metrics)
         return moved
 
 

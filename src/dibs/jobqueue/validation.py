@@ -1,7 +1,7 @@
-"""What is wished for, before anything of it is kept: the jobs as a door hands them in, and what they come to here.
+"""Validate a submission, first for any machine, then for this one.
 
-Two questions, in this order: could any machine run it (`check_wish`), and could this one (`check`). Neither changes
-anything; `control.submit` keeps what passes both.
+`check_submission` asks whether any machine could run it, `check` whether this one could. Neither changes anything;
+`control.submit` stores what passes both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from dibs.errors import MachineError, UserError
 from dibs.jobqueue.turns import Turn, pick
 from dibs.model import environment, path_templates, selectors, units
-from dibs.model.jobs import After, Asked, Member, Request, When, default_name
+from dibs.model.jobs import After, JobSpec, Member, Request, When, default_name
 from dibs.scheduling import feasibility
 from dibs.system import commands
 
@@ -21,10 +21,10 @@ MOST_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Submission:
     """One job, or many that are alike, as a door hands it in: devices still by the words the user typed."""
 
-    asked: Asked
+    spec: JobSpec
     #: None: one GPU, or none on a machine without any.
     gpus: int | None = None
     gpu_ids: tuple[str, ...] = ()
@@ -74,42 +74,42 @@ class Rules:
 NO_RULES = Rules()
 
 
-def check_wish(wish: Wish, names: Sequence[str] = path_templates.NAMES) -> None:
+def check_submission(submission: Submission, names: Sequence[str] = path_templates.NAMES) -> None:
     """Refuse what no machine could run; what depends on this one is checked at `submit`.
 
     `names` may stand in braces in the paths of its output.
     """
-    asked = wish.asked
-    for name, _ in asked.env:
+    spec = submission.spec
+    for name, _ in spec.env:
         environment.check_given(name)
-    check_command(asked)
-    if not asked.cwd.startswith("/"):
-        raise UserError(f'cwd expected an absolute folder, got "{asked.cwd}".')
-    if wish.gpus is not None and wish.gpus < 0:
-        raise UserError(f"--gpus expected a whole number from 0 up, got {wish.gpus}.")
-    if wish.time_limit_s is not None and not 0 < wish.time_limit_s < 1e9:
+    check_command(spec)
+    if not spec.cwd.startswith("/"):
+        raise UserError(f'cwd expected an absolute folder, got "{spec.cwd}".')
+    if submission.gpus is not None and submission.gpus < 0:
+        raise UserError(f"--gpus expected a whole number from 0 up, got {submission.gpus}.")
+    if submission.time_limit_s is not None and not 0 < submission.time_limit_s < 1e9:
         raise UserError("--time expected a time above 0 such as 90m or 2h.")
-    check_warn(wish)
-    for option, template in (("--output", asked.output), ("--stderr", asked.stderr)):
+    check_warn(submission)
+    for option, template in (("--output", spec.output), ("--stderr", spec.stderr)):
         if template is not None:
             _check_template(option, template, names)
-    texts = [asked.cwd, asked.name, asked.project, *asked.tags]
-    texts += [asked.output or "", asked.stderr or "", asked.notify or ""]
-    for text in (*texts, *(word for pair in asked.env for word in pair)):
+    texts = [spec.cwd, spec.name, spec.project, *spec.tags]
+    texts += [spec.output or "", spec.stderr or "", spec.notify or ""]
+    for text in (*texts, *(word for pair in spec.env for word in pair)):
         commands.check_text(text)
 
 
-def check_warn(wish: Wish) -> None:
+def check_warn(submission: Submission) -> None:
     """Refuse a warning that could not come before the time limit."""
-    warn = wish.asked.warn
+    warn = submission.spec.warn
     if warn is None:
         return
-    if wish.time_limit_s is None:
+    if submission.time_limit_s is None:
         raise UserError("--signal warns before the time limit, and there is none.", "Add --time 2h, say.")
-    if warn.before_s >= wish.time_limit_s:
+    if warn.before_s >= submission.time_limit_s:
         raise UserError(
             f"--signal comes {units.format_duration(warn.before_s)} before the time limit, "
-            f"which is {units.format_duration(wish.time_limit_s)}."
+            f"which is {units.format_duration(submission.time_limit_s)}."
         )
 
 
@@ -120,13 +120,13 @@ def _check_template(option: str, template: str, names: Sequence[str]) -> None:
         raise UserError(f"{option} {error.message}", error.hint) from None
 
 
-def check_command(asked: Asked) -> None:
+def check_command(spec: JobSpec) -> None:
     """Refuse a command that no machine could run."""
-    if asked.argv is not None and not asked.argv:
+    if spec.argv is not None and not spec.argv:
         raise UserError("expected a command, got none.")
-    if asked.argv is None:
-        check_line(asked.command)
-    for text in asked.argv or ():
+    if spec.argv is None:
+        check_line(spec.command)
+    for text in spec.argv or ():
         commands.check_text(text)
 
 
@@ -139,38 +139,40 @@ def check_line(command: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What wishes come to on this machine, each distinct part once: there may be a hundred thousand of them."""
+    """What submissions resolve to on this machine, each distinct part once: there may be 100,000 of them."""
 
     requests: dict[tuple[object, ...], Request] = field(default_factory=dict)
     needs: dict[tuple[tuple[str, When], ...], tuple[After, ...]] = field(default_factory=lambda: {(): ()})
     notes: list[str] = field(default_factory=list)
 
-    def asked(self, wish: Wish, environ_id: int | None = None, script_id: int | None = None, batch: int = 0) -> Asked:
-        """Return what a wish asks for, with the ids of what was kept for it."""
+    def spec(
+        self, submission: Submission, environ_id: int | None = None, script_id: int | None = None, batch: int = 0
+    ) -> JobSpec:
+        """Return the spec to store, with the ids of the stored environment and script."""
         return replace(
-            wish.asked,
-            request=self.requests[wish.shape],
-            name=wish.asked.name or default_name(wish.asked.command, wish.asked.argv),
-            after=self.needs[wish.after],
+            submission.spec,
+            request=self.requests[submission.shape],
+            name=submission.spec.name or default_name(submission.spec.command, submission.spec.argv),
+            after=self.needs[submission.after],
             environ_id=environ_id,
             script_id=script_id,
             batch=batch,
         )
 
 
-def check(turn: Turn, wishes: Sequence[Wish]) -> Checked:
-    """Refuse what this machine could never run; return what the wishes come to on it."""
-    count = sum(wish.count for wish in wishes)
+def check(turn: Turn, submissions: Sequence[Submission]) -> Checked:
+    """Refuse what this machine could never run; return what the submissions resolve to on it."""
+    count = sum(submission.count for submission in submissions)
     if not count:
         raise UserError("expected at least one job, got none.")
     if count > MOST_AT_ONCE:
         raise UserError(f"expected at most {MOST_AT_ONCE:,} jobs at once, got {count:,}.", "Submit them in parts.")
     checked = Checked()
-    for wish in wishes:
-        if wish.shape not in checked.requests:
-            checked.requests[wish.shape] = request_of(wish, turn, checked.notes)
-        if wish.after not in checked.needs:
-            checked.needs[wish.after] = needs_of(turn, wish.after)
+    for submission in submissions:
+        if submission.shape not in checked.requests:
+            checked.requests[submission.shape] = request_of(submission, turn, checked.notes)
+        if submission.after not in checked.needs:
+            checked.needs[submission.after] = needs_of(turn, submission.after)
     return checked
 
 
@@ -181,25 +183,27 @@ def needs_of(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ..
     )
 
 
-def request_of(wish: Wish, turn: Turn, notes: list[str], who: str = "the job") -> Request:
-    """Return what a wish of `who` asks of this machine; what it can never give is refused."""
+def request_of(submission: Submission, turn: Turn, notes: list[str], who: str = "the job") -> Request:
+    """Return the request of a submission of `who`; refuse one that this machine can never fulfil."""
     inventory = turn.inventory
-    if (wish.gpu_ids or wish.prefer) and not inventory.is_known:
+    if (submission.gpu_ids or submission.prefer) and not inventory.is_known:
         raise MachineError(f"the GPUs are not known yet ({inventory.problem or 'the driver has not answered'}).")
-    gpu_ids = feasibility.resolve(wish.gpu_ids, "--gpu-ids", inventory)
-    prefer = feasibility.resolve(wish.prefer, "--prefer", inventory)
-    if gpu_ids and wish.gpus is not None and not 0 < wish.gpus <= len(gpu_ids):
-        raise UserError(f"--gpus {wish.gpus} contradicts --gpu-ids, which names {len(gpu_ids)}.", "Leave --gpus out.")
-    gpus = len(gpu_ids) if gpu_ids and wish.gpus is None else wish.gpus
+    gpu_ids = feasibility.resolve(submission.gpu_ids, "--gpu-ids", inventory)
+    prefer = feasibility.resolve(submission.prefer, "--prefer", inventory)
+    if gpu_ids and submission.gpus is not None and not 0 < submission.gpus <= len(gpu_ids):
+        raise UserError(
+            f"--gpus {submission.gpus} contradicts --gpu-ids, which names {len(gpu_ids)}.", "Leave --gpus out."
+        )
+    gpus = len(gpu_ids) if gpu_ids and submission.gpus is None else submission.gpus
     if gpus is None:
         has_none = inventory.is_known and not inventory.devices
-        gpus = 0 if has_none and not wish.gpu_type else 1
+        gpus = 0 if has_none and not submission.gpu_type else 1
         if gpus == 0:
             notes.append("this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)")
-    if wish.asked.vram_enforce and not wish.vram:
+    if submission.spec.vram_enforce and not submission.vram:
         raise UserError("--vram-enforce expected --vram beside it, got none.", "Say how much, as in --vram 18G.")
-    kind = (tuple(sorted(gpu_ids)), prefer, wish.gpu_type) if gpus else ((), (), None)
-    use = (wish.vram, wish.ignore_foreign) if gpus else (0, False)
-    request = Request(gpus, *kind, wish.cpus, wish.mem, wish.time_limit_s, *use)
+    kind = (tuple(sorted(gpu_ids)), prefer, submission.gpu_type) if gpus else ((), (), None)
+    use = (submission.vram, submission.ignore_foreign) if gpus else (0, False)
+    request = Request(gpus, *kind, submission.cpus, submission.mem, submission.time_limit_s, *use)
     feasibility.check_possible(request, inventory, turn.policy, who)
     return request

@@ -83,12 +83,12 @@ def for_job(
     `kept` is what was captured, `folder` the job's, `own` what leads back to this daemon.
     """
     env = _unpacked(kept).copy()
-    env.update({os_bytes(name): os_bytes(value) for name, value in job.asked.env})
+    env.update({os_bytes(name): os_bytes(value) for name, value in job.spec.env})
     forced = {
         **for_devices(inventory, job.allocation, visible),
         "DIBS_JOB_ID": str(job.id),
-        "DIBS_JOB_NAME": job.asked.name,
-        "DIBS_PROJECT": job.asked.project,
+        "DIBS_JOB_NAME": job.spec.name,
+        "DIBS_PROJECT": job.spec.project,
         "DIBS_ATTEMPT": str(job.attempt),
         "DIBS_JOB_DIR": folder,
         "DIBS_CHECKPOINT_DIR": f"{folder}/checkpoint",
@@ -97,22 +97,22 @@ def for_job(
         "DIBS_STOP": f"TERM@{grace_s:g}",
         **dict(own),
     }
-    if job.asked.warn is not None:
-        forced["DIBS_WARN"] = f"{job.asked.warn.signal}@{job.asked.warn.before_s:g}"
-    if job.asked.index is not None:
-        forced["DIBS_INDEX"] = str(job.asked.index)
-    if job.asked.sweep is not None:
+    if job.spec.warn is not None:
+        forced["DIBS_WARN"] = f"{job.spec.warn.signal}@{job.spec.warn.before_s:g}"
+    if job.spec.index is not None:
+        forced["DIBS_INDEX"] = str(job.spec.index)
+    if job.spec.sweep is not None:
         forced |= {
-            "DIBS_SWEEP": job.asked.sweep,
-            "DIBS_PARAMS": job.asked.params or "{}",
-            "DIBS_RUN_DIR": job.asked.folder or folder,
+            "DIBS_SWEEP": job.spec.sweep,
+            "DIBS_PARAMS": job.spec.params or "{}",
+            "DIBS_RUN_DIR": job.spec.folder or folder,
         }
-    if job.asked.script is not None and job.asked.argv:
-        forced["DIBS_SCRIPT"] = job.asked.argv[0]
-    if job.asked.is_slurm:
+    if job.spec.script is not None and job.spec.argv:
+        forced["DIBS_SCRIPT"] = job.spec.argv[0]
+    if job.spec.is_slurm:
         forced |= _slurm(job)
     env.update({os_bytes(name): os_bytes(value) for name, value in forced.items()})
-    for name, value in polite(len(job.allocation), port, is_sharing=job.asked.request.vram > 0).items():
+    for name, value in polite(len(job.allocation), port, is_sharing=job.spec.request.vram > 0).items():
         env.setdefault(os_bytes(name), os_bytes(value))
     return env
 
@@ -127,11 +127,11 @@ def _slurm(job: Job) -> dict[str, str]:
 
     Not the number of tasks: training frameworks take that for a cluster, and wait for other nodes.
     """
-    seen = {"SLURM_JOB_ID": str(job.id), "SLURM_JOBID": str(job.id), "SLURM_JOB_NAME": job.asked.name}
-    if job.asked.request.cpus:
-        seen["SLURM_CPUS_PER_TASK"] = str(job.asked.request.cpus)
-    if job.asked.index is not None:
-        seen |= {"SLURM_ARRAY_JOB_ID": str(job.array_id), "SLURM_ARRAY_TASK_ID": str(job.asked.index)}
+    seen = {"SLURM_JOB_ID": str(job.id), "SLURM_JOBID": str(job.id), "SLURM_JOB_NAME": job.spec.name}
+    if job.spec.request.cpus:
+        seen["SLURM_CPUS_PER_TASK"] = str(job.spec.request.cpus)
+    if job.spec.index is not None:
+        seen |= {"SLURM_ARRAY_JOB_ID": str(job.array_id), "SLURM_ARRAY_TASK_ID": str(job.spec.index)}
     return seen
 
 

@@ -143,7 +143,7 @@ class Warn:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JobSpec:
     """What the submitter asked for; it does not change while the job runs."""
 
     #: As typed: one string for the shell, or the words joined for people to read.
@@ -218,22 +218,22 @@ class Member(NamedTuple):
 
     command: str
     name: str
-    #: Index and place, as in `Asked`.
+    #: Index and place, as in `JobSpec`.
     number: int | None = None
     place: int | None = None
     #: The words, where they differ from job to job; then `command` is for people.
     argv: tuple[str, ...] | None = None
-    #: Of a run of a sweep, as in `Asked`.
+    #: Of a run of a sweep, as in `JobSpec`.
     point: str | None = None
     params: str | None = None
     folder: str | None = None
 
-    def of(self, asked: Asked) -> Asked:
+    def of(self, spec: JobSpec) -> JobSpec:
         """Return what this one asks for, by what all of them ask for."""
         return replace(
-            asked,
+            spec,
             command=self.command,
-            argv=self.argv if self.argv is not None else asked.argv,
+            argv=self.argv if self.argv is not None else spec.argv,
             name=self.name,
             index=self.number,
             place=self.place,
@@ -248,7 +248,7 @@ class Job:
     """What was asked and what became of it. Moments are wall-clock milliseconds."""
 
     id: JobId
-    asked: Asked
+    spec: JobSpec
     submitted_at: int
     state: State = State.QUEUED
     outcome: Outcome | None = None
@@ -278,12 +278,12 @@ class Job:
     @property
     def array_id(self) -> JobId:
         """Return the id of the first job of its array; that of a job that stands alone is its own."""
-        return JobId(self.id - (self.asked.place or 0))
+        return JobId(self.id - (self.spec.place or 0))
 
     @property
     def held_by(self) -> str | None:
         """Return the program that holds it and will let it go; None: a person does."""
-        return next((tag.removeprefix(HELD_BY) for tag in self.asked.tags if tag.startswith(HELD_BY)), None)
+        return next((tag.removeprefix(HELD_BY) for tag in self.spec.tags if tag.startswith(HELD_BY)), None)
 
     @property
     def is_finished(self) -> bool:

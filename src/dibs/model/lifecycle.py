@@ -294,12 +294,12 @@ def trouble(job: Job) -> Trouble | None:
 
 def ran_out_sharing(job: Job) -> bool:
     """Tell whether a finished job ran out of memory while it shared its devices."""
-    return job.cause is Cause.OOM and job.asked.request.vram > 0
+    return job.cause is Cause.OOM and job.spec.request.vram > 0
 
 
 def wants_retry(job: Job) -> bool:
     """Tell whether a finished job is to be tried again by itself."""
-    return job.retried < job.asked.retries and trouble(job) in job.asked.retry_on
+    return job.retried < job.spec.retries and trouble(job) in job.spec.retry_on
 
 
 def diagram() -> str:

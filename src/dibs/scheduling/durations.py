@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dibs.model.jobs import Asked, default_name
+from dibs.model.jobs import JobSpec, default_name
 
 #: Good ends of which a typical time can be told. Two may be chance.
 LEAST_ENDS = 3
@@ -35,13 +35,13 @@ class Span:
     hint: str = ""
 
 
-def likeness(asked: Asked) -> str:
+def likeness(spec: JobSpec) -> str:
     """Return a text that is equal for jobs of which one may tell how long another takes."""
-    has_name = bool(asked.name) and asked.name != default_name(asked.command, asked.argv)
-    shape = _NUMBERS.sub("#", asked.name if has_name else asked.command)
-    request = asked.request
+    has_name = bool(spec.name) and spec.name != default_name(spec.command, spec.argv)
+    shape = _NUMBERS.sub("#", spec.name if has_name else spec.command)
+    request = spec.request
     kind = (request.gpus, request.gpu_ids, request.gpu_type, request.cpus, request.mem)
-    return "\0".join((asked.project, "name" if has_name else "command", shape, repr(kind)))
+    return "\0".join((spec.project, "name" if has_name else "command", shape, repr(kind)))
 
 
 def span(limit_s: float | None, ends_s: Sequence[float], ran_s: float = 0.0) -> Span:

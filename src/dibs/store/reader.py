@@ -310,10 +310,10 @@ class Reader:
 
     def numbers(self, job: Job) -> dict[str, float | None] | None:
         """Return the numbers that are kept of a finished job; None: there are none, or they are still to be read."""
-        asked = job.asked
-        if not asked.metrics and asked.sweep_id is None:
+        spec = job.spec
+        if not spec.metrics and spec.sweep_id is None:
             return None
-        which = {"job": job.id, "attempt": job.attempt, "sweep": asked.sweep_id, "point": asked.point}
+        which = {"job": job.id, "attempt": job.attempt, "sweep": spec.sweep_id, "point": spec.point}
         row = self._ask("numbers_of", which).fetchone()
         return None if row is None or row[0] is None else dict(json.loads(row[0]))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from dibs.model import ranks
 from dibs.model.devices import DeviceId
-from dibs.model.jobs import After, Asked, Cause, Job, JobId, Member, Outcome, Request, State, Trouble, Warn, When
-from dibs.sweeps.records import Run, Sweep, SweepWish
+from dibs.model.jobs import After, Cause, Job, JobId, JobSpec, Member, Outcome, Request, State, Trouble, Warn, When
+from dibs.sweeps.records import Run, Sweep, SweepSubmission
 
 
 def job_of(row: Sequence[Any]) -> Job:
@@ -21,7 +21,7 @@ def job_of(row: Sequence[Any]) -> Job:
      sweep_id, sweep, point, params, folder, after,
      submitted_at, state, outcome, cause, attempt, start, dead_starts,
      retried, is_ready, allocation, *rest) = row  # fmt: skip
-    asked = Asked(
+    spec = JobSpec(
         command=command,
         argv=None if argv is None else tuple(json.loads(argv)),
         cwd=cwd,
@@ -59,7 +59,7 @@ def job_of(row: Sequence[Any]) -> Job:
         folder=folder,
     )
     return Job(
-        JobId(job_id), asked, submitted_at, State(state), Outcome(outcome) if outcome else None,
+        JobId(job_id), spec, submitted_at, State(state), Outcome(outcome) if outcome else None,
         Cause(cause) if cause else None, attempt, start, dead_starts, retried, bool(is_ready), devices_of(allocation),
         *rest,
     )  # fmt: skip
@@ -113,43 +113,43 @@ def request_row(request: Request) -> dict[str, Any]:
     }
 
 
-def submitted_row(job_id: int, asked: Asked, request_id: int, now: int, is_ready: bool) -> dict[str, Any]:
+def submitted_row(job_id: int, spec: JobSpec, request_id: int, now: int, is_ready: bool) -> dict[str, Any]:
     """Return a new job as the store keeps it."""
     return {
         "id": job_id,
-        "command": asked.command,
-        "argv": None if asked.argv is None else json.dumps(asked.argv),
-        "cwd": asked.cwd,
+        "command": spec.command,
+        "argv": None if spec.argv is None else json.dumps(spec.argv),
+        "cwd": spec.cwd,
         "request": request_id,
-        "name": asked.name,
-        "project": asked.project,
-        "priority": asked.priority,
-        "env": json.dumps(asked.env) if asked.env else "[]",
-        "umask": asked.umask,
-        "output": asked.output,
-        "stderr": asked.stderr,
-        "tags": json.dumps(asked.tags) if asked.tags else "[]",
-        "visible": asked.visible,
-        "environ": asked.environ_id,
-        "begin_at": asked.begin_at,
-        "retries": asked.retries,
-        "retry_on": ",".join(trouble.value for trouble in asked.retry_on),
-        "batch": asked.batch,
-        "script": asked.script_id,
-        "number": asked.index,
-        "place": asked.place,
-        "is_slurm": asked.is_slurm,
-        "warn": None if asked.warn is None else json.dumps([asked.warn.signal, asked.warn.before_s]),
-        "wait_tree": asked.wait_tree,
-        "metrics": json.dumps(asked.metrics) if asked.metrics else "[]",
-        "no_wait": asked.no_wait,
-        "strict_gpus": asked.strict_gpus,
-        "vram_enforce": asked.vram_enforce,
-        "notify": asked.notify,
-        "sweep": asked.sweep_id,
-        "point": asked.point,
-        "params": asked.params,
-        "folder": asked.folder,
+        "name": spec.name,
+        "project": spec.project,
+        "priority": spec.priority,
+        "env": json.dumps(spec.env) if spec.env else "[]",
+        "umask": spec.umask,
+        "output": spec.output,
+        "stderr": spec.stderr,
+        "tags": json.dumps(spec.tags) if spec.tags else "[]",
+        "visible": spec.visible,
+        "environ": spec.environ_id,
+        "begin_at": spec.begin_at,
+        "retries": spec.retries,
+        "retry_on": ",".join(trouble.value for trouble in spec.retry_on),
+        "batch": spec.batch,
+        "script": spec.script_id,
+        "number": spec.index,
+        "place": spec.place,
+        "is_slurm": spec.is_slurm,
+        "warn": None if spec.warn is None else json.dumps([spec.warn.signal, spec.warn.before_s]),
+        "wait_tree": spec.wait_tree,
+        "metrics": json.dumps(spec.metrics) if spec.metrics else "[]",
+        "no_wait": spec.no_wait,
+        "strict_gpus": spec.strict_gpus,
+        "vram_enforce": spec.vram_enforce,
+        "notify": spec.notify,
+        "sweep": spec.sweep_id,
+        "point": spec.point,
+        "params": spec.params,
+        "folder": spec.folder,
         "submitted_at": now,
         "is_ready": is_ready,
         "rank": ranks.of(job_id),
@@ -184,7 +184,7 @@ def moved_row(before: Job, job: Job) -> dict[str, Any]:
     }
 
 
-def sweep_row(wanted: SweepWish) -> dict[str, Any]:
+def sweep_row(wanted: SweepSubmission) -> dict[str, Any]:
     """Return what is said about a sweep as the store keeps it."""
     return {
         "project": wanted.project,

@@ -18,7 +18,7 @@ from pathlib import Path
 from dibs.devices.usage import Key, Minute, Sample, Use
 from dibs.errors import Bug
 from dibs.model import lifecycle, ranks, selectors
-from dibs.model.jobs import WAITING, After, Asked, Job, JobId, Member, Outcome, Request, State
+from dibs.model.jobs import WAITING, After, Job, JobId, JobSpec, Member, Outcome, Request, State
 from dibs.scheduling import durations
 from dibs.store import database, rows
 from dibs.store.query_results import BatchTally as BatchTally
@@ -26,7 +26,7 @@ from dibs.store.query_results import Happening as Happening
 from dibs.store.query_results import PastAttempt as PastAttempt
 from dibs.store.reader import Reader as Reader
 from dibs.store.reader import digest
-from dibs.sweeps.records import SweepWish
+from dibs.sweeps.records import SweepSubmission
 
 #: Commits after which the log is copied into the file: as many as fit into the log that was prepared.
 SETTLE_AFTER = 64
@@ -131,29 +131,29 @@ class Store(Reader):
         self._ask("add_script", {"digest": digest, "body": body})
         return int(self._ask("find_script", {"digest": digest}).fetchone()[0])
 
-    def submit(self, many: Sequence[Asked], now: int) -> list[JobId]:
+    def submit(self, many: Sequence[JobSpec], now: int) -> list[JobId]:
         """Queue jobs in the order given; return their ids, which follow each other."""
         first = self.last_id() + 1
         requests: dict[Request, int] = {}
-        for asked in many:
-            if asked.request not in requests:
-                requests[asked.request] = self._keep_request(asked.request)
+        for spec in many:
+            if spec.request not in requests:
+                requests[spec.request] = self._keep_request(spec.request)
         new = (
-            rows.submitted_row(job_id, asked, requests[asked.request], now, _is_ready(asked, now))
-            for job_id, asked in enumerate(many, first)
+            rows.submitted_row(job_id, spec, requests[spec.request], now, _is_ready(spec, now))
+            for job_id, spec in enumerate(many, first)
         )
         self.connection.executemany(self.queries["add_job"], new)
-        return self._submitted(first, [asked.after for asked in many])
+        return self._submitted(first, [spec.after for spec in many])
 
-    def submit_alike(self, asked: Asked, members: Sequence[Member], now: int) -> list[JobId]:
+    def submit_alike(self, spec: JobSpec, members: Sequence[Member], now: int) -> list[JobId]:
         """Queue jobs that differ only as `members` say: what is common to a hundred thousand is bound once."""
         first = self.last_id() + 1
-        row = rows.submitted_row(first, asked, self._keep_request(asked.request), now, _is_ready(asked, now))
+        row = rows.submitted_row(first, spec, self._keep_request(spec.request), now, _is_ready(spec, now))
         self._ask("make_arriving")
         self.connection.executemany(self.queries["arrive"], map(rows.arriving_row, itertools.count(), members))
         self._ask("add_arriving", row | {"first": first, "rank_of_0": ranks.ZERO})
         self._ask("clear_arriving")
-        return self._submitted(first, [asked.after] * len(members))
+        return self._submitted(first, [spec.after] * len(members))
 
     def _submitted(self, first: int, afters: Sequence[tuple[After, ...]]) -> list[JobId]:
         needs = (
@@ -196,7 +196,7 @@ class Store(Reader):
         if job.outcome is Outcome.DONE and job.started_at is not None and job.finished_at is not None:
             # The clock may have been set back meanwhile.
             took_ms = max(0, job.finished_at - job.started_at)
-            likeness = digest(durations.likeness(job.asked))
+            likeness = digest(durations.likeness(job.spec))
             self._ask("add_runtime", {"likeness": likeness, "job": job.id, "took_ms": took_ms})
 
     def set_ready(self, job_id: JobId, is_ready: bool) -> None:
@@ -223,12 +223,12 @@ class Store(Reader):
 
     # -- sweeps
 
-    def add_sweep(self, wanted: SweepWish, batch: int, now: int) -> int:
+    def add_sweep(self, wanted: SweepSubmission, batch: int, now: int) -> int:
         """Keep a new sweep; return its id."""
         row = rows.sweep_row(wanted) | {"batch": batch, "created_at": now}
         return int(self._ask("add_sweep", row).lastrowid or 0)
 
-    def update_sweep(self, sweep_id: int, wanted: SweepWish) -> None:
+    def update_sweep(self, sweep_id: int, wanted: SweepSubmission) -> None:
         """Keep what was said about a sweep when it was submitted again, and count its bad ends anew."""
         self._ask("update_sweep", rows.sweep_row(wanted) | {"id": sweep_id})
 
@@ -315,16 +315,16 @@ class Store(Reader):
 
     # -- what was asked, changed afterwards
 
-    def edit(self, job: Job, asked: Asked, at: int, detail: str) -> None:
+    def edit(self, job: Job, spec: JobSpec, at: int, detail: str) -> None:
         """Keep what is asked of a job from now on; with another priority it stands there by its id again."""
-        row = rows.submitted_row(job.id, asked, self._keep_request(asked.request), at, is_ready=False)
+        row = rows.submitted_row(job.id, spec, self._keep_request(spec.request), at, is_ready=False)
         self._known.pop(job.id, None)
         self._ask("edit_job", row)
-        if asked.after != job.asked.after:
+        if spec.after != job.spec.after:
             self._ask("forget_needs", {"job": job.id})
-            needs = [{"job": job.id, "needs": need.id, "when": need.when.value} for need in asked.after]
+            needs = [{"job": job.id, "needs": need.id, "when": need.when.value} for need in spec.after]
             self.connection.executemany(self.queries["add_dependency"], needs)
-        if asked.priority != job.asked.priority:
+        if spec.priority != job.spec.priority:
             self._ask("set_rank", row)
         self.note(job.id, at, "Edited", detail)
 
@@ -338,7 +338,7 @@ class Store(Reader):
     def move(self, job: Job, where: str, other: Job | None = None) -> None:
         """Put a waiting job `first` or `last` of its priority, or `before` or `after` another of it."""
         anchor = other.rank if other else ""
-        place = {"id": job.id, "priority": job.asked.priority, "rank": anchor}
+        place = {"id": job.id, "priority": job.spec.priority, "rank": anchor}
         if where in ("first", "last"):
             found = self._ask(f"{where}_rank", place).fetchone()
             if found is None:
@@ -431,6 +431,6 @@ class Store(Reader):
         self._ask("set_fact", {"name": name, "value": value})
 
 
-def _is_ready(asked: Asked, now: int) -> bool:
+def _is_ready(spec: JobSpec, now: int) -> bool:
     """Tell whether a new job may join the line at once; what it waits for is looked at after it was kept."""
-    return not asked.after and (asked.begin_at is None or asked.begin_at <= now)
+    return not spec.after and (spec.begin_at is None or spec.begin_at <= now)

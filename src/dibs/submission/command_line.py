@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from dibs.model import serialization, units
-from dibs.model.jobs import RETRIED_BY_DEFAULT, Asked, Request, Trouble, When, default_name
+from dibs.model.jobs import RETRIED_BY_DEFAULT, JobSpec, Request, Trouble, When, default_name
 from dibs.submission import drafts, job_options
 from dibs.submission.options import Option
 from dibs.system import commands
@@ -19,18 +19,18 @@ from dibs.system import commands
 AFTER = {When.DONE: job_options.AFTER, When.ANY: job_options.AFTER_ANY, When.END: job_options.AFTER_END}
 
 
-def line(asked: Asked, now: int, *, is_held: bool = False) -> str:
+def line(spec: JobSpec, now: int, *, is_held: bool = False) -> str:
     """Return the line, quoted for a shell; a moment to begin that has passed by `now` is not said again."""
-    return shlex.join(["dibs", "add", *words(asked, now, is_held=is_held)])
+    return shlex.join(["dibs", "add", *words(spec, now, is_held=is_held)])
 
 
-def words(asked: Asked, now: int, *, is_held: bool = False) -> list[str]:
+def words(spec: JobSpec, now: int, *, is_held: bool = False) -> list[str]:
     """Return the words after `dibs add`."""
-    found = [word for option, value in _options(asked, now, is_held) for word in _typed(option, value)]
-    if asked.script is not None and asked.argv:
-        return [*found, *_typed(job_options.SCRIPT, asked.argv[0]), *asked.argv[1:]]
-    typed = [asked.command] if asked.argv is None else list(asked.argv)
-    if asked.argv is not None and (drafts.split_variables(typed)[0] or commands.is_string(typed)):
+    found = [word for option, value in _options(spec, now, is_held) for word in _typed(option, value)]
+    if spec.script is not None and spec.argv:
+        return [*found, *_typed(job_options.SCRIPT, spec.argv[0]), *spec.argv[1:]]
+    typed = [spec.command] if spec.argv is None else list(spec.argv)
+    if spec.argv is not None and (drafts.split_variables(typed)[0] or commands.is_string(typed)):
         # Words that would be read as something else: for the shell they are just words.
         typed = [shlex.join(typed)]
     if len(typed) == 1 and (drafts.split_variables(typed)[0] or not typed[0].strip()):
@@ -45,24 +45,24 @@ def _typed(option: Option[object], value: str | None) -> list[str]:
     return [f"{name}={value}"] if value == "" or value.startswith("-") else [name, value]
 
 
-def _options(asked: Asked, now: int, is_held: bool) -> Iterator[tuple[Option[object], str | None]]:
+def _options(spec: JobSpec, now: int, is_held: bool) -> Iterator[tuple[Option[object], str | None]]:
     """Return the options that say it, each with its value; None: it has none."""
-    yield from _devices(asked.request)
-    if asked.name and asked.name != default_name(asked.command, asked.argv):
-        yield job_options.NAME, asked.name
-    if asked.project != "default":
-        yield job_options.PROJECT, asked.project
-    if asked.priority:
-        yield job_options.PRIORITY, str(asked.priority)
-    yield job_options.CHDIR, asked.cwd
-    for name, value in serialization.mask_environ(asked.env).items():
+    yield from _devices(spec.request)
+    if spec.name and spec.name != default_name(spec.command, spec.argv):
+        yield job_options.NAME, spec.name
+    if spec.project != "default":
+        yield job_options.PROJECT, spec.project
+    if spec.priority:
+        yield job_options.PRIORITY, str(spec.priority)
+    yield job_options.CHDIR, spec.cwd
+    for name, value in serialization.mask_environ(spec.env).items():
         yield job_options.ENV, f"{name}={value}"
     for when, option in AFTER.items():
-        if ids := [str(need.id) for need in asked.after if need.when is when]:
+        if ids := [str(need.id) for need in spec.after if need.when is when]:
             yield option, ",".join(ids)
-    if asked.begin_at is not None and asked.begin_at > now:
-        yield job_options.BEGIN, datetime.fromtimestamp(asked.begin_at / 1000).astimezone().isoformat()
-    yield from _running(asked)
+    if spec.begin_at is not None and spec.begin_at > now:
+        yield job_options.BEGIN, datetime.fromtimestamp(spec.begin_at / 1000).astimezone().isoformat()
+    yield from _running(spec)
     if is_held:
         yield job_options.HOLD, None
 
@@ -87,29 +87,29 @@ def _devices(request: Request) -> Iterator[tuple[Option[object], str | None]]:
         yield job_options.IGNORE_FOREIGN, None
 
 
-def _running(asked: Asked) -> Iterator[tuple[Option[object], str | None]]:
+def _running(spec: JobSpec) -> Iterator[tuple[Option[object], str | None]]:
     """Return what is said about its run and its end."""
-    if asked.retries:
-        yield job_options.RETRIES, str(asked.retries)
-        if set(asked.retry_on) != set(RETRIED_BY_DEFAULT):
-            yield job_options.RETRY_ON, ",".join(trouble.value for trouble in Trouble if trouble in asked.retry_on)
-    if asked.warn is not None:
-        yield job_options.SIGNAL, f"{asked.warn.signal}@{units.write_duration(asked.warn.before_s)}"
+    if spec.retries:
+        yield job_options.RETRIES, str(spec.retries)
+        if set(spec.retry_on) != set(RETRIED_BY_DEFAULT):
+            yield job_options.RETRY_ON, ",".join(trouble.value for trouble in Trouble if trouble in spec.retry_on)
+    if spec.warn is not None:
+        yield job_options.SIGNAL, f"{spec.warn.signal}@{units.write_duration(spec.warn.before_s)}"
     for option, value in (
-        (job_options.OUTPUT, asked.output),
-        (job_options.STDERR, asked.stderr),
-        (job_options.VISIBLE, asked.visible),
+        (job_options.OUTPUT, spec.output),
+        (job_options.STDERR, spec.stderr),
+        (job_options.VISIBLE, spec.visible),
     ):
         if value is not None:
             yield option, value
-    for tag in asked.tags:
+    for tag in spec.tags:
         yield job_options.TAG, tag
-    for name, pattern in asked.metrics:
+    for name, pattern in spec.metrics:
         yield job_options.METRIC, f"{name}={pattern}"
     for flag, is_set in (
-        (job_options.WAIT_TREE, asked.wait_tree),
-        (job_options.STRICT_GPUS, asked.strict_gpus),
-        (job_options.VRAM_ENFORCE, asked.vram_enforce),
+        (job_options.WAIT_TREE, spec.wait_tree),
+        (job_options.STRICT_GPUS, spec.strict_gpus),
+        (job_options.VRAM_ENFORCE, spec.vram_enforce),
     ):
         if is_set:
             yield flag, None

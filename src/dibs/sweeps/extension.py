@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dibs.errors import UserError
-from dibs.model.jobs import Asked
+from dibs.model.jobs import JobSpec
 from dibs.sweeps import templates, values
 from dibs.sweeps.grid import Point
 from dibs.sweeps.records import Sweep
@@ -32,11 +32,11 @@ class Further(NamedTuple):
     folder: str | None
 
 
-def further(sweep: Sweep, asked: Asked, changes: Sequence[Mapping[str, Data]], first: int) -> list[Further]:
+def further(sweep: Sweep, spec: JobSpec, changes: Sequence[Mapping[str, Data]], first: int) -> list[Further]:
     """Return the runs that are like one but for these changes, with indices from `first` on."""
-    own = _point(asked)
+    own = _point(spec)
     writer = templates.Writer(templates.parse(sweep.argv or sweep.command), sweep.folder)
-    if writer.command(own) != (asked.argv if sweep.argv is not None else asked.command):
+    if writer.command(own) != (spec.argv if sweep.argv is not None else spec.command):
         raise UserError(
             f'the command of run {own.index} is not what "{sweep.command[:200]}" makes of its parameters.',
             "Submit the others by hand, with dibs sweep.",
@@ -53,11 +53,11 @@ def further(sweep: Sweep, asked: Asked, changes: Sequence[Mapping[str, Data]], f
     return found
 
 
-def _point(asked: Asked) -> Point:
+def _point(spec: JobSpec) -> Point:
     """Return the point of a run, with its values as its command spells them."""
-    told: dict[str, Data] = json.loads(asked.params or "{}")
-    text = asked.command if asked.argv is None else " ".join(asked.argv)
-    return Point(asked.index or 0, tuple(told), tuple(_spelled(data, text) for data in told.values()))
+    told: dict[str, Data] = json.loads(spec.params or "{}")
+    text = spec.command if spec.argv is None else " ".join(spec.argv)
+    return Point(spec.index or 0, tuple(told), tuple(_spelled(data, text) for data in told.values()))
 
 
 def _spelled(data: Data, text: str) -> Value:

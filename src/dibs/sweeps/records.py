@@ -17,7 +17,7 @@ Numbers = dict[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class SweepWish:
+class SweepSubmission:
     """A sweep as a door hands it in."""
 
     project: str

@@ -22,13 +22,13 @@ from dibs.http_api import wire
 from dibs.jobqueue import edits, validation
 from dibs.logs import patterns
 from dibs.model import arrays, path_templates, scripts, serialization
-from dibs.model.jobs import RETRIED_BY_DEFAULT, Asked, Member, Trouble, Warn, When, default_name
+from dibs.model.jobs import RETRIED_BY_DEFAULT, JobSpec, Member, Trouble, Warn, When, default_name
 
 #: What is said of a whole submission.
 RULES = ("at_once", "halt_after")
 #: What may be changed of a job; the rest is a matter of the moment of its submission.
 EDITABLE = frozenset(
-    {own.name for own in fields(Asked)} - edits.FIXED | edits.KEPT.keys() | edits.REQUEST_KEYS | {"after"}
+    {own.name for own in fields(JobSpec)} - edits.FIXED | edits.KEPT.keys() | edits.REQUEST_KEYS | {"after"}
 )
 #: A submitter's own name for a submission.
 KEY = "[0-9A-Za-z]{1,64}"
@@ -161,21 +161,21 @@ def change(body: Any) -> edits.Change:
     if "warn" in given and "time_limit_s" not in keys:
         # Whether the warning fits is seen when the limit of each job is known.
         given["time_limit_s"] = LONG_S
-    return edits.Change(keys, _wish(wire.convert(given, JobIn)), keys - given.keys(), rules)
+    return edits.Change(keys, _submission(wire.convert(given, JobIn)), keys - given.keys(), rules)
 
 
-def wishes(body: Any) -> list[validation.Wish]:
-    """Return what is wished for: one job, a list of jobs, or jobs with defaults for all of them."""
-    return _numbered(_wishes(body), body)
+def submissions(body: Any) -> list[validation.Submission]:
+    """Return what is submitted: one job, a list of jobs, or jobs with defaults for all of them."""
+    return _numbered(_submissions(body), body)
 
 
 def _is_many(body: Any) -> bool:
     return isinstance(body, dict) and ("jobs" in body or "commands" in body)
 
 
-def _wishes(body: Any) -> list[validation.Wish]:
+def _submissions(body: Any) -> list[validation.Submission]:
     if not _is_many(body):
-        return [_wish(wire.convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
+        return [_submission(wire.convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
     if set(body) - BODY_KEYS or {"jobs", "commands"} <= set(body):
         raise UserError(f"expected an object with jobs or commands, and any of {', '.join(sorted(BODY_KEYS))}.")
     defaults, jobs = body.get("defaults", {}), body.get("jobs", [])
@@ -183,62 +183,65 @@ def _wishes(body: Any) -> list[validation.Wish]:
         raise UserError("expected every job, and the defaults, to be an object.")
     if "commands" in body:
         return [
-            _alike(_wish(wire.convert({**defaults, "command": "-"}, JobIn)), wire.convert(body["commands"], list[str]))
+            _alike(
+                _submission(wire.convert({**defaults, "command": "-"}, JobIn)),
+                wire.convert(body["commands"], list[str]),
+            )
         ]
-    return [_wish(wire.convert({**defaults, **job}, JobIn)) for job in jobs]
+    return [_submission(wire.convert({**defaults, **job}, JobIn)) for job in jobs]
 
 
-def _numbered(many: list[validation.Wish], body: Any) -> list[validation.Wish]:
+def _numbered(many: list[validation.Submission], body: Any) -> list[validation.Submission]:
     """Return the jobs of an array, or each job so many times; else the jobs as they are."""
     told = body if _is_many(body) else {}
     array, times = _array(told.get("array")), told.get("repeat")
     if array is None and times is None:
         return many
-    count = sum(wish.count for wish in many)
+    count = sum(submission.count for submission in many)
     if array is not None:
         if times is not None or count != 1:
             raise UserError("expected `array` with one job, and without `repeat`.")
-        env = array.variables | dict(many[0].asked.env)
-        asked = replace(many[0].asked, is_slurm=True, env=tuple(env.items()))
-        return [_times(replace(many[0], asked=asked), array.indices)]
+        env = array.variables | dict(many[0].spec.env)
+        spec = replace(many[0].spec, is_slurm=True, env=tuple(env.items()))
+        return [_times(replace(many[0], spec=spec), array.indices)]
     if type(times) is not int or times < 1 or times * count > validation.MOST_AT_ONCE:
         raise UserError(
             f"--repeat expected a whole number from 1 up, for at most {validation.MOST_AT_ONCE:,} jobs, "
             f"got {json.dumps(times)}."
         )
-    return [_times(wish, range(times)) for wish in many]
+    return [_times(submission, range(times)) for submission in many]
 
 
-def _times(wish: validation.Wish, indices: Sequence[int]) -> validation.Wish:
-    """Return each job of a wish once for each index."""
-    asked = wish.asked
-    each = wish.members or [Member(asked.command, asked.name or default_name(asked.command, asked.argv))]
+def _times(submission: validation.Submission, indices: Sequence[int]) -> validation.Submission:
+    """Return each job of a submission once for each index."""
+    spec = submission.spec
+    each = submission.members or [Member(spec.command, spec.name or default_name(spec.command, spec.argv))]
     members = [one._replace(number=index, place=place) for one in each for place, index in enumerate(indices)]
-    return replace(wish, members=members)
+    return replace(submission, members=members)
 
 
-def _alike(model: validation.Wish, commands: list[str]) -> validation.Wish:
+def _alike(model: validation.Submission, commands: list[str]) -> validation.Submission:
     """Return jobs that differ in nothing but their command: what is common to a hundred thousand is read once."""
     for command in commands:
         validation.check_line(command)
-    name = model.asked.name
+    name = model.spec.name
     return replace(model, members=[Member(command, name or default_name(command)) for command in commands])
 
 
-def common(defaults: Any, names: Sequence[str]) -> validation.Wish:
+def common(defaults: Any, names: Sequence[str]) -> validation.Submission:
     """Return what all runs of a sweep share; the parameters that have these names may stand in its paths."""
     if not isinstance(defaults, dict):
         raise UserError("expected the defaults to be an object.")
     # Not looked at: every run has its own.
-    return _wish(wire.convert({**defaults, "command": "-", "argv": None}, JobIn), (*path_templates.NAMES, *names))
+    return _submission(wire.convert({**defaults, "command": "-", "argv": None}, JobIn), (*path_templates.NAMES, *names))
 
 
-def _wish(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> validation.Wish:
+def _submission(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> validation.Submission:
     if (job.command is None) == (job.argv is None):
         raise UserError("expected either `command` or `argv`.")
     if job.visible not in (None, "uuid", "index"):
         raise UserError(f'--visible expected uuid or index, got "{job.visible}".')
-    asked = Asked(
+    spec = JobSpec(
         command=job.command if job.command is not None else _joined(job),
         argv=None if job.argv is None else tuple(job.argv),
         cwd=job.cwd or os.path.expanduser("~"),
@@ -263,8 +266,8 @@ def _wish(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> validation
         vram_enforce=job.vram_enforce,
         notify=job.notify,
     )
-    wish = validation.Wish(
-        asked,
+    submission = validation.Submission(
+        spec,
         job.gpus,
         tuple(job.gpu_ids or ()),
         tuple(job.prefer or ()),
@@ -279,8 +282,8 @@ def _wish(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> validation
         script=_script(job),
         is_held=job.hold,
     )
-    validation.check_wish(wish, names)
-    return wish
+    validation.check_submission(submission, names)
+    return submission
 
 
 def _when(word: str) -> When:
