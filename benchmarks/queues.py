@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks.errors import Failed
 from benchmarks.sandboxes import PATIENCE_S, Sandbox
 from benchmarks.stamps import Sheet
-from benchmarks.trouble import Failed
 
 T = TypeVar("T")
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks import accounting, sandboxes, stamps
+from benchmarks import cpu_time, sandboxes, stamps
+from benchmarks.errors import Failed
 from benchmarks.plans import SLOTS, Plan, tell
 from benchmarks.sandboxes import Sandbox
 from benchmarks.series import Book
 from benchmarks.stamps import Sheet, Stamp
 from benchmarks.tools.tool import Tool
-from benchmarks.trouble import Failed
 
 #: Seconds after the last job's end in which a server may still write down what happened; counted as its CPU time.
 SETTLE_S = 0.2
@@ -55,7 +55,7 @@ def alone(plan: Plan, book: Book, name: str, one: Callable[[Sandbox], None]) -> 
 def once(plan: Plan, tool: Tool, sleeps_us: Sequence[int]) -> Run:
     """Run one job for each sleep through a fresh instance of a tool."""
     with (
-        accounting.counted(tool.is_server) as cpu,
+        cpu_time.counted(tool.is_server) as cpu,
         sandboxes.opened(plan.work) as box,
         tool.opened(box, SLOTS) as submit,
     ):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.trouble import Failed
+from benchmarks.errors import Failed
 
 #: The virtual environment that the benchmark runs in; not resolved, a link there is part of it.
 BIN = Path(sys.executable).parent

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.trouble import Failed
+from benchmarks.errors import Failed
 
 SOURCE = Path(__file__).with_name("stamp.c")
 RECORD = struct.Struct("=QQQ40s")

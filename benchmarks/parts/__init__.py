@@ -12,7 +12,7 @@ from benchmarks.parts import (
     gap,
     gpu_tasks,
     load,
-    paging,
+    pages,
     peasy,
     pipe,
     restart,
@@ -33,5 +33,5 @@ class Part:
     measure: Callable[[Plan, Book], None]
 
 
-PARTS = (throughput, gap, submit, depth, restart, pipe, expansion, schedule, calls, gpu_tasks, load, paging, peasy)
+PARTS = (throughput, gap, submit, depth, restart, pipe, expansion, schedule, calls, gpu_tasks, load, pages, peasy)
 ALL = tuple(Part(part.NAME, part.TITLE, part.measure) for part in PARTS)

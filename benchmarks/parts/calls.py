@@ -6,19 +6,19 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import accounting, queues, sandboxes
+from benchmarks import cpu_time, queues, sandboxes
+from benchmarks.errors import Failed
 from benchmarks.plans import SLOTS, Plan, tell
 from benchmarks.sandboxes import Sandbox
 from benchmarks.series import Book, Key
 from benchmarks.tools import dibs
 from benchmarks.tools.tool import from_pypi
-from benchmarks.trouble import Failed
 
 NAME = "calls"
 TITLE = f"No-op calls of a Python function, {SLOTS} at once"
 
 #: The program that calls, and the module of the function; workers import that by name.
-PROGRAM = Path(__file__).parents[1] / "calling.py"
+PROGRAM = Path(__file__).parents[1] / "call_program.py"
 FUNCTION = "def nothing(number):\n    return number\n"
 NOTE = (
     "submitit has no queue: the program keeps {slots} jobs under way and looks every 10 ms which of them have ended; "
@@ -68,7 +68,7 @@ def _is_wanted(subject: Subject, plan: Plan) -> bool:
 def _one(subject: Subject, plan: Plan, book: Book) -> None:
     count = plan.sizes.calls
     try:
-        with accounting.counted(subject.is_server) as cpu, sandboxes.opened(plan.work) as box:
+        with cpu_time.counted(subject.is_server) as cpu, sandboxes.opened(plan.work) as box:
             if subject.is_server:
                 queues.start(box, f"fake:{SLOTS}")
             before = cpu()

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import floors, processes, queues, sandboxes, stamps
+from benchmarks.errors import Failed
 from benchmarks.plans import Plan, tell
 from benchmarks.queues import Queue
 from benchmarks.series import Book, Key
-from benchmarks.trouble import Failed
 
 NAME = "depth"
 TITLE = "Long queues, dibs alone, one device that is busy"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 from benchmarks import runs, stamps
+from benchmarks.errors import Failed
 from benchmarks.plans import SLOTS, Plan
 from benchmarks.series import Book, Key, quantile
 from benchmarks.tools.tool import Tool
-from benchmarks.trouble import Failed
 
 NAME = "gap"
 TITLE = f"Gap of a slot between two jobs of 50 ms ± 40 %, {SLOTS} slots"

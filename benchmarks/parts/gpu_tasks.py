@@ -13,10 +13,10 @@ import sys
 import time
 
 from benchmarks import sandboxes
+from benchmarks.errors import Failed
 from benchmarks.plans import SLOTS, Plan, tell
 from benchmarks.sandboxes import Sandbox
 from benchmarks.series import Book, Key
-from benchmarks.trouble import Failed
 
 NAME = "gpu-tasks"
 TITLE = "A hundred GPUTask instances that do nothing"

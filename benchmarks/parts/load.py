@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import processes, queues, sandboxes, stamps
+from benchmarks.errors import Failed
 from benchmarks.parts import gap
 from benchmarks.plans import SLOTS, Plan, Sizes, tell
 from benchmarks.queues import Queue
 from benchmarks.sandboxes import PATIENCE_S
 from benchmarks.series import Book, Key, quantile
-from benchmarks.trouble import Failed
 
 NAME = "load"
 TITLE = f"Short jobs on {SLOTS} pretend GPUs, with and without a crowd of readers, dibs alone"

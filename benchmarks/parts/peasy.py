@@ -12,10 +12,10 @@ import time
 from typing import Any
 
 from benchmarks import runs, sandboxes
+from benchmarks.errors import Failed
 from benchmarks.plans import Plan
 from benchmarks.sandboxes import PATIENCE_S, Sandbox
 from benchmarks.series import Book, Key
-from benchmarks.trouble import Failed
 
 NAME = "peasy"
 TITLE = "Six trivial jobs on two GPUs through GPUPeasy's addresses"

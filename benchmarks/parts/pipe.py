@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from benchmarks import runs
+from benchmarks.errors import Failed
 from benchmarks.plans import SLOTS, Plan
 from benchmarks.series import Book, Key
 from benchmarks.tools import compat_scheduler, dibs_pipe, gnu_parallel, simple_gpu_scheduler
 from benchmarks.tools.tool import Tool
-from benchmarks.trouble import Failed
 
 NAME = "pipe"
 TITLE = f"No-op lines from stdin on {SLOTS} slots, end to end"

@@ -8,12 +8,12 @@ import signal
 import time
 
 from benchmarks import queues, sandboxes, stamps
+from benchmarks.errors import Failed
 from benchmarks.plans import Plan, Sizes, tell
 from benchmarks.queues import Daemon, Queue
 from benchmarks.sandboxes import PATIENCE_S
 from benchmarks.series import Book, Key
 from benchmarks.stamps import Sheet
-from benchmarks.trouble import Failed
 
 NAME = "restart"
 TITLE = "A new daemon after kill -9 of the old one, dibs alone"

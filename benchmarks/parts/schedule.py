@@ -7,11 +7,11 @@ import sys
 import time
 
 from benchmarks import runs, sandboxes, stamps
+from benchmarks.errors import Failed
 from benchmarks.plans import Plan
 from benchmarks.sandboxes import PATIENCE_S, Sandbox
 from benchmarks.series import Book, Key
 from benchmarks.stamps import Sheet
-from benchmarks.trouble import Failed
 
 NAME = "schedule"
 TITLE = "Five tasks of 1 s on one GPU, five calls of `schedule` half a second apart"

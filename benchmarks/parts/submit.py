@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import imports, sandboxes
+from benchmarks.errors import Failed
 from benchmarks.plans import Plan, tell
 from benchmarks.series import Book, Key
-from benchmarks.trouble import Failed
 
 NAME = "submit"
 TITLE = "One command, from start to exit"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchmarks import runs
+from benchmarks.errors import Failed
 from benchmarks.plans import SLOTS, Plan
 from benchmarks.series import Book, Key
 from benchmarks.tools.tool import Tool
-from benchmarks.trouble import Failed
 
 NAME = "throughput"
 TITLE = f"No-op jobs on {SLOTS} slots, end to end"

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.errors import Failed
 from benchmarks.sandboxes import PATIENCE_S, ROOT, Sandbox
 from benchmarks.tools.tool import Submit, Tool, from_pypi
-from benchmarks.trouble import Failed
 
 
 @contextmanager

@@ -6,11 +6,11 @@ import json
 from urllib.parse import quote
 
 from benchmarks import queues, sandboxes
+from benchmarks.errors import Failed
 from benchmarks.parts import depth
 from benchmarks.plans import Plan, tell
 from benchmarks.queues import Daemon
 from benchmarks.series import Book, Key
-from benchmarks.trouble import Failed
 
 NAME = "paging"
 TITLE = "Pages of a list of jobs, dibs alone, the queue is paused"
