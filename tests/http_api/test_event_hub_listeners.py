@@ -34,7 +34,7 @@ class House:
         self.looking = None
         self.inventory = Inventory()
         self.identity = SimpleNamespace(user="ada")
-        self.core = SimpleNamespace(standing=SimpleNamespace(place=Folder(str(folder))))
+        self.core = SimpleNamespace(line=SimpleNamespace(folder=Folder(str(folder))))
 
     async def ask(self, question: Callable[[Store], Any]) -> Any:
         self.asked += 1
@@ -42,8 +42,8 @@ class House:
 
     def submit(self, count: int = 1) -> None:
         with self.store.batch():
-            ids = self.store.submit([build.asked()] * count, build.NOW)
-        self.events.publish(set(ids))
+            self.store.submit([build.spec()] * count, build.NOW)
+        self.events.publish()
 
 
 @pytest.fixture

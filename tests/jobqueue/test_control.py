@@ -62,13 +62,13 @@ def test_who_needs_a_cancelled_job_done_is_cancelled_with_it_however_far_away(de
     assert desk.store.job(second).remark == "job 1, which it waited for, did not succeed"
     assert desk.store.job(third).remark == "job 2, which it waited for, did not succeed"
     assert [event.kind for event in desk.store.events(third)][-1] == "NeedFailed"
-    assert desk.turn.changed == {1, 2, 3, 4}
+    assert set(desk.turn.changed) == {1, 2, 3, 4}
 
 
 def test_who_waits_only_for_an_end_is_looked_at_and_goes_on(desk):
     wait_for_each(desk, When.END)
     desk.do(control.cancel, "1")
-    assert desk.turn.unsure == [2]
+    assert desk.turn.needs_check == [2]
     with desk.store.batch():
         dispatch.follow_up(desk.turn)
     assert (desk.store.job(2).state, desk.store.job(2).is_ready) == (State.QUEUED, True)
@@ -96,14 +96,14 @@ def test_somebody_who_wants_to_hear_of_the_end_hears_of_a_cancelled_job_too(desk
     desk.job()
     desk.job(notify="mail")
     desk.do(control.cancel, "all")
-    assert [(job.id, job.word) for job in desk.turn.over] == [(2, "cancelled")]
+    assert [(job.id, job.word) for job in desk.turn.finished_for_good] == [(2, "cancelled")]
 
 
 def test_a_held_job_whose_time_came_meanwhile_joins_the_line_when_it_is_let_go(desk):
     desk.job(begin_at=build.NOW + 1000)
     desk.do(control.hold, "1")
     desk.do(control.unhold, "1")
-    assert desk.turn.unsure == [1]
+    assert desk.turn.needs_check == [1]
 
 
 # -- kill, pause, resume ------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def test_what_a_job_waits_for_is_replaced_and_looked_at(desk):
         desk.job()
     edit(desk, "3", after=[{"select": "1-2"}])
     assert [need.id for need in desk.store.job(3).spec.after] == [1, 2]
-    assert desk.turn.unsure == [3]
+    assert desk.turn.needs_check == [3]
     edit(desk, "3", after=None)
     assert desk.store.job(3).spec.after == ()
 

@@ -26,7 +26,7 @@ def test_submitted_jobs_are_queued_in_the_order_given(desk):
     submitted = desk.submit(Submission(build.spec("a")), Submission(build.spec("b")))
     assert [(n, desk.store.job(n).spec.command) for n in submitted.ids] == [(1, "a"), (2, "b")]
     assert {desk.store.job(n).state for n in submitted.ids} == {State.QUEUED}
-    assert desk.turn.changed == {1, 2}
+    assert set(desk.turn.changed) == {1, 2}
 
 
 def test_a_job_that_says_nothing_asks_for_one_gpu(desk):
@@ -181,7 +181,7 @@ def test_cancelling_many_says_of_each_what_became_of_it(desk):
     acted = desk.do(control.cancel, "all")
     assert [(job.id, job.word) for job in acted.changed] == [(1, "cancelled"), (3, "stopping")]
     assert [left.id for left in acted.unchanged] == [2]
-    assert desk.turn.changed == {1, 3}
+    assert set(desk.turn.changed) == {1, 3}
 
 
 # -- retry --------------------------------------------------------------------------------------------------------
@@ -230,8 +230,8 @@ def test_those_that_were_cancelled_because_of_it_are_tried_again_too(desk):
             desk.store.record(desk.store.job(need + 1), lifecycle.NeedFailed(4, need))
     acted = desk.do(control.retry, "1", "3")
     assert [job.id for job in acted.changed] == [1, 3]
-    assert desk.turn.changed == {1, 2, 3, 4}
-    assert desk.turn.unsure == [2, 3, 4]
+    assert set(desk.turn.changed) == {1, 2, 3, 4}
+    assert desk.turn.needs_check == [2, 3, 4]
     assert [desk.store.job(n).state for n in (1, 2, 3, 4)] == [State.QUEUED] * 4
     assert [desk.store.job(n).attempt for n in (1, 2, 3, 4)] == [2, 1, 2, 1]
     last = [desk.store.events(n)[-1].kind for n in (1, 2, 3, 4)]

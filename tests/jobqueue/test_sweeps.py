@@ -245,7 +245,7 @@ def test_a_sweep_that_is_not_there_is_not_found(lr, desk):
 def test_the_end_of_a_run_is_a_result_whose_numbers_are_to_be_read(lr, desk):
     lr.add(0, 1)
     lr.happen(1, *DONE)
-    assert desk.turn.has_unread
+    assert desk.turn.has_unread_numbers
     assert desk.store.unread_results(10) == [(1, 1)]
     lr.read(1, loss=0.5)
     assert desk.store.unread_results(10) == []
@@ -335,7 +335,7 @@ def test_a_sweep_is_not_over_before_its_last_part_has_come(desk):
     assert not desk.store.batch_tally(batch).is_over
     sweeping.add(1)
     # The run that came last goes on: its end will be told.
-    assert desk.turn.over == []
+    assert desk.turn.finished_for_good == []
     assert not desk.store.batch_tally(batch).is_over
     sweeping.happen(2, *ends(0))
     assert desk.store.batch_tally(batch).is_over
@@ -347,7 +347,7 @@ def test_the_end_is_told_with_the_last_part_if_all_have_ended_by_then(desk):
     sweeping.happen(1, *ends(0))
     sweeping.happen(2, *ends(1))
     sweeping.add(0)
-    assert [job.id for job in desk.turn.over] == [2]
+    assert [job.id for job in desk.turn.finished_for_good] == [2]
     assert desk.store.batch_tally(desk.store.sweep(sweeping.id).batch).is_over
 
 
@@ -358,7 +358,7 @@ def test_nothing_is_told_when_a_sweep_that_is_done_is_submitted_again(desk):
     desk.now += 1_000_000
     sweeping.begin()
     sweeping.add(0)
-    assert desk.turn.over == []
+    assert desk.turn.finished_for_good == []
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 100])

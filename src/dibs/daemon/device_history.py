@@ -183,7 +183,7 @@ def record(turn: Turn, findings: Sequence[Finding]) -> None:
         job = turn.store.job(finding.job)
         if not job.is_active:
             continue
-        turn.changed.add(job.id)
+        turn.changed.append(job.id)
         turn.store.note(job.id, turn.now, finding.kind, finding.text)
         if finding.kind == "Stray" and job.spec.strict_gpus and job.state in (State.RUNNING, State.PAUSED):
             end(turn, job, f"ended by --strict-gpus: it {finding.text}")

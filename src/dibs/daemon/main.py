@@ -149,7 +149,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
             log.info("pid %s serves %s", identity.pid, identity.socket)
             await daemon.stopping.wait()
             # Those who wait for jobs answer now, so that closing the door need not wait for them.
-            events.publish(set())
+            events.publish()
         for task in tasks:
             task.cancel()
         if daemon.trouble is not None:

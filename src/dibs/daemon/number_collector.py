@@ -120,6 +120,6 @@ def _keep(found: Found) -> Callable[[Turn], None]:
     def keep(turn: Turn) -> None:
         for (job_id, attempt), (last, summaries) in found.items():
             turn.store.keep_numbers(job_id, attempt, json.dumps(last), json.dumps(summaries))
-            turn.changed.add(job_id)
+            turn.changed.append(job_id)
 
     return keep

@@ -23,7 +23,7 @@ from dibs.jobqueue.thread import Core
 from dibs.jobqueue.turns import Turn
 from dibs.leases.drains import Drains
 from dibs.model.devices import Inventory
-from dibs.model.jobs import ACTIVE, Job, JobId
+from dibs.model.jobs import ACTIVE, Job
 from dibs.store import writer
 from dibs.system.settings import Settings
 
@@ -60,7 +60,7 @@ class Events:
         self._waiting = 0
         self._changed = asyncio.Event()
 
-    def publish(self, changed: set[JobId]) -> None:
+    def publish(self) -> None:
         """Wake everybody who waits for jobs to change; each looks whether it concerns him. From any thread."""
         self.version += 1
         if self._waiting:

@@ -38,7 +38,7 @@ async def post_queue(request: web.Request) -> web.Response:
     daemon = request.app[exchange.DAEMON]
     await daemon.do(control.pause_queue if change.paused else control.resume_queue)
     # No job has changed, but whoever watches wants to know.
-    daemon.events.publish(set())
+    daemon.events.publish()
     return await get_queue(request)
 
 

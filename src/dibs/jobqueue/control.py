@@ -56,12 +56,12 @@ def submit(turn: Turn, submissions: Sequence[Submission], rules: Rules = NO_RULE
     ids = _queued(turn, submissions, spec)
     if rules.key is not None:
         turn.store.keep_key(rules.key, ids)
-    turn.changed.update(ids)
+    turn.changed += ids
     first = ids[0]
     for one, submission in zip(spec, submissions, strict=True):
         own = range(first, first := JobId(first + submission.count))
         if one.after:
-            turn.unsure += map(JobId, own)
+            turn.needs_check += map(JobId, own)
         if submission.is_held:
             turn.store.hold(((selectors.Ids(((own[0], own[-1]),)),),), turn.now)
     return Submitted(ids, checked.notes, batch)
@@ -139,8 +139,8 @@ def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None
     found = turns.pick_words(turn, chosen)
     active = turn.store.select(selectors.within(chosen, ACTIVE), turn.now)
     ended = turn.store.cancel_waiting(chosen, turn.now)
-    turn.changed.update(ended.named, ended.doomed)
-    turn.unsure += ended.waiters
+    turn.changed += [*ended.named, *ended.doomed]
+    turn.needs_check += ended.waiters
     changed = [Changed(job_id, Outcome.CANCELLED.value) for job_id in ended.named]
     unchanged = [Left(i, word, f"it is {word} already") for i, word in found if word in FINISHED_WORDS]
     for job in active:
@@ -152,7 +152,7 @@ def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None
             changed.append(turns.changed(_cancel(turn, job, grace_s)))
     if ended.named:
         # Last: whatever fails before undoes the ends, and then there is nothing to tell.
-        turn.over += turn.store.noticed(bool(turn.settings.notify), MOST_NOTICED)
+        turn.finished_for_good += turn.store.noticed(bool(turn.settings.notify), MOST_NOTICED)
     return Acted(sorted(changed, key=lambda job: job.id), sorted(unchanged, key=lambda job: job.id))
 
 
@@ -176,9 +176,9 @@ def retry(turn: Turn, chosen: selectors.Selection, also_done: bool = False) -> A
     found = turns.pick_words(turn, chosen)
     outcomes = [outcome for outcome in Outcome if also_done or outcome is not Outcome.DONE]
     retried = turn.store.retry(chosen, outcomes, turn.now)
-    turn.changed.update(retried.named, retried.revived)
-    turn.unsure += retried.unsure
-    turn.ran_out += retried.ran_out
+    turn.changed += [*retried.named, *retried.revived]
+    turn.needs_check += retried.needs_check
+    turn.retry_alone += retried.retry_alone
     known = set(retried.named)
     unchanged = [
         Left(i, word, "it succeeded; --done runs it again" if word in FINISHED_WORDS else f"it is {word}, not finished")
@@ -192,8 +192,8 @@ def try_again(turn: Turn, job: Job) -> Job:
     """Queue a job again, and with it those that were cancelled because of it."""
     again = turn.record(job, lifecycle.RetryAsked(turn.now))
     if lifecycle.ran_out_sharing(job):
-        turn.ran_out.append(job.id)
-    turn.unsure.append(job.id)
+        turn.retry_alone.append(job.id)
+    turn.needs_check.append(job.id)
     _revive(turn, job.id)
     return again
 
@@ -206,7 +206,7 @@ def _revive(turn: Turn, first: JobId) -> None:
             job = turn.store.job(dependant)
             if job.cause is Cause.DEPENDENCY:
                 turn.record(job, lifecycle.NeedRetried(turn.now, need))
-                turn.unsure.append(job.id)
+                turn.needs_check.append(job.id)
                 needs.append(job.id)
 
 
@@ -221,12 +221,12 @@ def unhold(turn: Turn, chosen: selectors.Selection) -> Acted:
     """Let held jobs go on waiting for their turn."""
     found = turns.pick_words(turn, chosen)
     queued, unready = turn.store.unhold(chosen, turn.now)
-    turn.unsure += unready
+    turn.needs_check += unready
     return _shifted(turn, found, queued, State.QUEUED, "it is not held")
 
 
 def _shifted(turn: Turn, found: list[tuple[JobId, str]], moved: list[JobId], state: State, why_not: str) -> Acted:
-    turn.changed.update(moved)
+    turn.changed += moved
     known = set(moved)
     unchanged = [Left(i, word, f"it is {word}: {why_not}") for i, word in found if i not in known]
     return Acted([Changed(job_id, state.value) for job_id in moved], unchanged)

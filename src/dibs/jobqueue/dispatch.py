@@ -43,26 +43,27 @@ def place(turn: Turn, view: View, policy: Policy) -> Plan:
 
 def follow_up(turn: Turn) -> None:
     """Do what the ends of this turn entail: retries, held batches, jobs that waited for them."""
-    for job_id in [*turn.store.due(turn.since, turn.now), *turn.unsure]:
+    for job_id in [*turn.store.due(turn.since, turn.now), *turn.needs_check]:
         refresh(turn, turn.store.job(job_id))
-    while turn.finished:
-        # As it stands now: somebody may have asked for a retry in the same turn.
-        job = turn.store.job(turn.finished.pop(0).id)
+    # The list grows meanwhile: a job that depended on a failed one finishes too.
+    for finished in turn.finished:
+        # Read again: a user may have asked for a retry in the same turn.
+        job = turn.store.job(finished.id)
         if not job.is_finished:
             continue
         if lifecycle.wants_retry(job):
             why = f"retry {job.retried + 1} of {job.spec.retries} after {job.cause.value if job.cause else job.word}"
             refresh(turn, turn.record(job, lifecycle.RetryAsked(turn.now, is_automatic=True), why))
             if lifecycle.ran_out_sharing(job):
-                turn.ran_out.append(job.id)
+                turn.retry_alone.append(job.id)
             continue
-        turn.over.append(job)
+        turn.finished_for_good.append(job)
         if job.spec.batch and job.outcome in BAD and turn.store.count_bad(job.spec.batch):
             why = f"too many of its batch ended badly, last job {job.id}"
             turn.store.hold_batch(job.spec.batch, turn.now, why)
         for dependant in turn.store.dependants(job.id):
             refresh(turn, turn.store.job(dependant))
-    for job_id in turn.ran_out:
+    for job_id in turn.retry_alone:
         give_alone(turn, turn.store.job(job_id))
 
 
@@ -87,7 +88,7 @@ def refresh(turn: Turn, job: Job) -> None:
     is_due = job.spec.begin_at is None or job.spec.begin_at <= turn.now
     is_ready = is_due and isinstance(verdict, dependencies.Met)
     if is_ready != job.is_ready:
-        turn.changed.add(job.id)
+        turn.changed.append(job.id)
         turn.store.set_ready(job.id, is_ready)
         turn.store.note(job.id, turn.now, "Ready" if is_ready else "NotReady", "")
 

@@ -65,7 +65,7 @@ def move(turn: Turn, job_id: JobId, where: str, other_id: JobId | None = None) -
             f"Give it that one first: dibs edit {job.id} --priority {other.spec.priority}",
         )
     turn.store.move(job, where, other)
-    turn.changed.add(job.id)
+    turn.changed.append(job.id)
     turn.store.note(job.id, turn.now, "Moved", where if other is None else f"{where} job {other.id}")
     if where == "first" and turn.store.is_outranked(job.spec.priority):
         return f"first of priority {job.spec.priority}; jobs with a higher priority stay ahead of it"
@@ -193,8 +193,8 @@ def _rule(
 
 def _keep(turn: Turn, job: Job, spec: JobSpec, change: Change) -> None:
     turn.store.edit(job, spec, turn.now, change.told)
-    turn.changed.add(job.id)
+    turn.changed.append(job.id)
     if job.is_active and spec.time_limit_s != job.spec.time_limit_s:
         turn.effects.append(Order(job, f"limit {turns.limit_word(spec.time_limit_s)}"))
     if job.is_waiting and change.keys & {"after", "begin_at"}:
-        turn.unsure.append(job.id)
+        turn.needs_check.append(job.id)

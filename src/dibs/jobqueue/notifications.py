@@ -161,7 +161,7 @@ class Notices:
     def tell(self, turn: Turn) -> None:
         """Send what the ends of a turn call for. Whatever fails here concerns nobody else."""
         default = self._settings.notify
-        concerned = [job for job in turn.over if default or job.spec.notify]
+        concerned = [job for job in turn.finished_for_good if default or job.spec.notify]
         if not concerned:
             return
         try:

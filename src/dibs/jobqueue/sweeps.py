@@ -149,7 +149,7 @@ def add(
             _retry(turn, job_id, one.of(common))
         elif decided is Fate.LET_GO and job_id is not None:
             turn.record(turn.store.job(job_id), lifecycle.UnholdAsked(turn.now), "its sweep was submitted again")
-            turn.unsure.append(job_id)
+            turn.needs_check.append(job_id)
     if new:
         _submit(turn, common, list(new.values()), submission.is_held)
     if is_last:
@@ -209,7 +209,7 @@ def _close(turn: Turn, batch: int) -> None:
     """Let a sweep be whole; if it is over already, its end is told now."""
     ended = turn.store.close_batch(batch)
     if ended is not None and turn.store.batch_tally(batch).is_over:
-        turn.over.append(ended)
+        turn.finished_for_good.append(ended)
 
 
 def _key(member: Member) -> str:
@@ -229,8 +229,8 @@ def _retry(turn: Turn, job_id: JobId, spec: JobSpec) -> None:
 def _submit(turn: Turn, spec: JobSpec, members: list[Member], is_held: bool) -> None:
     ids = turn.store.submit_alike(spec, members, turn.now)
     turn.store.grow_batch(spec.batch, len(ids))
-    turn.changed.update(ids)
+    turn.changed += ids
     if spec.after:
-        turn.unsure += ids
+        turn.needs_check += ids
     if is_held:
         turn.store.hold(((selectors.Ids(((ids[0], ids[-1]),)),),), turn.now)

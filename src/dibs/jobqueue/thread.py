@@ -29,7 +29,7 @@ from dibs.jobqueue.shared_forecast import Foreseeing
 from dibs.jobqueue.turns import PAUSED, StartRunner, Turn, Work
 from dibs.jobqueue.validation import Rules, Submission
 from dibs.model.devices import DeviceId, Inventory
-from dibs.model.jobs import Job, JobId
+from dibs.model.jobs import Job
 from dibs.runner.attempts import crash_point
 from dibs.scheduling import planner, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
@@ -78,7 +78,7 @@ NOTHING_PLACED = Placement(None, (), NO_OUTLOOK, [])
 
 
 class Core:
-    """Runs turns in its own thread; everything else hands it work. `publish` is told which jobs changed."""
+    """Runs turns in its own thread; everything else hands it work. `publish` is called when jobs changed."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Core:
         policy: Policy,
         inventory: Callable[[], Inventory],
         waits: Waits[Work],
-        publish: Callable[[set[JobId]], None],
+        publish: Callable[[], None],
     ) -> None:
         self.store = store
         self.policy = policy
@@ -211,14 +211,14 @@ class Core:
             self.attending.act(turn, effect)
         # After the starts: whoever listens makes work for this processor.
         if turn.changed:
-            self.publish(turn.changed)
+            self.publish()
         self._stand(turn, placement)
         self.tally.count(
-            [effect.job for effect in turn.effects if isinstance(effect, StartRunner)], turn.ended, turn.now
+            [effect.job for effect in turn.effects if isinstance(effect, StartRunner)], turn.finished, turn.now
         )
-        if turn.over:
+        if turn.finished_for_good:
             self.notices.tell(turn)
-        if turn.has_unread:
+        if turn.has_unread_numbers:
             self.gather()
 
     def _settle(self) -> None:
@@ -241,7 +241,7 @@ class Core:
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
         if turn.changed:
-            self.publish(turn.changed)
+            self.publish()
 
     def _do(self, turn: Turn, work: Work) -> Any:
         mark = turn.mark()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from dibs.engines.job_files import JobFiles
@@ -85,39 +85,44 @@ class Turn:
     now: int
     #: When the turn before this one was; what became due until then was seen to.
     since: int = 0
+    #: What is done after the commit.
     effects: list[Effect] = field(default_factory=list)
-    changed: set[JobId] = field(default_factory=set)
-    #: Jobs that ended in this turn; `dispatch.follow_up` sees to what follows.
+    #: Jobs that look different now to anyone who shows them.
+    changed: list[JobId] = field(default_factory=list)
+    #: Jobs that finished in this turn; `dispatch.follow_up` decides what follows.
     finished: list[Job] = field(default_factory=list)
-    #: The same, for those who count them.
-    ended: list[Job] = field(default_factory=list)
-    #: Jobs that ended for good in this turn: nothing follows by itself.
-    over: list[Job] = field(default_factory=list)
-    #: New jobs that wait for others: it is still to be seen how it stands with them.
-    unsure: list[JobId] = field(default_factory=list)
-    #: Jobs that share devices and are tried again after memory ran out.
-    ran_out: list[JobId] = field(default_factory=list)
-    #: A job has ended whose numbers are to be read.
-    has_unread: bool = False
+    #: Jobs that finished and are not retried.
+    finished_for_good: list[Job] = field(default_factory=list)
+    #: Waiting jobs whose dependencies must be judged again.
+    needs_check: list[JobId] = field(default_factory=list)
+    #: Jobs that shared a GPU, ran out of memory and are retried.
+    retry_alone: list[JobId] = field(default_factory=list)
 
-    def mark(self) -> tuple[int, int, int, int]:
-        """Return how far this turn has come, for `undo`."""
-        return len(self.effects), len(self.finished), len(self.unsure), len(self.ended)
+    @property
+    def has_unread_numbers(self) -> bool:
+        """Tell whether a job finished whose numbers must be read from its files."""
+        return any(job.spec.sweep_id is not None or job.spec.metrics for job in self.finished)
 
-    def undo(self, mark: tuple[int, int, int, int]) -> None:
-        """Forget what came after `mark`: the store has undone it too."""
-        effects, finished, unsure, ended = mark
-        del self.effects[effects:], self.finished[finished:], self.unsure[unsure:], self.ended[ended:]
+    def mark(self) -> tuple[int, ...]:
+        """Return how far this turn has come, for `undo`: its lists only grow, so their lengths are all there is."""
+        return tuple([len(getattr(self, name)) for name in LISTS])
+
+    def undo(self, mark: tuple[int, ...]) -> None:
+        """Forget everything after `mark`, as the store does when a step fails."""
+        for name, length in zip(LISTS, mark, strict=True):
+            del getattr(self, name)[length:]
 
     def record(self, job: Job, event: lifecycle.Event, detail: str = "") -> Job:
         """Record an event and remember that the job changed."""
-        self.changed.add(job.id)
+        self.changed.append(job.id)
         moved = self.store.record(job, event, detail)
         if moved.is_finished:
             self.finished.append(moved)
-            self.ended.append(moved)
-            self.has_unread = self.has_unread or moved.spec.sweep_id is not None or bool(moved.spec.metrics)
         return moved
+
+
+#: The fields of a turn that its work appends to.
+LISTS = tuple(each.name for each in fields(Turn) if each.default_factory is list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,9 @@ class Retried:
     #: Those that somebody named, those that had been cancelled because of them, and those that may have to wait.
     named: list[JobId]
     revived: list[JobId]
-    unsure: list[JobId]
+    needs_check: list[JobId]
     #: Those that share devices, and had run out of memory.
-    ran_out: list[JobId]
+    retry_alone: list[JobId]
 
 
 @dataclass(frozen=True, slots=True)
