@@ -16,10 +16,10 @@ from rich.cells import cell_len
 
 from bench import Bench
 from dibs.cli import log_output, screen
-from dibs.cli.safe_text import LogCleaner, clean
 from dibs.cli.screen import Column, Screen
 from dibs.cli.verbs import show
 from dibs.client import answers
+from dibs.client.safe_text import LogCleaner, clean
 from dibs.devices import assessment
 from dibs.model import lifecycle
 from dibs.submission.options import Args

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dibs.devices import probe
-from dibs.foreground import slots
+from dibs.foreground import machine, slots
 from dibs.leases import device_lease, holders
 from dibs.model import devices
 from dibs.system import settings
@@ -19,7 +18,7 @@ def inventory() -> devices.Inventory:
     """Return the GPUs of this machine; a driver that is not there is not asked, which would take a while."""
     values = settings.load(os.environ)
     has_driver = values.devices or values.nvml_library or any(os.path.exists(path) for path in DRIVER_FILES)
-    return probe.read(values) if has_driver else devices.Inventory()
+    return machine.read_gpus(values) if has_driver else devices.Inventory()
 
 
 def keys(text: str, found: devices.Inventory) -> tuple[str, ...]:

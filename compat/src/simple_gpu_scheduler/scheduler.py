@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dibs import errors
 from dibs.foreground import command_lines, device_check, inherited, pipe_loop, pipe_values, slot_kinds, slots
 from dibs.leases import device_lease, waiters
-from dibs.system import settings, users
+from dibs.system import settings
 from dibs_compat import ids
 
 
@@ -133,7 +133,7 @@ def visible(nr: str) -> dict[str, str]:
 
 def note() -> device_lease.Note:
     """Return what others read about our leases."""
-    return device_lease.Note("simple_gpu_scheduler", users.own(), "dibs-compat")
+    return device_lease.own_note("simple_gpu_scheduler", "dibs-compat")
 
 
 class Teller(pipe_values.Door):

@@ -325,6 +325,6 @@ def _shown(quoted: str) -> str:
     text, _ = scanstring(quoted, 1, True)
     if text.isprintable():
         return text
-    from dibs.cli import safe_text
+    from dibs.client import safe_text
 
     return safe_text.clean(text)

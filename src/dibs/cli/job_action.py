@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from dibs.cli import safe_text, screen
-from dibs.client import answers, connection, queries
+from dibs.cli import screen
+from dibs.client import answers, connection, queries, safe_text
 from dibs.model import selectors
 from dibs.submission import options
 from dibs.submission.options import Args

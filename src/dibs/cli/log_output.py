@@ -9,7 +9,7 @@ import signal
 import sys
 from io import FileIO
 
-from dibs.cli.safe_text import LogCleaner
+from dibs.client.safe_text import LogCleaner
 from dibs.foreground.signals import Left
 from dibs.model import units
 

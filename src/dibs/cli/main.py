@@ -213,7 +213,7 @@ def _settle_streams() -> None:
 
 
 def _say(text: str, code: int) -> int:
-    from dibs.cli import safe_text
+    from dibs.client import safe_text
 
     # Whatever somebody pasted, the line stays one that can be read.
     text = " ".join(options.shown(word) if len(word) > LONGEST_WORD else word for word in text.split(" "))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from dibs.cli import safe_text
+from dibs.client import safe_text
 from dibs.errors import DibsError
 from dibs.submission.options import Kind, Option
 

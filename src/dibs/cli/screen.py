@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from dibs.cli.safe_text import clean as clean
+from dibs.client.safe_text import clean as clean
 from dibs.model import units
 from dibs.submission import options
 

@@ -111,6 +111,10 @@ class Client:
             raise NoDaemon(f"cannot reach the daemon on {self.socket_path}: {error.strerror or error}.") from None
         return sock
 
+    def prepare_home(self) -> None:
+        """Make the state folder, private to its user."""
+        paths.prepare(self.home)
+
     def start(self, extra: Mapping[str, str] | None = None) -> None:
         """Start a daemon unless one answers; of many starters at once only one does it, the others wait for it."""
         if "DIBS_JOB_ID" in self.environ:
@@ -118,7 +122,7 @@ class Client:
             raise NoDaemon("no daemon runs, and one started from inside a job would end with it.")
         if self.note and not self.home.exists():
             print(f"dibs: {self.note}", file=sys.stderr)
-        paths.prepare(self.home)
+        self.prepare_home()
         try:
             self._start(extra or {})
         except OSError as error:

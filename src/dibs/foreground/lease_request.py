@@ -16,7 +16,7 @@ from dibs.model.jobs import Request
 from dibs.scheduling import capacity, choice, feasibility, views
 from dibs.submission import job_options
 from dibs.submission.options import Args
-from dibs.system import settings, users
+from dibs.system import settings
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
             place,
             count,
             able,
-            device_lease.Note(job, users.own()),
+            device_lease.own_note(job),
             collect_for_s=wanted.values.collect_for,
             terms=lease_terms.Known(place, inventory, wanted.values, wanted.request).terms,
             wake_fd=wake_fd,

@@ -15,7 +15,7 @@ from dibs.model.jobs import Request
 from dibs.scheduling import feasibility, views
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Kind, Option
-from dibs.system import settings, users
+from dibs.system import settings
 
 
 def _read_groups(text: str) -> tuple[tuple[str, ...], ...]:
@@ -78,7 +78,7 @@ def slots(
     say: Callable[[str], None],
 ) -> Slots:
     """Return where commands can be started; `named` are the GPUs that `groups` found."""
-    place, note = device_lease.folder(), device_lease.Note("pipe", users.own())
+    place, note = device_lease.folder(), device_lease.own_note("pipe")
     count = args.get(COUNT)
     per_gpu = args.get(PER_GPU) or 1
 

@@ -16,6 +16,7 @@ from dibs import errors
 from dibs.leases import drains, holders
 from dibs.leases.holders import Holder as Holder
 from dibs.leases.holders import Note as Note
+from dibs.leases.holders import own_note as own_note
 from dibs.system import locks, processes
 from dibs.system.locks import Broken as Broken
 from dibs.system.locks import Folder as Folder
@@ -61,6 +62,11 @@ class Lease:
             if fd >= 0:
                 os.close(fd)
         self.file_fd = self.socket_fd = -1
+
+
+def duplicate_fds(leases: Iterable[Lease]) -> list[int]:
+    """Return copies of the descriptors of leases for a child to inherit, on numbers that programs do not use."""
+    return [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, processes.FIRST_FD) for lease in leases for fd in lease.fds()]
 
 
 class Refused(errors.Busy):

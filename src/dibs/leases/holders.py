@@ -46,6 +46,11 @@ class Note:
         self.tool = tool[:16]
 
 
+def own_note(job: str, tool: str = "dibs") -> Note:
+    """Return the note of a holder that runs as the current user."""
+    return Note(job, users.own(), tool)
+
+
 class Socket:
     """A listening socket of a device, as /proc/net/unix shows it. An exclusive one has slot 0 and no MiB."""
 

@@ -25,7 +25,6 @@ from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.model import selectors
 from dibs.python_api.futures import BrokenJob, Future
 from dibs.store import call_files
-from dibs.system import paths
 
 #: Calls, and about how many bytes of them, in one submission.
 MOST_CALLS = 1000
@@ -91,7 +90,7 @@ class Courier:
         #: The last event that was heard of; None: nothing is known yet.
         self._cursor: int | None = None
         self._poll: Pending | None = None
-        paths.prepare(queue.home)
+        queue.prepare_home()
         atexit.register(_send_at_exit, weakref.ref(self))
 
     # -- for futures and executors, in their threads

@@ -16,7 +16,7 @@ import time
 
 from dibs.foreground import slot_kinds, slots
 from dibs.leases import device_lease
-from dibs.system import processes, users
+from dibs.system import processes
 from dibs_compat.gpu_tasks import messages, task_parent, workers
 from dibs_compat.gpu_tasks.orders import Order, Task
 
@@ -46,7 +46,7 @@ class Foreman:
         self._scheduler = scheduler
         #: Says when the scheduler is gone, also while something else that it forked has its end of the line.
         self._gone = os.pidfd_open(scheduler_pid)
-        note = device_lease.Note("gpu_task_scheduler", users.own(), "dibs-compat")
+        note = device_lease.own_note("gpu_task_scheduler", "dibs-compat")
         # The first one first; of those that were freed, the last.
         free = [slots.Slot(place.devices, str(number)) for number, place in enumerate(order.places)]
         self._slots = slot_kinds.FixedSlots(device_lease.folder(), note, free[::-1], on_wait=self._waits)

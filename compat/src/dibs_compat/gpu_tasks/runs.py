@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dibs import errors
+from dibs.foreground import machine
 from dibs.foreground.signals import Signals
-from dibs.system import processes
 from dibs_compat import ids
 from dibs_compat.gpu_tasks import gpu_visibility, messages, orders
 from dibs_compat.gpu_tasks.journals import Journal, TaskEvent
@@ -276,7 +276,7 @@ def _name(one: Mapping[str, Any]) -> str:
 
 def _why(code: int | None, signum: int) -> str:
     if signum:
-        return f"ended by {processes.signal_name(signum)}"
+        return f"ended by {machine.signal_name(signum)}"
     return "the process that answered for it was killed" if code is None else f"exit code {code}"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from dibs.system import peers
+from dibs.foreground import machine
 
 #: Names of this machine that no name server is asked for; a tunnel brings any port.
 LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?")
@@ -99,7 +99,7 @@ async def _asked(request: web.Request, is_open: bool) -> RequestFacts:
     sock = request.get_extra_info("socket")
     uid = None
     if not is_open and sock is not None:
-        uid = (await asyncio.to_thread(peers.of_tcp, sock)).uid
+        uid = await asyncio.to_thread(machine.peer_uid, sock)
     return RequestFacts(
         uid,
         request.method,

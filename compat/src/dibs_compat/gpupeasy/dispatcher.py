@@ -17,10 +17,10 @@ from typing import Any
 
 from dibs.client import connection
 from dibs.errors import Conflict, DibsError, NoDaemon, NotFound, UserError
+from dibs.foreground import machine
 from dibs.model import path_templates, selectors
 from dibs.submission import drafts
 from dibs.submission.options import Args
-from dibs.system import commands
 from dibs_compat.gpupeasy import daemon_calls, entries, gpu_lists
 from dibs_compat.gpupeasy.entries import Entry
 from dibs_compat.gpupeasy.logbook import Logbook
@@ -143,8 +143,7 @@ class Dispatcher:
         return number
 
     def _submit(self, number: int, name: str, path: str, argv: Sequence[str], *, is_text: bool) -> None:
-        for text in (name, path, *argv):
-            commands.check_text(text)
+        machine.check_arguments((name, path, *argv))
         tags = [entries.numbered(self._port, number), *([entries.LETTERS] if is_text else [])]
         common = self._common
         if common is not None:

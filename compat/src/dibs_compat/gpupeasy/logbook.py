@@ -8,7 +8,7 @@ import threading
 from datetime import datetime
 from pathlib import Path
 
-from dibs.cli import safe_text
+from dibs.client import safe_text
 
 NAME = "logs.out"
 

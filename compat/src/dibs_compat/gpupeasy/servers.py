@@ -20,7 +20,6 @@ from aiohttp import ClientSession, ClientTimeout, web
 
 from dibs.client import connection
 from dibs.errors import DibsError, UserError
-from dibs.system import paths
 from dibs_compat.gpupeasy import admission, core, gui
 from dibs_compat.gpupeasy.dispatcher import Dispatcher
 from dibs_compat.gpupeasy.logbook import Logbook
@@ -72,7 +71,7 @@ def run_core(texts: Sequence[str], address: Address, logdir: str | None, *, is_l
 
     @contextlib.asynccontextmanager
     async def app(port: int) -> AsyncIterator[web.Application]:
-        paths.prepare(queue.home)
+        queue.prepare_home()
         log = Logbook(Path(logdir) if logdir else queue.home / "gpupeasy", is_loud=is_loud)
         dispatcher = Dispatcher(queue, port, texts, log)
         await asyncio.to_thread(dispatcher.open)

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 
 from dibs.leases import device_lease, waiters
-from dibs.system import processes, users
 
 
 def main() -> int:
@@ -18,10 +16,9 @@ def main() -> int:
     front = sys.argv[1 : sys.argv.index("--")]
     argv = sys.argv[sys.argv.index("--") + 1 :]
     text, keys = front[0], front[1:]
-    note = device_lease.Note(os.environ.get("DIBS_JOB_ID", "gpupeasy"), users.own())
-    for lease in waiters.acquire(device_lease.folder(), len(keys), keys, note) if keys else ():
-        for fd in lease.fds():
-            os.set_inheritable(fcntl.fcntl(fd, fcntl.F_DUPFD, processes.FIRST_FD), True)
+    note = device_lease.own_note(os.environ.get("DIBS_JOB_ID", "gpupeasy"))
+    for fd in device_lease.duplicate_fds(waiters.acquire(device_lease.folder(), len(keys), keys, note) if keys else ()):
+        os.set_inheritable(fd, True)
     os.environ["CUDA_VISIBLE_DEVICES"] = text
     try:
         os.execvp(argv[0], argv)

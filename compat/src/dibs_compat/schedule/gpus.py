@@ -6,8 +6,8 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from dibs.devices import probe
 from dibs.errors import MachineError
+from dibs.foreground import machine
 from dibs.leases import device_lease, holders
 from dibs.model import devices
 from dibs.system import settings
@@ -76,7 +76,7 @@ class Gpus:
 
 def load(values: settings.Settings) -> Gpus:
     """Look at the devices of this machine and at the place of their leases."""
-    inventory = probe.read(values)
+    inventory = machine.read_gpus(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
     return Gpus(inventory, device_lease.folder())

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import DibsError
-from dibs.foreground import device_check
+from dibs.foreground import device_check, machine
 from dibs.foreground.signals import Signals
 from dibs.leases import device_lease, waiters
-from dibs.system import commands, processes, settings, users
+from dibs.system import processes, settings
 from dibs_compat.schedule import gpus, release, screen, state_file, task
 from dibs_compat.schedule.gpu_wait import GpuRequest, GpuWait, Grant, StopSignal
 from dibs_compat.schedule.state_file import Entries, Entry, State
@@ -57,6 +57,7 @@ class Invocation:
     def __init__(self, prog: str) -> None:
         self.prog = prog
         self._values = settings.load(os.environ)
+        self._note = device_lease.own_note(prog, "dibs-compat")
         self._gpus = gpus.load(self._values)
         self._state = State(os.environ.get("DIBS_COMPAT_STATE") or state_file.DEFAULT_PATH, self._complain)
 
@@ -115,9 +116,8 @@ class Invocation:
     def _take(self, order: TaskRequest, coming: Signals) -> Grant:
         if order.request.count == 0:
             return Grant((), ())
-        note = device_lease.Note(self.prog, users.own(), "dibs-compat")
         vet = device_check.of(self._values, self._complain)
-        waiter = waiters.Waiter(self._gpus.place, note, self._values.collect_for, vet=vet)
+        waiter = waiters.Waiter(self._gpus.place, self._note, self._values.collect_for, vet=vet)
         return GpuWait(self._gpus, self._state, coming, waiter).wait(
             order.request,
             lambda numbers: self._entry(order, numbers, os.getpid(), time.time()),
@@ -125,8 +125,8 @@ class Invocation:
         )
 
     def _entry(self, order: TaskRequest, numbers: Sequence[int], pid: int, began: float) -> Entry:
-        words, user = tuple(order.words(numbers)), users.own()
-        return Entry(False, order.name(numbers), words, pid, screen.moment(began), user)
+        words = tuple(order.words(numbers))
+        return Entry(False, order.name(numbers), words, pid, screen.moment(began), self._note.user)
 
     def _run(self, order: TaskRequest, grant: Grant, coming: Signals) -> int:
         mask = task.block()
@@ -164,7 +164,7 @@ class Invocation:
 
 def _check_found(words: Sequence[str]) -> None:
     """Say that a program is not there before anybody waits for a GPU."""
-    if commands.is_found(words[0], os.environ.get("PATH", os.defpath), os.getcwd()):
+    if machine.is_program(words[0]):
         return
     code = errno.EACCES if "/" in words[0] and os.path.exists(words[0]) else errno.ENOENT
     raise task.NotStarted(words[0], OSError(code, os.strerror(code)))

@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 
 from dibs.errors import Conflict, MachineError, NotAllowed, NotFound
+from dibs.foreground import machine
 from dibs.leases import holders
-from dibs.system import processes
 from dibs_compat.schedule import state_file
 from dibs_compat.schedule.gpus import Gpus
 from dibs_compat.schedule.state_file import Entries, State
@@ -57,14 +57,15 @@ def _end(gpus: Gpus, number: int, holder: holders.Holder, grace_s: float) -> Non
         raise Conflict(f"GPU {number} is held by job {holder.job} of dibs.", f"End it with: dibs cancel {holder.job}")
     device = gpus.device(number)
     path = holders.file(gpus.place, device)
-    having = _having(path)
+    having = machine.processes_with_open(path)
     scheduler = [proc for proc in having if proc.pid == holder.pid]
-    processes.send_all(scheduler or having, signal.SIGTERM)
+    machine.send_signal(scheduler or having, signal.SIGTERM)
     if _is_freed(gpus, device, grace_s + EXTRA_S):
         return
-    processes.send_all(_having(path), signal.SIGKILL)
+    machine.send_signal(machine.processes_with_open(path), signal.SIGKILL)
     if not _is_freed(gpus, device, EXTRA_S):
-        raise MachineError(f"GPU {number} is still held: {processes.names(_having(path)) or 'nobody can be seen'}.")
+        left = machine.describe(machine.processes_with_open(path))
+        raise MachineError(f"GPU {number} is still held: {left or 'nobody can be seen'}.")
 
 
 def _is_freed(gpus: Gpus, device: str, within_s: float) -> bool:
@@ -80,25 +81,3 @@ def _is_freed(gpus: Gpus, device: str, within_s: float) -> bool:
         for fd in watches:
             os.close(fd)
     return True
-
-
-def _having(path: str) -> list[processes.Proc]:
-    """Return the processes that have a file open, as far as we may see."""
-    wanted = os.stat(path)
-    return [proc for proc in processes.everybody() if proc.pid != os.getpid() and _has(proc.pid, wanted)]
-
-
-def _has(pid: int, wanted: os.stat_result) -> bool:
-    try:
-        fds = os.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        return False
-    return any(_is_same(f"/proc/{pid}/fd/{fd}", wanted) for fd in fds)
-
-
-def _is_same(path: str, wanted: os.stat_result) -> bool:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return False
-    return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from dibs.cli import safe_text
+from dibs.client import safe_text
 from dibs.leases import holders
 from dibs_compat.schedule import state_file
 from dibs_compat.schedule.state_file import Entries

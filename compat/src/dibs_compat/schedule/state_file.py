@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from dibs.errors import MachineError
-from dibs.system import locks, processes
+from dibs.foreground import machine
 
 DEFAULT_PATH = "/tmp/gpu_scheduler_info"
 
@@ -25,6 +25,12 @@ MODE = 0o777
 #: Most GPUs a file may name, and most bytes that are read of it.
 MOST_GPUS = 1024
 MOST_BYTES = 1 << 20
+
+#: Anybody may put something else there: no links, no devices that block.
+OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+#: How often a file that was replaced while we locked it is opened again.
+TRIES = 50
 
 #: Seconds to wait for the lock, which is held for microseconds, and between looks at it.
 LOCK_S = 2.0
@@ -68,15 +74,14 @@ def fresh(count: int, set_aside: Sequence[int] = ()) -> Entries:
 
 def is_alive(entry: Entry) -> bool:
     """Tell whether the process that an entry names still is the one it was written for."""
-    proc = None if entry.task_pid is None else processes.look(entry.task_pid)
-    if proc is None or proc.is_dead:
+    ran_for_s = None if entry.task_pid is None else machine.running_for_s(entry.task_pid)
+    if ran_for_s is None:
         return False
     try:
         said = time.mktime(time.strptime(entry.task_start or "", MOMENT))
     except (ValueError, OverflowError):
         return True
-    ago_s = time.clock_gettime(time.CLOCK_BOOTTIME) - proc.starttime / os.sysconf("SC_CLK_TCK")
-    return time.time() - ago_s <= said + SAME_START_S
+    return time.time() - ran_for_s <= said + SAME_START_S
 
 
 class State:
@@ -94,8 +99,7 @@ class State:
         try:
             self._known = self.write(lambda entries: edit(known if entries is None else entries))
         except Unusable as error:
-            seen = locks.read_small(self.path, size=MOST_BYTES)
-            readable = parse(seen[1].encode()) if seen else None
+            readable = self._read_only()
             self._known = edit(self._known if readable is None else readable)
             if not self._has_complained:
                 self._complain(f"{error.message} Going on without it. {error.hint}")
@@ -104,7 +108,7 @@ class State:
 
     def write(self, edit: Callable[[Entries | None], Entries | None]) -> Entries | None:
         """Do as `update`, but raise `Unusable` if the file cannot be read and written."""
-        for _ in range(locks.TRIES):
+        for _ in range(TRIES):
             fd = self._open()
             if fd is None:
                 made = edit(None)
@@ -113,7 +117,7 @@ class State:
                 continue
             try:
                 self._lock(fd)
-                if not locks.is_same(fd, self.path):
+                if not self._is_named(fd):
                     continue
                 before = parse(self._read(fd))
                 after = edit(before)
@@ -127,7 +131,7 @@ class State:
     def _open(self) -> int | None:
         """Open the file that is there; None when there is none. Never through a link, and never a second name."""
         try:
-            fd = os.open(self.path, os.O_RDWR | locks.OPEN_FLAGS)
+            fd = os.open(self.path, os.O_RDWR | OPEN_FLAGS)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -142,7 +146,7 @@ class State:
         """Make the file, complete at the moment it appears; False when somebody else was faster."""
         temporary = f"{self.path}.{os.urandom(8).hex()}"
         try:
-            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | locks.OPEN_FLAGS, 0o600)
+            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
         except OSError as error:
             raise self._unusable(error.strerror) from error
         try:
@@ -170,6 +174,25 @@ class State:
                 time.sleep(LOCK_PAUSE_S)
             else:
                 return
+
+    def _is_named(self, fd: int) -> bool:
+        """Return whether the path still names the file that is open."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.lstat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def _read_only(self) -> Entries | None:
+        """Return what a file says that we may not write; None if it cannot be read either."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | OPEN_FLAGS)
+        except OSError:
+            return None
+        try:
+            is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+            return parse(self._read(fd).decode(errors="replace").encode()) if is_file else None
+        finally:
+            os.close(fd)
 
     def _read(self, fd: int) -> bytes:
         try:

@@ -5,7 +5,6 @@ The task inherits the leases, so its GPUs are its own for as long as any part of
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -16,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dibs.errors import DibsError
+from dibs.leases import device_lease
 from dibs.runner import records, supervision
-from dibs.system import processes
 from dibs_compat.schedule import screen
 from dibs_compat.schedule.gpu_wait import Grant
 
@@ -83,9 +82,7 @@ def start(
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    inherited = [
-        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, processes.FIRST_FD) for lease in grant.leases for fd in lease.fds()
-    ]
+    inherited = device_lease.duplicate_fds(grant.leases)
     try:
         child = subprocess.Popen(
             argv,

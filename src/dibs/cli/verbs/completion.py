@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dibs.cli import completions, safe_text, screen
-from dibs.client import connection
+from dibs.cli import completions, screen
+from dibs.client import connection, safe_text
 from dibs.errors import DibsError, UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option

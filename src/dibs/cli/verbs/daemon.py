@@ -62,7 +62,7 @@ def start(queue: Client, args: Args) -> int:
         print(f"running already (pid {running['pid']})")
         return 0
     if args.has(FOREGROUND):
-        paths.prepare(queue.home)
+        queue.prepare_home()
         os.execv(sys.executable, [sys.executable, "-P", "-m", "dibs.daemon"])
     # Inside a job or a lease it is dibs itself who set it, for that job alone.
     visible = None if "DIBS_GPU_INDICES" in os.environ else os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -7,10 +7,10 @@ import sys
 from datetime import datetime
 
 from dibs.cli import job_action, log_output, screen, status_view
-from dibs.cli.safe_text import LogCleaner
 from dibs.cli.screen import Column, Screen
 from dibs.client import answers, connection, queries
 from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
+from dibs.client.safe_text import LogCleaner
 from dibs.logs import reports
 from dibs.model import units
 from dibs.submission import device_variables, options, times

@@ -1,0 +1,81 @@
+"""What `dibs-compat` needs to know of this machine: GPUs, programs, processes, and the user behind a connection.
+
+The old tools import nothing of `devices` and `system` but the settings; this module is what they are offered instead.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+
+from dibs.devices import probe
+from dibs.model.devices import Inventory
+from dibs.system import commands, peers, processes
+from dibs.system.settings import Settings
+
+
+def read_gpus(values: Settings) -> Inventory:
+    """Return the GPUs of this machine, as these settings restrict them."""
+    return probe.read(values)
+
+
+def is_program(word: str) -> bool:
+    """Return whether a command that begins with `word` can be started here."""
+    return commands.is_found(word, os.environ.get("PATH", os.defpath), os.getcwd())
+
+
+def check_arguments(texts: Sequence[str]) -> None:
+    """Refuse texts that the kernel cannot pass to a program, or that are not UTF-8."""
+    for text in texts:
+        commands.check_text(text)
+
+
+def running_for_s(pid: int) -> float | None:
+    """Return for how long a process has been running, in seconds; None if it has ended."""
+    found = processes.look(pid)
+    if found is None or found.is_dead:
+        return None
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - found.starttime / os.sysconf("SC_CLK_TCK")
+
+
+def processes_with_open(path: str) -> list[processes.Proc]:
+    """Return the other processes that have a file open, as far as we may see."""
+    wanted = os.stat(path)
+    return [proc for proc in processes.everybody() if proc.pid != os.getpid() and _has_open(proc.pid, wanted)]
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    try:
+        fds = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return any(_is_same(f"/proc/{pid}/fd/{fd}", wanted) for fd in fds)
+
+
+def _is_same(path: str, wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), wanted)
+    except OSError:
+        return False
+
+
+def send_signal(procs: Sequence[processes.Proc], number: int) -> None:
+    """Signal these processes, and none that got a pid of theirs since."""
+    processes.send_all(procs, number)
+
+
+def describe(procs: Sequence[processes.Proc]) -> str:
+    """Return names and pids of processes for people to read."""
+    return processes.names(procs)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal: SIGTERM."""
+    return processes.signal_name(number)
+
+
+def peer_uid(sock: socket.socket) -> int | None:
+    """Return the user at the other end of a loopback TCP connection; None if the kernel names no owner."""
+    return peers.of_tcp(sock).uid
