@@ -9,11 +9,11 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs.foreground import device_check, slot_kinds, slots
+from dibs.foreground import device_check, slot_kinds
 from dibs.leases import device_lease, holders, waiters
 from dibs.model.jobs import Request
 from dibs.scheduling import choice
-from dibs.system import settings, users
+from dibs.system import process_tree, settings, users
 
 GIB = 2**30
 NOTE = device_lease.Note("test", "me")
@@ -77,7 +77,7 @@ def test_slots_leave_alone_what_is_not_fit(place):
     assert slot is not None
     assert slot.devices == ("b",)
     assert many.take(1.0) is None
-    assert many.ask_at < slots.NEVER
+    assert many.ask_at < process_tree.NEVER
     many.give(slot, 2.0)
     many.close()
 

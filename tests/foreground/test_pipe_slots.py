@@ -12,6 +12,7 @@ from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.foreground.slots import Etiquette, Slot, Slots
 from dibs.leases import device_lease, holders
 from dibs.scheduling.choice import Terms
+from dibs.system import process_tree
 from lease_lab import Puppet, hangs_up
 
 # pytest finds fixtures by their names in this module.
@@ -130,7 +131,7 @@ def test_an_idle_device_is_kept_for_a_moment_and_at_the_end_not_at_all(
     some.give(a, 5.0)
     assert some.rest(5.5, is_over=False) == 5.0 + slots.IDLE_S
     assert held(place) == "AB"
-    assert some.rest(6.0, is_over=False) == slots.NEVER
+    assert some.rest(6.0, is_over=False) == process_tree.NEVER
     assert held(place) == "B"
     some.give(b, 7.0)
     some.rest(7.0, is_over=True)

@@ -97,7 +97,8 @@ def test_a_runner_may_die_anywhere(bench: Bench, point: str) -> None:
 @pytest.mark.parametrize(("wanted", "passes"), [("here", 0), ("here:1", 0), ("here:3", 2), ("there", 5), ("here:9", 5)])
 def test_a_crash_point_strikes_at_the_pass_it_was_told(bench: Bench, wanted: str, passes: int) -> None:
     program = EXAMINER.partition("attempts.examine")[0] + (
-        "import os\nfor _ in range(5): attempts.crash_point('here'); os.write(2, b'x')"
+        "import os\nfrom dibs.system.crash_points import crash_point\n"
+        "for _ in range(5): crash_point('here'); os.write(2, b'x')"
     )
     bench.finish(bench.launch(program, DIBS_CRASH=wanted))
     assert bench.complaints() == "x" * passes

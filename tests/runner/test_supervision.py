@@ -13,7 +13,7 @@ import pytest
 
 from attempt_bench import Bench
 from dibs.runner import supervision
-from dibs.system import processes
+from dibs.system import process_tree, processes
 
 CATCHER = """
 import signal
@@ -86,7 +86,7 @@ def test_a_warning_waits_for_somebody_to_listen(tmp_path: Path, children: list[s
 def test_without_a_limit_nobody_is_warned(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
     spec = Bench(tmp_path).spec("true", warn_signal=int(signal.SIGUSR1), warn_s=10.0)
     tree = supervision.Tree(spec, children[0].pid, 0.0, lambda what, names: None)
-    assert tree.act(1e9) == supervision.NEVER
+    assert tree.act(1e9) == process_tree.NEVER
 
 
 def test_who_catches_a_signal_is_read_from_the_kernel(children: list[subprocess.Popen[str]]) -> None:

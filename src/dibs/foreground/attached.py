@@ -12,7 +12,8 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 
-from dibs.system import processes
+from dibs.errors import TimedOut
+from dibs.system import process_tree, processes
 
 #: What wakes us; blocked, so that nothing comes between a look and the next wait.
 WAKE = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP))
@@ -20,13 +21,6 @@ WAKE = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM,
 FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
 #: From <asm-generic/siginfo.h>: the kernel itself sent it, as for a key.
 SI_KERNEL = 0x80
-#: Longest sleep in seconds: a day-long timer is split.
-LONGEST_S = 3600.0
-#: Seconds between two KILLs, and after which what still lives is given up.
-KILL_EVERY_S = 0.05
-STUCK_S = 5.0
-TIMED_OUT = 124
-NEVER = float("inf")
 
 
 class Attended:
@@ -47,44 +41,27 @@ class Attended:
 
     def wait(self, limit_s: float | None, grace_s: float, say: Callable[[str], None]) -> int:
         """Return the command's exit code, or 124 once all of it is gone because its time was over."""
-        limit_at = NEVER if limit_s is None else time.monotonic() + limit_s
-        while not self._has_ended():
-            if (now := time.monotonic()) >= limit_at:
+        limit_at = process_tree.NEVER if limit_s is None else time.monotonic() + limit_s
+        while not self._reap() and self._code is None:
+            if time.monotonic() >= limit_at:
                 say(f"the time is over: the command gets TERM, and KILL after {grace_s:g} s")
-                self._end(now + grace_s)
-                return TIMED_OUT
+                process_tree.Termination().run(grace_s, self._reap, self._sleep)
+                return TimedOut.exit_code
             self._sleep(limit_at)
         assert self._code is not None
         return self._code
 
-    def _has_ended(self) -> bool:
-        """Take note of all children that ended; tell whether the command is one of them."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return True
-            if pid == 0:
-                return self._code is not None
-            if pid == self._child.pid:
-                code = os.waitstatus_to_exitcode(status)
-                self._code = self._child.returncode = 128 - code if code < 0 else code
+    def _reap(self) -> bool:
+        """Record how the command ended if it has; True when no child is left."""
+        return process_tree.reap(self._record)
 
-    def _end(self, kill_at: float) -> None:
-        """End the whole tree: TERM now, KILL from `kill_at` on; what would not die is left to the kernel."""
-        # A stopped process sees TERM only when it goes on.
-        processes.send_all(self._living(), signal.SIGTERM, signal.SIGCONT)
-        while not (self._has_ended() and not self._living()) and (now := time.monotonic()) < kill_at + STUCK_S:
-            if now >= kill_at:
-                processes.send_all(self._living(), signal.SIGKILL)
-            self._sleep(max(kill_at, now + KILL_EVERY_S))
-
-    def _living(self) -> list[processes.Proc]:
-        return [proc for proc in processes.descendants(os.getpid()) if not proc.is_dead]
+    def _record(self, pid: int, status: int, usage: object) -> None:
+        if pid == self._child.pid:
+            self._code = self._child.returncode = process_tree.exit_code(status)
 
     def _sleep(self, until: float) -> None:
         """Sleep until something happens, and pass on what was sent to us alone."""
-        got = signal.sigtimedwait(WAKE, min(LONGEST_S, max(0.0, until - time.monotonic())))
+        got = process_tree.wait_for_signal(WAKE, until)
         if got is None or got.si_signo == signal.SIGCHLD:
             return
         if got.si_signo in FROM_KEYS and got.si_code == SI_KERNEL:

@@ -1,7 +1,7 @@
-"""How a foreground door starts a command: streams, leases, process group, and a shell only where it needs one.
+"""A command of a pipe and its process group: starting it, and finding and signalling what it leaves running.
 
-In a process group of its own, so that Ctrl-C is for us alone; sessions of their own would make each command a
-scheduling group of the kernel, at half the speed.
+Each command has its own process group, so that Ctrl-C reaches only us. Its own session would make it a scheduling group
+of the kernel, at half the speed.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import errno
 import os
 
 from dibs.system import commands, processes
+from dibs.system.lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Iterable
 
     from dibs.foreground.pipe_values import Job, Rules
-else:
-    # `signal` imports enum; the C module below it has all we need and costs nothing.
-    import _signal as signal
 
 #: What the interpreter ignores and no command expects to.
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -62,3 +59,29 @@ def _open_log(folder: str, job: Job) -> int:
     return os.open(
         os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666
     )
+
+
+def is_left(group: int) -> bool:
+    """Tell whether a process of an ended command's group is our child: what the command left running is."""
+    try:
+        os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def signal_group(group: int, number: int) -> None:
+    """Signal a process group that has a child of ours in it, so that its number cannot mean another group."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        # It ended this moment, or became another user's (sudo).
+        return
+
+
+def group_of(pid: int) -> int | None:
+    """Return the process group of a process; None if the process is gone."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None

@@ -13,36 +13,30 @@ import stat
 import time
 from collections import deque
 
-from dibs.foreground import child, leftovers
-from dibs.foreground.pipe_signals import Signals
-from dibs.foreground.pipe_values import NEVER, Ended, Job, counted
-from dibs.system import processes
+from dibs.foreground import child
+from dibs.foreground.pipe_values import Ended, Job, counted
+from dibs.foreground.signals import Signals
+from dibs.system import process_tree, processes
+from dibs.system.lean import signal
+from dibs.system.process_tree import KILL_EVERY_S, LEFTOVER_GRACE_S, NEVER, SETTLE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable
 
     from dibs.foreground.command_lines import Lines
     from dibs.foreground.pipe_values import Door, Rules
     from dibs.foreground.slots import Slot, Slots
-else:
-    # `signal` imports enum; the C module below it has all we need and costs nothing.
-    import _signal as signal
 
 #: Bytes asked of the stream at once, and commands read ahead of those that run: a stream may be endless.
 READ_BYTES = 65536
 READ_AHEAD = 64
 
-#: Seconds in which helpers may end by themselves after their command, and then between TERM and KILL.
-SETTLE_S = 0.2
-LEFTOVER_S = 10.0
+#: What stops us: each of these is one step of `Pipe.stop`.
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-#: Seconds between two rounds of KILL, against what forks faster than it can be looked up.
-SWEEP_S = 0.05
-
-#: Seconds of KILL after which what still lives is named and left.
-STUCK_S = 5.0
+#: What would stop, for ever, a command that asks the terminal something; ignored, its request fails instead.
+TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
 
 #: Starts that may succeed when another command has ended.
 FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
@@ -91,9 +85,9 @@ class Pipe:
         self._is_read = False
         #: When to see to processes that belong to no command any more.
         self._orphans_at = NEVER
-        self._killing_since = NEVER
-        #: Who got TERM already.
-        self._told: set[tuple[int, int]] = set()
+        self._termination = process_tree.Termination()
+        #: When the next round of KILL is due, once it has begun.
+        self._kill_at = 0.0
         #: Steps taken towards the end: 1 start nothing more, 2 TERM, 3 KILL.
         self.stopping = 0
         #: The signal that began it; None if it was not a signal.
@@ -129,9 +123,9 @@ class Pipe:
         """Do it all. Signals are recorded when they come and answered between two steps."""
         # Whatever a command leaves behind becomes our child, so that none can hide from us.
         processes.become_subreaper()
-        with Signals() as signals:
+        with Signals(*STOPPING, wake=(signal.SIGCHLD,), ignored=TERMINAL, is_escapable=False) as signals:
             poll = select.poll()
-            poll.register(signals.fd, select.POLLIN)
+            poll.register(signals, select.POLLIN)
             try:
                 while not self._is_over(time.monotonic(), signals):
                     self._sleep(poll, signals)
@@ -148,7 +142,7 @@ class Pipe:
         self._heed(signals)
         self._end_leftovers(now)
         self._start(now)
-        if self.stopping > 2 and self._has_children and self._sweep(now):
+        if self.stopping > 2 and self._has_children and self._kill(now):
             return True
         is_drained = not self._waiting and (self._is_read or self.stopping > 0)
         if (is_drained or self.stopping) and not self._running and not self._leaving:
@@ -171,15 +165,15 @@ class Pipe:
         ready = {fd for fd, _ in poll.poll(None if wake_at == NEVER else max(0.0, wake_at - now) * 1000 + 0.5)}
         for fd in fds:
             poll.unregister(fd)
-        if signals.fd in ready:
-            signals.calm()
+        if signals.fileno() in ready:
+            signals.drain()
             self._heed(signals)
         if self._fd in ready:
             self._read()
         self._slots.woken(ready, time.monotonic())
 
     def _heed(self, signals: Signals) -> None:
-        for number in signals.new():
+        for number in signals.take():
             self.stop(number)
 
     def _wake_at(self, now: float) -> float:
@@ -188,7 +182,7 @@ class Pipe:
             moments.append(self._slots.ask_at)
         else:
             moments.append(self._slots.rest(now, is_over=self._is_read or self.stopping > 0))
-        moments.append(self._orphans_at if self.stopping < 3 else now + SWEEP_S)
+        moments.append(self._orphans_at if self.stopping < 3 else self._kill_at)
         return min(moments)
 
     # -- reading
@@ -252,28 +246,23 @@ class Pipe:
     # -- ending
 
     def _reap(self, now: float) -> None:
-        """Take note of every child that has ended."""
-        ended = []
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                self._has_children = False
-                break
-            if pid == 0:
-                self._has_children = True
-                break
+        """Record every child that has ended."""
+        ended: list[tuple[_Run, int]] = []
+
+        def record(pid: int, status: int, usage: object) -> None:
             self._is_full = False
             run = self._running.pop(pid, None)
             if run is not None:
                 ended.append((run, os.waitstatus_to_exitcode(status)))
+
+        self._has_children = not process_tree.reap(record)
         # Not before all are reaped: what ended with its command is nothing that was left running.
         for run, code in ended:
             self._command_ended(run, code, now)
 
     def _command_ended(self, run: _Run, code: int, now: float) -> None:
         result = Ended(run.job, run.slot.label, code, now - run.began_at)
-        if self._rules.ends_leftovers and leftovers.is_left(run.pid):
+        if self._rules.ends_leftovers and child.is_left(run.pid):
             run.result = result
             run.settle_at = now + SETTLE_S
             self._leaving.append(run)
@@ -302,37 +291,37 @@ class Pipe:
     def _end_leftovers(self, now: float) -> None:
         """Ask what commands left running to end, name it, and end it after a while; then their slots are free."""
         for run in list(self._leaving):
-            if not leftovers.is_left(run.pid):
+            if not child.is_left(run.pid):
                 self._leaving.remove(run)
                 self._slots.give(run.slot, now)
                 if run.result is not None:
                     self._settle(run.result)
             elif now >= run.kill_at:
-                leftovers.signal_group(run.pid, signal.SIGKILL)
-                run.kill_at = now + SWEEP_S
+                child.signal_group(run.pid, signal.SIGKILL)
+                run.kill_at = now + KILL_EVERY_S
             elif now >= run.settle_at:
-                left = [proc for proc in leftovers.living() if leftovers.group_of(proc.pid) == run.pid]
+                left = [proc for proc in process_tree.living() if child.group_of(proc.pid) == run.pid]
                 self._door.said(f"command {run.job.number} left running, now ended: {processes.names(left)}")
-                leftovers.signal_group(run.pid, signal.SIGTERM)
-                run.settle_at, run.kill_at = NEVER, now + LEFTOVER_S
+                child.signal_group(run.pid, signal.SIGTERM)
+                run.settle_at, run.kill_at = NEVER, now + LEFTOVER_GRACE_S
 
     def _end_orphans(self, now: float) -> bool:
         """See to what is left when no command is: processes that made themselves daemons. Tell whether to wait."""
-        left = leftovers.living()
+        left = process_tree.living()
         if not left or not (self._rules.ends_leftovers or self.stopping > 1):
             if left and self.stopping:
                 self._door.said(f"still running: {processes.names(left)}")
             return False
-        is_new = any(proc.key not in self._told for proc in left)
+        is_new = not all(map(self._termination.has_terminated, left))
         if self._orphans_at == NEVER:
-            self._orphans_at = now + (SETTLE_S if is_new else LEFTOVER_S)
+            self._orphans_at = now + (SETTLE_S if is_new else LEFTOVER_GRACE_S)
         elif now >= self._orphans_at and self.stopping < 3:
             if is_new:
                 self._door.said(f"left running, now ended: {processes.names(left)}")
-                self._term(left)
+                self._termination.terminate(left)
             else:
                 self.stopping = 3
-            self._orphans_at = now + LEFTOVER_S
+            self._orphans_at = now + LEFTOVER_GRACE_S
         return True
 
     def stop(self, number: int) -> None:
@@ -349,25 +338,15 @@ class Pipe:
         elif number != signal.SIGHUP:
             self.stopping += 1
             if self.stopping == 2:
-                self._term(leftovers.living())
+                self._termination.terminate(process_tree.living())
 
-    def _term(self, procs: list[processes.Proc]) -> None:
-        """TERM, once to each: a second one makes many programs give up saving."""
-        fresh = [proc for proc in procs if proc.key not in self._told]
-        # A stopped process sees TERM only when it goes on.
-        processes.send_all(fresh, signal.SIGTERM, signal.SIGCONT)
-        self._told.update(proc.key for proc in fresh)
-
-    def _sweep(self, now: float) -> bool:
-        """KILL everything; tell whether to give up on what even that does not end."""
-        self._killing_since = min(self._killing_since, now)
-        processes.kill_children()
-        left = leftovers.living()
-        processes.send_all(left, signal.SIGKILL)
-        if now - self._killing_since < STUCK_S:
-            return False
-        self._door.said(f"survived KILL for {STUCK_S:.0f} s: {processes.names(left)}")
-        return True
+    def _kill(self, now: float) -> bool:
+        """KILL everything; tell whether to give up on what survives it."""
+        self._kill_at = self._termination.kill(now)
+        if self._termination.is_stuck(now):
+            self._door.said(process_tree.describe_stuck(process_tree.living()))
+            return True
+        return False
 
 
 def _own_descriptor(fd: int) -> int:

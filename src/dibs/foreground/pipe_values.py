@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dibs.system.process_tree import NEVER
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.foreground.pipe_loop import Pipe
     from dibs.foreground.slots import Slot
-
-NEVER = float("inf")
 
 
 class Job:

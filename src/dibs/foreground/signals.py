@@ -1,19 +1,21 @@
-"""Signals, recorded when they come and answered when there is time."""
+"""Signals of a program that runs in a terminal: recorded when they arrive, handled between two steps."""
 
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
-from typing import Any, NoReturn, Self
 
 from dibs.errors import DibsError
+from dibs.system.lean import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, NoReturn
 
 
 class Left(DibsError):
-    """Somebody ended us; nobody is left to be told. The code is that of the signal."""
+    """A signal ended this program; it prints nothing. The exit code is that of the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__("")
@@ -23,17 +25,12 @@ class Left(DibsError):
 
 @contextmanager
 def leaving() -> Iterator[None]:
-    """Raise `Left` when the terminal is lost or somebody ends us, so that the screen is left as it was."""
+    """Raise `Left` on TERM and HUP, so that the terminal is restored before the program ends."""
 
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
+    def leave(number: int, frame: object) -> NoReturn:
         raise Left(number)
 
-    before = {
-        number: signal.signal(number, leave)
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        # Whoever ignores a signal for us (nohup) means it.
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
+    before = {number: signal.signal(number, leave) for number in _not_ignored((signal.SIGTERM, signal.SIGHUP))}
     try:
         yield
     finally:
@@ -41,45 +38,70 @@ def leaving() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class Signals:
-    """Records signals while inside, so that they are answered between two steps and not within one."""
+def _not_ignored(numbers: tuple[int, ...]) -> list[int]:
+    """Return the signals that were not ignored for us on purpose (nohup, a shell without job control)."""
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
-    def __init__(self, *numbers: signal.Signals) -> None:
+
+class Signals:
+    """Records signals while inside, and is readable when one has arrived.
+
+    Those of `wake` make it readable and are not recorded; those of `ignored` are ignored while inside. With
+    `is_escapable` a third SIGINT that nobody has taken raises KeyboardInterrupt: the program hangs, and its user must
+    be able to end it.
+    """
+
+    def __init__(
+        self, *numbers: int, wake: tuple[int, ...] = (), ignored: tuple[int, ...] = (), is_escapable: bool = True
+    ) -> None:
         self._numbers = numbers
-        self._before: dict[signal.Signals, Any] = {}
+        self._wake = wake
+        self._ignored = ignored
+        self._is_escapable = is_escapable
+        self._before: dict[int, Any] = {}
         self._seen: list[int] = []
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Signals:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in self._numbers:
-            # Whoever ignores a signal for us (nohup) means it.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._record)
+        handlers: dict[int, Any] = dict.fromkeys(_not_ignored(self._numbers), self._record)
+        handlers |= dict.fromkeys(self._wake, _do_nothing) | dict.fromkeys(self._ignored, signal.SIG_IGN)
+        self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup)
         os.close(self._read)
         os.close(self._write)
 
-    def _record(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: object) -> None:
         self._seen.append(number)
-        if self._seen.count(signal.SIGINT) > 2:
-            # Whoever should answer them is stuck. A person must always be able to leave.
+        if self._is_escapable and self._seen.count(signal.SIGINT) > 2:
             raise KeyboardInterrupt
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable with a signal."""
         return self._read
 
-    def new(self) -> list[int]:
-        """Return the signals since the last call."""
+    def drain(self) -> None:
+        """Be readable only with the next signal. What `wake` announces must be looked for afterwards."""
         try:
             os.read(self._read, 4096)
         except BlockingIOError:
             pass
+
+    def take(self) -> list[int]:
+        """Return the signals recorded since the last call."""
         seen, self._seen = self._seen, []
         return seen
+
+    def new(self) -> list[int]:
+        """Drain, and return the signals recorded since the last call."""
+        self.drain()
+        return self.take()
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    """Handle a signal whose arrival is all that matters."""

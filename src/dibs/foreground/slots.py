@@ -13,6 +13,7 @@ import time
 from dibs.leases import device_lease, holders, tickets, waiters
 from dibs.scheduling import choice
 from dibs.system import locks
+from dibs.system.process_tree import NEVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ TELL_S = 60.0
 
 #: Nanoseconds within which two changes of a folder may bear the same time: a tick of the slowest kernel, twice.
 TICK_NS = 20_000_000
-
-NEVER = float("inf")
 
 
 class Slot:

@@ -14,11 +14,11 @@ from dibs.jobqueue.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Wa
 from dibs.model import dependencies, lifecycle, units
 from dibs.model.jobs import BAD, Job, JobId, State
 from dibs.runner import attempts, oom
-from dibs.runner.attempts import crash_point
 from dibs.runner.records import Final, Running
 from dibs.scheduling import planner
 from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Policy, View
+from dibs.system.crash_points import crash_point
 
 log = logging.getLogger("dibs.jobqueue.dispatch")
 

@@ -18,9 +18,10 @@ from dibs.jobqueue.turns import Effect, EndLeftovers, Order, StartRunner, Turn, 
 from dibs.model import units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job, JobId
-from dibs.runner import records
-from dibs.runner.attempts import Shim, crash_point
+from dibs.runner.attempts import Shim
 from dibs.store.writer import Store
+from dibs.system.crash_points import crash_point
+from dibs.system.process_tree import LEFTOVER_GRACE_S
 
 log = logging.getLogger("dibs.jobqueue.thread")
 
@@ -80,7 +81,7 @@ class Attending:
                     # One that ended while a child of it lives on is left to the slow tick.
                     self._watch(job, self.engine.adopt_command(running))
                 case EndLeftovers():
-                    self._when_ended(self.engine.end_leftovers(job, records.LEFTOVER_GRACE_S), lambda: self._look(job))
+                    self._when_ended(self.engine.end_leftovers(job, LEFTOVER_GRACE_S), lambda: self._look(job))
         except OSError as error:
             # No process, no descriptor, no room: the truth is in the files, so look at them again in a while.
             log.error("job %s: %s", job.id, error)

@@ -18,6 +18,7 @@ from typing import Any
 
 from dibs.engines.job_files import JobFiles
 from dibs.engines.runner_pool import boot
+from dibs.errors import TimedOut
 from dibs.jobqueue.turns import Turn
 from dibs.model import serialization, units
 from dibs.model.jobs import BAD, Job
@@ -38,7 +39,6 @@ LOG_BYTES = 1024 * 1024
 LONGEST_COMMAND = 1000
 #: Words of states that mean that the queue is not empty. What is held does not run by itself.
 UNDER_WAY = ("queued", "starting", "running", "paused", "stopping")
-TIMED_OUT = 124
 
 
 class Event(enum.Enum):
@@ -256,7 +256,7 @@ class Notices:
         os.close(pidfd)
         if ended is None or ended.si_code != os.CLD_EXITED:
             self._complain(notice, "was killed")
-        elif ended.si_status == TIMED_OUT:
+        elif ended.si_status == TimedOut.exit_code:
             self._complain(notice, f"was ended after {DEADLINE_S:.0f} s")
         elif ended.si_status:
             self._complain(notice, f"ended with exit code {ended.si_status}")

@@ -30,10 +30,10 @@ from dibs.jobqueue.turns import PAUSED, StartRunner, Turn, Work
 from dibs.jobqueue.validation import Rules, Submission
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job
-from dibs.runner.attempts import crash_point
 from dibs.scheduling import planner, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 from dibs.store.writer import Store
+from dibs.system.crash_points import crash_point
 from dibs.system.settings import Settings
 
 T = TypeVar("T")

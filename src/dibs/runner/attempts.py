@@ -12,37 +12,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 
 from dibs.runner import records
+from dibs.system.crash_points import crash_point
+from dibs.system.lean import record
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dataclasses import dataclass as record
-else:
-    from dibs.runner.records import record
 
 TOMBSTONE = "tombstone"
-
-_ARMED = "DIBS_CRASH" in os.environ or "DIBS_DELAY" in os.environ
-
-
-def crash_point(name: str) -> None:
-    """Die by SIGKILL, or dawdle, if the environment asks for it at this point; tests only.
-
-    `DIBS_CRASH=name` dies at the first pass, `name:3` at the third. `DIBS_DELAY=name:250` waits 250 ms at each.
-    """
-    if not _ARMED:
-        return
-    delayed, _, ms = os.environ.get("DIBS_DELAY", "").rpartition(":")
-    if delayed == name:
-        time.sleep(int(ms) / 1000)
-    wanted = os.environ.get("DIBS_CRASH", "")
-    if wanted in (name, f"{name}:1"):
-        os.kill(os.getpid(), 9)
-    if wanted.rpartition(":")[0] == name:
-        os.environ["DIBS_CRASH"] = f"{name}:{int(wanted.rpartition(':')[2]) - 1}"
-
 
 # -- the commit point -------------------------------------------------------------------------------------------
 

@@ -12,14 +12,9 @@ import gc
 import os
 import sys
 
-from dibs.runner import attempts
 from dibs.runner import main as runner
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-else:
-    import _signal as signal
+from dibs.system.crash_points import crash_point
+from dibs.system.lean import signal
 
 
 def main() -> None:
@@ -33,10 +28,10 @@ def main() -> None:
     for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(signum, signal.SIG_IGN)
     while (served := _receive(sock)) is not None:
-        attempts.crash_point("launcher:asked")
+        crash_point("launcher:asked")
         if os.fork() == 0:
             _run(served)
-        attempts.crash_point("launcher:forked")
+        crash_point("launcher:forked")
         os.close(served)
 
 

@@ -16,13 +16,9 @@ import time
 
 from dibs.runner import attempts, oom, records, spares, spawn, supervision
 from dibs.system import processes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-else:
-    # `signal` imports enum; the C module below it has all we need and costs nothing.
-    import _signal as signal
+from dibs.system.crash_points import crash_point
+from dibs.system.lean import signal
+from dibs.system.process_tree import Termination
 
 #: Blocked from the first moment: what supervision waits for, and the signals of a terminal that a job does not have.
 BLOCKED = supervision.WAKE | {signal.SIGINT, signal.SIGHUP}
@@ -63,7 +59,7 @@ def serve(fd: int) -> None:
     try:
         while (spec := _receive(sock)) is not None:
             run(spec, shim, mine)
-            attempts.crash_point("runner:over")
+            crash_point("runner:over")
             if _has_children() or not _tell_over(sock):
                 attempts.sync(spec.folder, spec.start)
                 return
@@ -134,7 +130,7 @@ def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
 
     `shim` names this process in its claim.
     """
-    attempts.crash_point("runner:begin")
+    crash_point("runner:begin")
     _forget_signals()
     spare = mine.take(spec)
     # What is closed in the end, the claim last of all: who finds it unlocked finds everything else settled.
@@ -147,12 +143,12 @@ def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
         started = attempts.claim(spec.folder, spec.start, shim)
     if started is not None:
         open_fds.insert(0, started)
-        attempts.crash_point("runner:claimed")
+        crash_point("runner:claimed")
         begun = _start_command(spec, spare, open_fds)
         final = begun if isinstance(begun, records.Final) else _follow(spec, started, begun, mine)
-        attempts.crash_point("runner:ended")
+        crash_point("runner:ended")
         records.write_final(started, final)
-        attempts.crash_point("runner:recorded")
+        crash_point("runner:recorded")
     for fd in reversed(open_fds):
         os.close(fd)
 
@@ -166,12 +162,12 @@ def _forget_signals() -> None:
 def _follow(spec: records.Spec, started: int, pid: int, mine: spares.Spares) -> records.Final:
     """Write down that the command runs, and return how it ended. It has begun: nothing here may fail the job."""
     started_at_ns = time.time_ns()
-    attempts.crash_point("runner:spawned")
+    crash_point("runner:spawned")
     try:
         records.write_running(started, records.Running(pid, processes.identity(pid) or 0, started_at_ns))
     except OSError:
         sys.excepthook(*sys.exc_info())
-    attempts.crash_point("runner:running")
+    crash_point("runner:running")
     _tell(spec, "running", str(pid), str(started_at_ns))
     mine.make(spec)
     killed_before = oom.kills()
@@ -189,12 +185,12 @@ def _start_command(spec: records.Spec, spare: spares.Spare | None, open_fds: lis
     try:
         tree = _lock_tree(spec.folder)
         open_fds.append(tree)
-        attempts.crash_point("runner:tree")
+        crash_point("runner:tree")
         held = _take_leases(spec)
         if isinstance(held, records.Final):
             return held
         open_fds += held
-        attempts.crash_point("runner:leased")
+        crash_point("runner:leased")
         return spawn.spawn(spec, spare, [*held, tree])
     except spawn.CannotStart as error:
         return _failed(error.code, str(error))
@@ -270,12 +266,12 @@ def end_leftovers(folder: str, grace_s: float, markers: list[bytes]) -> None:
     Nobody hands us orphans here, so what respawns may hide from one look; it takes several in a row to be sure.
     """
     kill_at = time.monotonic() + grace_s
-    told: set[tuple[int, int]] = set()
+    termination = Termination()
     empty_looks = 0
     pause_s = LEFTOVERS_PAUSE_S[0]
     while empty_looks < EMPTY_LOOKS:
         is_killing = time.monotonic() >= kill_at
-        seen = _signal_leftovers(markers, told, is_killing)
+        seen = _signal_leftovers(markers, termination, is_killing)
         is_empty = not seen and not attempts.has_tree(folder)
         empty_looks = empty_looks + 1 if is_empty else 0
         if not (seen and is_killing):
@@ -283,14 +279,13 @@ def end_leftovers(folder: str, grace_s: float, markers: list[bytes]) -> None:
             pause_s = LEFTOVERS_PAUSE_S[0] if is_empty else min(2 * pause_s, LEFTOVERS_PAUSE_S[1])
 
 
-def _signal_leftovers(markers: list[bytes], told: set[tuple[int, int]], is_killing: bool) -> bool:
+def _signal_leftovers(markers: list[bytes], termination: Termination, is_killing: bool) -> bool:
     """Signal each marked process as soon as it is seen, TERM only once; return whether there were any."""
     seen = False
     for proc in processes.marked(markers):
         seen = True
         if is_killing:
             processes.send_all([proc], signal.SIGKILL)
-        elif proc.key not in told:
-            processes.send_all([proc], signal.SIGTERM, signal.SIGCONT)
-            told.add(proc.key)
+        else:
+            termination.terminate([proc])
     return seen

@@ -10,19 +10,10 @@ import os
 import sys
 import time
 
-from dibs.system import processes
+from dibs.errors import TimedOut
+from dibs.system import process_tree, processes
+from dibs.system.lean import signal
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-else:
-    # `signal` imports enum; the C module below it has all we need and costs nothing.
-    import _signal as signal
-
-#: Seconds between two KILLs, and after which what still lives is given up.
-KILL_EVERY_S = 0.05
-STUCK_S = 5.0
-TIMED_OUT = 124
 NOT_STARTED = 126
 
 
@@ -47,40 +38,20 @@ def run(deadline_s: float, shell: str, folder: str, command: str) -> int:
     except OSError as error:
         print(f"dibs: cannot run {shell}: {error.strerror}", file=sys.stderr, flush=True)
         return NOT_STARTED
-    code: int | None = None
-    while True:
-        ended, is_all = _reap(pid)
-        code = ended if ended is not None else code
-        left_s = until - time.monotonic()
-        if is_all or left_s <= 0:
-            break
-        signal.sigtimedwait((signal.SIGCHLD,), left_s)
-    if is_all:
-        return TIMED_OUT if code is None else code
-    _kill(until + STUCK_S)
-    return TIMED_OUT
+    codes: list[int] = []
+
+    def is_gone() -> bool:
+        return process_tree.reap(
+            lambda ended, status, usage: codes.append(process_tree.exit_code(status)) if ended == pid else None
+        )
+
+    while not is_gone():
+        if time.monotonic() >= until:
+            process_tree.Termination().run(0.0, is_gone, _sleep)
+            return TimedOut.exit_code
+        _sleep(until)
+    return codes[0] if codes else TimedOut.exit_code
 
 
-def _reap(pid: int) -> tuple[int | None, bool]:
-    """Take note of every child that ended; return the command's code if it did, and whether nobody is left."""
-    code = None
-    while True:
-        try:
-            ended, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return code, True
-        if ended == 0:
-            return code, False
-        if ended == pid:
-            raw = os.waitstatus_to_exitcode(status)
-            code = 128 - raw if raw < 0 else raw
-
-
-def _kill(until: float) -> None:
-    """KILL everything below us until nothing is left; what is killed leaves its children to us."""
-    while time.monotonic() < until:
-        processes.kill_children()
-        processes.send_all(processes.descendants(os.getpid()), signal.SIGKILL)
-        if _reap(0)[1]:
-            return
-        signal.sigtimedwait((signal.SIGCHLD,), KILL_EVERY_S)
+def _sleep(until: float) -> None:
+    process_tree.wait_for_signal((signal.SIGCHLD,), until)

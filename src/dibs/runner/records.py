@@ -9,33 +9,12 @@ from __future__ import annotations
 import os
 import zlib
 
+from dibs.system.lean import record
+from dibs.system.process_tree import LEFTOVER_GRACE_S
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from dataclasses import dataclass as record
-else:
-
-    def record(cls):
-        """Make a class of plain values from its annotations, as `dataclass` does, whose import is too dear here."""
-        names = tuple(cls.__annotations__)
-        defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
-
-        def begin(self, *args, **values):
-            given = {**defaults, **dict(zip(names, args, strict=False)), **values}
-            if len(given) < len(names):
-                raise TypeError(f"{cls.__name__} needs {', '.join(name for name in names if name not in given)}")
-            for name, value in given.items():
-                setattr(self, name, value)
-
-        def show(self):
-            return f"{cls.__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-        def same(self, other):
-            return type(self) is type(other) and show(self) == show(other)
-
-        body = {"__slots__": names, "__match_args__": names, "__init__": begin, "__repr__": show, "__eq__": same}
-        return type(cls.__name__, (), {**body, "__doc__": cls.__doc__, "__module__": cls.__module__})
-
 
 SPEC_HEAD = b"dibs-spec 1"
 STATUS_HEAD = b"dibs-status 1"
@@ -47,8 +26,6 @@ RUNNING_AT = 512
 FINAL_AT = 1024
 #: Bytes kept of a free text in a final record; all texts together must fit.
 TEXT_MAX = 600
-#: Seconds between TERM and KILL for what a job leaves running when it ends.
-LEFTOVER_GRACE_S = 10.0
 
 
 @record

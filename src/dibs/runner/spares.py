@@ -15,6 +15,7 @@ import fcntl
 import os
 
 from dibs.runner import attempts, records
+from dibs.system.crash_points import crash_point
 
 #: Our own log: private, only ever appended to, never reached by a link.
 LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
@@ -53,7 +54,7 @@ class Spares:
             return None
         self._spare = None
         spare.claim.path = f"{spec.folder}/{os.path.basename(spare.claim.path)}"
-        attempts.crash_point("spare:moved")
+        crash_point("spare:moved")
         return spare
 
     def make(self, spec: records.Spec) -> None:
@@ -110,7 +111,7 @@ def _make(place: str, shim: str) -> Spare:
     except BaseException:
         remove(path)
         raise
-    attempts.crash_point("spare:made")
+    crash_point("spare:made")
     return Spare(path, claim, log)
 
 

@@ -10,15 +10,10 @@ import errno
 import os
 import sys
 
-from dibs.runner import attempts, records, spares
+from dibs.runner import records, spares
 from dibs.system import processes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-else:
-    # `signal` imports enum; the C module below it has all we need and costs nothing.
-    import _signal as signal
+from dibs.system.crash_points import crash_point
+from dibs.system.lean import signal
 
 #: Ignored by Python, by our own launcher, or by what people start daemons with (nohup): a command gets the defaults.
 OFTEN_IGNORED = tuple(
@@ -50,7 +45,7 @@ def spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) 
         if spec.stderr is not None:
             opened.append(_open_output(spec.stderr, spec.output_mode))
         outputs = [*([spare.log] if spare is not None else []), *opened]
-        attempts.crash_point("runner:opened")
+        crash_point("runner:opened")
         first = max(processes.FIRST_FD, *(fd + 1 for fd in inherited))
         copies = [(outputs[0], 1), (outputs[-1], 2), *((fd, first + place) for place, fd in enumerate(inherited))]
         actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]

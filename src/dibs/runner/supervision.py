@@ -11,34 +11,24 @@ import os
 import sys
 import time
 
-from dibs.runner import attempts, records
-from dibs.system import processes
+from dibs.runner import records
+from dibs.system import process_tree, processes
+from dibs.system.crash_points import crash_point
+from dibs.system.lean import signal
+from dibs.system.process_tree import NEVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable
-else:
-    # `signal` imports enum; the C module below it has all we need and costs nothing.
-    import _signal as signal
+    from resource import struct_rusage
 
 #: What wakes the loop: a child ended, an order came, somebody wants us to stop.
 WAKE = frozenset((signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM))
 
-#: Seconds in which helpers may end by themselves after their command (a resource tracker notices a closed pipe).
-SETTLE_S = 0.2
-#: Seconds between rounds of KILL; the end of a child wakes us earlier.
-KILL_EVERY_S = 0.02
-#: Seconds of KILL after which what still lives is reported as stuck, and between rounds from then on.
-STUCK_S = 5.0
-KILL_STUCK_EVERY_S = 1.0
 #: Seconds after which a warning that nobody listened for is tried again.
 WARN_AGAIN_S = 1.0
-#: Longest sleep, in seconds: a day-long timer is split, and one that broke is tried again after a while.
-LONGEST_S = 3600.0
+#: Seconds to the next try after an error of our own.
 AFTER_ERROR_S = 1.0
-
-NEVER = float("inf")
 
 
 def supervise(
@@ -56,7 +46,7 @@ def supervise(
         except Exception:  # noqa: BLE001 - the command lives: whatever is wrong with us, it is not abandoned
             sys.excepthook(*sys.exc_info())
             wake_at = time.monotonic() + AFTER_ERROR_S
-        woken_by = signal.sigtimedwait(WAKE, min(LONGEST_S, max(0.0, wake_at - time.monotonic())))
+        woken_by = process_tree.wait_for_signal(WAKE, wake_at)
         is_term = woken_by is not None and woken_by.si_signo == signal.SIGTERM
         asked = [["stop"]] if is_term else []
     return tree.final()
@@ -105,15 +95,12 @@ class Tree:
         "_final",
         "_has_ended",
         "_is_warned",
-        "_kill_at",
-        "_killed",
-        "_killing_since",
         "_limit_s",
         "_pid",
         "_settled_at",
         "_spec",
         "_tell",
-        "_told",
+        "_termination",
         "_watch",
     )
 
@@ -129,30 +116,21 @@ class Tree:
         self._has_ended = False
         #: When its helpers have had their chance to end by themselves.
         self._settled_at = NEVER
-        #: When KILL begins. Finite means: the tree is asked to end.
-        self._kill_at = NEVER
-        self._killing_since = NEVER
-        #: Who got TERM already; a second one makes many programs give up saving.
-        self._told: set[tuple[int, int]] = set()
-        #: Pids of children that got KILL.
-        self._killed: set[int] = set()
+        self._termination = process_tree.Termination()
 
     # -- waiting
 
     def reap(self, now: float) -> bool:
-        """Take note of every child that ended; True when no process of the tree is left."""
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return True
-            if pid == 0:
-                return False
+        """Record every child that ended; True when no process of the tree is left."""
+
+        def record(pid: int, status: int, usage: struct_rusage) -> None:
             self._final.max_rss_kib = max(self._final.max_rss_kib, usage.ru_maxrss)
             self._final.utime_s += usage.ru_utime
             self._final.stime_s += usage.ru_stime
             if pid == self._pid and not self._has_ended:
                 self._record_end(status, now)
+
+        return process_tree.reap(record)
 
     def _record_end(self, status: int, now: float) -> None:
         """Fix the result: later signals and leftovers do not change it."""
@@ -163,8 +141,8 @@ class Tree:
         else:
             self._final.kind, self._final.code = "exited", code
         self._has_ended = True
-        self._settled_at = now if self._is_ending else now + SETTLE_S
-        attempts.crash_point("runner:reaped")
+        self._settled_at = now if self._termination.has_begun else now + process_tree.SETTLE_S
+        crash_point("runner:reaped")
 
     def final(self) -> records.Final:
         """Return the result. If somebody else took it from us it is unknown, and must not be recorded as anything."""
@@ -184,13 +162,13 @@ class Tree:
                 self._limit_s = NEVER if words[0] == "none" else _seconds(words[0])
                 self._is_warned = not self._spec.warn_signal
             elif verb == "signal":
-                processes.send_all(self._living(), int(words[0]))
-            elif verb == "pause" and not self._is_ending:
+                processes.send_all(process_tree.living(), int(words[0]))
+            elif verb == "pause" and not self._termination.has_begun:
                 self._watch.pause(now)
                 self._freeze()
             elif verb == "resume" and self._watch.is_paused:
                 self._watch.resume(now)
-                processes.send_all(self._living(), signal.SIGCONT)
+                processes.send_all(process_tree.living(), signal.SIGCONT)
         except (ValueError, IndexError, OSError):
             # One bad order must not take the next ones with it.
             sys.excepthook(*sys.exc_info())
@@ -203,15 +181,11 @@ class Tree:
     def _freeze(self) -> None:
         """Stop everything, and what was forked meanwhile, until a look finds nobody new."""
         told: set[tuple[int, int]] = set()
-        while fresh := [proc for proc in self._living() if not proc.is_stopped and proc.key not in told]:
+        while fresh := [proc for proc in process_tree.living() if not proc.is_stopped and proc.key not in told]:
             processes.send_all(fresh, signal.SIGSTOP)
             told.update(proc.key for proc in fresh)
 
     # -- ending
-
-    @property
-    def _is_ending(self) -> bool:
-        return self._kill_at < NEVER
 
     @property
     def _is_waited_for(self) -> bool:
@@ -230,12 +204,12 @@ class Tree:
         warn_at = NEVER if self._is_warned else limit_at - self._spec.warn_s
         if now >= warn_at:
             warn_at = NEVER if self._warn() else now + WARN_AGAIN_S
-        if now >= self._kill_at:
+        if now >= self._termination.kill_at:
             return self._kill(now)
-        return min(warn_at, limit_at, self._kill_at, NEVER if self._is_waited_for else self._settled_at)
+        return min(warn_at, limit_at, self._termination.kill_at, NEVER if self._is_waited_for else self._settled_at)
 
     def _limit_at(self, now: float) -> float:
-        if not self._is_waited_for or self._is_ending or self._watch.is_paused:
+        if not self._is_waited_for or self._termination.has_begun or self._watch.is_paused:
             return NEVER
         return now + self._limit_s - self._watch.ran_for(now)
 
@@ -245,7 +219,7 @@ class Tree:
         A signal that nobody catches would end what it should save; a program may still be loading when it is due.
         """
         signum = self._spec.warn_signal
-        listening = [proc for proc in self._living() if processes.catches(proc.pid, signum)]
+        listening = [proc for proc in process_tree.living() if processes.catches(proc.pid, signum)]
         processes.send_all(listening, signum)
         self._is_warned = bool(listening)
         return self._is_warned
@@ -253,42 +227,21 @@ class Tree:
     def _end_leftovers(self, now: float) -> None:
         """Ask what the command left running to end, once, and name it unless a stop was asked for anyway."""
         self._settled_at = NEVER
-        if not self._is_ending:
-            self._final.leftovers = processes.names(self._living())
+        if not self._termination.has_begun:
+            self._final.leftovers = processes.names(process_tree.living())
         self._end(self._spec.leftover_grace_s, now)
 
     def _end(self, grace_s: float, now: float) -> None:
-        """TERM to all who have not had it; the shortest grace of several counts."""
-        self._kill_at = min(self._kill_at, now + max(grace_s, 0.0))
         self._watch.resume(now)
-        if grace_s > 0:
-            living = [proc for proc in self._living() if proc.key not in self._told]
-            # A stopped process sees TERM only when it goes on.
-            processes.send_all(living, signal.SIGTERM, signal.SIGCONT)
-            self._told.update(proc.key for proc in living)
+        self._termination.begin(grace_s, now)
 
     def _kill(self, now: float) -> float:
-        """KILL everybody, and return when to do it again.
-
-        Children first, and at once again while new ones appear: with its parent dead, everything below becomes our
-        child, and what forks faster than a scan of /proc is caught this way. The scan is for what hangs below a
-        process that cannot die.
-        """
-        self._killing_since = min(self._killing_since, now)
-        is_stuck = now - self._killing_since > STUCK_S
-        fresh = processes.kill_children() - self._killed
-        self._killed |= fresh
-        if fresh and not is_stuck:
-            return now
-        living = self._living()
-        processes.send_all(living, signal.SIGKILL)
-        if is_stuck and living and not self._final.note:
-            self._final.note = f"survived KILL for {STUCK_S:.0f} s: {processes.names(living)}"
-            self._tell("stuck", processes.names(living)[: records.TEXT_MAX])
-        return now + (KILL_STUCK_EVERY_S if is_stuck and not fresh else KILL_EVERY_S)
-
-    def _living(self) -> list[processes.Proc]:
-        return [proc for proc in processes.descendants(os.getpid()) if not proc.is_dead]
+        """KILL the tree, record once what survives it, and return when the next round is due."""
+        again_at = self._termination.kill(now)
+        if self._termination.is_stuck(now) and not self._final.note and (stuck := process_tree.living()):
+            self._final.note = process_tree.describe_stuck(stuck)
+            self._tell("stuck", processes.names(stuck)[: records.TEXT_MAX])
+        return again_at
 
 
 def _seconds(word: str) -> float:

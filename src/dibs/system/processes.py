@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import os
 
+from dibs.system.lean import signal
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Iterable, Iterator
-else:
-    # `signal` imports enum; the C module below it has all we need and costs nothing.
-    import _signal as signal
 
 #: From <sys/prctl.h>: a signal when the parent dies; orphaned descendants become children of the caller, not of pid 1.
 PR_SET_PDEATHSIG = 1

@@ -7,16 +7,15 @@ It knows nothing of instances and folders. When the scheduler hangs up it ends w
 from __future__ import annotations
 
 import gc
+import math
 import os
 import pickle
 import select
-import signal
 import socket
 import time
 
-from dibs.foreground import slot_kinds, slots
+from dibs.foreground import slot_kinds, slots, supervision
 from dibs.leases import device_lease
-from dibs.system import processes
 from dibs_compat.gpu_tasks import messages, task_parent, workers
 from dibs_compat.gpu_tasks.orders import Order, Task
 
@@ -24,8 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
-
-NEVER = float("inf")
 
 
 class _RunningTask:
@@ -88,7 +85,7 @@ class Foreman:
             poll.register(fd, select.POLLIN)
         now = time.monotonic()
         wake_at = self._slots.ask_at if self._is_wanted else self._slots.rest(now, is_over=self._is_over)
-        ready = {fd for fd, _ in poll.poll(None if wake_at == NEVER else max(0.0, wake_at - now) * 1000 + 0.5)}
+        ready = {fd for fd, _ in poll.poll(None if wake_at == math.inf else max(0.0, wake_at - now) * 1000 + 0.5)}
         for fd in ready.intersection(self._running):
             self._ended(fd)
         self._slots.woken(ready, time.monotonic())
@@ -156,11 +153,7 @@ class Foreman:
     def _end_orphans(self) -> None:
         """Kill what a parent that was killed has left to us; the kernel has done so to the task itself."""
         attended = {running.pid for running in self._running.values()}
-        me = os.getpid()
-        while orphans := [proc for proc in processes.descendants(me) if proc.ppid == me and proc.pid not in attended]:
-            processes.send_all(orphans, signal.SIGKILL)
-            for orphan in orphans:
-                os.waitpid(orphan.pid, 0)
+        supervision.kill_orphans(attended)
 
     def _tell_all(self, *words: object) -> None:
         for running in self._running.values():
@@ -178,7 +171,7 @@ def main(file: IO[bytes]) -> None:
     order, line, scheduler_pid = pickle.load(file)
     file.close()
     # What is below a task becomes ours if whoever answers for it is killed.
-    processes.become_subreaper()
+    supervision.become_supervisor(())
     # Tasks share our pages as long as no collector writes to them.
     gc.freeze()
     task = Foreman(order, socket.socket(fileno=line), scheduler_pid).run()

@@ -12,8 +12,7 @@ import socket
 import sys
 from collections.abc import Collection
 
-from dibs.runner import records, supervision
-from dibs.system import processes
+from dibs.foreground import supervision
 from dibs_compat.gpu_tasks import messages
 
 
@@ -47,13 +46,12 @@ def begin(kept: Collection[int], inherited: Collection[int], grace_s: float) -> 
 
 def _prepare(foreman: int) -> int:
     """Get ready to answer for everything below us, and fork the task; return its pid, 0 in the task."""
-    processes.become_subreaper()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, supervision.WAKE)
-    processes.die_with(foreman, signal.SIGTERM)
+    before = supervision.become_supervisor()
+    supervision.die_with(foreman, signal.SIGTERM)
     me = os.getpid()
     task = os.fork()
     if task == 0:
-        processes.die_with(me, signal.SIGKILL)
+        supervision.die_with(me, signal.SIGKILL)
         # A group of its own: what it signals, signalling its group, is not us.
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -63,8 +61,7 @@ def _prepare(foreman: int) -> int:
 def _attend(task: int, line: socket.socket, grace_s: float) -> None:
     """Wait until nothing of the task is left, and say how it ended."""
     line.setblocking(False)
-    spec = records.Spec(0, 0, 0, "", (), (), b"", b"", grace_s=grace_s)
-    final = supervision.supervise(spec, task, lambda: _orders(line), lambda kind, who: None)
+    final = supervision.supervise(task, grace_s, lambda: _orders(line))
     messages.send(line, final.code, final.signal, final.leftovers, final.note)
 
 

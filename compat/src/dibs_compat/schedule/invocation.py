@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import DibsError
-from dibs.foreground import device_check, machine
+from dibs.foreground import device_check, machine, supervision
 from dibs.foreground.signals import Signals
 from dibs.leases import device_lease, waiters
-from dibs.system import processes, settings
+from dibs.system import settings
 from dibs_compat.schedule import gpus, release, screen, state_file, task
 from dibs_compat.schedule.gpu_wait import GpuRequest, GpuWait, Grant, StopSignal
 from dibs_compat.schedule.state_file import Entries, Entry, State
@@ -99,7 +99,7 @@ class Invocation:
         try:
             _check_found(order.words(()))
             # Before the wait: between two tasks every millisecond counts.
-            processes.become_subreaper()
+            supervision.become_supervisor(())
             with Signals(*ENDING) as coming:
                 try:
                     return self._run(order, self._take(order, coming), coming)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dibs.errors import DibsError
+from dibs.foreground import supervision
 from dibs.leases import device_lease
-from dibs.runner import records, supervision
 from dibs_compat.schedule import screen
 from dibs_compat.schedule.gpu_wait import Grant
 
@@ -105,17 +105,16 @@ def start(
 
 def attend(pid: int, first: Step, grace_s: float, complain: Callable[[str], None]) -> End:
     """Wait until nothing of a task is left, answering signals meanwhile."""
-    nothing = records.Spec(0, 0, 0, "", (), (), b"", b"", grace_s=grace_s)
-    tree = supervision.Tree(nothing, pid, time.monotonic(), lambda _, who: complain(f"survived KILL: {who}"))
+    tree = supervision.command_tree(pid, grace_s, lambda who: complain(f"survived KILL: {who}"))
     signals = StopSignals(pid, first, grace_s)
     # Whoever ignores a signal for us (nohup) means it; Ctrl-C has a meaning of its own here.
     wake = [n for n in WAKE if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
     while not tree.reap(now := time.monotonic()):
         wake_at = tree.act(now)
-        came = signal.sigtimedwait(wake, min(supervision.LONGEST_S, max(0.0, wake_at - time.monotonic())))
-        if came is not None and came.si_signo != signal.SIGCHLD:
+        came = supervision.wait_for_signal(wake, wake_at)
+        if came is not None and came != signal.SIGCHLD:
             now = time.monotonic()
-            seconds = signals.answer(came.si_signo, now)
+            seconds = signals.answer(came, now)
             if seconds is not None:
                 tree.obey(["stop", str(seconds)], now)
     final = tree.final()

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from select import select
 
 from dibs.cli import screen
-from dibs.errors import Conflict, DibsError, NotFound, UserError
+from dibs.errors import Conflict, DibsError, NotFound, TimedOut, UserError
 from dibs.foreground import attached, keepers, lease_request, signals
 from dibs.leases import device_lease, waiters
 from dibs.model import devices, environment, units
@@ -265,7 +265,7 @@ def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -
         is_told, _, _ = select([coming], [], [], limit_s)
     if not is_told:
         screen.say("the time is over: the GPUs are given back")
-    return 0 if is_told else attached.TIMED_OUT
+    return 0 if is_told else TimedOut.exit_code
 
 
 def _run(

@@ -17,6 +17,7 @@ from dibs.model.devices import DeviceId, Inventory
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
 from dibs.system import settings
+from dibs.system.process_tree import NEVER
 
 SUMMARY = "Run one command a line from stdin, each on its own GPU, and wait for all of them."
 USAGE = ("[OPTIONS] < COMMANDS",)
@@ -162,15 +163,15 @@ class Teller(pipe_values.Door):
     def changed(self, pipe: pipe_loop.Pipe, now: float) -> float:
         """Keep the progress line up to date, but not for every command that ends."""
         if not self._is_drawing:
-            return pipe_values.NEVER
+            return NEVER
         text = progress(pipe)
         if text == self._drawn:
-            return pipe_values.NEVER
+            return NEVER
         if now < self._drawn_at + DRAW_S:
             return self._drawn_at + DRAW_S
         self._drawn_at = now
         self._draw(text)
-        return pipe_values.NEVER
+        return NEVER
 
     def finish(self, pipe: pipe_loop.Pipe) -> None:
         """Take the progress line away, and say what was not done."""

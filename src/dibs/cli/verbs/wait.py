@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dibs.cli import screen
 from dibs.client import connection, job_waits, queries
 from dibs.client.answers import Waited
+from dibs.errors import TimedOut
 from dibs.foreground import signals
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -20,8 +21,6 @@ USAGE = ("[OPTIONS] [SELECTOR...]",)
 TIMEOUT = Option(("--timeout",), "Give up after this long.", options.DURATION, "2h")
 OPTIONS: tuple[Option[object], ...] = (TIMEOUT, options.JSON)
 EXAMPLES = ("dibs wait", "dibs wait 12 13 --timeout 2h", "dibs wait name:vit* && ./evaluate")
-
-TIMED_OUT = 124
 
 
 def main(args: Args) -> int:
@@ -35,7 +34,7 @@ def main(args: Args) -> int:
         screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over")})
     if not waited["over"]:
         screen.say(f"{waited['total'] - waited['finished']} of {waited['total']} jobs are not finished yet.")
-        return TIMED_OUT
+        return TimedOut.exit_code
     if waited["bad"] and sys.stderr.isatty():
         screen.say(f"{waited['bad']} of {waited['total']} did not succeed: `dibs status bad`")
     return 1 if waited["bad"] else 0
