@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from dibs.daemon import job_folders, retention
 from dibs.daemon.retention import MOST_IN_A_STEP
@@ -31,20 +31,22 @@ log = logging.getLogger("dibs.daemon.cleanup")
 STRAY_AFTER_S = 3600.0
 
 
-async def clean(
-    daemon: Daemon, chosen: selectors.Selection, *, with_checkpoints: bool, is_dry_run: bool
-) -> dict[str, Any]:
+class Cleaned(NamedTuple):
+    """How many jobs and bytes were removed, and the jobs that stay because others need them."""
+
+    jobs: int
+    bytes: int
+    needed: list[JobId]
+
+
+async def clean(daemon: Daemon, chosen: selectors.Selection, *, with_checkpoints: bool, is_dry_run: bool) -> Cleaned:
     """Forget the finished jobs of a selection, or only say what that would be."""
     choice = await daemon.ask(lambda reader: retention.choose(reader, chosen, now_ms()))
     if is_dry_run:
         freed = await _in_thread(daemon, _sizes, daemon.files.roots, choice.ids, with_checkpoints)
-        return _told(len(choice.ids), freed, choice.needed)
+        return Cleaned(len(choice.ids), freed, choice.needed)
     count, freed = await forget(daemon, choice.ids, with_checkpoints)
-    return _told(count, freed, choice.needed)
-
-
-def _told(count: int, freed: int, needed: list[JobId]) -> dict[str, Any]:
-    return {"jobs": count, "bytes": freed, "needed": needed}
+    return Cleaned(count, freed, choice.needed)
 
 
 async def forget(daemon: Daemon, ids: Sequence[JobId], with_checkpoints: bool) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from dibs.http_api import exchange, wire
-from dibs.http_api.schemas import actions
+from dibs.http_api.schemas import actions, machine_answers
 from dibs.model import serialization
 from dibs.version import __version__
 
@@ -14,16 +14,16 @@ async def get_daemon(request: web.Request) -> web.Response:
     """Say who serves here."""
     who = request.app[exchange.DAEMON].identity
     return exchange.json(
-        {
-            "running": True,
-            "pid": who.pid,
-            "socket": str(who.socket),
-            "version": __version__,
-            "started_at": serialization.moment(who.started_at),
-            "home": str(who.home),
-            "user": who.user,
-            "devices": who.devices,
-        }
+        machine_answers.Daemon(
+            running=True,
+            pid=who.pid,
+            socket=str(who.socket),
+            version=__version__,
+            started_at=serialization.moment(who.started_at),
+            home=str(who.home),
+            user=who.user,
+            devices=who.devices,
+        )
     )
 
 
@@ -36,4 +36,4 @@ async def post_stop(request: web.Request) -> web.Response:
         daemon.events.loop.call_soon(daemon.stopping.set)
     else:
         daemon.close_when_idle(drain)
-    return exchange.json({"pid": daemon.identity.pid})
+    return exchange.json(machine_answers.Stopping(daemon.identity.pid))

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
@@ -19,6 +19,7 @@ from dibs.daemon.service import Daemon
 from dibs.errors import Conflict, DibsError, MachineError, UserError
 from dibs.http_api import event_hub, exchange, gpus, queue
 from dibs.http_api.event_hub import Hub, Message, Stream
+from dibs.http_api.schemas import job_answers
 from dibs.model import serialization
 from dibs.model.jobs import JobId
 from dibs.store.database import DatabaseError
@@ -59,7 +60,7 @@ class Channel:
         self.daemon = daemon
         self.hub = Hub()
         #: How the queue stood at the last look.
-        self._queue: dict[str, Any] = {}
+        self._queue = job_answers.QueueState({}, job_answers.Paused(False))
         self._looking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         #: Those who are about to listen: the hub stays awake for them.
@@ -102,13 +103,14 @@ class Channel:
 
     def _hello(self, *, is_mark: bool) -> bytes:
         """Return the first message; it is a place to go on from only if nothing before it is still to be told."""
-        about = {
-            "version": __version__,
-            "last": self.hub.top,
-            **self._queue,
-            "host": socket.gethostname(),
-            "user": self.daemon.identity.user,
-        }
+        about = job_answers.Hello(
+            version=__version__,
+            last=self.hub.top,
+            counts=self._queue.counts,
+            queue=self._queue.queue,
+            host=socket.gethostname(),
+            user=self.daemon.identity.user,
+        )
         return event_hub.message("hello", about, self.hub.top if is_mark else None)
 
     async def _look(self) -> bool:
@@ -264,7 +266,7 @@ class News:
     messages: list[Message]
     until: int
     newest: int
-    queue: dict[str, Any]
+    queue: job_answers.QueueState
 
 
 def _news(reader: Reader, since: int | None) -> News:
@@ -272,21 +274,20 @@ def _news(reader: Reader, since: int | None) -> News:
     start = newest if since is None else since
     until = min(newest, start + MOST_AT_ONCE)
     messages = _messages(reader, start, until) if newest - start <= event_hub.HISTORY else []
-    return News(messages, until, newest, queue.standing(reader))
+    return News(messages, until, newest, queue.queue_state(reader))
 
 
 def _messages(reader: Reader, since: int, until: int, job: int | None = None) -> list[Message]:
     found = reader.happened(since, until, None if job is None else JobId(job), event_hub.HISTORY + 1)
-    return [Message(one.number, one.job, event_hub.message("job", _told(one), one.number)) for one in found]
+    return [Message(one.number, one.job, event_hub.message("job", _job_event(one), one.number)) for one in found]
 
 
-def _told(one: Numbered) -> dict[str, Any]:
-    return {
-        "job": one.job,
-        "at": serialization.moment(one.at),
-        "kind": one.kind,
-        "detail": one.detail,
-        # Null once the job was forgotten.
-        "state": one.word,
-        "attempt": one.attempt,
-    }
+def _job_event(one: Numbered) -> job_answers.JobEvent:
+    return job_answers.JobEvent(
+        job=one.job,
+        at=serialization.moment(one.at),
+        kind=one.kind,
+        detail=one.detail,
+        state=one.word,
+        attempt=one.attempt,
+    )

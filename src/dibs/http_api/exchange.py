@@ -28,15 +28,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-def json(body: Any, status: int = 200) -> web.Response:
+def json(body: msgspec.Struct, status: int = 200) -> web.Response:
     """Answer in JSON."""
     return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
 
 
-async def answer(daemon: Daemon, question: Callable[[Reader], Any]) -> web.Response:
-    """Answer a question to the store in JSON, which is made in the reader's thread: a long one must not hold up all."""
-    told = await daemon.ask(lambda reader: msgspec.json.encode(question(reader)))
-    return web.Response(body=told, content_type="application/json")
+async def answer(daemon: Daemon, question: Callable[[Reader], msgspec.Struct]) -> web.Response:
+    """Answer a question to the store. The JSON is encoded in the reader's thread: a long list must not block others."""
+    text = await daemon.ask(lambda reader: msgspec.json.encode(question(reader)))
+    return web.Response(body=text, content_type="application/json")
 
 
 async def body(request: web.Request) -> Any:

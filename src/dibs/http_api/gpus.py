@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from aiohttp import web
 
@@ -11,7 +10,7 @@ from dibs.daemon.service import Daemon
 from dibs.devices import usage
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import exchange, wire
-from dibs.http_api.schemas import actions
+from dibs.http_api.schemas import actions, job_answers, machine_answers
 from dibs.jobqueue.thread import now_ms
 from dibs.leases import drains, holders, tickets
 from dibs.model import devices, serialization
@@ -31,31 +30,26 @@ async def get_gpus(request: web.Request) -> web.Response:
     return exchange.json(await gpus(daemon, await daemon.probe_now()))
 
 
-async def gpus(daemon: Daemon, inventory: Inventory) -> dict[str, Any]:
+async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
     """Return every device of an inventory, with who holds it now."""
     found = await daemon.ask(lambda reader: holders.survey(daemon.core.line.folder, inventory.ids))
     line = await daemon.ask(lambda reader: tickets.line(daemon.core.line.folder))
     waiters = [
-        {
-            "user": t.user or str(t.uid),
-            "pid": t.pid,
-            "gpus": t.count,
-            "vram": t.mib * choice.MIB or None,
-            "devices": list(t.devices),
-        }
+        machine_answers.Waiter(
+            user=t.user or str(t.uid),
+            pid=t.pid,
+            gpus=t.count,
+            vram=t.mib * choice.MIB or None,
+            devices=list(t.devices),
+        )
         for t in line
     ]
     idle = {} if daemon.looking is None else daemon.looking.observing.idle_since
     shown = [
-        serialization.device_to_json(device)
-        | _held(found.get(device.id, ()), device)
-        | {
-            "idle_since": serialization.moment(idle.get(device.id)),
-            "waiters": sum(device.id in ticket.devices for ticket in line),
-        }
+        _gpu(device, found.get(device.id, ()), idle.get(device.id), sum(device.id in t.devices for t in line))
         for device in inventory.devices
     ]
-    return {"gpus": shown, "waiters": waiters, "problem": inventory.problem, "restriction": inventory.restriction}
+    return machine_answers.Gpus(shown, waiters, inventory.problem, inventory.restriction)
 
 
 async def get_history(request: web.Request) -> web.Response:
@@ -64,28 +58,50 @@ async def get_history(request: web.Request) -> web.Response:
     minutes = min(max(0, exchange.whole_number(request, "minutes", 60)), usage.MOST_MINUTES)
     kept = await daemon.ask(lambda reader: reader.minutes(now_ms() // 60_000 - minutes))
     recent = {} if daemon.looking is None else dict(daemon.looking.observing.ledger.recent)
-    found: dict[str, dict[str, list[Any]]] = {device: {"recent": [], "minutes": []} for device in daemon.inventory.ids}
+    found = {device: machine_answers.GpuHistory(device, [], []) for device in daemon.inventory.ids}
     for device, samples in recent.items():
-        found.setdefault(device, {"recent": [], "minutes": []})["recent"] = [
+        found.setdefault(device, machine_answers.GpuHistory(device, [], [])).recent = [
             [serialization.moment(s.at), s.memory, s.utilization, s.power, s.temperature] for s in list(samples)
         ]
     for device, minute, *values in kept:
         row = [serialization.moment(minute * 60_000), *values]
-        found.setdefault(device, {"recent": [], "minutes": []})["minutes"].append(row)
+        found.setdefault(device, machine_answers.GpuHistory(device, [], [])).minutes.append(row)
     columns = ["at", "memory", "utilization", "power", "temperature"]
-    return exchange.json({"columns": columns, "gpus": [{"id": device, **both} for device, both in found.items()]})
+    return exchange.json(machine_answers.History(columns, list(found.values())))
 
 
-def _held(found: tuple[holders.Holder, ...], device: Device) -> dict[str, Any]:
-    # One of whom nothing is known any more has just gone.
-    found = tuple(holder for holder in found if holder.pid is not None or holder.uid is not None)
-    return {
-        "state": _state(device, is_leased=bool(found)),
-        "holders": [
-            {"user": h.user, "uid": h.uid, "pid": h.pid, "job": h.job or None, "since": _since(h), "vram": _vram(h)}
-            for h in found
-        ],
-    }
+def _gpu(
+    device: Device, found: tuple[holders.Holder, ...], idle_since: int | None, waiters: int
+) -> machine_answers.Gpu:
+    # A holder without a pid and a user has just left.
+    held_by = [holder for holder in found if holder.pid is not None or holder.uid is not None]
+    return machine_answers.Gpu(
+        index=device.index,
+        id=device.id,
+        name=device.name,
+        memory_total=device.memory_total,
+        memory_used=device.memory_used,
+        utilization=device.utilization,
+        temperature=device.temperature,
+        fault=device.fault,
+        drained=device.drained,
+        foreign=device.foreign,
+        foreign_memory=device.foreign_memory,
+        settling=device.settling,
+        power=device.power,
+        power_limit=device.power_limit,
+        ecc_errors=device.ecc_errors,
+        compute_mode=device.compute_mode,
+        pci=device.pci,
+        numa=device.numa,
+        parent=device.parent,
+        vendor=device.vendor,
+        processes=[machine_answers.Process(p.pid, p.user, p.name, p.memory) for p in device.processes],
+        state=_state(device, is_leased=bool(held_by)),
+        holders=[machine_answers.Holder(h.user, h.uid, h.pid, h.job or None, _since(h), _vram(h)) for h in held_by],
+        idle_since=serialization.moment(idle_since),
+        waiters=waiters,
+    )
 
 
 def _state(device: Device, *, is_leased: bool) -> str:
@@ -147,22 +163,25 @@ async def _device(request: web.Request) -> Device:
 
 
 def _drained(daemon: Daemon, device: Device) -> web.Response:
-    return exchange.json({"id": device.id, "index": device.index, "drained": daemon.inventory.by_id[device.id].drained})
+    drained = daemon.inventory.by_id[device.id].drained
+    return exchange.json(machine_answers.Drained(device.id, device.index, drained))
 
 
-def machine(inventory: Inventory, view: View) -> dict[str, Any]:
+def machine(daemon: Daemon, view: View) -> job_answers.Machine:
     """Return the machine as the overview shows it."""
-    return {
-        "gpus": len(inventory.devices),
-        "free": len(planner.free_devices(view, inventory)),
-        "restriction": inventory.restriction,
-        "problem": inventory.problem,
-        "devices": _devices(inventory, view),
-    }
+    inventory = daemon.inventory
+    return job_answers.Machine(
+        gpus=len(inventory.devices),
+        free=len(planner.free_devices(view, inventory)),
+        restriction=inventory.restriction,
+        problem=inventory.problem,
+        devices=_places(inventory, view),
+        disk=full(daemon),
+    )
 
 
-def _devices(inventory: Inventory, view: View) -> list[dict[str, Any]]:
-    """Return every device with who has it, as the scheduler sees it now: without asking the driver."""
+def _places(inventory: Inventory, view: View) -> list[job_answers.Place]:
+    """Return every device and who holds it, as the scheduler sees it now, without asking the driver."""
     ours: dict[DeviceId, list[Active]] = {}
     for job in view.active:
         for held in job.devices:
@@ -170,17 +189,17 @@ def _devices(inventory: Inventory, view: View) -> list[dict[str, Any]]:
     found = []
     for device in inventory.devices:
         mine, foreign = ours.get(device.id, []), _others(view, device.id)
-        state = "leased" if mine or foreign else _state(device, is_leased=False)
+        shares = [job_answers.Share(job.id, None, job.mib * choice.MIB or None) for job in mine]
+        shares += [job_answers.Share(None, other.user, other.mib * choice.MIB or None) for other in foreign]
         found.append(
-            {
-                "index": device.index,
-                "id": device.id,
-                "state": state,
-                "job": mine[0].id if mine else None,
-                "user": foreign[0].user if foreign and not mine else None,
-                "holders": [{"job": job.id, "user": None, "vram": job.mib * choice.MIB or None} for job in mine]
-                + [{"job": None, "user": other.user, "vram": other.mib * choice.MIB or None} for other in foreign],
-            }
+            job_answers.Place(
+                index=device.index,
+                id=device.id,
+                state="leased" if mine or foreign else _state(device, is_leased=False),
+                job=mine[0].id if mine else None,
+                user=foreign[0].user if foreign and not mine else None,
+                holders=shares,
+            )
         )
     return found
 
@@ -197,7 +216,7 @@ def marks(daemon: Daemon, job: Job) -> list[str]:
     return [] if daemon.looking is None else list(daemon.looking.observing.seen.marks.get(job.id, ()))
 
 
-def use(daemon: Daemon, reader: Reader, job: Job) -> list[dict[str, Any]]:
+def use(daemon: Daemon, reader: Reader, job: Job) -> list[job_answers.Use]:
     """Return how the latest attempt used each of its devices, so far or as it was kept."""
     found = {device: (peak, mean, looks) for device, peak, mean, looks in reader.uses(job.id, job.attempt)}
     if daemon.looking is not None:
@@ -205,10 +224,7 @@ def use(daemon: Daemon, reader: Reader, job: Job) -> list[dict[str, Any]]:
         now = daemon.looking.observing.ledger.uses.copy()
         counted = {key[2]: value for key, value in now.items() if key[:2] == (job.id, job.attempt)}
         found |= {device: (value.peak, value.mean, value.looks) for device, value in counted.items()}
-    return [
-        {"id": device, "peak_memory": peak, "mean_utilization": mean, "looks": looks}
-        for device, (peak, mean, looks) in sorted(found.items())
-    ]
+    return [job_answers.Use(device, peak, mean, looks) for device, (peak, mean, looks) in sorted(found.items())]
 
 
 def full(daemon: Daemon) -> str | None:

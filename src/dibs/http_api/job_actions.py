@@ -7,7 +7,7 @@ from aiohttp import web
 from dibs.daemon import cleanup
 from dibs.errors import UserError
 from dibs.http_api import exchange, wire
-from dibs.http_api.schemas import actions
+from dibs.http_api.schemas import actions, job_answers
 from dibs.model import selectors
 
 
@@ -39,6 +39,6 @@ def _one(request: web.Request) -> selectors.Selection:
 async def _do(request: web.Request, verb: str, chosen: selectors.Selection, said: actions.OneActionIn) -> web.Response:
     daemon = request.app[exchange.DAEMON]
     if verb == "clean":
-        cleaned = cleanup.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)
-        return exchange.json(await cleaned)
-    return exchange.json(actions.acted_to_json(await daemon.do(actions.prepare(verb, chosen, said))))
+        cleaned = await cleanup.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)
+        return exchange.json(job_answers.Acted(jobs=cleaned.jobs, bytes=cleaned.bytes, needed=list(cleaned.needed)))
+    return exchange.json(actions.answer(await daemon.do(actions.prepare(verb, chosen, said))))

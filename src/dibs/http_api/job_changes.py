@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchange
+from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import turns
 from dibs.jobqueue.thread import now_ms
 from dibs.model import selectors
@@ -59,9 +59,9 @@ def _news(reader: Reader, since: int) -> tuple[int, list[Glance]]:
 
 
 def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> web.Response:
-    jobs = [{"id": one.id, "state": one.word, "attempt": one.attempt} for one in found]
+    jobs = [job_answers.JobState(one.id, one.word, one.attempt) for one in found]
     # Where each job has its folder.
-    return exchange.json({"cursor": cursor, "jobs": jobs, "files": f"{daemon.files.output_home}/jobs"})
+    return exchange.json(job_answers.Changes(cursor, jobs, f"{daemon.files.output_home}/jobs"))
 
 
 async def get_wait(request: web.Request) -> web.Response:
@@ -81,9 +81,9 @@ async def get_wait(request: web.Request) -> web.Response:
         tally = await daemon.ask(lambda reader: reader.tally(chosen, now_ms()))
         summary = _summary(tally)
         left = deadline - daemon.events.loop.time()
-        if summary["over"] or left <= 0 or daemon.stopping.is_set():
+        if summary.over or left <= 0 or daemon.stopping.is_set():
             break
-        if summary["finished"] != seen:
+        if summary.finished != seen:
             # News, but a thousand short jobs a second are not a thousand answers.
             left = min(left, began + NEWS_EVERY_S - daemon.events.loop.time())
             if left <= 0:
@@ -91,9 +91,10 @@ async def get_wait(request: web.Request) -> web.Response:
         await daemon.events.changed(version, left)
         # The first change is looked at at once; after that they are gathered.
         await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
-    if words and not summary["total"]:
+    if words and not summary.total:
         turns.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
-    return exchange.json(summary | {"mark": "" if is_fixed else mark})
+    summary.mark = "" if is_fixed else mark
+    return exchange.json(summary)
 
 
 def _mark(reader: Reader, words: list[str], chosen: selectors.Selection) -> str:
@@ -106,7 +107,8 @@ def _marked(mark: str) -> selectors.Selection:
     return selectors.parse([mark]) if mark else ()
 
 
-def _summary(tally: dict[str, int]) -> dict[str, Any]:
+def _summary(tally: dict[str, int]) -> job_answers.Waited:
     finished = sum(tally.get(word, 0) for word in selectors.GROUP_WORDS["finished"])
     total = sum(tally.values())
-    return {"total": total, "finished": finished, "bad": finished - tally.get("done", 0), "over": finished == total}
+    bad = finished - tally.get("done", 0)
+    return job_answers.Waited(total=total, finished=finished, bad=bad, over=finished == total, mark="")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import msgspec
 from aiohttp import web
@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from dibs.errors import NotFound, UserError
 from dibs.http_api import exchange
+from dibs.http_api.schemas import job_answers
 from dibs.jobqueue.thread import now_ms
 from dibs.model import devices, selectors
 from dibs.model.devices import Inventory
@@ -106,11 +107,12 @@ async def get_index(request: web.Request) -> web.Response:
     told = exchange.query(request, ListQuery)
     what = wanted(told, daemon.inventory, datetime.now())
 
-    def answer(reader: Reader) -> dict[str, Any]:
+    def answer(reader: Reader) -> job_answers.Index:
         if what.sort.by == "id":
             total, ranges, is_cut = pages.runs(reader, what, now_ms())
-            return {"total": total, "ranges": ranges, "more": is_cut}
+            return job_answers.Index(total=total, ranges=ranges, more=is_cut)
         total, ids, is_cut = pages.ids(reader, what, now_ms())
-        return {"total": total, "ids": msgspec.Raw(ids.encode()), "more": is_cut}
+        # SQLite has written the list as JSON; it may have a million ids.
+        return job_answers.Index(total=total, ids=cast("list[int]", msgspec.Raw(ids.encode())), more=is_cut)
 
     return await exchange.answer(daemon, answer)

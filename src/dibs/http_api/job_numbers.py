@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchange, job_logs
+from dibs.http_api.schemas import job_answers
 from dibs.logs import reports, tails
 from dibs.logs.reports import Numbers
 from dibs.model.jobs import Job
@@ -41,12 +41,12 @@ async def get_numbers(request: web.Request) -> web.Response:
     job = await daemon.ask(lambda reader: job_logs.having(reader, job_id, told))
     where = daemon.files.report(job, told.attempt)
 
-    def read() -> dict[str, Any]:
+    def read() -> job_answers.Courses:
         tail = tails.read(where, reports.COURSE_BYTES)
         found = [
-            {"name": name, "at": [at for at, _ in points], "values": [value for _, value in points]}
+            job_answers.Course(name, [at for at, _ in points], [value for _, value in points])
             for name, points in reports.courses(tail).items()
         ]
-        return {"numbers": found, "cut": len(tail) == reports.COURSE_BYTES}
+        return job_answers.Courses(found, cut=len(tail) == reports.COURSE_BYTES)
 
     return exchange.json(await job_logs.in_thread(request, read))

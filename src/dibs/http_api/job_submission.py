@@ -10,7 +10,7 @@ from aiohttp import web
 
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchange, gpus, why
-from dibs.http_api.schemas import submission
+from dibs.http_api.schemas import job_answers, submission
 from dibs.jobqueue import control, outlook, turns, validation
 from dibs.jobqueue.outlook import Sight
 from dibs.jobqueue.thread import now_ms
@@ -43,8 +43,14 @@ async def post_jobs(request: web.Request) -> web.Response:
     receipt, hints = await daemon.ask(lambda reader: _told(daemon, reader, submitted.ids))
     if is_plain:
         return _plain(replace(submitted, notes=[*submitted.notes, *hints]), receipt)
-    answer = {"ids": submitted.ids, "notes": submitted.notes, "receipt": receipt, "batch": submitted.batch or None}
-    return exchange.json(answer | {"hints": hints}, 201)
+    answer = job_answers.Submitted(
+        ids=list(submitted.ids),
+        notes=submitted.notes,
+        receipt=receipt,
+        batch=submitted.batch or None,
+        hints=hints,
+    )
+    return exchange.json(answer, 201)
 
 
 def _told(daemon: Daemon, reader: Reader, ids: list[JobId]) -> tuple[str, list[str]]:
@@ -79,14 +85,15 @@ async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], ru
         for submission, spec in rehearsed.jobs
     ]
     return exchange.json(
-        {
-            "jobs": jobs,
-            "at_once": rules.at_once,
-            "halt_after": rules.halt_after,
-            "notes": rehearsed.notes,
+        job_answers.Rehearsed(
+            jobs=jobs,
+            at_once=rules.at_once,
+            halt_after=rules.halt_after,
+            notes=rehearsed.notes,
             # Of the first of them.
-            **why.expected(forecast, daemon.inventory),
-        }
+            expected_start=why.expected_start(forecast, daemon.inventory),
+            unknown=why.unknown_start(forecast),
+        )
     )
 
 

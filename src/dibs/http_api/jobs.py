@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from aiohttp import web
@@ -12,6 +12,7 @@ from aiohttp import web
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchange, gpus, job_lists, job_numbers, why
+from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import turns
 from dibs.jobqueue.outlook import Sight
 from dibs.jobqueue.thread import now_ms
@@ -51,7 +52,7 @@ async def get_jobs(request: web.Request) -> web.Response:
         unread = {job_id for job_id, _ in reader.unread_results(UNREAD_LOOKED_AT)}
         return bool(unread) and any(job.id in unread for job in found(reader, Sight.of(daemon.core, reader)))
 
-    def answer(reader: Reader) -> dict[str, Any]:
+    def answer(reader: Reader) -> job_answers.Jobs:
         sight = Sight.of(daemon.core, reader)
         return _list(daemon, reader, sight, found(reader, sight), request.app[TEXTS])
 
@@ -64,22 +65,25 @@ async def _page(daemon: Daemon, told: job_lists.PageQuery, texts: Texts) -> web.
     wanted = job_lists.wanted(told, daemon.inventory, datetime.now())
     after = pages.read_cursor(wanted.sort, told.cursor) if told.cursor else None
 
-    def answer(reader: Reader) -> dict[str, Any]:
+    def answer(reader: Reader) -> job_answers.Jobs:
         jobs, place = pages.page(reader, wanted, after, told.limit or job_lists.USUAL, now_ms())
         following = None if place is None else pages.write_cursor(wanted.sort, place)
-        return _list(daemon, reader, Sight.of(daemon.core, reader), jobs, texts) | {"next": following}
+        page = _list(daemon, reader, Sight.of(daemon.core, reader), jobs, texts)
+        page.next = following
+        return page
 
     return await exchange.answer(daemon, answer)
 
 
-def _list(daemon: Daemon, reader: Reader, sight: Sight, jobs: list[Job], texts: Texts) -> dict[str, Any]:
-    return {
-        "jobs": [texts.of(daemon, Shown.of(daemon, reader, sight, job)) for job in jobs],
-        "queue": {"paused": bool(reader.fact(turns.PAUSED))},
-        "counts": reader.counts(),
-        "machine": gpus.machine(daemon.inventory, sight.view) | {"disk": gpus.full(daemon)},
-        "daemon": {"version": __version__, "pid": daemon.identity.pid},
-    }
+def _list(daemon: Daemon, reader: Reader, sight: Sight, jobs: list[Job], texts: Texts) -> job_answers.Jobs:
+    return job_answers.Jobs(
+        # Raw JSON stands for the Structs it was encoded from.
+        jobs=cast("list[job_answers.Job]", [texts.of(daemon, Shown.of(daemon, reader, sight, job)) for job in jobs]),
+        queue=job_answers.Paused(bool(reader.fact(turns.PAUSED))),
+        counts=reader.counts(),
+        machine=gpus.machine(daemon, sight.view),
+        daemon=job_answers.Answerer(__version__, daemon.identity.pid),
+    )
 
 
 def _overview(reader: Reader, sight: Sight) -> list[Job]:
@@ -118,8 +122,12 @@ class Shown:
     def _beside(self) -> tuple[object, ...]:
         return self.reason, self.report, self.marks, indices(self.inventory, self.job.allocation)
 
-    def to_json(self, daemon: Daemon) -> dict[str, Any]:
-        """Return it as the interface tells it."""
+    def answer(self, daemon: Daemon) -> job_answers.Job:
+        """Return the answer for a list."""
+        return job_answers.Job(**self.fields(daemon))
+
+    def fields(self, daemon: Daemon) -> dict[str, Any]:
+        """Return the fields of `job_answers.Job`. A notification has them too, but for the last two."""
         return serialization.job_to_json(
             self.job,
             self.inventory,
@@ -142,7 +150,7 @@ class Texts:
         if kept is None or not kept[0].is_same(shown):
             if len(self._kept) >= MOST_TEXTS:
                 self._kept.clear()
-            kept = self._kept[shown.job.id] = shown, msgspec.Raw(msgspec.json.encode(shown.to_json(daemon)))
+            kept = self._kept[shown.job.id] = shown, msgspec.Raw(msgspec.json.encode(shown.answer(daemon)))
         return kept[1]
 
 
@@ -173,42 +181,43 @@ async def get_job(request: web.Request) -> web.Response:
     return await exchange.answer(daemon, lambda reader: _whole(daemon, reader, reader.job(job_id)))
 
 
-def _whole(daemon: Daemon, reader: Reader, job: Job) -> dict[str, Any]:
+def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
     # It brings the options of the command line, which nothing else here needs.
     from dibs.submission import command_line
 
     attempts = [
-        {
-            "attempt": past.attempt,
-            "outcome": past.outcome.value,
-            "cause": past.cause.value if past.cause else None,
-            "exit_code": past.exit_code,
-            "signal": past.signal,
-            "gpu_ids": list(past.allocation),
-            "gpu_indices": list(indices(daemon.inventory, past.allocation)),
-            "started_at": serialization.moment(past.started_at),
-            "finished_at": serialization.moment(past.finished_at),
-            "log": daemon.files.log(job, past.attempt),
-        }
+        job_answers.Attempt(
+            attempt=past.attempt,
+            outcome=past.outcome.value,
+            cause=past.cause.value if past.cause else None,
+            exit_code=past.exit_code,
+            signal=past.signal,
+            gpu_ids=list(past.allocation),
+            gpu_indices=list(indices(daemon.inventory, past.allocation)),
+            started_at=serialization.moment(past.started_at),
+            finished_at=serialization.moment(past.finished_at),
+            log=daemon.files.log(job, past.attempt),
+        )
         for past in reader.attempts(job.id)
     ]
     sight = Sight.of(daemon.core, reader)
-    expected = why.start_to_json(sight.expected(job), sight.inventory) if job.is_waiting else None
-    more: dict[str, Any] = {
-        "cli": command_line.line(job.spec, now_ms()),
-        "attempts": attempts,
-        "env": serialization.mask_environ(job.spec.env),
-        "expected_start": expected,
-    }
-    return Shown.of(daemon, reader, sight, job).to_json(daemon) | more | {"use": gpus.use(daemon, reader, job)}
+    return job_answers.WholeJob(
+        **Shown.of(daemon, reader, sight, job).fields(daemon),
+        cli=command_line.line(job.spec, now_ms()),
+        attempts=attempts,
+        env=serialization.mask_environ(job.spec.env),
+        expected_start=why.expected_start(sight.expected(job), sight.inventory) if job.is_waiting else None,
+        use=gpus.use(daemon, reader, job),
+    )
 
 
 async def get_events(request: web.Request) -> web.Response:
     """Return all that happened to a job."""
     job_id = exchange.job_id(request)
 
-    def answer(reader: Reader) -> list[dict[str, Any]]:
+    def answer(reader: Reader) -> job_answers.Events:
         reader.job(job_id)
-        return [{"at": serialization.moment(e.at), "kind": e.kind, "detail": e.detail} for e in reader.events(job_id)]
+        found = reader.events(job_id)
+        return job_answers.Events([job_answers.Event(serialization.moment(e.at), e.kind, e.detail) for e in found])
 
-    return await exchange.answer(request.app[exchange.DAEMON], lambda reader: {"events": answer(reader)})
+    return await exchange.answer(request.app[exchange.DAEMON], answer)

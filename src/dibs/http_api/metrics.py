@@ -35,10 +35,10 @@ async def get_metrics(request: web.Request) -> web.Response:
 
 
 def _queue(reader: Reader) -> Iterator[Family]:
-    standing = queue.standing(reader)
-    words = [Sample(count, {"state": word}) for word, count in standing["counts"].items()]
+    state = queue.queue_state(reader)
+    words = [Sample(count, {"state": word}) for word, count in state.counts.items()]
     yield gauge("dibs_jobs", "Jobs by the state that outputs show; finished ones until they are forgotten.", *words)
-    yield gauge("dibs_queue_paused", "1 while nothing new is started.", Sample(standing["queue"]["paused"]))
+    yield gauge("dibs_queue_paused", "1 while nothing new is started.", Sample(state.queue.paused))
 
 
 def _counted(tally: Tally) -> Iterator[Family]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
 from dibs.http_api import exchange, why, wire
-from dibs.http_api.schemas import actions
+from dibs.http_api.schemas import actions, job_answers
 from dibs.jobqueue import control, turns
 from dibs.jobqueue.outlook import Sight
 from dibs.model.devices import Inventory
@@ -23,13 +21,13 @@ MOST_STARTS = 100
 
 async def get_queue(request: web.Request) -> web.Response:
     """Say whether the queue is paused, and how many jobs are in which state."""
-    found = await request.app[exchange.DAEMON].ask(standing)
-    return exchange.json({**found["queue"], "counts": found["counts"]})
+    found = await request.app[exchange.DAEMON].ask(queue_state)
+    return exchange.json(job_answers.Queue(found.queue.paused, found.counts))
 
 
-def standing(reader: Reader) -> dict[str, Any]:
-    """Return how the queue as a whole stands, as it is told beside jobs."""
-    return {"counts": reader.counts(), "queue": {"paused": bool(reader.fact(turns.PAUSED))}}
+def queue_state(reader: Reader) -> job_answers.QueueState:
+    """Return the number of jobs in each state, and whether the queue is paused."""
+    return job_answers.QueueState(reader.counts(), job_answers.Paused(bool(reader.fact(turns.PAUSED))))
 
 
 async def post_queue(request: web.Request) -> web.Response:
@@ -37,7 +35,7 @@ async def post_queue(request: web.Request) -> web.Response:
     change = wire.convert(await exchange.body(request), actions.QueueIn)
     daemon = request.app[exchange.DAEMON]
     await daemon.do(control.pause_queue if change.paused else control.resume_queue)
-    # No job has changed, but whoever watches wants to know.
+    # No job has changed, but the page shows whether the queue is paused.
     daemon.events.publish()
     return await get_queue(request)
 
@@ -47,12 +45,13 @@ async def get_starts(request: web.Request) -> web.Response:
     daemon = request.app[exchange.DAEMON]
     most = min(max(0, exchange.whole_number(request, "most", 5)), MOST_STARTS)
 
-    def answer(reader: Reader) -> list[dict[str, Any]]:
+    def answer(reader: Reader) -> job_answers.Starts:
         sight = Sight.of(daemon.core, reader)
         found = sight.next_starts(most).items()
-        return [{"id": job, "expected_start": why.start_to_json(forecast, sight.inventory)} for job, forecast in found]
+        starts = [job_answers.Start(job, why.expected_start(forecast, sight.inventory)) for job, forecast in found]
+        return job_answers.Starts(starts)
 
-    return await exchange.answer(daemon, lambda reader: {"starts": answer(reader)})
+    return await exchange.answer(daemon, answer)
 
 
 async def get_line(request: web.Request) -> web.Response:
@@ -63,31 +62,34 @@ async def get_line(request: web.Request) -> web.Response:
     daemon = request.app[exchange.DAEMON]
     most = min(max(0, exchange.whole_number(request, "most", 10)), MOST_STARTS)
 
-    def answer(reader: Reader) -> list[dict[str, Any]]:
+    def answer(reader: Reader) -> job_answers.Line:
         sight = Sight.of(daemon.core, reader)
         ready = [reader.job(waiting.id) for waiting in views.order(sight.view.waiting)[:most]]
         others = [job for job in reader.overview(2 * MOST_STARTS, 0) if job.is_waiting and not _is_ready(job)]
         jobs = [*ready, *others][:most]
         forecasts = sight.expected_of([job.id for job in ready])
-        return [_in_line(job, sight.reason(job), forecasts.get(job.id, Forecast()), sight.inventory) for job in jobs]
+        return job_answers.Line(
+            [_in_line(job, sight.reason(job), forecasts.get(job.id, Forecast()), sight.inventory) for job in jobs]
+        )
 
-    return await exchange.answer(daemon, lambda reader: {"line": answer(reader)})
+    return await exchange.answer(daemon, answer)
 
 
 def _is_ready(job: Job) -> bool:
     return job.is_ready and job.state is not State.HELD
 
 
-def _in_line(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
-    asked = job.spec
-    return {
-        "id": job.id,
-        "name": asked.name,
-        "state": job.word,
-        "command": asked.command,
-        "gpus": asked.request.gpus,
-        "priority": asked.priority,
-        "reason": reason.text,
-        "hint": reason.hint,
-        **why.expected(forecast, inventory),
-    }
+def _in_line(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> job_answers.InLine:
+    spec = job.spec
+    return job_answers.InLine(
+        id=job.id,
+        name=spec.name,
+        state=job.word,
+        command=spec.command,
+        gpus=spec.request.gpus,
+        priority=spec.priority,
+        reason=reason.text,
+        hint=reason.hint,
+        expected_start=why.expected_start(forecast, inventory),
+        unknown=why.unknown_start(forecast),
+    )

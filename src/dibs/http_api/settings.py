@@ -7,6 +7,7 @@ import sys
 from aiohttp import web
 
 from dibs.http_api import exchange
+from dibs.http_api.schemas.machine_answers import Setting, Settings
 from dibs.system import settings
 from dibs.version import __version__
 
@@ -15,18 +16,16 @@ async def get_settings(request: web.Request) -> web.Response:
     """Return every setting of the daemon with its value, where that comes from, and what it means."""
     daemon = request.app[exchange.DAEMON]
     values = daemon.settings
-    told = [
-        {
-            "name": setting.name,
-            "value": settings.written(getattr(values, setting.name)),
-            "default": setting.default,
-            "source": values.sources[setting.name],
-            "variable": setting.variable,
-            "help": setting.meaning,
-        }
+    found = [
+        Setting(
+            name=setting.name,
+            value=settings.written(getattr(values, setting.name)),
+            default=setting.default,
+            source=values.sources[setting.name],
+            variable=setting.variable,
+            help=setting.meaning,
+        )
         for setting in settings.SETTINGS
     ]
     python = ".".join(str(part) for part in sys.version_info[:3])
-    return exchange.json(
-        {"settings": told, "version": __version__, "python": python, "home": str(daemon.identity.home)}
-    )
+    return exchange.json(Settings(found, __version__, python, str(daemon.identity.home)))

@@ -13,7 +13,7 @@ from aiohttp import web
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
 from dibs.http_api import exchange, job_numbers, wire
-from dibs.http_api.schemas import submission
+from dibs.http_api.schemas import submission, sweep_answers
 from dibs.http_api.schemas.submission import Name, Word
 from dibs.jobqueue import sweeps
 from dibs.logs import reports
@@ -28,8 +28,6 @@ from dibs.system import commands
 MOST_POINTS = 10_000
 #: Seconds for which results wait for numbers that are just being read.
 READING_FOR_S = 10.0
-#: What is told of all values of a name.
-SUMMARY = ("min", "max", "mean", "count")
 Goal = Annotated[str, msgspec.Meta(pattern="^(minimize|maximize)$")]
 
 
@@ -90,9 +88,9 @@ async def post_sweeps(request: web.Request) -> web.Response:
     wanted, common = _wanted(told), submission.common(told.defaults, told.parameters)
     if request.query.get("dry_run"):
         checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, common))
-        return exchange.json({"is_new": checked.found is None, "notes": checked.notes})
+        return exchange.json(sweep_answers.SweepChecked(checked.found is None, checked.notes))
     sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, common))
-    return exchange.json(to_json(sweep) | {"notes": notes}, 201)
+    return exchange.json(sweep_answers.SweepMade(**_fields(sweep), notes=notes), 201)
 
 
 def _wanted(told: SweepIn) -> SweepSubmission:
@@ -127,7 +125,7 @@ async def post_points(request: web.Request) -> web.Response:
         lambda turn: sweeps.add(turn, sweep_id, common, members, again=told.again, is_last=not told.more)
     )
     counts = {fate.value: count for fate, count in added.fates.items()}
-    return exchange.json({"counts": counts, "notes": added.notes}, 201)
+    return exchange.json(sweep_answers.Points(counts, added.notes), 201)
 
 
 async def post_runs(request: web.Request) -> web.Response:
@@ -135,7 +133,7 @@ async def post_runs(request: web.Request) -> web.Response:
     daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
     told = wire.convert(await exchange.body(request), RunsIn)
     counts = await daemon.do(lambda turn: sweeps.extend(turn, sweep_id, JobId(told.like), told.changes))
-    return exchange.json({"counts": counts, "notes": []}, 201)
+    return exchange.json(sweep_answers.Points(counts, []), 201)
 
 
 def _member(sweep: Sweep, point: PointIn, cwd: str) -> Member:
@@ -149,13 +147,16 @@ async def get_sweeps(request: web.Request) -> web.Response:
     """Return all sweeps with how many runs are in which state, or without that those that `name` means."""
     name = request.query.get("name")
 
-    def answer(reader: Reader) -> list[dict[str, Any]]:
+    def answer(reader: Reader) -> sweep_answers.Sweeps:
         if name is not None:
-            return [to_json(reader.sweep(each)) for each in reader.sweep_ids(name)]
+            found = [reader.sweep(each) for each in reader.sweep_ids(name)]
+            return sweep_answers.Sweeps([sweep_answers.SweepCounts(**_fields(sweep)) for sweep in found])
         states = reader.states_of_sweeps()
-        return [to_json(sweep) | {"states": states.get(sweep.id, {})} for sweep in reader.sweeps()]
+        return sweep_answers.Sweeps(
+            [sweep_answers.SweepCounts(**_fields(each), states=states.get(each.id, {})) for each in reader.sweeps()]
+        )
 
-    return await exchange.answer(request.app[exchange.DAEMON], lambda reader: {"sweeps": answer(reader)})
+    return await exchange.answer(request.app[exchange.DAEMON], answer)
 
 
 async def get_results(request: web.Request) -> web.Response:
@@ -169,7 +170,7 @@ async def get_results(request: web.Request) -> web.Response:
     if not request.query.get("after"):
         await job_numbers.are_read(daemon, lambda reader: reader.count_unread(sweep_id) > 0, READING_FOR_S)
 
-    def answer(reader: Reader) -> dict[str, Any]:
+    def answer(reader: Reader) -> sweep_answers.Results:
         sweep = reader.sweep(sweep_id)
         following: RunsSince | None = since
         runs: list[Run] = []
@@ -178,7 +179,8 @@ async def get_results(request: web.Request) -> web.Response:
             runs += part
         if not most:
             runs.sort(key=lambda run: (run.index, run.job or 0))
-        return {"sweep": to_json(sweep), "runs": _runs(daemon, reader, runs), "next": following and _after(following)}
+        shown = sweep_answers.Sweep(**_fields(sweep))
+        return sweep_answers.Results(shown, _runs(daemon, reader, runs), _after(following) if following else None)
 
     return await exchange.answer(daemon, answer)
 
@@ -196,7 +198,7 @@ def _since(text: str) -> RunsSince:
     return RunsSince(int(number), kind == "forgotten")
 
 
-def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[sweep_answers.Run]:
     # Few are under way; what they have reported so far is of interest.
     active = {job.id: job for job in reader.active()}
     found = []
@@ -205,23 +207,23 @@ def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[dict[str,
         if run.job is not None and run.job in active:
             numbers = reports.last(daemon.files.report(active[run.job]))
         found.append(
-            {
-                "job": run.job,
-                "attempt": run.attempt,
-                "index": run.index,
-                "params": run.params,
-                "state": run.word,
-                "numbers": numbers or {},
-                "summaries": {name: dict(zip(SUMMARY, one, strict=True)) for name, one in run.summaries.items()},
-                "started_at": serialization.moment(run.started_at),
-                "finished_at": serialization.moment(run.finished_at),
-            }
+            sweep_answers.Run(
+                job=run.job,
+                attempt=run.attempt,
+                index=run.index,
+                params=run.params,
+                state=run.word,
+                numbers=numbers or {},
+                summaries={name: sweep_answers.Summary(*one) for name, one in run.summaries.items()},
+                started_at=serialization.moment(run.started_at),
+                finished_at=serialization.moment(run.finished_at),
+            )
         )
     return found
 
 
-def to_json(sweep: Sweep) -> dict[str, Any]:
-    """Return a sweep as every door shows it."""
+def _fields(sweep: Sweep) -> dict[str, Any]:
+    """Return the fields of `sweep_answers.Sweep`, which several answers extend."""
     return {
         "id": sweep.id,
         "project": sweep.project,

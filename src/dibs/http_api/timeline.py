@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchange, job_lists
+from dibs.http_api.schemas.machine_answers import Bar, Lane, Timeline
 from dibs.jobqueue.outlook import Sight
 from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
@@ -39,7 +40,7 @@ async def get_timeline(request: web.Request) -> web.Response:
     return await exchange.answer(daemon, lambda reader: _timeline(daemon, reader, since, until))
 
 
-def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> dict[str, Any]:
+def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> Timeline:
     now = now_ms()
     past = reader.attempts_between(since, until, MOST_PAST)
     bars = [_bar(s.job, s.name, s.attempt, s.devices, s.started_at, s.finished_at, s.word) for s in reversed(past)]
@@ -47,43 +48,40 @@ def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> dict[st
     # What is just starting has no moment yet.
     bars += [_running(job, job.started_at or now, ahead.ends.get(job.id)) for job in reader.active() if job.allocation]
     bars += [_planned(reader.job(plan.id), plan) for plan in ahead.planned if plan.devices]
-    return {
-        "lanes": _lanes(daemon, bars),
-        "bars": bars,
-        "more": len(past) == MOST_PAST,
-        "now": serialization.moment(now),
-    }
+    return Timeline(_lanes(daemon, bars), bars, len(past) == MOST_PAST, serialization.moment(now))
 
 
-def _running(job: Job, began: int, end: int | None) -> dict[str, Any]:
+def _running(job: Job, began: int, end: int | None) -> Bar:
     bar = _bar(job.id, job.spec.name, job.attempt, job.allocation, began, None, job.word)
-    return bar | {"expected_end": serialization.moment(end)}
+    bar.expected_end = serialization.moment(end)
+    return bar
 
 
-def _planned(job: Job, plan: Planned) -> dict[str, Any]:
+def _planned(job: Job, plan: Planned) -> Bar:
     bar = _bar(job.id, job.spec.name, job.attempt, plan.devices, plan.at, plan.until, job.word)
-    return bar | {"is_plan": True}
+    bar.is_plan = True
+    return bar
 
 
 def _bar(
     job: int, name: str, attempt: int, devices: tuple[DeviceId, ...], began: int, ended: int | None, word: str
-) -> dict[str, Any]:
-    return {
-        "job": job,
-        "name": name,
-        "attempt": attempt,
-        "gpu_ids": list(devices),
-        "from": serialization.moment(began),
-        "to": serialization.moment(ended),
-        "state": word,
-        "is_plan": False,
-        # Of what goes on.
-        "expected_end": None,
-    }
+) -> Bar:
+    return Bar(
+        job=job,
+        name=name,
+        attempt=attempt,
+        gpu_ids=list(devices),
+        begin=serialization.moment(began),
+        end=serialization.moment(ended),
+        state=word,
+        is_plan=False,
+        # Only of a job that runs.
+        expected_end=None,
+    )
 
 
-def _lanes(daemon: Daemon, bars: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _lanes(daemon: Daemon, bars: list[Bar]) -> list[Lane]:
     """Return a lane for each device, also for those that are gone but were used."""
-    lanes = [{"gpu_id": each.id, "index": each.index, "name": each.name} for each in daemon.inventory.devices]
-    gone = dict.fromkeys(device for bar in bars for device in bar["gpu_ids"] if device not in daemon.inventory.by_id)
-    return lanes + [{"gpu_id": device, "index": None, "name": device} for device in gone]
+    lanes = [Lane(each.id, each.index, each.name) for each in daemon.inventory.devices]
+    gone = dict.fromkeys(device for bar in bars for device in bar.gpu_ids if device not in daemon.inventory.by_id)
+    return lanes + [Lane(device, None, device) for device in gone]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
 from msgspec import Meta
 
 from dibs.http_api import exchange
+from dibs.http_api.schemas import machine_answers
 from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
 from dibs.store.writer import Reader
@@ -45,31 +46,31 @@ def _midnight(day: date) -> int:
     return int(datetime.combine(day, time.min).timestamp() * 1000)
 
 
-def _usage(reader: Reader, bounds: list[tuple[date, int, int]], now: int) -> dict[str, Any]:
+def _usage(reader: Reader, bounds: list[tuple[date, int, int]], now: int) -> machine_answers.Usage:
     spans = [(since, until) for _, since, until in bounds]
     found = reader.usage(spans, now, IDLE_BELOW, MOST_SUMS)
     waits = reader.waits(spans[0][0], spans[-1][1], MOST_WAITS)
-    return {
-        "days": [
-            {"day": day.isoformat(), "from": serialization.moment(since), "to": serialization.moment(until)}
+    return machine_answers.Usage(
+        days=[
+            machine_answers.Day(day.isoformat(), serialization.moment(since), serialization.moment(until))
             for day, since, until in bounds
         ],
-        "sums": [
-            {
-                "day": bounds[one.day][0].isoformat(),
-                "project": one.project,
-                "sweep": one.sweep,
-                "gpu_s": one.held_ms / 1000,
-                "watched_s": one.watched * 60,
-                "idle_s": one.idle * 60,
-            }
+        sums=[
+            machine_answers.Sum(
+                day=bounds[one.day][0].isoformat(),
+                project=one.project,
+                sweep=one.sweep,
+                gpu_s=one.held_ms / 1000,
+                watched_s=one.watched * 60,
+                idle_s=one.idle * 60,
+            )
             for one in found
         ],
-        "more": len(found) == MOST_SUMS,
-        "idle_below": IDLE_BELOW,
-        "waits": {
-            "count": waits.count,
-            "median_s": None if waits.median_ms is None else waits.median_ms / 1000,
-            "longest": [{"job": one.job, "name": one.name, "wait_s": one.wait_ms / 1000} for one in waits.longest],
-        },
-    }
+        more=len(found) == MOST_SUMS,
+        idle_below=IDLE_BELOW,
+        waits=machine_answers.Waits(
+            count=waits.count,
+            median_s=None if waits.median_ms is None else waits.median_ms / 1000,
+            longest=[machine_answers.Waited(one.job, one.name, one.wait_ms / 1000) for one in waits.longest],
+        ),
+    )

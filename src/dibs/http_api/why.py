@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
 from dibs.http_api import exchange
+from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import outlook
 from dibs.jobqueue.outlook import Sight
 from dibs.model import serialization
@@ -22,7 +21,7 @@ async def get_why(request: web.Request) -> web.Response:
     daemon = request.app[exchange.DAEMON]
     job_id = exchange.job_id(request)
 
-    def answer(reader: Reader) -> dict[str, Any]:
+    def answer(reader: Reader) -> job_answers.Why:
         job = reader.job(job_id)
         if not job.is_waiting:
             return _why(job, Reason(outlook.describe(job)), Forecast(), daemon.inventory)
@@ -32,32 +31,30 @@ async def get_why(request: web.Request) -> web.Response:
     return await exchange.answer(daemon, answer)
 
 
-def _why(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "state": job.word,
-        "reason": reason.text,
-        "hint": reason.hint,
-        **expected(forecast, inventory),
-    }
+def _why(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> job_answers.Why:
+    return job_answers.Why(
+        id=job.id,
+        state=job.word,
+        reason=reason.text,
+        hint=reason.hint,
+        expected_start=expected_start(forecast, inventory),
+        unknown=unknown_start(forecast),
+    )
 
 
-def expected(forecast: Forecast, inventory: Inventory) -> dict[str, Any]:
-    """Return when and where a job is expected to start, or why nobody knows."""
-    return {
-        "expected_start": start_to_json(forecast, inventory),
-        "unknown": {"why": forecast.unknown, "hint": forecast.hint} if forecast.unknown else None,
-    }
-
-
-def start_to_json(forecast: Forecast, inventory: Inventory) -> dict[str, Any] | None:
-    """Return an expected start as every door shows it; null where it is unknown."""
+def expected_start(forecast: Forecast, inventory: Inventory) -> job_answers.ExpectedStart | None:
+    """Return when and where a job is expected to start; None if that is unknown."""
     if forecast.range is None:
         return None
     earliest, latest = forecast.range
-    return {
-        "earliest": serialization.moment(earliest),
-        "latest": serialization.moment(latest),
-        "gpu_ids": list(forecast.devices),
-        "gpu_indices": list(indices(inventory, forecast.devices)),
-    }
+    return job_answers.ExpectedStart(
+        earliest=serialization.moment(earliest),
+        latest=serialization.moment(latest),
+        gpu_ids=list(forecast.devices),
+        gpu_indices=list(indices(inventory, forecast.devices)),
+    )
+
+
+def unknown_start(forecast: Forecast) -> job_answers.Unknown | None:
+    """Return why the start cannot be forecast; None if it can."""
+    return job_answers.Unknown(forecast.unknown, forecast.hint) if forecast.unknown else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 
-from dibs.model.devices import Device, Inventory, indices
+from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, JobSpec, Request, Warn
 
 #: Names whose values are masked in every output.
@@ -34,6 +34,10 @@ def mask_environ(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: MASK if is_secret(name) else value for name, value in pairs}
 
 
+@overload
+def moment(at: int) -> str: ...
+@overload
+def moment(at: int | None) -> str | None: ...
 def moment(at: int | None) -> str | None:
     """Return wall-clock milliseconds as ISO 8601 in UTC."""
     if at is None:
@@ -157,30 +161,3 @@ def request_to_json(request: Request) -> dict[str, Any]:
 def warn_to_json(warn: Warn | None) -> dict[str, Any] | None:
     """Return a warning as the outside sees it."""
     return None if warn is None else {"signal": warn.signal, "before_s": warn.before_s}
-
-
-def device_to_json(device: Device) -> dict[str, Any]:
-    """Return what the driver told about a device; who holds it is added by the door."""
-    return {
-        "index": device.index,
-        "id": device.id,
-        "name": device.name,
-        "memory_total": device.memory_total,
-        "memory_used": device.memory_used,
-        "utilization": device.utilization,
-        "temperature": device.temperature,
-        "fault": device.fault,
-        "drained": device.drained,
-        "foreign": device.foreign,
-        "foreign_memory": device.foreign_memory,
-        "settling": device.settling,
-        "power": device.power,
-        "power_limit": device.power_limit,
-        "ecc_errors": device.ecc_errors,
-        "compute_mode": device.compute_mode,
-        "pci": device.pci,
-        "numa": device.numa,
-        "parent": device.parent,
-        "vendor": device.vendor,
-        "processes": [{"pid": p.pid, "user": p.user, "name": p.name, "memory": p.memory} for p in device.processes],
-    }

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from dibs.errors import NotFound, UserError
-from dibs.http_api.schemas import submission
+from dibs.http_api.schemas import job_answers, submission
 from dibs.jobqueue import control, edits
 from dibs.jobqueue.turns import Acted, Changed, Turn
 from dibs.model import selectors
@@ -116,10 +116,10 @@ VERBS: dict[str, Callable[[selectors.Selection, OneActionIn], Verb]] = {
 }
 
 
-def acted_to_json(acted: Acted) -> dict[str, Any]:
-    """Return what a verb did, as every door shows it."""
-    shown: dict[str, Any] = {
-        "changed": [{"id": job.id, "state": job.word} for job in acted.changed],
-        "unchanged": [{"id": left.id, "state": left.word, "why": left.why} for left in acted.unchanged],
-    }
-    return shown | ({"note": acted.note} if acted.note else {})
+def answer(acted: Acted) -> job_answers.Acted:
+    """Return the answer that says what a verb did."""
+    return job_answers.Acted(
+        changed=[job_answers.Changed(job.id, job.word) for job in acted.changed],
+        unchanged=[job_answers.Unchanged(left.id, left.word, left.why) for left in acted.unchanged],
+        note=acted.note or msgspec.UNSET,
+    )

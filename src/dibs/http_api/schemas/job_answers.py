@@ -1,18 +1,21 @@
-"""What goes over the wire about jobs and the queue, as types for the OpenAPI document, and what all answers share.
+"""Answers about jobs and the queue, and the types that all answers share.
 
-Answers are made as plain dictionaries, which is faster than making these; a test asks a running daemon and compares.
-An answer may have more keys than are told here. Those about sweeps are in `sweep_shapes`, the machine's in
-`machine_shapes`.
+Handlers return these Structs. The OpenAPI document, `client/answers.py` and the web page's `types.js` are generated
+from them: run `scripts/write-docs` after a change. The order of fields is the order of the keys in the JSON.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from dibs.model import selectors
 
 #: ISO 8601 in UTC.
 Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+#: The one word for a job's state or outcome.
+Word = Annotated[str, Meta(extra_json_schema={"enum": list(selectors.STATE_WORDS)})]
 Numbers = dict[str, float | None]
 Counts = dict[str, int]
 
@@ -54,6 +57,22 @@ class Need(Struct):
     when: str
 
 
+class DeviceRequest(Struct):
+    """Which GPUs a job may use."""
+
+    gpu_ids: list[str]
+    prefer: list[str]
+    gpu_type: str | None
+    ignore_foreign: bool
+
+
+class Warn(Struct):
+    """A signal that is sent before the time limit."""
+
+    signal: str
+    before_s: float
+
+
 class Job(Struct):
     """A job as lists show it."""
 
@@ -61,7 +80,7 @@ class Job(Struct):
     name: str
     project: str
     user: str
-    state: str
+    state: Word
     reason: str | None
     cause: str | None
     command: str
@@ -98,14 +117,16 @@ class Job(Struct):
     batch: int | None
     retry_on: list[str]
     script: str | None
-    warn: dict[str, Any] | None
+    warn: Warn | None
     wait_tree: bool
     strict_gpus: bool
     vram_enforce: bool
     metric: dict[str, str]
+    #: Whether it has a notification command. The command itself may contain a secret.
     notifies: bool
-    request: dict[str, Any]
+    request: DeviceRequest
     report: Numbers | None
+    #: Warnings about its GPUs that hold now.
     marks: list[str]
 
 
@@ -125,7 +146,7 @@ class Attempt(Struct):
 
 
 class Use(Struct):
-    """How a job used one of its GPUs."""
+    """How the latest attempt of a job used one of its GPUs."""
 
     id: str
     peak_memory: int | None
@@ -134,7 +155,7 @@ class Use(Struct):
 
 
 class WholeJob(Job, kw_only=True):
-    """A job with all that is known of it; `cli` is the line that would make it again."""
+    """A job in full; `cli` is the command line that would submit it again."""
 
     cli: str
     attempts: list[Attempt]
@@ -150,29 +171,66 @@ class Paused(Struct):
 
 
 class Queue(Paused):
-    """The queue as a whole, and how many jobs show which word."""
+    """The queue as a whole, and the number of jobs in each state."""
 
     counts: Counts
 
 
+class Share(Struct):
+    """A holder of a GPU, a job of this queue or a user, and the bytes it declared; null: the whole GPU."""
+
+    job: int | None
+    user: str | None
+    vram: int | None
+
+
+class Place(Struct):
+    """A GPU and who holds it, as the scheduler sees it."""
+
+    index: int
+    id: str
+    state: str
+    job: int | None
+    user: str | None
+    holders: list[Share]
+
+
+class Machine(Struct):
+    """The machine in one line; `disk` is a warning about a full disk."""
+
+    gpus: int
+    free: int
+    restriction: str | None
+    problem: str | None
+    devices: list[Place]
+    disk: str | None
+
+
+class Answerer(Struct):
+    """The daemon that answered."""
+
+    version: str
+    pid: int
+
+
 class Jobs(Struct):
-    """The overview, or a list of jobs; of a page `next` is the cursor of the one after it, null at the end."""
+    """The overview, or a list of jobs. A page has `next`, the cursor of the following page, null at the end."""
 
     jobs: list[Job]
     queue: Paused
     counts: Counts
-    machine: dict[str, Any]
-    daemon: dict[str, Any]
-    next: str | None = None
+    machine: Machine
+    daemon: Answerer
+    next: str | UnsetType | None = UNSET
 
 
-class Index(Struct):
+class Index(Struct, kw_only=True):
     """The ids of a whole list: as ranges where it is sorted by id, else each of them."""
 
     total: int
+    ranges: str | UnsetType = UNSET
+    ids: list[int] | UnsetType = UNSET
     more: bool
-    ranges: str | None = None
-    ids: list[int] | None = None
 
 
 class Submitted(Struct):
@@ -206,23 +264,44 @@ class Waited(Struct):
     mark: str
 
 
+class JobState(Struct):
+    """The state of a job, and of which attempt."""
+
+    id: int
+    state: Word
+    attempt: int
+
+
 class Changes(Struct):
-    """How jobs stand to which something happened, and from which event on to ask for more."""
+    """The jobs that changed, the event from which to ask for more, and the folder of the jobs' files."""
 
     cursor: int
-    jobs: list[dict[str, Any]]
+    jobs: list[JobState]
     files: str
 
 
-class Acted(Struct):
-    """What a verb did; `clean` tells how many jobs and bytes went."""
+class Changed(Struct):
+    """A job that a verb changed."""
 
-    changed: list[dict[str, Any]] | None = None
-    unchanged: list[dict[str, Any]] | None = None
-    note: str | None = None
-    jobs: int | None = None
-    bytes: int | None = None
-    needed: Any = None
+    id: int
+    state: Word
+
+
+class Unchanged(Changed):
+    """A job that a verb did not change."""
+
+    why: str
+
+
+class Acted(Struct):
+    """What a verb did. `clean` answers with the number of jobs and bytes, and the jobs that are still needed."""
+
+    changed: list[Changed] | UnsetType = UNSET
+    unchanged: list[Unchanged] | UnsetType = UNSET
+    note: str | UnsetType = UNSET
+    jobs: int | UnsetType = UNSET
+    bytes: int | UnsetType = UNSET
+    needed: list[int] | UnsetType = UNSET
 
 
 class Event(Struct):
@@ -278,27 +357,103 @@ class Why(Struct):
     unknown: Unknown | None
 
 
-class Courses(Struct):
-    """How numbers went."""
+class Course(Struct):
+    """The values of one metric, and when each was reported."""
 
-    numbers: list[dict[str, Any]]
+    name: str
+    at: list[Moment | None]
+    values: list[float | None]
+
+
+class Courses(Struct):
+    """The metrics of an attempt over time; `cut`: the beginning is missing."""
+
+    numbers: list[Course]
     cut: bool
+
+
+class Start(Struct):
+    """A job that starts soon."""
+
+    id: int
+    expected_start: ExpectedStart | None
 
 
 class Starts(Struct):
     """Which jobs start next, when, and on which GPUs."""
 
-    starts: list[dict[str, Any]]
+    starts: list[Start]
+
+
+class InLine(Struct):
+    """A waiting job, why it waits, and when it is expected to start."""
+
+    id: int
+    name: str
+    state: Word
+    command: str
+    gpus: int
+    priority: int
+    reason: str
+    hint: str
+    expected_start: ExpectedStart | None
+    unknown: Unknown | None
 
 
 class Line(Struct):
-    """The first jobs in line."""
+    """The first waiting jobs."""
 
-    line: list[dict[str, Any]]
+    line: list[InLine]
+
+
+class JobWords(Struct):
+    """What a shell can complete of a job."""
+
+    id: int
+    name: str
+    state: Word
+    project: str
+    tags: list[str]
+
+
+class GpuWords(Struct):
+    """What a shell can complete of a GPU."""
+
+    index: int
+    name: str
 
 
 class Words(Struct):
-    """Jobs and GPUs in a few words each."""
+    """What a shell can complete."""
 
-    jobs: list[dict[str, Any]]
-    gpus: list[dict[str, Any]]
+    jobs: list[JobWords]
+    gpus: list[GpuWords]
+
+
+class QueueState(Struct):
+    """The event `counts`: jobs by state, and whether the queue is paused."""
+
+    counts: Counts
+    queue: Paused
+
+
+class Hello(Struct):
+    """The first event of a stream; `last` is the number of the newest event."""
+
+    version: str
+    last: int
+    counts: Counts
+    queue: Paused
+    host: str
+    user: str
+
+
+class JobEvent(Struct, gc=False):
+    """The event `job`: something happened to a job. `state` and `attempt` are null for a deleted job."""
+
+    job: int
+    at: Moment
+    kind: str
+    detail: str
+    state: Word | None
+    attempt: int | None

@@ -1,4 +1,4 @@
-"""What goes over the wire about the GPUs, the daemon and how it is set, as types; see `shapes`."""
+"""Answers about the GPUs, the daemon and its settings; see `job_answers`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,31 @@ from typing import Any
 
 from msgspec import Struct
 
-from dibs.http_api.schemas.job_answers import Moment
+from dibs.http_api.schemas.job_answers import Moment, Word
 
 
 class Holder(Struct):
-    """Who has a GPU."""
+    """Who holds a GPU; `vram` null: the whole of it."""
 
     user: str | None
     uid: int | None
     pid: int | None
-    job: str | int | None
+    job: str | None
     since: Moment | None
     vram: int | None
 
 
+class Process(Struct):
+    """A process that the driver reports on a GPU."""
+
+    pid: int
+    user: str | None
+    name: str | None
+    memory: int | None
+
+
 class Gpu(Struct):
-    """A GPU."""
+    """A GPU; `idle_since` is null while it is in use or was not watched."""
 
     index: int
     id: str
@@ -30,29 +39,58 @@ class Gpu(Struct):
     memory_used: int | None
     utilization: int | None
     temperature: int | None
-    state: str
-    holders: list[Holder]
-    waiters: int
-    idle_since: Moment | None
     fault: str | None
     drained: str | None
     foreign: str | None
+    foreign_memory: int
+    settling: str | None
+    power: float | None
+    power_limit: float | None
+    ecc_errors: int | None
+    compute_mode: str | None
+    pci: str | None
+    numa: int | None
+    parent: str | None
+    vendor: str
+    processes: list[Process]
+    state: str
+    holders: list[Holder]
+    idle_since: Moment | None
+    waiters: int
+
+
+class Waiter(Struct):
+    """Somebody in the machine-wide line for GPUs."""
+
+    user: str
+    pid: int
+    gpus: int
+    vram: int | None
+    devices: list[str]
 
 
 class Gpus(Struct):
     """Every GPU of this machine, and who waits for some."""
 
     gpus: list[Gpu]
-    waiters: list[dict[str, Any]]
+    waiters: list[Waiter]
     problem: str | None
     restriction: str | None
+
+
+class GpuHistory(Struct):
+    """Samples of one GPU: each reading of the last hour, and one mean a minute."""
+
+    id: str
+    recent: list[list[Any]]
+    minutes: list[list[Any]]
 
 
 class History(Struct):
     """How busy GPUs were: rows of `columns`."""
 
     columns: list[str]
-    gpus: list[dict[str, Any]]
+    gpus: list[GpuHistory]
 
 
 class Drained(Struct):
@@ -71,7 +109,7 @@ class Lane(Struct):
     name: str
 
 
-class Bar(Struct, rename={"begin": "from", "end": "to"}):
+class Bar(Struct, gc=False, rename={"begin": "from", "end": "to"}):
     """A job on its GPUs for some time; without `to` it goes on, until `expected_end` at most, where anybody knows."""
 
     job: int
@@ -80,7 +118,7 @@ class Bar(Struct, rename={"begin": "from", "end": "to"}):
     gpu_ids: list[str]
     begin: Moment
     end: Moment | None
-    state: str
+    state: Word
     is_plan: bool
     expected_end: Moment | None
 

@@ -1,10 +1,10 @@
-"""What goes over the wire about sweeps and their runs, as types; see `shapes`."""
+"""Answers about sweeps and their runs; see `job_answers`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from dibs.http_api.schemas.job_answers import Counts, Moment, Numbers
 
@@ -24,10 +24,16 @@ class Sweep(Struct):
     created_at: Moment
 
 
-class Sweeps(Struct):
-    """All sweeps; `states` says how many runs show which word."""
+class SweepCounts(Sweep):
+    """A sweep, and in a list of all sweeps the number of its runs in each state."""
 
-    sweeps: list[dict[str, Any]]
+    states: Counts | UnsetType = UNSET
+
+
+class Sweeps(Struct):
+    """Sweeps."""
+
+    sweeps: list[SweepCounts]
 
 
 class SweepMade(Sweep):
@@ -59,7 +65,7 @@ class Summary(Struct):
     count: int
 
 
-class Run(Struct):
+class Run(Struct, gc=False):
     """A run of a sweep; `job` is null where that was forgotten."""
 
     job: int | None
