@@ -31,7 +31,7 @@ SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file()
 #: Ends of names with a dot that are files.
 SUFFIXES = ("S", "db", "esy", "js", "lock", "log", "out", "py", "toml")
 #: Names with a dot that look like ours: an attribute of a value in an example, a function of the page.
-OTHERS = {"gpus.environ", "acting.cancelling"}
+OTHERS = {"gpus.environ", "jobActions.cancelling"}
 
 NAME = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
