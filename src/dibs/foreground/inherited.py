@@ -1,6 +1,6 @@
-"""Devices that are leased for us already: by the runner of the job we are in, by `dibs lease`, or by a pipe above us.
+"""Devices that are leased for us already: by the runner of our job, by `dibs lease`, or by a pipe above us.
 
-Who stood in the line for them once more would wait for itself.
+Queueing for devices that we already hold would deadlock.
 """
 
 from __future__ import annotations
@@ -18,27 +18,17 @@ if TYPE_CHECKING:
 
 
 def devices(place: Folder, inventory: Inventory) -> list[DeviceId]:
-    """Return the devices that our environment names and that we or a process above us hold, or another for it."""
-    # A pipe above us holds more than it gave us, and who set no such variable gave us nothing.
+    """Return the devices that our environment names and that we, a process above us or its keeper hold."""
+    # A pipe above us holds more than it gave us; without the variable it gave us nothing.
     told = os.environ.get("DIBS_GPU_INDICES", "").split(",")
     named = [device.id for device in inventory.devices if str(device.index) in told]
     held = holders.survey(place, named) if named else {}
-    above = _above(os.getpid()) if named else set()
+    above = set(processes.lineage(os.getpid())) if named else set()
     return [device for device in named if any(_is_ours(one, above) for one in held[device])]
 
 
-def _above(pid: int) -> set[int]:
-    """Return a process and all those above it."""
-    found: set[int] = set()
-    while pid > 0 and pid not in found:
-        found.add(pid)
-        proc = processes.look(pid)
-        pid = proc.ppid if proc is not None else 0
-    return found
-
-
 def _is_ours(holder: Holder, above: set[int]) -> bool:
-    # What another user's process says about itself is no promise.
+    # What another user's process writes about itself proves nothing.
     if holder.pid is None or holder.uid != os.geteuid():
         return False
     held_for = keeper.read(processes.words(holder.pid))

@@ -10,7 +10,7 @@ import json
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -54,9 +54,9 @@ def asking_shell() -> Owner:
     In `$(dibs lease --env)` there may be more between: a fork of the shell, or a wrapper such as `nice`.
     """
     ours = _stdout(os.getpid())
-    for proc in _above():
-        if not ours.startswith("pipe:") or _stdout(proc.pid) != ours:
-            return _checked(proc.pid, "shell", "the shell that asked is gone.")
+    for pid in filter(None, processes.lineage(os.getppid())):
+        if not ours.startswith("pipe:") or _stdout(pid) != ours:
+            return _checked(pid, "shell", "the shell that asked is gone.")
     raise MachineError("cannot find the shell that asked.", "Name a process: dibs lease --env --pid $$")
 
 
@@ -73,14 +73,6 @@ def _checked(pid: int, kind: str, gone: str) -> Owner:
     if _uid(pid) != os.geteuid():
         raise NotAllowed(f"process {pid} ({proc.comm}) is not yours.")
     return Owner(pid, proc.starttime, kind)
-
-
-def _above() -> Iterator[processes.Proc]:
-    """Go up from our parent."""
-    pid = os.getppid()
-    while pid > 0 and (proc := processes.look(pid)) is not None:
-        yield proc
-        pid = proc.ppid
 
 
 def _stdout(pid: int) -> str:
@@ -231,7 +223,7 @@ def of(place: device_lease.Folder, owners: Sequence[int]) -> list[Holding]:
 
 def above_us() -> list[int]:
     """Return the pids above us, the nearest first."""
-    return [proc.pid for proc in _above()]
+    return processes.lineage(os.getppid())
 
 
 def end(held: Sequence[Holding]) -> None:

@@ -1,14 +1,15 @@
-"""What is to be leased, and standing in the line for it: what every door does that holds GPUs without a job."""
+"""Requests for leases without a job: what is to be leased, on which terms, and waiting for it in the line."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dibs.devices import probe
 from dibs.errors import Busy, MachineError, UserError
-from dibs.foreground import device_check, lease_terms
+from dibs.foreground import device_check
 from dibs.leases import device_lease, drains, holders, waiters
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId, Inventory
@@ -17,11 +18,15 @@ from dibs.scheduling import capacity, choice, feasibility, views
 from dibs.submission import job_options
 from dibs.submission.options import Args
 from dibs.system import settings
+from dibs.system.locks import Folder
+
+#: Seconds after which the memory that foreign processes use is measured again, for leases that share a device.
+FRESH_S = 5.0
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be leased, on which machine, and how it is waited for."""
+    """What is to be leased, on which machine, and how long to wait for it."""
 
     request: Request
     inventory: Inventory
@@ -31,7 +36,7 @@ class Wanted:
     timeout_s: float | None
 
     def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
-        """Return the variables that tell a program which GPUs are its own, and to be frugal where it shares them."""
+        """Return the variables that name the GPUs of a program, and limit its memory where it shares them."""
         own = environment.for_devices(self.inventory, ids, self.visible)
         frugal = environment.FRUGAL if self.request.vram else {}
         return {name: value for name, value in frugal.items() if name not in os.environ} | own
@@ -40,6 +45,38 @@ class Wanted:
         """Return devices with the preferred ones first, as in a job."""
         order = {device: place for place, device in enumerate(views.eligible(self.inventory, self.request))}
         return sorted((DeviceId(device) for device in ids), key=lambda device: order[device])
+
+
+class LeaseTerms:
+    """What is wanted of the devices and what is known of them, read again for each request."""
+
+    def __init__(
+        self, place: Folder, inventory: Inventory, values: settings.Settings, request: Request,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._place = place
+        self._inventory = inventory
+        self._values = values
+        self._request = request
+        self._clock = clock
+        #: The first request for a share measures.
+        self._read_at = float("-inf")
+
+    def terms(self) -> choice.Terms:
+        """Return what is wanted of each device, and its memory, links and last use as they are now."""
+        request = self._request
+        if request.vram and self._clock() - self._read_at >= FRESH_S:
+            self._inventory = device_check.measured(self._values, self._place)
+            self._read_at = self._clock()
+        is_choosy = request.gpus > 1 or request.vram
+        return choice.Terms(
+            request.mib,
+            capacity.capacities(self._inventory),
+            self._values.max_jobs_per_gpu,
+            self._inventory.closeness,
+            request.prefer,
+            holders.used_at(self._place, self._inventory.ids) if is_choosy else {},
+        )
 
 
 def inventory_now(values: settings.Settings) -> Inventory:
@@ -51,7 +88,7 @@ def inventory_now(values: settings.Settings) -> Inventory:
 
 
 def request(args: Args, inventory: Inventory) -> Request:
-    """Return what options ask for; a wish that no machine could fulfil is refused."""
+    """Return what the options ask for; refuse what this machine can never provide."""
     count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
     job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
     if count and count.gpus == 0:
@@ -70,7 +107,7 @@ def request(args: Args, inventory: Inventory) -> Request:
 
 
 def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], None]) -> list[device_lease.Lease]:
-    """Stand in the line until the GPUs are ours; `job` is what others read about it."""
+    """Wait in the line until the GPUs are ours; `job` is the text that others see."""
     place = device_lease.folder()
     inventory, count = wanted.inventory, wanted.request.gpus
     able = views.eligible(inventory, wanted.request)
@@ -87,7 +124,7 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
             able,
             device_lease.own_note(job),
             collect_for_s=wanted.values.collect_for,
-            terms=lease_terms.Known(place, inventory, wanted.values, wanted.request).terms,
+            terms=LeaseTerms(place, inventory, wanted.values, wanted.request).terms,
             wake_fd=wake_fd,
             timeout_s=wanted.timeout_s,
             on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),
@@ -99,17 +136,17 @@ def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], 
         raise Busy(f"{need} cannot be had now: {', '.join(left) or held_by(place, inventory, able)}.") from None
 
 
-def held_by(place: device_lease.Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
-    """Say who holds which of the devices."""
+def held_by(place: Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
+    """Describe who holds which of the devices."""
     told = [
-        f"GPU {inventory.index_of(DeviceId(device))}: {' and '.join(map(_told, found))}"
+        f"GPU {inventory.index_of(DeviceId(device))}: {' and '.join(map(_describe, found))}"
         for device, found in holders.survey(place, wanted).items()
         if found
     ]
     return ", ".join(told) or "others are next in the line"
 
 
-def _told(who: device_lease.Holder) -> str:
+def _describe(who: device_lease.Holder) -> str:
     told = [who.user or "somebody", _job(who.job) if who.job else "", f"(pid {who.pid})" if who.pid else ""]
     told += [f"with {units.format_size(who.mib * choice.MIB)}" if who.mib else ""]
     return " ".join(word for word in told if word)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dibs.errors import UserError
-from dibs.foreground import device_check, inherited, lease_terms
+from dibs.foreground import device_check, inherited
+from dibs.foreground.lease_request import LeaseTerms, held_by
 from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.foreground.slots import Etiquette, Slot, Slots
 from dibs.leases import device_lease
@@ -83,12 +84,10 @@ def slots(
     per_gpu = args.get(PER_GPU) or 1
 
     def tell_wait(wanted: Sequence[str]) -> None:
-        from dibs.foreground import lease_request
-
         if not wanted:
             say(f"waiting: the setting keep_free leaves {units.count_gpus(values.keep_free)} free for others")
             return
-        say(f"waiting for a GPU: {lease_request.held_by(place, inventory, [DeviceId(name) for name in wanted])}")
+        say(f"waiting for a GPU: {held_by(place, inventory, [DeviceId(name) for name in wanted])}")
 
     def label(ids: Sequence[str]) -> str:
         return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)
@@ -130,7 +129,7 @@ def slots(
     if ours := inherited.devices(place, inventory):
         _check_ours(args, chosen, ours, inventory)
         return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
-    known = lease_terms.Known(place, inventory, values, request)
+    terms = LeaseTerms(place, inventory, values, request).terms
     policy = views.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
     feasibility.check_possible(request, inventory, policy, "each command")
     if is_grouped:
@@ -142,12 +141,12 @@ def slots(
         raise UserError(f"-g {request.gpus}: only {can} can be used{why}.", "See `dibs gpus`.")
     if request.vram:
         return SharedSlots(
-            place, note, request.gpus, eligible, label, known.terms,
+            place, note, request.gpus, eligible, label, terms,
             collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet, etiquette=etiquette,
         )  # fmt: skip
     return ChosenSlots(
         place, note, request.gpus, eligible, per_gpu, label,
-        collect_for_s=values.collect_for, on_wait=tell_wait, terms=known.terms, vet=vet, etiquette=etiquette,
+        collect_for_s=values.collect_for, on_wait=tell_wait, terms=terms, vet=vet, etiquette=etiquette,
     )  # fmt: skip
 
 

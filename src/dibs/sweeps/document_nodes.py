@@ -8,10 +8,10 @@ Pure.
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 from dibs.errors import UserError
+from dibs.model import spelling
 from dibs.sweeps import values
 from dibs.sweeps.values import Data, Value
 
@@ -32,8 +32,7 @@ def check_keys(document: Mapping[str, Node], known: Sequence[str]) -> None:
     """Refuse a key that means nothing."""
     for key in document:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"The keys are {', '.join(known)}."
+            hint = spelling.did_you_mean(str(key), known) or f"The keys are {', '.join(known)}."
             raise UserError(f'unknown key "{key}".', hint)
 
 

@@ -24,7 +24,6 @@ Pure.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import re
@@ -33,7 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import UserError
-from dibs.model import path_templates, units
+from dibs.model import path_templates, spelling, units
 from dibs.sweeps import grid, quoting
 from dibs.sweeps.grid import Point, Points
 from dibs.sweeps.quoting import Place
@@ -191,8 +190,8 @@ def check(names: Sequence[str], command: Template, folder: str | None = None) ->
 
 def _unknown(field: Field, names: Sequence[str]) -> UserError:
     there = ", ".join(f"{{{name}}}" for name in names) or "none"
-    near = difflib.get_close_matches(field.name, names, 1)
-    hint = f"Did you mean {{{near[0]}}}?" if near else "Write {{ for a brace."
+    near = spelling.nearest(field.name, names)
+    hint = f"Did you mean {{{near}}}?" if near else "Write {{ for a brace."
     return UserError(f"nothing is known for {field.text} in the command; the parameters are {there}.", hint)
 
 
