@@ -6,7 +6,7 @@ import pytest
 
 import build
 from dibs.devices import assessment, foreign, health
-from dibs.devices.assessment import Look, Seen, observe
+from dibs.devices.assessment import Assessment, Reading, assess
 from dibs.devices.foreign import Limits
 from dibs.model import devices
 from dibs.model.devices import Device, DeviceId, Inventory, Process
@@ -25,9 +25,9 @@ def process(pid=7, user="bob", memory=3 * GIB):
     return Process(pid, user, "python", memory)
 
 
-def look(*cards, at=0.0, users=None, jobs=(), job_of=None, problem=None):
+def reading(*cards, at=0.0, users=None, jobs=(), job_of=None, problem=None):
     raw = Inventory(cards, problem=problem)
-    return Look(raw, at, users or {}, jobs, job_of or {}, "alice")
+    return Reading(raw, at, users or {}, jobs, job_of or {}, "alice")
 
 
 def running(job_id=1, *allocation, **more):
@@ -39,7 +39,7 @@ def running(job_id=1, *allocation, **more):
 
 def test_of_one_who_shares_a_gpu_only_what_was_started_with_a_share_is_at_home():
     both = card(used=5 * GIB, processes=[process(7), process(8, memory=2 * GIB)])
-    seen, found = observe(Seen(), dataclasses.replace(look(both, users={A: ["bob"]}), outside={A: {8}}), LIMITS)
+    seen, found = assess(Assessment(), dataclasses.replace(reading(both, users={A: ["bob"]}), outside={A: {8}}), LIMITS)
     (device,) = seen.inventory.devices
     assert (device.foreign, device.foreign_memory) == ("used without a lease by bob's python (pid 8, 2G)", 2 * GIB)
     assert found == []
@@ -47,8 +47,8 @@ def test_of_one_who_shares_a_gpu_only_what_was_started_with_a_share_is_at_home()
 
 def test_a_job_is_told_of_what_else_its_owner_runs_on_a_gpu_that_it_shares():
     job = running(1, A, vram=4 * GIB)
-    beside = look(card(processes=[process(8, "alice")]), users={A: ["alice"]}, jobs=[job])
-    _, found = observe(Seen(), dataclasses.replace(beside, outside={A: {8}}), LIMITS)
+    beside = reading(card(processes=[process(8, "alice")]), users={A: ["alice"]}, jobs=[job])
+    _, found = assess(Assessment(), dataclasses.replace(beside, outside={A: {8}}), LIMITS)
     assert [(each.kind, each.job) for each in found] == [("Foreign", 1)]
 
 
@@ -100,19 +100,19 @@ def test_a_list_of_gpus_says_where_foreign_use_does_not_matter(words, ignored):
 
 def test_foreign_use_of_a_leased_gpu_is_told_to_the_job_once_and_marks_it_while_it_lasts():
     job = running(1, A)
-    alone = look(card(), users={A: ["alice"]}, jobs=[job])
-    joined = look(card(processes=[process()]), users={A: ["alice"]}, jobs=[job])
-    seen, findings = observe(Seen(), alone, LIMITS)
+    alone = reading(card(), users={A: ["alice"]}, jobs=[job])
+    joined = reading(card(processes=[process()]), users={A: ["alice"]}, jobs=[job])
+    seen, findings = assess(Assessment(), alone, LIMITS)
     assert (findings, seen.marks) == ([], {})
-    seen, findings = observe(seen, joined, LIMITS)
+    seen, findings = assess(seen, joined, LIMITS)
     assert [(f.kind, f.job) for f in findings] == [("Foreign", 1)]
     assert seen.marks == {1: ("GPU 0 is used without a lease by bob's python (pid 7, 3G)",)}
-    seen, findings = observe(seen, joined, LIMITS)
+    seen, findings = assess(seen, joined, LIMITS)
     assert (findings, len(seen.marks)) == ([], 1)
-    seen, findings = observe(seen, alone, LIMITS)
+    seen, findings = assess(seen, alone, LIMITS)
     assert (findings, seen.marks) == ([], {})
     # Coming and going does not fill the list of events.
-    assert observe(seen, joined, LIMITS)[1] == []
+    assert assess(seen, joined, LIMITS)[1] == []
 
 
 # --- strays ---
@@ -120,9 +120,9 @@ def test_foreign_use_of_a_leased_gpu_is_told_to_the_job_once_and_marks_it_while_
 
 def test_a_job_on_a_gpu_that_it_was_not_given_is_a_stray():
     job = running(4, A)
-    seen, findings = observe(
-        Seen(),
-        look(
+    seen, findings = assess(
+        Assessment(),
+        reading(
             card(A, 0, processes=[process(50, "alice")]),
             card(B, 1, processes=[process(50, "alice")]),
             users={A: ["alice"]},
@@ -143,7 +143,7 @@ def test_a_stray_on_the_gpu_of_another_job_of_ours_is_found_too():
     cards = card(A, 0), card(B, 1, processes=[process(50, "alice"), process(51, "alice")])
     users = {A: ["alice"], B: ["alice"]}
     job_of = {50: JobId(4), 51: JobId(5)}
-    _, findings = observe(Seen(), look(*cards, users=users, jobs=jobs, job_of=job_of), LIMITS)
+    _, findings = assess(Assessment(), reading(*cards, users=users, jobs=jobs, job_of=job_of), LIMITS)
     assert [(f.kind, f.job) for f in findings] == [("Stray", 4)]
 
 
@@ -153,11 +153,13 @@ def test_a_stray_on_the_gpu_of_another_job_of_ours_is_found_too():
 def test_a_job_that_uses_a_tenth_more_than_it_declared_is_told_so_once(memory, is_too_much):
     job = running(4, A, vram=6 * GIB)
     cards = card(A, 0, used=9 * GIB, processes=[process(50, "alice", memory), process(51, "alice", 3 * GIB)])
-    seen, findings = observe(Seen(), look(cards, users={A: ["alice"]}, jobs=[job], job_of={50: JobId(4)}), LIMITS)
+    seen, findings = assess(
+        Assessment(), reading(cards, users={A: ["alice"]}, jobs=[job], job_of={50: JobId(4)}), LIMITS
+    )
     assert [(f.kind, f.text) for f in findings] == (
         [("Exceeds", "uses 7G of GPU 0, and declared 6G")] if is_too_much else []
     )
-    _, again = observe(seen, look(cards, users={A: ["alice"]}, jobs=[job], job_of={50: JobId(4)}), LIMITS)
+    _, again = assess(seen, reading(cards, users={A: ["alice"]}, jobs=[job], job_of={50: JobId(4)}), LIMITS)
     assert again == []
 
 
@@ -166,51 +168,51 @@ def test_a_job_that_uses_a_tenth_more_than_it_declared_is_told_so_once(memory, i
 
 def test_a_gpu_is_free_when_its_memory_is_back():
     job = running(1, A)
-    seen, _ = observe(Seen(), look(card(used=9 * GIB), users={A: ["alice"]}, jobs=[job]), LIMITS)
+    seen, _ = assess(Assessment(), reading(card(used=9 * GIB), users={A: ["alice"]}, jobs=[job]), LIMITS)
     assert seen.unsettled == {A}
-    seen, _ = observe(seen, look(card(used=9 * GIB), at=1.0), LIMITS)
+    seen, _ = assess(seen, reading(card(used=9 * GIB), at=1.0), LIMITS)
     (device,) = seen.inventory.devices
     assert device.obstacle == device.settling == "9G of its last job have not come back yet"
     # Not foreign, and nobody is told that it can be ignored.
     assert device.obstacle_to(ignores_foreign=True) == device.settling
-    seen, findings = observe(seen, look(card(used=GIB), at=2.0), LIMITS)
+    seen, findings = assess(seen, reading(card(used=GIB), at=2.0), LIMITS)
     assert (seen.inventory.devices[0].obstacle, seen.unsettled, findings) == (None, frozenset(), [])
 
 
 @pytest.mark.parametrize(("after_s", "is_out"), [(0.0, False), (59.9, False), (60.0, True), (600.0, True)])
 def test_memory_that_does_not_come_back_in_a_minute_puts_the_gpu_out(after_s, is_out):
-    seen, _ = observe(Seen(), look(card(used=9 * GIB), users={A: ["bob"]}), LIMITS)
-    seen, _ = observe(seen, look(card(used=9 * GIB), at=100.0), LIMITS)
-    seen, findings = observe(seen, look(card(used=9 * GIB), at=100.0 + after_s), LIMITS)
+    seen, _ = assess(Assessment(), reading(card(used=9 * GIB), users={A: ["bob"]}), LIMITS)
+    seen, _ = assess(seen, reading(card(used=9 * GIB), at=100.0), LIMITS)
+    seen, findings = assess(seen, reading(card(used=9 * GIB), at=100.0 + after_s), LIMITS)
     assert [f.kind for f in findings] == (["Unwell"] if is_out else [])
     assert (seen.inventory.devices[0].fault is not None) is is_out
     if is_out:
         assert "9G of its memory did not come back within 60 s" in seen.inventory.devices[0].fault
         # It stays out, also when the memory comes back after all, until somebody says so.
-        seen, findings = observe(seen, look(card(), at=999.0), LIMITS)
+        seen, findings = assess(seen, reading(card(), at=999.0), LIMITS)
         assert (seen.inventory.devices[0].fault is not None, findings) == (True, [])
-        seen, _ = observe(assessment.brought_back(seen, A), look(card(), at=1000.0), LIMITS)
+        seen, _ = assess(assessment.accept(seen, A), reading(card(), at=1000.0), LIMITS)
         assert seen.inventory.devices[0].obstacle is None
 
 
 def test_a_gpu_that_somebody_else_uses_after_us_is_foreign_and_not_unwell():
-    seen, _ = observe(Seen(), look(card(), users={A: ["alice"]}), LIMITS)
-    seen, _ = observe(seen, look(card(used=3 * GIB, processes=[process()]), at=1.0), LIMITS)
+    seen, _ = assess(Assessment(), reading(card(), users={A: ["alice"]}), LIMITS)
+    seen, _ = assess(seen, reading(card(used=3 * GIB, processes=[process()]), at=1.0), LIMITS)
     (device,) = seen.inventory.devices
     assert (device.settling, device.fault, device.foreign is not None) == (None, None, True)
 
 
 def test_a_gpu_that_was_leased_again_starts_its_minute_anew():
-    seen, _ = observe(Seen(), look(card(used=9 * GIB), users={A: ["bob"]}), LIMITS)
-    seen, _ = observe(seen, look(card(used=9 * GIB), at=1.0), LIMITS)
-    seen, _ = observe(seen, look(card(used=9 * GIB), at=30.0, users={A: ["bob"]}), LIMITS)
-    seen, findings = observe(seen, look(card(used=9 * GIB), at=70.0), LIMITS)
+    seen, _ = assess(Assessment(), reading(card(used=9 * GIB), users={A: ["bob"]}), LIMITS)
+    seen, _ = assess(seen, reading(card(used=9 * GIB), at=1.0), LIMITS)
+    seen, _ = assess(seen, reading(card(used=9 * GIB), at=30.0, users={A: ["bob"]}), LIMITS)
+    seen, findings = assess(seen, reading(card(used=9 * GIB), at=70.0), LIMITS)
     assert findings == []
 
 
 def test_a_card_that_does_not_tell_its_memory_is_believed():
-    seen, _ = observe(Seen(), look(card(used=None), users={A: ["bob"]}), LIMITS)
-    seen, _ = observe(seen, look(card(used=None), at=1.0), LIMITS)
+    seen, _ = assess(Assessment(), reading(card(used=None), users={A: ["bob"]}), LIMITS)
+    seen, _ = assess(seen, reading(card(used=None), at=1.0), LIMITS)
     assert (seen.unsettled, seen.inventory.devices[0].obstacle) == (frozenset(), None)
 
 
@@ -219,59 +221,59 @@ def test_a_card_that_does_not_tell_its_memory_is_believed():
 
 @pytest.mark.parametrize("xid", range(1, 150))
 def test_xids_of_programs_are_no_fault_of_the_card_and_all_others_put_it_out(xid):
-    seen, _ = observe(Seen(), look(card(A, 0), card(B, 1), jobs=[running(1, A)]), LIMITS)
-    seen, findings = assessment.heard_xid(seen, A, xid)
+    seen, _ = assess(Assessment(), reading(card(A, 0), card(B, 1), jobs=[running(1, A)]), LIMITS)
+    seen, findings = assessment.assess_xid(seen, A, xid)
     is_fault = xid not in {13, 31, 43, 45, 68, 109}
     assert [(f.kind, f.device) for f in findings] == ([("Unwell", A)] if is_fault else [])
     assert (seen.inventory.by_id[A].obstacle is not None) is is_fault
     assert seen.inventory.by_id[B].obstacle is None
-    seen, findings = observe(seen, look(card(A, 0), card(B, 1), jobs=[running(1, A)]), LIMITS)
+    seen, findings = assess(seen, reading(card(A, 0), card(B, 1), jobs=[running(1, A)]), LIMITS)
     assert (seen.inventory.by_id[A].obstacle is not None) is is_fault
     assert [(f.kind, f.job) for f in findings] == ([("Unwell", 1)] if is_fault else [])
-    seen, _ = observe(assessment.brought_back(seen, A), look(card(A, 0), card(B, 1)), LIMITS)
+    seen, _ = assess(assessment.accept(seen, A), reading(card(A, 0), card(B, 1)), LIMITS)
     assert seen.inventory.by_id[A].obstacle is None
 
 
 def test_an_xid_of_a_card_puts_its_slices_out_and_one_of_no_card_nothing():
     slices = card(DeviceId("MIG-1"), 0, parent="GPU-p"), card(DeviceId("MIG-2"), 1, parent="GPU-p"), card(B, 2)
-    seen, _ = observe(Seen(), look(*slices), LIMITS)
-    seen, findings = assessment.heard_xid(seen, "GPU-p", 79)
+    seen, _ = assess(Assessment(), reading(*slices), LIMITS)
+    seen, findings = assessment.assess_xid(seen, "GPU-p", 79)
     assert [f.device for f in findings] == ["MIG-1", "MIG-2"]
     assert seen.inventory.usable() == (B,)
-    assert assessment.heard_xid(seen, "GPU-nobody", 79) == (seen, [])
+    assert assessment.assess_xid(seen, "GPU-nobody", 79) == (seen, [])
 
 
 @pytest.mark.parametrize("trouble", [{"ecc_errors": 3}, {"worry": "a row is to be replaced"}])
 def test_what_can_be_lived_with_is_accepted_until_it_gets_worse(trouble):
-    seen, _ = observe(Seen(), look(card(**trouble)), LIMITS)
-    assert seen.inventory.devices[0].fault == health.worry(card(**trouble))
-    seen, _ = observe(assessment.brought_back(seen, A), look(card(**trouble)), LIMITS)
+    seen, _ = assess(Assessment(), reading(card(**trouble)), LIMITS)
+    assert seen.inventory.devices[0].fault == health.concern(card(**trouble))
+    seen, _ = assess(assessment.accept(seen, A), reading(card(**trouble)), LIMITS)
     assert seen.inventory.devices[0].fault is None
     worse = {"ecc_errors": 4} if "ecc_errors" in trouble else {"worry": "a row could not be replaced"}
-    seen, _ = observe(seen, look(card(**worse)), LIMITS)
+    seen, _ = assess(seen, reading(card(**worse)), LIMITS)
     assert seen.inventory.devices[0].fault is not None
 
 
 def test_a_lost_card_is_back_by_itself_when_it_is_back():
-    seen, findings = observe(Seen(), look(card(fault="lost"), card(B, 1), jobs=[running(1, A)]), LIMITS)
+    seen, findings = assess(Assessment(), reading(card(fault="lost"), card(B, 1), jobs=[running(1, A)]), LIMITS)
     assert (seen.inventory.usable(), [f.kind for f in findings]) == ((B,), ["Unwell"])
-    seen, _ = observe(seen, look(card(), card(B, 1)), LIMITS)
+    seen, _ = assess(seen, reading(card(), card(B, 1)), LIMITS)
     assert seen.inventory.by_id[A].fault is None
 
 
 def test_while_the_driver_is_silent_nothing_is_decided_and_nothing_forgotten():
-    seen, _ = observe(Seen(), look(card(used=9 * GIB), users={A: ["alice"]}, jobs=[running(1, A)]), LIMITS)
-    silent, findings = observe(seen, look(problem="the driver is silent", at=1e6), LIMITS)
+    seen, _ = assess(Assessment(), reading(card(used=9 * GIB), users={A: ["alice"]}, jobs=[running(1, A)]), LIMITS)
+    silent, findings = assess(seen, reading(problem="the driver is silent", at=1e6), LIMITS)
     assert (findings, silent.unsettled, silent.inventory.problem) == ([], {A}, "the driver is silent")
     assert (silent.inventory.ids, silent.inventory.usable()) == ((A,), ())
 
 
 def test_a_card_that_is_gone_is_forgotten_and_comes_back_clean():
-    seen, _ = observe(Seen(), look(card(), card(B, 1), users={B: ["bob"]}), LIMITS)
-    seen, _ = observe(seen, look(card()), LIMITS)
+    seen, _ = assess(Assessment(), reading(card(), card(B, 1), users={B: ["bob"]}), LIMITS)
+    seen, _ = assess(seen, reading(card()), LIMITS)
     assert (seen.inventory.ids, seen.unsettled) == ((A,), frozenset())
 
 
 def test_pretend_gpus_are_well():
-    seen, findings = observe(Seen(), look(*devices.pretend(4, GIB)), LIMITS)
+    seen, findings = assess(Assessment(), reading(*devices.pretend(4, GIB)), LIMITS)
     assert (len(seen.inventory.usable()), findings) == (4, [])

@@ -31,7 +31,8 @@ class House:
         self.asked = 0
         self.events = Events(asyncio.get_running_loop())
         self.stopping = asyncio.Event()
-        self.looking = None
+        self.watcher = SimpleNamespace(note_viewer=lambda: None)
+        self.devices = SimpleNamespace(idle_since={})
         self.inventory = Inventory()
         self.identity = SimpleNamespace(user="ada")
         self.core = SimpleNamespace(line=SimpleNamespace(folder=Folder(str(folder))))

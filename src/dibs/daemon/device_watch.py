@@ -1,7 +1,7 @@
-"""When the devices are looked at: while a job runs, somebody watches, or a job waits for a device that others use.
+"""When the devices are read, and what happens to a reading: it is judged, kept in the view, and its findings recorded.
 
-Also the listener for faults, which is there for as long as that. Nothing wakes while the daemon is idle, and the driver
-is let go.
+They are read while a job uses one, somebody watches, or a job waits for one that is in use without a lease. Meanwhile a
+listener waits for faults. While the daemon is idle nothing wakes up, and the driver is let go.
 """
 
 from __future__ import annotations
@@ -10,98 +10,210 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
-from dibs.daemon import device_history
-from dibs.daemon.device_history import Observing
-from dibs.devices import probe
+from dibs.daemon.readers import Readers
+from dibs.devices import ownership, usage
+from dibs.devices.assessment import Finding, Reading
 from dibs.devices.fault_listener import Listener
+from dibs.devices.probe import Probe
+from dibs.devices.view import DeviceView
 from dibs.errors import DibsError
-from dibs.jobqueue.thread import now_ms
+from dibs.jobqueue.thread import Core, now_ms
+from dibs.jobqueue.turns import Order, Turn
+from dibs.leases import holders
+from dibs.model import lifecycle
+from dibs.model.devices import DeviceId, Inventory
+from dibs.model.jobs import Job, State
 from dibs.store.database import DatabaseError
-
-if TYPE_CHECKING:
-    from dibs.daemon.service import Daemon
-    from dibs.model.jobs import Job
+from dibs.system.locks import Folder
 
 log = logging.getLogger("dibs.daemon.device_watch")
 
-#: Seconds between looks, and while memory is coming back.
+#: Seconds between readings, and while memory is being released.
 EVERY_S, SETTLING_S = 5.0, 1.0
-#: Seconds between two looks that somebody asked for, at least.
+#: Seconds between two requested readings, at least.
 LEAST_S = 0.05
-#: Seconds for which whoever asked for the devices counts as watching.
+#: Seconds for which somebody who asked for the devices counts as watching.
 WATCHES_FOR_S = 20.0
 
 
-class Looking:
-    """Looks at the real devices of one daemon, again and again."""
+class ReadingRequest:
+    """A request to read the devices soon; the core makes it, the watcher serves it."""
 
-    def __init__(self, daemon: Daemon, seen: Observing) -> None:
-        self.daemon = daemon
-        self.observing = seen
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._asked = asyncio.Event()
-        self._watched_until = 0.0
-        self._listener = Listener(probe.child_command(daemon.settings, "listen"), self._heard)
-        seen.asked = self._ask
+        self._event = asyncio.Event()
 
-    def _ask(self) -> None:
-        # A core that still works while the loop is closing has nobody left to ask.
+    def make(self) -> None:
+        """Ask for a reading. From any thread."""
+        # While the loop is closing there is nobody left to ask.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._asked.set)
+            self._loop.call_soon_threadsafe(self._event.set)
 
-    def watched(self) -> None:
-        """Take note that somebody watches."""
-        self._watched_until = time.monotonic() + WATCHES_FOR_S
-        self._asked.set()
+    async def wait(self, timeout_s: float | None) -> None:
+        """Return when there was a request since the last call, or after `timeout_s`."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), timeout_s)
+        self._event.clear()
 
-    def _heard(self, device_id: str, xid: int) -> None:
-        log.warning("Xid %s on %s", xid, device_id)
-        device_history.tell(self.daemon.core, self.observing.heard(device_id, xid))
-        self._ask()
+
+class DeviceWatcher:
+    """Reads the devices of one daemon again and again; pretend devices only when asked."""
+
+    def __init__(
+        self,
+        probe: Probe,
+        view: DeviceView,
+        listen_command: Sequence[str],
+        requests: ReadingRequest,
+        folder: Folder,
+        user: str,
+        readers: Readers,
+        core: Core,
+    ) -> None:
+        self.view = view
+        self._probe = probe
+        self._requests = requests
+        self._folder = folder
+        self._user = user
+        self._readers = readers
+        self._core = core
+        self._watched_until = 0.0
+        self._listener = Listener(listen_command, self._record_xid)
+        #: A driver may hang: this thread may, too.
+        self._thread = ThreadPoolExecutor(1, "probe")
 
     async def run(self) -> None:
-        """Look whenever it is time; what fails once is tried at the next time."""
+        """Read the devices whenever it is time. After a failure try again at the next time."""
         every_s: float | None = None
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), every_s)
-            self._asked.clear()
+        while self.view.is_real:
+            await self._requests.wait(every_s)
             try:
-                every_s = await self._once()
+                every_s = await self._run_once()
             except (OSError, DatabaseError, DibsError):
-                log.exception("the devices")
+                log.exception("cannot read the devices")
                 every_s = EVERY_S
-            await asyncio.sleep(SETTLING_S if self.observing.seen.releasing else LEAST_S)
+            await asyncio.sleep(SETTLING_S if self.view.last.releasing else LEAST_S)
 
-    async def _once(self) -> float | None:
-        """Look, keep what was counted, and return when to look again; None: when somebody asks."""
-        jobs = await self.daemon.look()
-        # Whoever waited for this look is served even if nothing else has changed.
-        self.daemon.core.wake()
-        device_history.keep(self.daemon.core, self.observing.ledger, jobs, now_ms())
+    async def _run_once(self) -> float | None:
+        """Read the devices and return after how many seconds to do it again; None: on request."""
+        jobs = await self._read()
+        # Jobs may wait for a fresh reading even if it shows nothing new.
+        self._core.wake()
+        self._keep_usage(jobs)
         is_wanted = await self._is_wanted(jobs)
         self._listener.want(is_wanted)
         if not is_wanted:
-            self.observing.rest()
-            self.daemon.let_go()
+            self.view.expire()
+            self._thread.submit(self._probe.close)
             return None
-        return SETTLING_S if self.observing.seen.releasing else EVERY_S
+        return SETTLING_S if self.view.last.releasing else EVERY_S
 
-    async def _is_wanted(self, jobs: list[Job]) -> bool:
-        if any(job.allocation for job in jobs) or time.monotonic() < self._watched_until:
+    async def _is_wanted(self, jobs: Sequence[Job]) -> bool:
+        last = self.view.last
+        if any(job.allocation for job in jobs) or time.monotonic() < self._watched_until or last.releasing:
             return True
-        if self.observing.seen.releasing:
-            return True
-        counts = await self.daemon.ask(lambda reader: reader.counts())
-        in_use = any(device.foreign for device in self.observing.inventory.devices)
-        return bool(counts["queued"]) and (in_use or self.observing.inventory.problem is not None)
+        counts = await self._readers.ask(lambda reader: reader.counts())
+        is_in_use = any(device.foreign for device in last.inventory.devices)
+        return bool(counts["queued"]) and (is_in_use or last.inventory.problem is not None)
+
+    # -- one reading
+
+    async def read_now(self) -> Inventory:
+        """Read the devices; wake the core if anything changed that matters to it."""
+        before = self.view.inventory()
+        await self._read()
+        after = self.view.inventory()
+        if _for_scheduler(before) != _for_scheduler(after):
+            self._core.wake()
+        return after
+
+    async def _read(self) -> list[Job]:
+        """Read, judge and record; return our active jobs."""
+        number = self.view.begin_reading()
+        jobs = await self._readers.ask(lambda reader: reader.active()) if self.view.is_real else []
+        loop = asyncio.get_running_loop()
+        record_findings(self._core, await loop.run_in_executor(self._thread, self._read_in_thread, number, jobs))
+        return jobs
+
+    def _read_in_thread(self, number: int, jobs: Sequence[Job]) -> list[Finding]:
+        raw = self._probe.read()
+        reading = self._with_owners(raw, jobs) if self.view.is_real else Reading(raw, time.monotonic())
+        return self.view.update(number, reading, now_ms())
+
+    def _with_owners(self, raw: Inventory, jobs: Sequence[Job]) -> Reading:
+        held = holders.survey(self._folder, raw.ids)
+        users = {DeviceId(device): [holder.user for holder in found] for device, found in held.items() if found}
+        job_of = ownership.jobs_by_pid(raw, held, jobs, self._user)
+        outside = {d.id: ownership.outside(self._folder, d, held.get(d.id, ())) for d in raw.devices}
+        return Reading(raw, time.monotonic(), users, jobs, job_of, self._user, outside)
+
+    def _record_xid(self, device_id: str, xid: int) -> None:
+        log.warning("Xid %s on %s", xid, device_id)
+        record_findings(self._core, self.view.note_xid(device_id, xid))
+        self._requests.make()
+
+    # -- for others
+
+    def note_viewer(self) -> None:
+        """Note that somebody looks at the devices now."""
+        self._watched_until = time.monotonic() + WATCHES_FOR_S
+        self._requests.make()
+
+    def accept(self, device_id: DeviceId) -> str | None:
+        """Use a device again as it is; return the concern that is accepted with it."""
+        accepted = self.view.accept(device_id)
+        self._requests.make()
+        return accepted
 
     def keep_all(self) -> None:
-        """Keep what was counted so far, because nobody will look any more."""
-        device_history.keep(self.daemon.core, self.observing.ledger, [], now_ms())
+        """Store all usage counted so far, before the daemon ends."""
+        self._keep_usage([])
+
+    def _keep_usage(self, jobs: Sequence[Job]) -> None:
+        """Store the minutes that are over, and the usage of attempts that have ended."""
+        now = now_ms()
+        minutes, over = self.view.ledger.whole_minutes(now), self.view.ledger.ended(jobs)
+        if minutes or over:
+            self._core.tell(lambda turn: turn.store.keep_uses(over, minutes, now // 60_000 - usage.MOST_MINUTES))
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening and let the driver go; a thread that hangs in it is left to the end of the process."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
         self._listener.want(False)
+        self._probe.close()
+
+
+def _for_scheduler(inventory: Inventory) -> object:
+    """Return what of the devices matters for placing jobs."""
+    return inventory.problem, [(d.id, d.obstacle, d.foreign_memory, d.memory_total) for d in inventory.devices]
+
+
+def record_findings(core: Core, findings: Sequence[Finding]) -> None:
+    """Record findings in the next turn. From any thread."""
+    if findings:
+        core.tell(lambda turn: _record(turn, findings))
+
+
+def _record(turn: Turn, findings: Sequence[Finding]) -> None:
+    """Store findings, and stop a job that uses a device it must not use."""
+    for finding in findings:
+        if finding.job is None:
+            turn.store.put_out(str(finding.device), finding.text, turn.now)
+            continue
+        job = turn.store.job(finding.job)
+        if not job.is_active:
+            continue
+        turn.changed.append(job.id)
+        turn.store.note(job.id, turn.now, finding.kind, finding.text)
+        if finding.kind == "Stray" and job.spec.strict_gpus and job.state in (State.RUNNING, State.PAUSED):
+            _stop(turn, job, f"ended by --strict-gpus: it {finding.text}")
+        elif finding.kind == "Exceeds" and job.spec.vram_enforce and job.state in (State.RUNNING, State.PAUSED):
+            _stop(turn, job, f"ended by --vram-enforce: it {finding.text}")
+
+
+def _stop(turn: Turn, job: Job, why: str) -> None:
+    stopped = turn.record(job, lifecycle.Misused(turn.now, why), why)
+    turn.effects.append(Order(stopped, f"stop {turn.settings.grace}"))

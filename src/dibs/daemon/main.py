@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from dibs.daemon import cleanup
-from dibs.daemon.device_history import Observing
-from dibs.daemon.device_watch import Looking
+from dibs.daemon.device_watch import DeviceWatcher, ReadingRequest
 from dibs.daemon.number_collector import Gathering
+from dibs.daemon.readers import Readers
 from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.devices import probe
-from dibs.devices.assessment import Seen
+from dibs.devices.assessment import Assessment
+from dibs.devices.view import DeviceView
 from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.engines.runner_pool import Runners
@@ -39,7 +40,7 @@ from dibs.jobqueue.thread import Core, now_ms
 from dibs.jobqueue.turns import Work
 from dibs.leases import device_lease
 from dibs.leases.drains import Drains
-from dibs.model.devices import DeviceId, with_drained
+from dibs.model.devices import DeviceId
 from dibs.scheduling.views import Policy
 from dibs.store.database import Check, DatabaseError, backup
 from dibs.store.writer import Store
@@ -105,11 +106,12 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
     files = JobFiles(home, values.files or home)
     engine = Local(files, values, place.path, paths.notify_path(home), runners)
-    watcher = probe.Probe(values, visible)
+    eyes = probe.Probe(values, visible)
     line = MachineLine(place, user, values.collect_for, waits.watch)
     writer = Store.open(database, processes.boot_id())
+    requests = ReadingRequest()
     drained = Drains(place, writer.drained())
-    seen = _observing(watcher, place, user, values, writer) if watcher.is_real else None
+    view = DeviceView(drained, device_check.limits_of(values), _last_assessment(writer), is_real=eyes.is_real)
     core = Core(
         writer,
         engine,
@@ -117,15 +119,16 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         values,
         line,
         policy_of(values),
-        lambda: with_drained(seen.inventory if seen else watcher.latest, drained.now()),
+        view,
+        requests.make,
         waits,
         events.publish,
     )
     identity = Identity(os.getpid(), user, home, paths.socket_path(home), now_ms(), values.devices)
-    daemon = Daemon(identity, values, files, core, events, watcher, drained, database)
-    if seen is not None:
-        core.observing = seen
-        daemon.looking = Looking(daemon, seen)
+    readers = Readers(database, waits.way.give)
+    listen = probe.child_command(values, "listen")
+    watcher = DeviceWatcher(eyes, view, listen, requests, place, user, readers, core)
+    daemon = Daemon(identity, values, files, core, events, readers, watcher)
     gathering = Gathering(core, files, database)
     core.gather = gathering.wake
 
@@ -142,8 +145,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         await asyncio.wrap_future(recovered)
         gathering.start()
         tasks = [asyncio.create_task(_tick(daemon, database)), asyncio.create_task(_check(daemon, database))]
-        if daemon.looking is not None:
-            tasks.append(asyncio.create_task(daemon.looking.run()))
+        tasks.append(asyncio.create_task(watcher.run()))
         async with server.serving(daemon, values):
             ready("ready")
             log.info("pid %s serves %s", identity.pid, identity.socket)
@@ -155,8 +157,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         if daemon.trouble is not None:
             raise daemon.trouble
     finally:
-        if daemon.looking is not None:
-            daemon.looking.keep_all()
+        watcher.keep_all()
         # The core first finishes what it has begun; runners are nobody's to stop.
         gathering.stop()
         core.stop()
@@ -224,14 +225,11 @@ def _open_notify(path: Path) -> socket.socket:
     return sock
 
 
-def _observing(
-    watcher: probe.Probe, place: device_lease.Folder, user: str, values: settings.Settings, kept: Store
-) -> Observing:
-    """Return what is known of real devices, with what was kept of it."""
-    limits = device_check.limits_of(values)
+def _last_assessment(kept: Store) -> Assessment:
+    """Return what an earlier daemon stored about the devices."""
     unwell = {DeviceId(device): why for device, why in kept.unwell().items()}
     accepted = {DeviceId(device): why for device, why in kept.accepted().items()}
-    return Observing(watcher, place, user, limits, Seen(unwell=unwell, accepted=accepted))
+    return Assessment(unwell=unwell, accepted=accepted)
 
 
 def policy_of(values: settings.Settings) -> Policy:

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dibs.daemon import device_history
-from dibs.daemon.device_watch import Looking
-from dibs.devices import probe
+from dibs.daemon.device_watch import DeviceWatcher
+from dibs.daemon.readers import Readers
 from dibs.engines.job_files import JobFiles
 from dibs.errors import MachineError
 from dibs.jobqueue.thread import Core
 from dibs.jobqueue.turns import Turn
-from dibs.leases.drains import Drains
 from dibs.model.devices import Inventory
-from dibs.model.jobs import ACTIVE, Job
+from dibs.model.jobs import ACTIVE
 from dibs.store import writer
 from dibs.system.settings import Settings
 
@@ -31,8 +28,6 @@ T = TypeVar("T")
 
 #: Seconds between looks at the world that no event tells of: tickets that rest, devices that come and go.
 SAFETY_TICK_S = 30.0
-#: Threads that answer questions from the store; each has a connection of its own.
-READERS = 2
 #: Threads that read logs for those who ask over HTTP.
 LOG_READERS = 4
 
@@ -91,87 +86,46 @@ class Daemon:
         files: JobFiles,
         core: Core,
         events: Events,
-        watcher: probe.Probe,
-        drained: Drains,
-        database: Path,
+        readers: Readers,
+        watcher: DeviceWatcher,
     ) -> None:
-        self.drains = drained
         self.identity = identity
         self.settings = settings
         self.files = files
         self.core = core
         self.events = events
-        self.probe = watcher
+        self.readers = readers
+        self.watcher = watcher
+        #: The devices as they were last judged.
+        self.devices = watcher.view
         self.stopping = asyncio.Event()
         #: Why it has to stop, if nobody asked it to.
         self.trouble: MachineError | None = None
         #: Opens the socket once more, should somebody have deleted its file.
         self.reopen: Callable[[], Awaitable[None]] | None = None
-        self._database = database
-        self._local = threading.local()
-        self._opened: list[writer.Reader] = []
-        #: Questions that are being answered, or wait.
-        self.asking = 0
-        self._readers = ThreadPoolExecutor(READERS, "reader")
-        self._prober = ThreadPoolExecutor(1, "probe")
         #: Removes the files of forgotten jobs, on whatever disk they are.
         self.remover = ThreadPoolExecutor(1, "remover")
         #: Reads what jobs wrote, on whatever disk.
         self.logs = ThreadPoolExecutor(LOG_READERS, "logs")
-        #: Looks at real devices; None where they are pretend ones.
-        self.looking: Looking | None = None
         #: Waits for the running jobs to end, while a drain is asked for.
         self.closing: asyncio.Task[None] | None = None
 
     @property
     def inventory(self) -> Inventory:
         """Return the devices as last seen, with what is drained now."""
-        return self.core.inventory()
+        return self.devices.inventory()
 
     async def ask(self, question: Callable[[writer.Reader], T]) -> T:
         """Answer a question from the store without disturbing the core."""
-        self.asking += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._readers, self._answer, question)
-        finally:
-            self.asking -= 1
-
-    def _answer(self, question: Callable[[writer.Reader], T]) -> T:
-        reader = getattr(self._local, "reader", None)
-        if reader is None:
-            reader = self._local.reader = writer.Reader.open(self._database)
-            reader.pause = self.core.waits.way.give
-            self._opened.append(reader)
-        reader.pause()
-        return question(reader)
+        return await self.readers.ask(question)
 
     async def do(self, verb: Callable[[Turn], T]) -> T:
         """Run a verb in the core thread; returns after the commit."""
         return await asyncio.wrap_future(self.core.ask(verb))
 
     async def probe_now(self) -> Inventory:
-        """Look at the devices; wake the core if something about them has changed that matters to it."""
-        before = self.core.inventory()
-        await self.look()
-        if _matter(before) != _matter(self.core.inventory()):
-            self.core.wake()
-        return self.inventory
-
-    async def look(self) -> list[Job]:
-        """Look at the devices, in a thread that may hang without harm; return the jobs that were under way."""
-        loop = asyncio.get_running_loop()
-        if self.looking is None:
-            await loop.run_in_executor(self._prober, self.probe.read)
-            return []
-        seen = self.looking.observing
-        number = seen.begin()
-        jobs = await self.ask(lambda reader: reader.active())
-        device_history.tell(self.core, await loop.run_in_executor(self._prober, seen.look, number, jobs))
-        return jobs
-
-    def let_go(self) -> None:
-        """Let go of the driver until the next look."""
-        self._prober.submit(self.probe.close)
+        """Read the devices; wake the core if anything changed that matters to it."""
+        return await self.watcher.read_now()
 
     def close_when_idle(self, is_wanted: bool) -> None:
         """Start nothing new and stop when nothing runs; or take that back."""
@@ -196,16 +150,7 @@ class Daemon:
 
     def close(self) -> None:
         """Let go of the threads; one that hangs in a driver is left to the end of the process."""
-        self._readers.shutdown(wait=True, cancel_futures=True)
-        for reader in self._opened:
-            reader.close()
-        for pool in (self._prober, self.remover, self.logs):
+        self.readers.close()
+        for pool in (self.remover, self.logs):
             pool.shutdown(wait=False, cancel_futures=True)
-        if self.looking is not None:
-            self.looking.close()
-        self.probe.close()
-
-
-def _matter(inventory: Inventory) -> object:
-    """Return what of the devices matters to whoever places jobs; not how warm they are."""
-    return inventory.problem, [(d.id, d.obstacle, d.foreign_memory, d.memory_total) for d in inventory.devices]
+        self.watcher.close()

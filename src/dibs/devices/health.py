@@ -40,7 +40,7 @@ def xid_fault(xid: int) -> str | None:
     return f"the driver reported Xid {xid} ({meaning}); {BACK}"
 
 
-def worry(device: Device) -> str | None:
+def concern(device: Device) -> str | None:
     """Return what speaks against a device that still works; None if nothing does."""
     if device.worry:
         return f"{device.worry}; {BACK} as it is"

@@ -1,22 +1,24 @@
-"""Belonging: which processes on a device are of nobody's share, as the tree of processes tells.
+"""Whose the processes on a device are, by the process tree: of which job, or started under none of its leases.
 
-Whoever has a device alone may use it with whatever processes. A share is for what was started with it: what the same
-person runs beside it on that device was declared by nobody. Where the tree cannot be seen nothing is said.
+The holder of an exclusive lease may use the device with any process. A share covers only what was started under it:
+what the same user runs beside it was not declared. Where the tree is not visible, nothing is claimed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dibs.leases import holders, keeper
 from dibs.leases.holders import Holder
-from dibs.model.devices import Device
+from dibs.model import units
+from dibs.model.devices import Device, Inventory
+from dibs.model.jobs import Job, JobId
 from dibs.system import processes
 from dibs.system.locks import Folder
 
 
 def outside(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset[int]:
-    """Return the pids on a device that were started with none of its leases; none unless all of these are shares."""
+    """Return the pids on a device that were started under none of its leases; none unless all leases are shares."""
     pids = [holder.pid for holder in found if holder.mib is not None and holder.pid is not None]
     if not pids or len(pids) < len(found):
         return frozenset()
@@ -27,7 +29,7 @@ def outside(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset
 
 
 def _roots(pid: int) -> tuple[int, ...]:
-    """Return the processes below which a lease is used: its holder and, where that keeps it for another, its owner."""
+    """Return the processes whose children use a lease: its holder and, if that is a keeper, the owner it keeps for."""
     kept = keeper.read(processes.words(pid))
     return (pid,) if kept is None else (pid, kept[0])
 
@@ -35,7 +37,23 @@ def _roots(pid: int) -> tuple[int, ...]:
 def _is_outside(pid: int, roots: Collection[int], lease: str) -> bool:
     line = processes.lineage(pid)
     if line[-1] > 1 or not line[:-1] or any(parent in roots for parent in line):
-        # One that ended meanwhile, or is hidden from us, may have been anybody's child.
+        # A process that has ended, or is hidden from us, may have been started under any lease.
         return False
-    # What a runner that was killed left behind has inherited the lease.
+    # Children of a killed runner have inherited the lease.
     return not any(lease in holders.open_files(parent) for parent in line if parent > 1)
+
+
+def jobs_by_pid(
+    raw: Inventory, held: Mapping[str, Sequence[Holder]], jobs: Sequence[Job], user: str
+) -> dict[int, JobId]:
+    """Return the job of each process of `user` on the devices, by the runner or the command above it."""
+    known = {job.id for job in jobs}
+    roots = {job.pid: job.id for job in jobs if job.pid is not None}
+    for holder in (holder for found in held.values() for holder in found):
+        job_id = JobId(int(holder.job)) if holder.job and units.is_whole(holder.job) else None
+        if holder.user == user and holder.pid is not None and job_id in known:
+            roots[holder.pid] = job_id
+    pids = {process.pid for device in raw.devices for process in device.processes if process.user == user}
+    lines = {pid: processes.lineage(pid) for pid in pids} if roots else {}
+    found = {pid: next((roots[parent] for parent in line if parent in roots), None) for pid, line in lines.items()}
+    return {pid: job_id for pid, job_id in found.items() if job_id is not None}

@@ -161,8 +161,7 @@ class Channel:
     async def _tell_gpus(self) -> None:
         if all(stream.job is not None for stream in self.hub.streams):
             return
-        if self.daemon.looking is not None:
-            self.daemon.looking.watched()
+        self.daemon.watcher.note_viewer()
         self.hub.tell_gpus(event_hub.message("gpus", await gpus.gpus(self.daemon, self.daemon.inventory)))
 
     async def close(self) -> None:

@@ -25,8 +25,7 @@ from dibs.system import disk
 async def get_gpus(request: web.Request) -> web.Response:
     """Return every device, with who holds it on this machine."""
     daemon = request.app[exchange.DAEMON]
-    if daemon.looking is not None:
-        daemon.looking.watched()
+    daemon.watcher.note_viewer()
     return exchange.json(await gpus(daemon, await daemon.probe_now()))
 
 
@@ -44,7 +43,7 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
         )
         for t in line
     ]
-    idle = {} if daemon.looking is None else daemon.looking.observing.idle_since
+    idle = daemon.devices.idle_since
     shown = [
         _gpu(device, found.get(device.id, ()), idle.get(device.id), sum(device.id in t.devices for t in line))
         for device in inventory.devices
@@ -57,7 +56,7 @@ async def get_history(request: web.Request) -> web.Response:
     daemon = request.app[exchange.DAEMON]
     minutes = min(max(0, exchange.whole_number(request, "minutes", 60)), usage.MOST_MINUTES)
     kept = await daemon.ask(lambda reader: reader.minutes(now_ms() // 60_000 - minutes))
-    recent = {} if daemon.looking is None else dict(daemon.looking.observing.ledger.recent)
+    recent = dict(daemon.devices.ledger.recent)
     found = {device: machine_answers.GpuHistory(device, [], []) for device in daemon.inventory.ids}
     for device, samples in recent.items():
         found.setdefault(device, machine_answers.GpuHistory(device, [], [])).recent = [
@@ -131,10 +130,10 @@ async def post_drain(request: web.Request) -> web.Response:
     why = " ".join(wire.convert(body, actions.DrainIn).reason.split())
     daemon, device = request.app[exchange.DAEMON], await _device(request)
     if os.geteuid() == 0:
-        drains.mark(daemon.drains.place, device.id, why)
+        drains.mark(daemon.devices.drains.place, device.id, why)
     else:
         await daemon.do(lambda turn: turn.store.drain(device.id, why, turn.now))
-        daemon.drains.own = {**daemon.drains.own, device.id: why}
+        daemon.devices.drains.own = {**daemon.devices.drains.own, device.id: why}
     daemon.core.wake()
     return _drained(daemon, device)
 
@@ -143,13 +142,13 @@ async def post_undrain(request: web.Request) -> web.Response:
     """Start jobs on a device again."""
     daemon, device = request.app[exchange.DAEMON], await _device(request)
     is_root = os.geteuid() == 0
-    if not is_root and device.id not in daemon.drains.own and device.drained:
+    if not is_root and device.id not in daemon.devices.drains.own and device.drained:
         raise NotAllowed(f"GPU {device.index} is drained by root for everybody.", "Ask who looks after this machine.")
-    accepted = None if daemon.looking is None else daemon.looking.observing.bring_back(device.id)
+    accepted = daemon.watcher.accept(device.id)
     await daemon.do(lambda turn: (turn.store.undrain(device.id), turn.store.bring_back(device.id, accepted)))
-    daemon.drains.own = {own: why for own, why in daemon.drains.own.items() if own != device.id}
+    daemon.devices.drains.own = {own: why for own, why in daemon.devices.drains.own.items() if own != device.id}
     if is_root:
-        drains.unmark(daemon.drains.place, device.id)
+        drains.unmark(daemon.devices.drains.place, device.id)
     daemon.core.wake()
     return _drained(daemon, device)
 
@@ -213,17 +212,16 @@ def _others(view: View, device: DeviceId) -> list[Occupant]:
 
 def marks(daemon: Daemon, job: Job) -> list[str]:
     """Return what is to be said about the devices of a job that runs, or about those that it should not use."""
-    return [] if daemon.looking is None else list(daemon.looking.observing.seen.marks.get(job.id, ()))
+    return list(daemon.devices.last.marks.get(job.id, ()))
 
 
 def use(daemon: Daemon, reader: Reader, job: Job) -> list[job_answers.Use]:
     """Return how the latest attempt used each of its devices, so far or as it was kept."""
     found = {device: (peak, mean, looks) for device, peak, mean, looks in reader.uses(job.id, job.attempt)}
-    if daemon.looking is not None:
-        # Not kept yet: newer than what an earlier daemon kept.
-        now = daemon.looking.observing.ledger.uses.copy()
-        counted = {key[2]: value for key, value in now.items() if key[:2] == (job.id, job.attempt)}
-        found |= {device: (value.peak, value.mean, value.looks) for device, value in counted.items()}
+    # Not stored yet: newer than what an earlier daemon stored.
+    now = daemon.devices.ledger.uses.copy()
+    counted = {key[2]: value for key, value in now.items() if key[:2] == (job.id, job.attempt)}
+    found |= {device: (value.peak, value.mean, value.looks) for device, value in counted.items()}
     return [job_answers.Use(device, peak, mean, looks) for device, (peak, mean, looks) in sorted(found.items())]
 
 

@@ -28,7 +28,7 @@ async def post_jobs(request: web.Request) -> web.Response:
     rules = submission.rules(body)
     submissions = submission.submissions(body)
     is_rehearsal = bool(request.query.get("dry_run"))
-    if daemon.looking is not None and (is_rehearsal or any(submission.spec.no_wait for submission in submissions)):
+    if daemon.devices.is_real and (is_rehearsal or any(submission.spec.no_wait for submission in submissions)):
         # It is now or never, or is to be told what is free: nobody may have looked for hours.
         await daemon.probe_now()
     if is_rehearsal:

@@ -26,8 +26,7 @@ from dibs.version import __version__
 async def get_metrics(request: web.Request) -> web.Response:
     """Return the queue, the devices and the daemon in numbers for Prometheus."""
     daemon = request.app[exchange.DAEMON]
-    if daemon.looking is not None:
-        daemon.looking.watched()
+    daemon.watcher.note_viewer()
     found = await daemon.ask(lambda reader: [*_queue(reader), *_devices(daemon, reader), *_process(daemon)])
     streams = len(request.app[event_stream.CHANNEL].hub.streams)
     families = [*found, *_counted(daemon.core.tally), *_daemon(daemon, streams)]
@@ -72,7 +71,7 @@ def _devices(daemon: Daemon, reader: Reader) -> Iterator[Family]:
     held = [device for job in reader.active_devices() for device in job.devices]
     jobs = [Sample(held.count(device.id), _labels(device)) for device in devices]
     yield gauge("dibs_gpu_jobs", "Jobs of this queue that have the GPU.", *jobs)
-    age_s = None if daemon.looking is None else daemon.looking.observing.age_s
+    age_s = daemon.devices.age_s
     ages = [] if age_s is None else [Sample(age_s)]
     yield gauge("dibs_gpu_look_age_seconds", "Age of what is told about the GPUs, while they are looked at.", *ages)
 
@@ -90,7 +89,7 @@ def _daemon(daemon: Daemon, streams: int) -> Iterator[Family]:
     waiting = len(daemon.core.waits)
     yield gauge("dibs_requests_waiting", "Requests and news that wait for the next turn of the core.", Sample(waiting))
     # Not counting the one that asks this.
-    asked = max(0, daemon.asking - 1)
+    asked = max(0, daemon.readers.pending - 1)
     yield gauge("dibs_questions_waiting", "Questions to the store that are being answered, or wait.", Sample(asked))
     yield gauge("dibs_event_streams", "Listeners to GET /v1/events.", Sample(streams))
 

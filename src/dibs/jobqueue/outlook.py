@@ -61,12 +61,11 @@ class Sight:
         """Look once; many jobs may then be asked about."""
         # Before anything is read: what is read later may be newer than this says, but never older.
         commits = core.commits
-        inventory, policy = core.inventory(), core.policy
+        inventory, policy = core.devices.inventory(), core.policy
         active = reader.active_devices()
         held, sharers = machine_line.people(core.line.folder, inventory, active)
-        if core.observing is not None:
-            in_use = {device for job in active for device in job.devices}.union(sharers)
-            held = dict(core.observing.hold_back(held, in_use))
+        in_use = {device for job in active for device in job.devices}.union(sharers)
+        held = dict(core.devices.hold_back(held, in_use))
         line, ahead = core.line.collectors()
         heads = reader.head(*views.windows(inventory, policy))
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
@@ -202,7 +201,7 @@ def declared_amiss(core: Core, reader: Reader, ids: list[JobId]) -> list[str]:
     request = reader.job(ids[0]).spec.request if len(ids) == 1 else None
     if request is None or not request.gpus:
         return []
-    known = [device.memory_total for device in core.inventory().devices if device.memory_total is not None]
+    known = [device.memory_total for device in core.devices.inventory().devices if device.memory_total is not None]
     card = min(known, default=None) if core.policy.most_sharers > 1 else None
     text = vram_advice.hint(request.vram, reader.earlier_uses(ids[0]), card)
     return [text] if text else []

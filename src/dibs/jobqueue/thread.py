@@ -10,11 +10,12 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from dibs.devices.view import DeviceView
 from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
@@ -28,7 +29,7 @@ from dibs.jobqueue.reactor import Waits
 from dibs.jobqueue.shared_forecast import Foreseeing
 from dibs.jobqueue.turns import PAUSED, StartRunner, Turn, Work
 from dibs.jobqueue.validation import Rules, Submission
-from dibs.model.devices import DeviceId, Inventory
+from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job
 from dibs.scheduling import planner, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
@@ -43,19 +44,6 @@ log = logging.getLogger("dibs.jobqueue.thread")
 MOST_IN_A_TURN = 500
 #: Seconds of the longest timer: the wall clock, which `--begin` follows, may be set meanwhile.
 LONGEST_TIMER_S = 30.0
-
-
-class Observed(Protocol):
-    """What the core asks about real devices; `device_history.Observing` answers."""
-
-    def hold_back(self, held: Mapping[DeviceId, Occupant], ours: Collection[DeviceId]) -> Mapping[DeviceId, Occupant]:
-        """Return who holds what, with the devices that must be looked at before they are given out."""
-
-    def given(self, devices: Collection[DeviceId]) -> None:
-        """Take note of devices that were given out."""
-
-    def ask(self) -> None:
-        """Have the devices looked at soon, and the core woken after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +76,8 @@ class Core:
         settings: Settings,
         line: MachineLine,
         policy: Policy,
-        inventory: Callable[[], Inventory],
+        devices: DeviceView,
+        request_reading: Callable[[], None],
         waits: Waits[Work],
         publish: Callable[[], None],
     ) -> None:
@@ -98,11 +87,10 @@ class Core:
         self.files = files
         self.settings = settings
         self.line = line
-        self.inventory = inventory
+        self.devices = devices
+        self.request_reading = request_reading
         self.waits = waits
         self.publish = publish
-        #: Real devices are looked at before they are given out; None: they are pretend ones, and always well.
-        self.observing: Observed | None = None
         #: Called when runs of sweeps have ended.
         self.gather: Callable[[], None] = lambda: None
         #: How often something was kept: the queue is the same as long as this is. Read from any thread.
@@ -179,7 +167,7 @@ class Core:
             self.engine,
             self.files,
             self.settings,
-            self.inventory(),
+            self.devices.inventory(),
             self.policy,
             now_ms(),
             self._last_turn_at,
@@ -202,9 +190,10 @@ class Core:
         self.commits += 1
         crash_point("core:committed")
         self._last_turn_at = turn.now
-        if self.observing is not None and placement.given:
-            # Not before: a look that does not find the job yet would take the device for a free one.
-            self.observing.given(placement.given)
+        if placement.given and self.devices.is_real:
+            # After the commit: a reading that does not find the job yet would take the device for free.
+            self.devices.note_given(placement.given)
+            self.request_reading()
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
         for effect in turn.effects:
@@ -291,7 +280,7 @@ class Core:
         outlook = self._outlook(turn, active) if needs_devices else NO_OUTLOOK
         if outlook is None:
             return NOTHING_PLACED
-        held = self._hold_back(outlook, active) if needs_devices and self.observing is not None else outlook.held
+        held = self._hold_back(outlook, active) if needs_devices else outlook.held
         is_paused = self.is_closing or bool(self.store.fact(PAUSED))
         is_choosy = any(job.request.gpus > 1 or job.request.vram for job in heads)
         used_at = self.line.used_at(turn.inventory) if is_choosy else {}
@@ -303,12 +292,11 @@ class Core:
         return Placement(plan.first, wanted, outlook, pending + given, given)
 
     def _hold_back(self, outlook: Outlook, active: Sequence[Active]) -> Mapping[DeviceId, Occupant]:
-        """Return who holds what, with the real devices that are to be looked at before they are given out."""
-        assert self.observing is not None
+        """Return who holds what, with the devices that must be read again before they are given out."""
         in_use = {device for job in active for device in job.devices}.union(outlook.sharers)
-        held = self.observing.hold_back(outlook.held, in_use)
+        held = self.devices.hold_back(outlook.held, in_use)
         if len(held) > len(outlook.held):
-            self.observing.ask()
+            self.request_reading()
         return held
 
     def _outlook(self, turn: Turn, active: list[Active]) -> Outlook | None:
@@ -329,7 +317,7 @@ class Core:
 
     def _shun(self, device: DeviceId) -> None:
         """Leave a device alone for a while that a runner was refused, unless it is plain to see who holds it."""
-        if not self.line.look(self.inventory(), ()).held.get(device):
+        if not self.line.look(self.devices.inventory(), ()).held.get(device):
             self.waits.later(self.line.shun(device), self._wake_soon)
 
     def _stand(self, turn: Turn, placement: Placement) -> None:
