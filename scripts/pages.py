@@ -1,4 +1,5 @@
-"""The pages of `docs/` that are written from tables in the code: run `scripts/write-docs` after changing one of them.
+"""Files generated from tables in the code: pages of `docs/`, and the types of the HTTP API for the client and the web
+page. Run `scripts/write-docs` after changing one of the tables.
 
 Words after it name the pages to write; without any it writes all.
 """
@@ -6,13 +7,19 @@ Words after it name the pages to write; without any it writes all.
 from __future__ import annotations
 
 import sys
+import types
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from dibs import errors
 from dibs.cli import help_topics
 from dibs.cli import main as cli
 from dibs.cli.verbs import help as helping
-from dibs.model import lifecycle
+from dibs.http_api.schemas import job_answers, machine_answers
+from dibs.model import lifecycle, selectors
 from dibs.submission import options
 from dibs.system import settings as tables
 from dibs.version import __version__
@@ -197,6 +204,132 @@ def _roff(text: str) -> str:
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
 
+#: The answers that the client reads, and those that the web page reads; each with all that they contain.
+CLIENT_ANSWERS: tuple[type[msgspec.Struct], ...] = (
+    job_answers.Jobs,
+    job_answers.WholeJob,
+    job_answers.Why,
+    job_answers.Event,
+    job_answers.Acted,
+    job_answers.Rehearsed,
+    job_answers.Waited,
+    machine_answers.Gpus,
+    machine_answers.Daemon,
+)
+PAGE_ANSWERS: tuple[type[msgspec.Struct], ...] = (
+    job_answers.WholeJob,
+    job_answers.Hello,
+    job_answers.JobEvent,
+    job_answers.Acted,
+    machine_answers.Gpus,
+    machine_answers.Timeline,
+)
+
+
+def client_types() -> str:
+    """Return `client/answers.py`: the answers as TypedDicts, for programs without msgspec."""
+    parts = [
+        '"""Answers of the daemon. Generated from `http_api/schemas` by `scripts/write-docs`; do not edit."""',
+        "from __future__ import annotations",
+        "from typing import Any, NotRequired, TypedDict",
+    ]
+    parts = ["\n\n".join(parts)]
+    for struct in _closure(CLIENT_ANSWERS):
+        base = struct.__base__
+        assert base is not None
+        inherited = () if base is msgspec.Struct else base.__struct_fields__
+        parent = "TypedDict" if base is msgspec.Struct else base.__name__
+        lines = [f"class {struct.__name__}({parent}):", f'    """{struct.__doc__}"""', ""]
+        for name, kind in _fields(struct):
+            if name not in inherited:
+                text = _python(kind)
+                lines.append(f"    {name}: {f'NotRequired[{text}]' if _is_optional(kind) else text}")
+        parts.append("\n".join(lines))
+    return "\n\n\n".join(parts) + "\n"
+
+
+def page_types() -> str:
+    """Return `web/core/types.js`: the answers as types for the type checker."""
+    words = "|".join(f'"{word}"' for word in selectors.STATE_WORDS)
+    lines = [
+        "// Types of the daemon's answers. Generated from http_api/schemas by scripts/write-docs; do not edit.",
+        "",
+        "/**",
+        f" * @typedef {{{words}}} Word",
+        " * @typedef {Partial<Record<Word, number>>} Counts",
+    ]
+    for struct in _closure(PAGE_ANSWERS):
+        lines += [" *", f" * @typedef {{object}} {struct.__name__} {struct.__doc__}"]
+        for name, kind in _fields(struct):
+            lines.append(f" * @property {{{_javascript(kind)}}} {f'[{name}]' if _is_optional(kind) else name}")
+    return "\n".join([*lines, " */", "", "export {};", ""])
+
+
+def _closure(roots: tuple[type[msgspec.Struct], ...]) -> list[type[msgspec.Struct]]:
+    """Return Structs and all that they contain or extend; what a Struct needs comes before it."""
+    found: dict[type[msgspec.Struct], None] = {}
+
+    def add(struct: type[msgspec.Struct]) -> None:
+        for needed in (struct.__base__, *(each for _, kind in _fields(struct) for each in _parts(kind))):
+            is_struct = isinstance(needed, type) and issubclass(needed, msgspec.Struct)
+            if is_struct and needed is not msgspec.Struct and needed not in found:
+                add(needed)
+        found[struct] = None
+
+    for root in roots:
+        add(root)
+    return list(found)
+
+
+def _fields(struct: type[msgspec.Struct]) -> list[tuple[str, Any]]:
+    hints = get_type_hints(struct, include_extras=True)
+    return [(field.encode_name, hints[field.name]) for field in msgspec.structs.fields(struct)]
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """Return a type and all types in it."""
+    yield kind
+    for each in get_args(kind):
+        yield from _parts(each)
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
+
+
+def _is_optional(kind: Any) -> bool:
+    """Tell whether the key may be missing."""
+    return _is_union(kind) and msgspec.UnsetType in get_args(kind)
+
+
+def _python(kind: Any) -> str:
+    if _is_union(kind):
+        return " | ".join(_python(each) for each in get_args(kind) if each is not msgspec.UnsetType)
+    if get_origin(kind) is Annotated:
+        return _python(get_args(kind)[0])
+    if get_origin(kind) in (list, dict):
+        return f"{get_origin(kind).__name__}[{', '.join(_python(each) for each in get_args(kind))}]"
+    return "None" if kind is type(None) else str(kind.__name__)
+
+
+def _javascript(kind: Any) -> str:
+    if _is_union(kind):
+        return " | ".join(_javascript(each) for each in get_args(kind) if each is not msgspec.UnsetType)
+    if kind == job_answers.Word:
+        return "Word"
+    if kind == job_answers.Counts:
+        return "Counts"
+    if get_origin(kind) is Annotated:
+        return _javascript(get_args(kind)[0])
+    if get_origin(kind) is list:
+        item = _javascript(get_args(kind)[0])
+        return f"({item})[]" if "|" in item else f"{item}[]"
+    if get_origin(kind) is dict:
+        return f"Record<{', '.join(_javascript(each) for each in get_args(kind))}>"
+    plain = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null", Any: "unknown"}
+    return plain[kind] if kind in plain else str(kind.__name__)
+
+
 PAGES = {
     "lifecycle": (DOCS / "lifecycle.md", lifecycle_page),
     "settings": (DOCS / "settings.md", settings_page),
@@ -204,6 +337,8 @@ PAGES = {
     "topics": (DOCS / "topics.md", topics_page),
     "errors": (DOCS / "errors.md", errors_page),
     "man": (ROOT / "src" / "man" / "dibs.1", man_page),
+    "client-types": (ROOT / "src" / "dibs" / "client" / "answers.py", client_types),
+    "page-types": (ROOT / "src" / "dibs" / "web" / "core" / "types.js", page_types),
 }
 
 

@@ -141,7 +141,9 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", ["lifecycle", "settings", "verbs", "topics", "errors", "man"])
+@pytest.mark.parametrize(
+    "name", ["lifecycle", "settings", "verbs", "topics", "errors", "man", "client-types", "page-types"]
+)
 def test_pages_from_tables_are_up_to_date(name: str) -> None:
     path, page = pages_from_tables().PAGES[name]
     assert path.read_text() == page(), "run scripts/write-docs"

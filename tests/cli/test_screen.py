@@ -18,7 +18,7 @@ from bench import Bench
 from dibs.cli import log_output, screen
 from dibs.cli.screen import Column, Screen
 from dibs.cli.verbs import show
-from dibs.client import answers
+from dibs.client import job_state
 from dibs.client.safe_text import LogCleaner, clean
 from dibs.devices import assessment
 from dibs.model import lifecycle
@@ -166,7 +166,7 @@ def test_the_last_lines_of_a_large_log_are_found_too(tmp_path: Path) -> None:
 
 def test_a_job_that_was_stopped_never_exits_with_success() -> None:
     def code(state: str, exit_code: int | None = None, signal: int | None = None) -> int:
-        return answers.exit_code({"exit_code": exit_code, "signal": signal}, state)  # type: ignore[arg-type]
+        return job_state.exit_code({"exit_code": exit_code, "signal": signal}, state)  # type: ignore[arg-type]
 
     assert code("done", 0) == 0
     assert code("failed", 3) == 3

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 
 from dibs.cli import screen
-from dibs.client import answers, queries
+from dibs.client import job_state, queries
 from dibs.client.answers import Acted, WholeJob
 from dibs.client.connection import Client
 from dibs.errors import DibsError, UserError
@@ -26,7 +26,7 @@ USUAL = "vi"
 
 def edit(queue: Client, job: WholeJob, tell: Callable[[Acted], None]) -> int:
     """Let a person change the text of a job, and send what changed."""
-    if job["state"] not in answers.WAITING:
+    if job["state"] not in job_state.WAITING:
         raise UserError(
             f"job {job['id']} is {job['state']}: only jobs that wait can be edited.",
             f"The time limit of one that runs: dibs edit {job['id']} -t 4h",

@@ -17,7 +17,7 @@ from dibs.system import commands, logout_policy
 from dibs.version import __version__
 
 if TYPE_CHECKING:
-    from dibs.client.answers import Overview
+    from dibs.client.answers import Jobs
 
 #: What was last said about devices, in the state folder; the fast path looks at it too.
 DEVICES_TOLD = "told.devices"
@@ -79,7 +79,7 @@ def tell(texts: Iterable[str]) -> None:
         screen.say(text)
 
 
-def on_skew(answer: Overview) -> list[str]:
+def on_skew(answer: Jobs) -> list[str]:
     """Return what to say when the daemon is not of the version that asks it."""
     theirs = answer["daemon"]["version"] if "daemon" in answer else OLD
     if theirs == __version__:
@@ -87,7 +87,7 @@ def on_skew(answer: Overview) -> list[str]:
     return [f"the daemon is {theirs}, this is dibs {__version__}: `dibs daemon restart`; running jobs go on."]
 
 
-def on_status(answer: Overview, home: Path) -> list[str]:
+def on_status(answer: Jobs, home: Path) -> list[str]:
     """Return what is worth saying below the picture of a terminal."""
     why = logout_policy.logout_kills(answer["daemon"]["pid"]) if "daemon" in answer else None
     return [*on_skew(answer), *on_logout(why, home)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dibs.cli.log_output import Tail
-from dibs.client import answers
+from dibs.client import job_state
 from dibs.client.answers import Job, WholeJob
 from dibs.client.connection import Client
 from dibs.client.daemon_gone import Absence
@@ -36,12 +36,12 @@ class Follower:
     def to_the_end(self, job: WholeJob) -> WholeJob:
         """Pass on the output of the present attempt until it has ended; return the job as it then stands."""
         attempt = job["attempt"]
-        while not answers.is_finished(job) and job["attempt"] == attempt:
+        while not job_state.is_finished(job) and job["attempt"] == attempt:
             self.on_news(job)
             asked_at = time.monotonic()
             poll_for_s = SHORT_POLL_FOR_S if job["retries"] else POLL_FOR_S
-            job = self.ask(job["id"], "started" if job["state"] in answers.WAITING else "finished", poll_for_s)
-            if time.monotonic() - asked_at < LOOK_EVERY_S and not answers.is_finished(job):
+            job = self.ask(job["id"], "started" if job["state"] in job_state.WAITING else "finished", poll_for_s)
+            if time.monotonic() - asked_at < LOOK_EVERY_S and not job_state.is_finished(job):
                 # A daemon that is about to stop answers at once: do not ask it hundreds of times.
                 self._look(None)
         self.on_news(job)
@@ -61,7 +61,7 @@ class Follower:
         job = self.to_the_end(job)
         while job["retries"] and job["attempt"] > attempt:
             attempt += 1
-            self.tails[0].turn_to(answers.log_path(job, attempt))
+            self.tails[0].turn_to(job_state.log_path(job, attempt))
             job = self.to_the_end(job) if job["attempt"] == attempt else job
             self.tails[0].drain()
         return job, attempt

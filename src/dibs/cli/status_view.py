@@ -11,8 +11,9 @@ from datetime import datetime
 
 from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
-from dibs.client import answers
-from dibs.client.answers import Job, Machine, Overview, Share, Starts
+from dibs.client import job_state
+from dibs.client.answers import Job, Jobs, Machine, Share
+from dibs.client.queries import Starts
 from dibs.logs import reports
 from dibs.model import selectors, units
 
@@ -45,7 +46,7 @@ class Row:
         return self.jobs[0]
 
 
-def paint(view: Screen, answer: Overview, now: datetime, starts: Starts | None = None) -> str:
+def paint(view: Screen, answer: Jobs, now: datetime, starts: Starts | None = None) -> str:
     """Return the whole picture; `starts` says which jobs are expected next, and when."""
     starts = starts or {}
     machine = answer["machine"]
@@ -59,14 +60,14 @@ def paint(view: Screen, answer: Overview, now: datetime, starts: Starts | None =
     parts = arrange(answer["jobs"], starts)
     shown = [rows[:most] for rows, most in zip(parts, (ACTIVE_ROWS, NEXT_ROWS, FINISHED_ROWS), strict=True)]
     lines.append(_table(view, shown, now, starts))
-    waiting = sum(answer["counts"].get(word, 0) for word in answers.WAITING)
-    told = sum(job["state"] in answers.WAITING for rows in shown[:2] for row in rows for job in row.jobs)
+    waiting = sum(answer["counts"].get(word, 0) for word in job_state.WAITING)
+    told = sum(job["state"] in job_state.WAITING for rows in shown[:2] for row in rows for job in row.jobs)
     if waiting > told:
         lines.append(f"{waiting - told:,} more wait: dibs status unfinished")
     return "\n".join(lines)
 
 
-def headline(answer: Overview) -> str:
+def headline(answer: Jobs) -> str:
     """Return the machine and its queue in one line."""
     machine, counts = answer["machine"], answer["counts"]
     gpus = [f"{machine['gpus']} GPU{'' if machine['gpus'] == 1 else 's'}, {machine['free']} free"]
@@ -114,19 +115,19 @@ def warnings(machine: Machine) -> list[str]:
 
 def arrange(jobs: Sequence[Job], starts: Starts) -> tuple[list[Row], list[Row], list[Row]]:
     """Return the rows of what is under way, of what starts next, and of what ended, the latest first."""
-    unfinished = [job for job in jobs if not answers.is_finished(job)]
+    unfinished = [job for job in jobs if not job_state.is_finished(job)]
     finished = sorted(
-        (job for job in jobs if answers.is_finished(job)), key=lambda job: (job["finished_at"] or "", job["id"])
+        (job for job in jobs if job_state.is_finished(job)), key=lambda job: (job["finished_at"] or "", job["id"])
     )
     rows = fold(sorted(unfinished, key=lambda job: _turn(job, starts)), lambda job: "")
-    active = [row for row in rows if row.first["state"] not in answers.WAITING]
-    waiting = [row for row in rows if row.first["state"] in answers.WAITING]
+    active = [row for row in rows if row.first["state"] not in job_state.WAITING]
+    waiting = [row for row in rows if row.first["state"] in job_state.WAITING]
     return active, waiting, fold(reversed(finished), lambda job: job["state"])
 
 
 def _turn(job: Job, starts: Starts) -> tuple[object, ...]:
     """Order as jobs are served: under way, then by what is expected, priority and age; what is held comes last."""
-    is_waiting = job["state"] in answers.WAITING
+    is_waiting = job["state"] in job_state.WAITING
     # Later than any moment: nobody knows.
     expected = starts[job["id"]]["earliest"] if is_waiting and job["id"] in starts else "~"
     return (is_waiting, job["state"] == "held", expected if is_waiting else "", -job["priority"], job["id"])
@@ -221,12 +222,12 @@ def gpu_of(job: Job) -> str:
     """Return where a job runs or ran, or how many GPUs it waits for."""
     if job["gpu_indices"]:
         return ",".join(str(index) for index in job["gpu_indices"])
-    return f"x{job['gpus']}" if job["gpus"] and job["state"] in answers.WAITING else ""
+    return f"x{job['gpus']}" if job["gpus"] and job["state"] in job_state.WAITING else ""
 
 
 def _when(job: Job, now: datetime, starts: Starts) -> str:
     """Return when a job is expected to start, if anybody can tell, else its time."""
-    if job["id"] not in starts or job["state"] not in answers.WAITING:
+    if job["id"] not in starts or job["state"] not in job_state.WAITING:
         return time_of(job, now)
     soonest, latest = (
         units.format_duration(max(0.0, (datetime.fromisoformat(moment) - now).total_seconds()))
@@ -239,7 +240,7 @@ def time_of(job: Job, now: datetime) -> str:
     """Return for how long it runs, since when it waits, or how long ago it ended."""
     if job["finished_at"]:
         return f"{units.format_duration(screen.since_s(job['finished_at'], now))} ago"
-    is_waiting = job["state"] in answers.WAITING
+    is_waiting = job["state"] in job_state.WAITING
     begun = job["submitted_at"] if is_waiting else job["started_at"] or job["submitted_at"]
     return units.format_duration(screen.since_s(begun, now))
 

@@ -1,18 +1,26 @@
-"""The shapes of the daemon's answers that the doors for people read, and what they read from them. `questions` asks."""
+"""Answers of the daemon. Generated from `http_api/schemas` by `scripts/write-docs`; do not edit."""
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
-
-from dibs.errors import NotFound
-from dibs.model import selectors
-
-WAITING = ("held", "queued")
-FINISHED = selectors.GROUP_WORDS["finished"]
+from typing import Any, NotRequired, TypedDict
 
 
-class Wanted(TypedDict):
-    """What a job asks of the devices."""
+class Need(TypedDict):
+    """A job that another waits for."""
+
+    id: int
+    when: str
+
+
+class Warn(TypedDict):
+    """A signal that is sent before the time limit."""
+
+    signal: str
+    before_s: float
+
+
+class DeviceRequest(TypedDict):
+    """Which GPUs a job may use."""
 
     gpu_ids: list[str]
     prefer: list[str]
@@ -20,37 +28,8 @@ class Wanted(TypedDict):
     ignore_foreign: bool
 
 
-class Need(TypedDict):
-    """A job that another waits for, and for what end."""
-
-    id: int
-    when: str
-
-
-class Warn(TypedDict):
-    """A warning before the time limit."""
-
-    signal: str
-    before_s: float
-
-
-class Attempt(TypedDict):
-    """A finished attempt."""
-
-    attempt: int
-    outcome: str
-    cause: str | None
-    exit_code: int | None
-    signal: int | None
-    started_at: str | None
-    finished_at: str | None
-    log: str
-    gpu_ids: list[str]
-    gpu_indices: NotRequired[list[int]]
-
-
 class Job(TypedDict):
-    """A job as every door shows it, as far as it is read here."""
+    """A job as lists show it."""
 
     id: int
     name: str
@@ -65,15 +44,15 @@ class Job(TypedDict):
     gpus: int
     gpu_ids: list[str]
     gpu_indices: list[int]
-    priority: int
-    time_limit_s: float | None
     vram: int | None
     cpus: int | None
     mem: int | None
+    priority: int
+    time_limit_s: float | None
     after: list[Need]
     begin_at: str | None
-    retries: int
     attempt: int
+    retries: int
     pid: int | None
     exit_code: int | None
     signal: int | None
@@ -81,40 +60,109 @@ class Job(TypedDict):
     started_at: str | None
     finished_at: str | None
     log: str
-    tags: list[str]
+    stderr: str | None
     sweep: str | None
+    index: int | None
+    params: dict[str, Any] | None
+    tags: list[str]
+    engine: str
+    engine_ref: str | None
     remark: str | None
-    #: What is to be said about its devices as long as it is so.
-    marks: NotRequired[list[str]]
-    request: Wanted
-    # A daemon that is older than this does not say these.
-    batch: NotRequired[int | None]
-    index: NotRequired[int | None]
-    script: NotRequired[str | None]
-    warn: NotRequired[Warn | None]
-    wait_tree: NotRequired[bool]
-    strict_gpus: NotRequired[bool]
-    vram_enforce: NotRequired[bool]
-    notifies: NotRequired[bool]
-    report: NotRequired[dict[str, float | None] | None]
+    dir: str | None
+    batch: int | None
+    retry_on: list[str]
+    script: str | None
+    warn: Warn | None
+    wait_tree: bool
+    strict_gpus: bool
+    vram_enforce: bool
+    metric: dict[str, str]
+    notifies: bool
+    request: DeviceRequest
+    report: dict[str, float | None] | None
+    marks: list[str]
+
+
+class Paused(TypedDict):
+    """The queue as a whole."""
+
+    paused: bool
+
+
+class Share(TypedDict):
+    """A holder of a GPU, a job of this queue or a user, and the bytes it declared; null: the whole GPU."""
+
+    job: int | None
+    user: str | None
+    vram: int | None
+
+
+class Place(TypedDict):
+    """A GPU and who holds it, as the scheduler sees it."""
+
+    index: int
+    id: str
+    state: str
+    job: int | None
+    user: str | None
+    holders: list[Share]
+
+
+class Machine(TypedDict):
+    """The machine in one line; `disk` is a warning about a full disk."""
+
+    gpus: int
+    free: int
+    restriction: str | None
+    problem: str | None
+    devices: list[Place]
+    disk: str | None
+
+
+class Answerer(TypedDict):
+    """The daemon that answered."""
+
+    version: str
+    pid: int
+
+
+class Jobs(TypedDict):
+    """The overview, or a list of jobs. A page has `next`, the cursor of the following page, null at the end."""
+
+    jobs: list[Job]
+    queue: Paused
+    counts: dict[str, int]
+    machine: Machine
+    daemon: Answerer
+    next: NotRequired[str | None]
+
+
+class Attempt(TypedDict):
+    """A finished attempt of a job."""
+
+    attempt: int
+    outcome: str
+    cause: str | None
+    exit_code: int | None
+    signal: int | None
+    gpu_ids: list[str]
+    gpu_indices: list[int]
+    started_at: str | None
+    finished_at: str
+    log: str
 
 
 class ExpectedStart(TypedDict):
-    """When a job is expected to start, and on which devices."""
+    """When a start is expected, and on which GPUs: those of the plan in which all take the most."""
 
     earliest: str
     latest: str
-    # A daemon that is older than this does not say these.
-    gpu_ids: NotRequired[list[str]]
-    gpu_indices: NotRequired[list[int]]
-
-
-#: When and where each of the jobs that start next is expected to.
-Starts = dict[int, ExpectedStart]
+    gpu_ids: list[str]
+    gpu_indices: list[int]
 
 
 class Use(TypedDict):
-    """How an attempt used one of its devices."""
+    """How the latest attempt of a job used one of its GPUs."""
 
     id: str
     peak_memory: int | None
@@ -123,24 +171,24 @@ class Use(TypedDict):
 
 
 class WholeJob(Job):
-    """A job asked for alone."""
+    """A job in full; `cli` is the command line that would submit it again."""
 
+    cli: str
     attempts: list[Attempt]
     env: dict[str, str]
-    #: None: unknown, or it does not wait.
     expected_start: ExpectedStart | None
     use: list[Use]
 
 
 class Unknown(TypedDict):
-    """Why nobody can say when a job starts, and what would help."""
+    """Why nobody knows, and what would help."""
 
     why: str
     hint: str
 
 
 class Why(TypedDict):
-    """Why a job waits, or how it stands."""
+    """Why a job waits, or how it stands, and when and where it is expected to start."""
 
     id: int
     state: str
@@ -158,61 +206,6 @@ class Event(TypedDict):
     detail: str
 
 
-class Share(TypedDict):
-    """Who has a device, a job of ours or somebody, and how many bytes of it; None: all of it."""
-
-    job: int | None
-    user: str | None
-    vram: int | None
-
-
-class Place(TypedDict):
-    """A device and who has it, as the scheduler sees it."""
-
-    index: int
-    id: str
-    state: str
-    job: int | None
-    user: str | None
-    # A daemon that is older than this does not say these.
-    holders: NotRequired[list[Share]]
-
-
-class Machine(TypedDict):
-    """The machine in one line."""
-
-    gpus: int
-    free: int
-    restriction: str | None
-    problem: str | None
-    # A daemon that is older than this does not say these.
-    devices: NotRequired[list[Place]]
-    disk: NotRequired[str | None]
-
-
-class Answerer(TypedDict):
-    """Which daemon answered."""
-
-    version: str
-    pid: int
-
-
-class Queue(TypedDict):
-    """The queue as a whole."""
-
-    paused: bool
-
-
-class Overview(TypedDict):
-    """The answer to `GET /v1/jobs`."""
-
-    jobs: list[Job]
-    queue: Queue
-    counts: dict[str, int]
-    machine: Machine
-    daemon: NotRequired[Answerer]
-
-
 class Changed(TypedDict):
     """A job that a verb changed."""
 
@@ -221,94 +214,35 @@ class Changed(TypedDict):
 
 
 class Unchanged(Changed):
-    """A job that a verb left as it was."""
+    """A job that a verb did not change."""
 
     why: str
 
 
 class Acted(TypedDict):
-    """The answer to a verb that names jobs."""
+    """What a verb did. `clean` answers with the number of jobs and bytes, and the jobs that are still needed."""
 
-    changed: list[Changed]
-    unchanged: list[Unchanged]
+    changed: NotRequired[list[Changed]]
+    unchanged: NotRequired[list[Unchanged]]
     note: NotRequired[str]
+    jobs: NotRequired[int]
+    bytes: NotRequired[int]
+    needed: NotRequired[list[int]]
 
 
-class Holder(TypedDict):
-    """Who has a device."""
+class Rehearsed(TypedDict):
+    """What would be queued, and when and where the first of it would start."""
 
-    user: str | None
-    pid: int | None
-    job: str | None
-    since: str | None
-    #: Bytes that it shares of the device; None: it has the device alone.
-    vram: int | None
-
-
-class Process(TypedDict):
-    """A process that the driver reports on a device."""
-
-    pid: int
-    user: str | None
-    name: str | None
-
-
-class Gpu(TypedDict):
-    """A device and who has it."""
-
-    index: int
-    id: str
-    name: str
-    memory_total: int | None
-    memory_used: int | None
-    utilization: int | None
-    temperature: int | None
-    state: str
-    fault: str | None
-    drained: str | None
-    foreign: str | None
-    settling: str | None
-    power: float | None
-    #: A daemon that was started before an upgrade does not tell.
-    compute_mode: NotRequired[str | None]
-    #: Since when nobody has used it, as far as is known; and how many in the line would take it.
-    idle_since: str | None
-    waiters: int
-    holders: list[Holder]
-    processes: list[Process]
-
-
-class Waiter(TypedDict):
-    """Somebody in the machine-wide line."""
-
-    user: str
-    gpus: int
-    vram: NotRequired[int | None]
-
-
-class Gpus(TypedDict):
-    """The answer to `GET /v1/gpus`."""
-
-    gpus: list[Gpu]
-    waiters: list[Waiter]
-    problem: str | None
-    restriction: str | None
-
-
-class Rehearsal(TypedDict):
-    """The answer to a dry run: the jobs that would be queued, and what holds for all of them."""
-
-    jobs: list[dict[str, object]]
+    jobs: list[dict[str, Any]]
     at_once: int | None
     halt_after: int | None
     notes: list[str]
-    #: Of the first of them.
     expected_start: ExpectedStart | None
     unknown: Unknown | None
 
 
 class Waited(TypedDict):
-    """The answer to `GET /v1/jobs/wait`."""
+    """How the jobs stand that are waited for."""
 
     total: int
     finished: int
@@ -317,37 +251,83 @@ class Waited(TypedDict):
     mark: str
 
 
-def is_finished(job: Job) -> bool:
-    """Tell whether nothing more will happen to a job by itself."""
-    return job["state"] in FINISHED
+class Process(TypedDict):
+    """A process that the driver reports on a GPU."""
+
+    pid: int
+    user: str | None
+    name: str | None
+    memory: int | None
 
 
-def log_path(job: WholeJob, attempt: int) -> str:
-    """Return where the output of one attempt is."""
-    if attempt == job["attempt"]:
-        return job["log"]
-    for past in job["attempts"]:
-        if past["attempt"] == attempt:
-            return past["log"]
-    count = job["attempt"]
-    raise NotFound(f"job {job['id']} has no attempt {attempt}; its newest is {count}.")
+class Holder(TypedDict):
+    """Who holds a GPU; `vram` null: the whole of it."""
+
+    user: str | None
+    uid: int | None
+    pid: int | None
+    job: str | None
+    since: str | None
+    vram: int | None
 
 
-def attempt_code(job: WholeJob, attempt: int) -> int:
-    """Return the exit code of one attempt that has ended, also when the job is in a later one by now."""
-    past = next((past for past in job["attempts"] if past["attempt"] == attempt), None)
-    return exit_code(job, job["state"]) if past is None else exit_code(past, past["outcome"])
+class Gpu(TypedDict):
+    """A GPU; `idle_since` is null while it is in use or was not watched."""
+
+    index: int
+    id: str
+    name: str
+    memory_total: int | None
+    memory_used: int | None
+    utilization: int | None
+    temperature: int | None
+    fault: str | None
+    drained: str | None
+    foreign: str | None
+    foreign_memory: int
+    settling: str | None
+    power: float | None
+    power_limit: float | None
+    ecc_errors: int | None
+    compute_mode: str | None
+    pci: str | None
+    numa: int | None
+    parent: str | None
+    vendor: str
+    processes: list[Process]
+    state: str
+    holders: list[Holder]
+    idle_since: str | None
+    waiters: int
 
 
-def exit_code(job: Job | Attempt, state: str) -> int:
-    """Return what a shell would see of a command that ended like this."""
-    if state == "timeout":
-        return 124
-    if state == "lost":
-        return 125
-    if job["signal"] is not None:
-        return 128 + job["signal"]
-    # A job that was stopped did not succeed, even if its command thinks so: what follows in a script must not go on.
-    if state == "cancelled":
-        return job["exit_code"] or 130
-    return job["exit_code"] if job["exit_code"] is not None else 125
+class Waiter(TypedDict):
+    """Somebody in the machine-wide line for GPUs."""
+
+    user: str
+    pid: int
+    gpus: int
+    vram: int | None
+    devices: list[str]
+
+
+class Gpus(TypedDict):
+    """Every GPU of this machine, and who waits for some."""
+
+    gpus: list[Gpu]
+    waiters: list[Waiter]
+    problem: str | None
+    restriction: str | None
+
+
+class Daemon(TypedDict):
+    """Who serves here."""
+
+    running: bool
+    pid: int
+    socket: str
+    version: str
+    started_at: str
+    home: str
+    user: str
+    devices: str

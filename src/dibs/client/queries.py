@@ -6,9 +6,9 @@ What comes back is described in `answers`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-from dibs.client.answers import Acted, Overview, Starts, WholeJob
+from dibs.client.answers import Acted, Daemon, ExpectedStart, Jobs, WholeJob
 from dibs.errors import NotFound, UserError
 from dibs.model import selectors, units
 from dibs.submission import options
@@ -18,14 +18,8 @@ if TYPE_CHECKING:
     from dibs.client.connection import Client
 
 
-class Identity(TypedDict):
-    """What a daemon says about itself."""
-
-    running: bool
-    pid: int
-    socket: str
-    version: str
-    started_at: str
+#: When and where each of the jobs that start next is expected to start.
+Starts = dict[int, ExpectedStart]
 
 
 def select(words: Sequence[str]) -> list[tuple[str, str]]:
@@ -46,9 +40,9 @@ def require_words(verb: str, words: Sequence[str]) -> None:
         raise UserError(f"{verb} expected a job such as 12, 3-7, @ (the last) or failed.", f"See `dibs {verb} --help`.")
 
 
-def overview(queue: Client, words: Sequence[str]) -> Overview:
+def overview(queue: Client, words: Sequence[str]) -> Jobs:
     """Return the jobs that selectors mean, or without any the unfinished and latest ones."""
-    answer: Overview = queue.get("/v1/jobs", select(words))
+    answer: Jobs = queue.get("/v1/jobs", select(words))
     return answer
 
 
@@ -94,13 +88,13 @@ def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted
     return answer
 
 
-def identity(queue: Client) -> Identity | None:
+def identity(queue: Client) -> Daemon | None:
     """Return what the running daemon says about itself, or None; none is ever started for this."""
     sock = queue.connect()
     if sock is None:
         return None
     sock.close()
-    answer: Identity = queue.get("/v1/daemon")
+    answer: Daemon = queue.get("/v1/daemon")
     return answer
 
 

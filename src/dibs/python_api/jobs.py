@@ -12,8 +12,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self, Unpack, cast, overload
 
-from dibs.client import answers, connection, job_waits, queries
-from dibs.client.answers import Gpu, Rehearsal, WholeJob
+from dibs.client import answers, connection, job_state, job_waits, queries
+from dibs.client.answers import Gpu, Rehearsed, WholeJob
 from dibs.client.connection import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
 from dibs.python_api import keywords
@@ -57,7 +57,7 @@ class Job:
         return self
 
     def _fresh(self) -> WholeJob:
-        if self._seen is None or not answers.is_finished(self._seen):
+        if self._seen is None or not job_state.is_finished(self._seen):
             self.refresh()
         return self.data
 
@@ -69,7 +69,7 @@ class Job:
     @property
     def is_finished(self) -> bool:
         """Tell whether nothing more will happen to it by itself."""
-        return answers.is_finished(self._fresh())
+        return job_state.is_finished(self._fresh())
 
     @property
     def exit_code(self) -> int | None:
@@ -109,7 +109,7 @@ class Job:
     def log(self, lines: int | None = None, *, attempt: int | None = None) -> str:
         """Return its output so far, or only the last lines; that of the newest attempt, if it is not said which."""
         job = self._fresh()
-        path = answers.log_path(job, attempt or job["attempt"])
+        path = job_state.log_path(job, attempt or job["attempt"])
         try:
             with open(path, "rb") as file:
                 text = file.read().decode(errors="replace")
@@ -201,14 +201,14 @@ Command = str | Sequence[str | os.PathLike[str]]
 
 
 @overload
-def submit(command: Command = ..., *, dry_run: Literal[True], **options: Unpack[Options]) -> Rehearsal: ...
+def submit(command: Command = ..., *, dry_run: Literal[True], **options: Unpack[Options]) -> Rehearsed: ...
 @overload
 def submit(command: Command = ..., *, array: str | Sequence[int], **options: Unpack[Options]) -> list[Job]: ...
 @overload
 def submit(command: Command = ..., *, repeat: int, **options: Unpack[Options]) -> list[Job]: ...
 @overload
 def submit(command: Command = ..., **options: Unpack[Options]) -> Job: ...
-def submit(command: Command = (), **options: object) -> Job | list[Job] | Rehearsal:
+def submit(command: Command = (), **options: object) -> Job | list[Job] | Rehearsed:
     """Queue a command, one string or its words, with the options of `dibs add` as keywords.
 
     With `script` its text is kept, and the command is its arguments. With `array` or `repeat` the jobs are returned in
@@ -217,7 +217,7 @@ def submit(command: Command = (), **options: object) -> Job | list[Job] | Rehear
     with keywords.spoken():
         args, body = draft(command, options)
         if args.has(job_options.DRY_RUN):
-            return cast("Rehearsal", _queue().post("/v1/jobs?dry_run=yes", body))
+            return cast("Rehearsed", _queue().post("/v1/jobs?dry_run=yes", body))
         found = _send(body)
     return found if args.has(job_options.ARRAY) or args.has(job_options.REPEAT) else found[0]
 

@@ -6,7 +6,7 @@ import os
 
 from dibs.cli import log_follower, log_output, screen
 from dibs.cli.verbs import status
-from dibs.client import answers, connection, queries
+from dibs.client import connection, job_state, queries
 from dibs.client.answers import WholeJob
 from dibs.foreground import signals
 from dibs.submission import options
@@ -31,7 +31,7 @@ def main(args: Args) -> int:
 def show(queue: connection.Client, job: WholeJob, attempt: int | None, lines: int | None, *, is_followed: bool) -> int:
     """Print the output of one attempt of a job; followed, return the exit code of its command."""
     attempt = attempt or job["attempt"]
-    path = answers.log_path(job, attempt)
+    path = job_state.log_path(job, attempt)
     tail = log_output.Tail(path, log_output.Sink(1), 0 if lines is None else log_output.start_of_last(path, lines))
     if is_followed:
         return _follow(queue, job, attempt, tail)
@@ -43,7 +43,7 @@ def show(queue: connection.Client, job: WholeJob, attempt: int | None, lines: in
 
 def _nothing(job: WholeJob, attempt: int) -> str:
     why = status.remark(job)
-    return f"job {job['id']} has no output{'' if answers.is_finished(job) else ' yet'}: it is {job['state']}" + (
+    return f"job {job['id']} has no output{'' if job_state.is_finished(job) else ' yet'}: it is {job['state']}" + (
         f" ({why})" if why else ""
     )
 
@@ -60,4 +60,4 @@ def _follow(queue: connection.Client, job: WholeJob, attempt: int, tail: log_out
             # The prompt that comes now must not be in the job's colours.
             tail.leave()
             raise
-    return answers.attempt_code(job, attempt)
+    return job_state.attempt_code(job, attempt)

@@ -8,7 +8,7 @@ import sys
 
 from dibs.cli import dry_run, hints, log_follower, log_output, screen
 from dibs.cli.verbs import status
-from dibs.client import answers, connection, queries
+from dibs.client import connection, job_state, queries
 from dibs.client.answers import Job, WholeJob
 from dibs.errors import Busy, DibsError, UserError
 from dibs.foreground import signals
@@ -58,7 +58,7 @@ def main(args: Args) -> int:
     if args.has(NO_WAIT) and job["state"] == "cancelled" and job["started_at"] is None and not attached.is_interrupted:
         raise Busy(f"job {job['id']} could not start at once, and was dropped.")
     _say_end(job)
-    return answers.attempt_code(job, attempt)
+    return job_state.attempt_code(job, attempt)
 
 
 def _size(args: Args, option: Option[str]) -> int:
@@ -122,8 +122,8 @@ class Attached:
 
     def on_news(self, job: Job) -> None:
         """Say on a terminal why the job waits, once for each reason; take note of its end."""
-        self._has_ended = answers.is_finished(job)
-        text = f"job {self.job_id} waiting: {job['reason']}" if job["state"] in answers.WAITING else ""
+        self._has_ended = job_state.is_finished(job)
+        text = f"job {self.job_id} waiting: {job['reason']}" if job["state"] in job_state.WAITING else ""
         if text and text != self._told and sys.stderr.isatty():
             _say(text)
         self._told = text

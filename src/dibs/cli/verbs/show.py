@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dibs.cli import job_action, log_output, screen, status_view
 from dibs.cli.screen import Column, Screen
-from dibs.client import answers, connection, queries
+from dibs.client import connection, job_state, queries
 from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.client.safe_text import LogCleaner
 from dibs.logs import reports
@@ -185,7 +185,7 @@ def _begin(view: Screen, begin_at: str | None) -> str:
 def _starts(view: Screen, job: WholeJob, now: datetime) -> str:
     if job["expected_start"]:
         return expected(view, job["expected_start"], now)
-    return f"unknown; see dibs why {job['id']}" if job["state"] in answers.WAITING else ""
+    return f"unknown; see dibs why {job['id']}" if job["state"] in job_state.WAITING else ""
 
 
 def expected(view: Screen, start: ExpectedStart, now: datetime) -> str:
@@ -221,7 +221,7 @@ def _attempt(view: Screen, past: Attempt, now: datetime) -> tuple[str, ...]:
     return (
         str(past["attempt"]),
         past["outcome"],
-        str(answers.exit_code(past, past["outcome"])),
+        str(job_state.exit_code(past, past["outcome"])),
         ",".join(str(gpu) for gpu in past.get("gpu_indices") or past["gpu_ids"]),
         screen.moment(view, past["started_at"], now),
         screen.moment(view, past["finished_at"], now),

@@ -10,7 +10,8 @@ from dibs.cli import hints, repaint, screen, status_view
 from dibs.cli.screen import Column, Screen
 from dibs.cli.status_view import remark as remark
 from dibs.client import connection, queries
-from dibs.client.answers import Job, Overview, Starts
+from dibs.client.answers import Job, Jobs
+from dibs.client.queries import Starts
 from dibs.errors import NoDaemon
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -60,12 +61,12 @@ def _look_again(queue: connection.Client, args: Args) -> str:
     return picture(screen.of(sys.stdout, args), args, answer, _starts(queue, args, answer))
 
 
-def _starts(queue: connection.Client, args: Args, answer: Overview) -> Starts:
+def _starts(queue: connection.Client, args: Args, answer: Jobs) -> Starts:
     """Return what is expected to start next, where the picture shows it."""
     return queries.starts(queue, status_view.NEXT_ROWS) if answer["counts"].get("queued") and not args.words else {}
 
 
-def picture(view: Screen, args: Args, answer: Overview, starts: Starts) -> str:
+def picture(view: Screen, args: Args, answer: Jobs, starts: Starts) -> str:
     """Return what a terminal shows: the overview, or a row for each job that was selected."""
     now = screen.now()
     if not args.words:
@@ -75,7 +76,7 @@ def picture(view: Screen, args: Args, answer: Overview, starts: Starts) -> str:
     return "\n".join([*lines, table(view, answer["jobs"], now)])
 
 
-def _print_plain(view: Screen, answer: Overview) -> None:
+def _print_plain(view: Screen, answer: Jobs) -> None:
     """Print one row a job, whole, with a header; what is said about the queue goes to stderr."""
     said = [status_view.PAUSED] if answer["queue"]["paused"] else []
     said += status_view.warnings(answer["machine"])

@@ -63,13 +63,14 @@ export async function act(verb, ids, more = {}) {
 
 /** @param {string} verb @param {import("../core/types.js").Acted} acted */
 function tell(verb, acted) {
-  const changed = acted.changed.map((one) => one.id);
-  const [left] = acted.unchanged;
+  const { unchanged = [] } = acted;
+  const changed = (acted.changed ?? []).map((one) => one.id);
+  const [left] = unchanged;
   if (!changed.length) {
     toasts.show(left ? `Job ${left.id}: ${left.why}` : "Nothing changed.", { kind: "bad" });
     return;
   }
-  const rest = acted.unchanged.length ? ` ${plural(acted.unchanged.length, "other")} stayed: ${left.why}` : "";
+  const rest = unchanged.length ? ` ${plural(unchanged.length, "other")} stayed: ${left.why}` : "";
   const opposite = OPPOSITE[verb];
   const undo = opposite ? () => void send(opposite, changed).catch(complain) : undefined;
   toasts.show(`${DONE[verb] ?? verb} ${jobsNamed(changed)}.${rest}`, { undo });
@@ -88,7 +89,7 @@ export function cancel(ids) {
     isSent = true;
     removeEventListener("pagehide", leaving);
     send("cancel", ids, {}, { keepalive: isLeaving })
-      .then((acted) => acted.changed.length || tell("cancel", acted))
+      .then((acted) => acted.changed?.length || tell("cancel", acted))
       .catch(complain)
       .finally(() => forget(ids));
   };

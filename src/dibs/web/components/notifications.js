@@ -21,7 +21,7 @@ export function noticesOf(events) {
   if (ends.length <= MOST) return ends.map(({ job, state: word, attempt }) => ({ title: `Job ${job}: ${word}`, tag: `dibs-${job}-${attempt}`, path: `/job/${job}` }));
   /** @type {Map<string, number>} */
   const often = new Map();
-  for (const { state: word } of ends) often.set(word, (often.get(word) ?? 0) + 1);
+  for (const { state: word } of ends) if (word) often.set(word, (often.get(word) ?? 0) + 1);
   const words = [...often].map(([word, many]) => `${many} ${word}`).join(", ");
   return [{ title: `${ends.length} jobs ended: ${words}`, tag: `dibs-${ends[0].job}-${ends.length}`, path: "/jobs" }];
 }

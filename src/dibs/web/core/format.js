@@ -114,12 +114,12 @@ export function size(bytes) {
 
 /**
  * Used of total in one unit: "44/80 GB".
- * @param {number | null | undefined} used @param {number} total
+ * @param {number | null | undefined} used @param {number | null} total null: unknown
  */
 export function sizeOf(used, total) {
-  const power = Math.min(SIZES.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(total, 1)) / 10)));
+  const power = Math.min(SIZES.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(total ?? used ?? 1, 1)) / 10)));
   const unit = 1024 ** power;
-  return `${used == null ? "?" : Math.round(used / unit)}/${Math.round(total / unit)} ${SIZES[power]}`;
+  return `${used == null ? "?" : Math.round(used / unit)}/${total === null ? "?" : Math.round(total / unit)} ${SIZES[power]}`;
 }
 
 /**

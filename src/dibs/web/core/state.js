@@ -15,7 +15,7 @@ export const connection = signal(/** @type {Connection} */ ({ state: "connecting
 export const hello = signal(/** @type {import("./types.js").Hello | null} */ (null));
 /** Jobs by state. @type {Signal<import("./types.js").Counts>} */
 export const counts = signal(/** @type {import("./types.js").Counts} */ ({}));
-/** @type {Signal<import("./types.js").Queue>} */
+/** @type {Signal<import("./types.js").Paused>} */
 export const queue = signal({ paused: false });
 /** What GET /v1/gpus answers; null before the first. @type {Signal<import("./types.js").Gpus | null>} */
 export const gpus = signal(/** @type {import("./types.js").Gpus | null} */ (null));
@@ -36,7 +36,7 @@ const ENDS = new Set(["Ended", "LostTrack", "CannotStart", "NeedFailed"]);
 
 /** Those events after which a job is over; one that is retried by itself is not. @param {readonly JobEvent[]} events */
 export function ends(events) {
-  return events.filter((one) => ENDS.has(one.kind) && OVER.has(one.state));
+  return events.filter((one) => ENDS.has(one.kind) && OVER.has(one.state ?? ""));
 }
 /** @type {Set<(events: JobEvent[]) => void>} */
 const listeners = new Set();
@@ -54,7 +54,7 @@ export function onEvents(listener) {
 function takeEvents(events) {
   happened.value += 1;
   if (document.visibilityState === "hidden") {
-    unseenFailures.value += ends(events).filter((one) => BAD.has(one.state)).length;
+    unseenFailures.value += ends(events).filter((one) => BAD.has(one.state ?? "")).length;
   }
   for (const listener of listeners) listener(events);
 }

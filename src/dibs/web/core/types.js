@@ -1,10 +1,24 @@
-// The shapes on the wire, for the type checker. docs/api.md says what they mean. Nothing here runs.
+// Types of the daemon's answers. Generated from http_api/schemas by scripts/write-docs; do not edit.
 
 /**
- * @typedef {"held"|"queued"|"starting"|"running"|"stopping"|"paused"|"done"|"failed"|"cancelled"|"timeout"|"lost"} Word
- * @typedef {{earliest: string, latest: string, gpu_ids: string[], gpu_indices: number[]}} ExpectedStart
+ * @typedef {"held"|"queued"|"starting"|"running"|"paused"|"stopping"|"done"|"failed"|"cancelled"|"timeout"|"lost"} Word
+ * @typedef {Partial<Record<Word, number>>} Counts
  *
- * @typedef {object} Job a row of GET /v1/jobs
+ * @typedef {object} Need A job that another waits for.
+ * @property {number} id
+ * @property {string} when
+ *
+ * @typedef {object} Warn A signal that is sent before the time limit.
+ * @property {string} signal
+ * @property {number} before_s
+ *
+ * @typedef {object} DeviceRequest Which GPUs a job may use.
+ * @property {string[]} gpu_ids
+ * @property {string[]} prefer
+ * @property {string | null} gpu_type
+ * @property {boolean} ignore_foreign
+ *
+ * @typedef {object} Job A job as lists show it.
  * @property {number} id
  * @property {string} name
  * @property {string} project
@@ -23,75 +37,216 @@
  * @property {number | null} mem
  * @property {number} priority
  * @property {number | null} time_limit_s
- * @property {{id: number, when: string}[]} after
+ * @property {Need[]} after
  * @property {string | null} begin_at
  * @property {number} attempt
  * @property {number} retries
+ * @property {number | null} pid
  * @property {number | null} exit_code
- * @property {number | string | null} signal
+ * @property {number | null} signal
  * @property {string} submitted_at
  * @property {string | null} started_at
  * @property {string | null} finished_at
  * @property {string} log
  * @property {string | null} stderr
- * @property {number | null} sweep
+ * @property {string | null} sweep
  * @property {number | null} index
  * @property {Record<string, unknown> | null} params
  * @property {string[]} tags
+ * @property {string} engine
+ * @property {string | null} engine_ref
  * @property {string | null} remark
- * @property {Record<string, number> | null} report
+ * @property {string | null} dir
+ * @property {number | null} batch
+ * @property {string[]} retry_on
+ * @property {string | null} script
+ * @property {Warn | null} warn
+ * @property {boolean} wait_tree
+ * @property {boolean} strict_gpus
+ * @property {boolean} vram_enforce
+ * @property {Record<string, string>} metric
+ * @property {boolean} notifies
+ * @property {DeviceRequest} request
+ * @property {Record<string, number | null> | null} report
  * @property {string[]} marks
  *
- * @typedef {object} JobWhole GET /v1/jobs/{id}: a row and more
- * @property {Attempt[]} attempts
- * @property {Record<string, string>} env
- * @property {ExpectedStart | null} expected_start
- * @property {{id: string, peak_memory: number, mean_utilization: number, looks: number}[]} use
- * @property {string} [cli]
- *
- * @typedef {object} Attempt
+ * @typedef {object} Attempt A finished attempt of a job.
  * @property {number} attempt
  * @property {string} outcome
  * @property {string | null} cause
  * @property {number | null} exit_code
- * @property {number | string | null} signal
+ * @property {number | null} signal
  * @property {string[]} gpu_ids
  * @property {number[]} gpu_indices
  * @property {string | null} started_at
- * @property {string | null} finished_at
+ * @property {string} finished_at
+ * @property {string} log
  *
- * @typedef {object} Gpu one of GET /v1/gpus
+ * @typedef {object} ExpectedStart When a start is expected, and on which GPUs: those of the plan in which all take the most.
+ * @property {string} earliest
+ * @property {string} latest
+ * @property {string[]} gpu_ids
+ * @property {number[]} gpu_indices
+ *
+ * @typedef {object} Use How the latest attempt of a job used one of its GPUs.
+ * @property {string} id
+ * @property {number | null} peak_memory
+ * @property {number | null} mean_utilization
+ * @property {number} looks
+ *
+ * @typedef {object} WholeJob A job in full; `cli` is the command line that would submit it again.
+ * @property {number} id
+ * @property {string} name
+ * @property {string} project
+ * @property {string} user
+ * @property {Word} state
+ * @property {string | null} reason
+ * @property {string | null} cause
+ * @property {string} command
+ * @property {string[] | null} argv
+ * @property {string} cwd
+ * @property {number} gpus
+ * @property {string[]} gpu_ids
+ * @property {number[]} gpu_indices
+ * @property {number | null} vram
+ * @property {number | null} cpus
+ * @property {number | null} mem
+ * @property {number} priority
+ * @property {number | null} time_limit_s
+ * @property {Need[]} after
+ * @property {string | null} begin_at
+ * @property {number} attempt
+ * @property {number} retries
+ * @property {number | null} pid
+ * @property {number | null} exit_code
+ * @property {number | null} signal
+ * @property {string} submitted_at
+ * @property {string | null} started_at
+ * @property {string | null} finished_at
+ * @property {string} log
+ * @property {string | null} stderr
+ * @property {string | null} sweep
+ * @property {number | null} index
+ * @property {Record<string, unknown> | null} params
+ * @property {string[]} tags
+ * @property {string} engine
+ * @property {string | null} engine_ref
+ * @property {string | null} remark
+ * @property {string | null} dir
+ * @property {number | null} batch
+ * @property {string[]} retry_on
+ * @property {string | null} script
+ * @property {Warn | null} warn
+ * @property {boolean} wait_tree
+ * @property {boolean} strict_gpus
+ * @property {boolean} vram_enforce
+ * @property {Record<string, string>} metric
+ * @property {boolean} notifies
+ * @property {DeviceRequest} request
+ * @property {Record<string, number | null> | null} report
+ * @property {string[]} marks
+ * @property {string} cli
+ * @property {Attempt[]} attempts
+ * @property {Record<string, string>} env
+ * @property {ExpectedStart | null} expected_start
+ * @property {Use[]} use
+ *
+ * @typedef {object} Paused The queue as a whole.
+ * @property {boolean} paused
+ *
+ * @typedef {object} Hello The first event of a stream; `last` is the number of the newest event.
+ * @property {string} version
+ * @property {number} last
+ * @property {Counts} counts
+ * @property {Paused} queue
+ * @property {string} host
+ * @property {string} user
+ *
+ * @typedef {object} JobEvent The event `job`: something happened to a job. `state` and `attempt` are null for a deleted job.
+ * @property {number} job
+ * @property {string} at
+ * @property {string} kind
+ * @property {string} detail
+ * @property {Word | null} state
+ * @property {number | null} attempt
+ *
+ * @typedef {object} Changed A job that a verb changed.
+ * @property {number} id
+ * @property {Word} state
+ *
+ * @typedef {object} Unchanged A job that a verb did not change.
+ * @property {number} id
+ * @property {Word} state
+ * @property {string} why
+ *
+ * @typedef {object} Acted What a verb did. `clean` answers with the number of jobs and bytes, and the jobs that are still needed.
+ * @property {Changed[]} [changed]
+ * @property {Unchanged[]} [unchanged]
+ * @property {string} [note]
+ * @property {number} [jobs]
+ * @property {number} [bytes]
+ * @property {number[]} [needed]
+ *
+ * @typedef {object} Process A process that the driver reports on a GPU.
+ * @property {number} pid
+ * @property {string | null} user
+ * @property {string | null} name
+ * @property {number | null} memory
+ *
+ * @typedef {object} Holder Who holds a GPU; `vram` null: the whole of it.
+ * @property {string | null} user
+ * @property {number | null} uid
+ * @property {number | null} pid
+ * @property {string | null} job
+ * @property {string | null} since
+ * @property {number | null} vram
+ *
+ * @typedef {object} Gpu A GPU; `idle_since` is null while it is in use or was not watched.
  * @property {number} index
  * @property {string} id
  * @property {string} name
- * @property {number} memory_total
+ * @property {number | null} memory_total
  * @property {number | null} memory_used
  * @property {number | null} utilization
  * @property {number | null} temperature
- * @property {number | null} power
- * @property {number | null} power_limit
  * @property {string | null} fault
  * @property {string | null} drained
  * @property {string | null} foreign
  * @property {number} foreign_memory
- * @property {"free"|"leased"|"foreign"|"drained"|"unhealthy"} state
- * @property {{user: string | null, uid: number | null, pid: number | null, job: string | null, since: string | null, vram: number | null}[]} holders
- * @property {{pid: number, user: string | null, name: string | null, memory: number | null}[]} processes
+ * @property {string | null} settling
+ * @property {number | null} power
+ * @property {number | null} power_limit
+ * @property {number | null} ecc_errors
+ * @property {string | null} compute_mode
+ * @property {string | null} pci
+ * @property {number | null} numa
+ * @property {string | null} parent
+ * @property {string} vendor
+ * @property {Process[]} processes
+ * @property {string} state
+ * @property {Holder[]} holders
  * @property {string | null} idle_since
  * @property {number} waiters
  *
- * @typedef {object} Gpus GET /v1/gpus, and the event `gpus`
+ * @typedef {object} Waiter Somebody in the machine-wide line for GPUs.
+ * @property {string} user
+ * @property {number} pid
+ * @property {number} gpus
+ * @property {number | null} vram
+ * @property {string[]} devices
+ *
+ * @typedef {object} Gpus Every GPU of this machine, and who waits for some.
  * @property {Gpu[]} gpus
- * @property {{user: string, pid: number, gpus: number, vram: number | null, devices: string[]}[]} waiters
+ * @property {Waiter[]} waiters
  * @property {string | null} problem
  * @property {string | null} restriction
  *
- * @typedef {{job: number, at: string, kind: string, detail: string | null, state: Word, attempt: number}} JobEvent
- * @typedef {Partial<Record<Word, number>>} Counts
- * @typedef {{paused: boolean}} Queue
- * @typedef {{version: string, last: number, counts: Counts, queue: Queue, host: string, user: string}} Hello
+ * @typedef {object} Lane A GPU of the picture; one that is gone has no index.
+ * @property {string} gpu_id
+ * @property {number | null} index
+ * @property {string} name
  *
- * @typedef {object} Bar one of GET /v1/timeline
+ * @typedef {object} Bar A job on its GPUs for some time; without `to` it goes on, until `expected_end` at most, where anybody knows.
  * @property {number} job
  * @property {string} name
  * @property {number} attempt
@@ -102,10 +257,11 @@
  * @property {boolean} is_plan
  * @property {string | null} expected_end
  *
- * @typedef {{gpu_id: string, index: number, name: string}} Lane
- * @typedef {{lanes: Lane[], bars: Bar[], now: string}} Timeline
- *
- * @typedef {{changed: {id: number, state: Word}[], unchanged: {id: number, state: Word, why: string}[], note?: string}} Acted
+ * @typedef {object} Timeline What ran, runs and would run where; `more`: the past has more than is told.
+ * @property {Lane[]} lanes
+ * @property {Bar[]} bars
+ * @property {boolean} more
+ * @property {string} now
  */
 
 export {};

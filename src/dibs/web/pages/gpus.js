@@ -61,7 +61,7 @@ const COLUMNS = [
   {
     title: "memory",
     class: "number",
-    cell: (gpu) => html`${sizeOf(gpu.memory_used, gpu.memory_total)}<${Meter} part=${gpu.memory_used === null ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${sizeOf(gpu.memory_used, gpu.memory_total)}`} />`,
+    cell: (gpu) => html`${sizeOf(gpu.memory_used, gpu.memory_total)}<${Meter} part=${gpu.memory_used === null || !gpu.memory_total ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${sizeOf(gpu.memory_used, gpu.memory_total)}`} />`,
   },
   { title: "temperature", class: "number", cell: (gpu) => (gpu.temperature === null ? "" : `${gpu.temperature} °C`) },
   { title: "power", class: "number", cell: (gpu) => (gpu.power === null ? "" : `${Math.round(gpu.power)} W`) },

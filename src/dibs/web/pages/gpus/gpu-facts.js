@@ -14,7 +14,7 @@ const GAP_S = 180;
 
 /**
  * The history of a GPU as series: means of minutes, then every look of the last hour; a gap where nobody looked.
- * @param {History | undefined} history @param {number} total bytes of the card
+ * @param {History | undefined} history @param {number | null} total bytes of the card
  * @returns {Day}
  */
 export function dayOf(history, total) {

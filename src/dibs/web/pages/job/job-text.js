@@ -1,7 +1,7 @@
 // What happened to a job and how it used its GPUs, in words; and a job as the submit dialog wants it. Pure.
 import { span } from "../../core/format.js";
 
-/** @typedef {import("../../core/types.js").Job & import("../../core/types.js").JobWhole} Whole */
+/** @typedef {import("../../core/types.js").Job & import("../../core/types.js").WholeJob} Whole */
 
 /** What was masked by the daemon, and so cannot be handed on. */
 const MASK = "***";

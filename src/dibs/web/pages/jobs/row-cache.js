@@ -59,7 +59,7 @@ export class Rows {
       const row = this.jobs.get(job);
       if (!row) continue;
       this.stale.add(job);
-      if (row.state !== state) this.jobs.set(job, { ...row, state });
+      if (state && row.state !== state) this.jobs.set(job, { ...row, state });
     }
     this.changed();
   }

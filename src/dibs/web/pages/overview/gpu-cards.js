@@ -45,7 +45,7 @@ function Card({ gpu, samples, jobs }) {
   return html`<div class="panel gpu">
     <div class="line"><a href=${`/gpu/${gpu.index}`}><strong>GPU ${gpu.index}</strong> <span class="quiet">${shortName(gpu.name)}</span></a><span class="quiet">${heat}</span></div>
     <${Sparkline} samples=${samples} label=${`GPU ${gpu.index} busy ${gpu.utilization ?? "?"} % now, the last ten minutes as a line`} />
-    <${Meter} part=${gpu.memory_used == null ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${memory}`} kind=${gpu.state === "foreign" ? "warn" : ""} />
+    <${Meter} part=${gpu.memory_used === null || !gpu.memory_total ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${memory}`} kind=${gpu.state === "foreign" ? "warn" : ""} />
     <div class="line">
       <span class="who">${who.job !== null && html`<${JobLink} id=${who.job} name=${job?.name} /> `}<span class=${who.kind === "quiet" ? "quiet" : who.kind ? `${who.kind}-text` : ""} title=${who.text}>${who.text}</span>
         ${left !== null && left > 0 && html`<span class="quiet" title="left at most, by its time limit"> · ≤ ${span(left)}</span>`}${isOdd && html` <${Pill} word=${gpu.state} />`}</span>
