@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs.model.jobs import JobSpec, Member, Request
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import Member, Request
 from dibs.store.writer import Store
 from dibs.system import paths
 from pretend import cards, day

@@ -17,7 +17,8 @@ from dibs.devices.usage import Minute, Sample, Use
 from dibs.jobqueue import thread
 from dibs.model import environment, environment_names, lifecycle
 from dibs.model.devices import DeviceId
-from dibs.model.jobs import After, JobId, JobSpec, Request, When
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import After, JobId, Request, When
 from dibs.store.writer import Store
 from dibs.sweeps import values
 from dibs.sweeps.records import SweepSubmission

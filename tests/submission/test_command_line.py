@@ -14,7 +14,8 @@ import build
 from bench import Bench
 from dibs.http_api.schemas import submission
 from dibs.jobqueue import validation
-from dibs.model.jobs import After, JobId, JobSpec, Request, Trouble, Warn, When
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import After, JobId, Request, Trouble, Warn, When
 from dibs.submission import command_line, drafts, job_options, options
 from dibs.submission.options import Option
 

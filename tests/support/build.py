@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from dibs.model import devices, lifecycle
 from dibs.model.devices import Device, DeviceId, Inventory
-from dibs.model.jobs import Job, JobId, JobSpec, Request
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import Job, JobId, Request
 from dibs.scheduling.views import Waiting
 
 T = TypeVar("T")

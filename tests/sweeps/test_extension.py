@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import build
 from dibs.errors import UserError
-from dibs.model.jobs import JobSpec
+from dibs.model.fields import JobSpec
 from dibs.sweeps import extension, templates, values
 from dibs.sweeps.grid import Point
 from dibs.sweeps.records import Sweep

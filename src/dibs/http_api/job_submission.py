@@ -15,7 +15,8 @@ from dibs.jobqueue import control, outlook, turns, validation
 from dibs.jobqueue.outlook import Sight
 from dibs.jobqueue.thread import now_ms
 from dibs.model import scripts, serialization
-from dibs.model.jobs import JobId, JobSpec
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import JobId
 from dibs.scheduling.forecasts import Forecast
 from dibs.store.reader import Reader
 from dibs.system import commands

@@ -34,7 +34,7 @@ from dibs.http_api.schemas import actions, job_answers, machine_answers, queries
 
 HTML = {200: Content("text/html")}
 TEXT = Content("text/plain")
-SUBMISSION = (submission.JobIn, list[submission.JobIn], queries.Batch)
+SUBMISSION = (submission.JobIn, list[submission.JobIn], queries.Batch)  # type: ignore[valid-type]
 
 #: In order: the first one that fits is taken.
 ROUTES = (

@@ -14,7 +14,8 @@ from dibs.jobqueue import turns, validation
 from dibs.jobqueue.turns import PAUSED, Acted, Changed, Left, Order, Turn
 from dibs.jobqueue.validation import NO_RULES, Checked, Rules, Submission
 from dibs.model import lifecycle, selectors
-from dibs.model.jobs import ACTIVE, Cause, Job, JobId, JobSpec, Member, Outcome, State
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import ACTIVE, Cause, Job, JobId, Member, Outcome, State
 from dibs.system import processes
 
 #: Jobs whose command may be there to hear a signal.

@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dibs.errors import Conflict, UserError
 from dibs.jobqueue import turns, validation
 from dibs.jobqueue.turns import Acted, Left, Order, Turn
 from dibs.jobqueue.validation import Submission
-from dibs.model import selectors
-from dibs.model.jobs import Job, JobId, JobSpec, Request, State, default_name
+from dibs.model import fields, selectors
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import Job, JobId, Request, State, default_name
 
-#: What a field of a request is called in a submission, where that differs.
-WISHED = {"limit_s": "time_limit_s"}
-REQUEST_KEYS = frozenset(WISHED.get(own.name, own.name) for own in fields(Request))
-#: What a field of a submission is called once it is kept, where that differs.
-KEPT = {"metric": "metrics"}
+REQUEST_KEYS = frozenset(own.key for own in fields.REQUEST)
 #: What may still be changed of a job under way.
 WHILE_ACTIVE = frozenset({"time_limit_s"})
-#: What is not said by a submission in this form, but follows from it.
-FIXED = frozenset(
-    {"request", "after", "batch", "environ_id", "script_id", "index", "place", "is_slurm", "no_wait"}
-    | {"sweep_id", "sweep", "point", "params", "folder"}
-)
 WHERE = ("first", "last", "before", "after")
 
 
@@ -140,9 +133,9 @@ def _edited_specs(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, Jo
 
 def _with_values(spec: JobSpec, change: Change) -> JobSpec:
     given = change.submission.spec
-    own = {own.name for own in fields(JobSpec)} - FIXED - {"env"}
-    keys = {KEPT.get(key, key) for key in change.keys}
-    values = {key: getattr(given, key) for key in keys & own}
+    keys = change.keys
+    own = [fields.EDITABLE[key] for key in keys - REQUEST_KEYS - {"after", "env"} if key in fields.EDITABLE]
+    values = {each.name: getattr(given, each.name) for each in own}
     if keys & {"command", "argv"}:
         values |= {"command": given.command, "argv": given.argv, "script_id": None}
     if spec.script_id is not None and spec.argv and given.argv and given.argv[0] == spec.argv[0]:
@@ -160,7 +153,7 @@ def _request(turn: Turn, job: Job, change: Change) -> Request:
     if job.is_active:
         # Its devices are given; whether it could be placed anew is no question.
         return replace(request, limit_s=change.submission.time_limit_s)
-    values = {WISHED.get(own.name, own.name): getattr(request, own.name) for own in fields(Request)}
+    values: dict[str, Any] = {own.key or "": getattr(request, own.name) for own in fields.REQUEST}
     values |= {key: getattr(change.submission, key) for key in keys & REQUEST_KEYS}
     if "gpus" in keys and "gpu_ids" not in keys:
         values["gpu_ids"] = ()

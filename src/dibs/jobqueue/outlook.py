@@ -14,7 +14,8 @@ from dibs.jobqueue.shared_forecast import Foreseeing
 from dibs.jobqueue.thread import Core, now_ms
 from dibs.model import dependencies, serialization, units
 from dibs.model.devices import Inventory
-from dibs.model.jobs import Job, JobId, JobSpec, Request, State
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import Job, JobId, Request, State
 from dibs.scheduling import capacity, explanation, forecasts, planner, views, vram_advice
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast, Foreseen

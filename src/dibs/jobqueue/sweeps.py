@@ -20,7 +20,8 @@ from dibs.jobqueue import control, validation
 from dibs.jobqueue.turns import Turn
 from dibs.jobqueue.validation import Rules, Submission
 from dibs.model import lifecycle, selectors
-from dibs.model.jobs import JobId, JobSpec, Member, Outcome, State
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import JobId, Member, Outcome, State
 from dibs.sweeps import extension, values
 from dibs.sweeps.records import Sweep, SweepSubmission
 from dibs.sweeps.values import Data

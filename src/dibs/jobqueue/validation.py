@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from dibs.errors import MachineError, UserError
 from dibs.jobqueue.turns import Turn, pick
-from dibs.model import environment, path_templates, selectors, units
-from dibs.model.jobs import After, JobSpec, Member, Request, When, default_name
+from dibs.model import environment, fields, path_templates, selectors, units
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import After, Member, Request, When, default_name
 from dibs.scheduling import feasibility
 from dibs.system import commands
 
@@ -93,8 +94,8 @@ def check_submission(submission: Submission, names: Sequence[str] = path_templat
     for option, template in (("--output", spec.output), ("--stderr", spec.stderr)):
         if template is not None:
             _check_template(option, template, names)
-    texts = [spec.cwd, spec.name, spec.project, *spec.tags]
-    texts += [spec.output or "", spec.stderr or "", spec.notify or ""]
+    plain = (getattr(spec, field.name) for field in fields.PLAIN)
+    texts = [spec.cwd, *spec.tags, *(text for text in plain if isinstance(text, str))]
     for text in (*texts, *(word for pair in spec.env for word in pair)):
         commands.check_text(text)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from dibs.model import units
 from dibs.model.devices import DeviceId
+
+if TYPE_CHECKING:
+    from dibs.model.fields import JobSpec
 
 JobId = NewType("JobId", int)
 
@@ -140,77 +143,6 @@ class Warn:
     #: Its name without SIG.
     signal: str
     before_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class JobSpec:
-    """What the submitter asked for; it does not change while the job runs."""
-
-    #: As typed: one string for the shell, or the words joined for people to read.
-    command: str
-    #: The words, when words were given: they reach the program as they are.
-    argv: tuple[str, ...] | None
-    cwd: str
-    request: Request = Request()
-    name: str = ""
-    project: str = "default"
-    priority: int = 0
-    #: Added to the captured environment, over it.
-    env: tuple[tuple[str, str], ...] = ()
-    umask: int = 0o077
-    #: Where the output goes when not into the job's folder, as typed (a template).
-    output: str | None = None
-    stderr: str | None = None
-    tags: tuple[str, ...] = ()
-    #: "uuid" or "index": how the devices are named in the job's environment; None = as set.
-    visible: str | None = None
-    #: Content id of the captured environment in the store.
-    environ_id: int | None = None
-    after: tuple[After, ...] = ()
-    #: Not before this moment, in wall-clock milliseconds.
-    begin_at: int | None = None
-    retries: int = 0
-    retry_on: tuple[Trouble, ...] = RETRIED_BY_DEFAULT
-    #: The batch it was submitted with, where that has rules of its own; 0: none.
-    batch: int = 0
-    #: Content id of a script's text in the store; then the first of `argv` is the file it was read from.
-    script_id: int | None = None
-    #: Its number in an array or among equal jobs, and how many of them came before it; None: it stands alone.
-    index: int | None = None
-    place: int | None = None
-    #: Whether it sees the variables of Slurm: an array, or a script with `#SBATCH` lines.
-    is_slurm: bool = False
-    warn: Warn | None = None
-    #: Whether it lasts as long as any process of its tree, and not only its command.
-    wait_tree: bool = False
-    #: Names, and regular expressions whose one group finds their numbers in the log.
-    metrics: tuple[tuple[str, str], ...] = ()
-    #: Dropped when its first start cannot be made at once.
-    no_wait: bool = False
-    #: Ended when it uses a device that it does not lease.
-    strict_gpus: bool = False
-    #: Ended when it uses much more memory of a device than it declared.
-    vram_enforce: bool = False
-    #: The command to be run when it has ended; None: as set.
-    notify: str | None = None
-    #: The sweep of which it is a run, by its id and by its name; None: of none.
-    sweep_id: int | None = None
-    sweep: str | None = None
-    #: The key of its point, and the parameters as JSON.
-    point: str | None = None
-    params: str | None = None
-    #: The folder of the run, in which its command may leave what it likes; None: that of the job.
-    folder: str | None = None
-
-    @property
-    def script(self) -> str | None:
-        """Return the name of the script whose text it runs; None: it runs a command."""
-        return self.argv[0].rsplit("/", 1)[-1] if self.script_id is not None and self.argv else None
-
-    @property
-    def time_limit_s(self) -> float | None:
-        """Return the seconds after which it is ended."""
-        return self.request.limit_s
 
 
 class Member(NamedTuple):

@@ -7,14 +7,23 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, overload
 
+from dibs.model import fields
 from dibs.model.devices import Inventory, indices
-from dibs.model.jobs import Job, JobSpec, Request, Warn
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import Job, Request, Warn
 
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
 MASK = "***"
 #: Wall-clock milliseconds of the year 9999: from then on a moment is no date in one time zone or another.
 LATEST = 253_370_764_800_000
+#: The keys of a job that the contract promises, in its order; others follow.
+JOB_KEYS = (
+    "id", "name", "project", "user", "state", "reason", "cause", "command", "argv", "cwd", "gpus", "gpu_ids",
+    "gpu_indices", "vram", "cpus", "mem", "priority", "time_limit_s", "after", "begin_at", "attempt", "retries", "pid",
+    "exit_code", "signal", "submitted_at", "started_at", "finished_at", "log", "sweep", "index", "params", "tags",
+    "engine", "engine_ref",
+)  # fmt: skip
 
 
 def unpack_environ(blob: bytes) -> dict[bytes, bytes]:
@@ -62,29 +71,16 @@ def job_to_json(
 ) -> dict[str, Any]:
     """Return a job as every door shows it; the keys are a contract."""
     spec = job.spec
-    return {
+    return dict.fromkeys(JOB_KEYS) | {
         "id": job.id,
-        "name": spec.name,
-        "project": spec.project,
         "user": user,
         "state": job.word,
         "reason": reason,
         "cause": job.cause.value if job.cause else None,
-        "command": spec.command,
-        "argv": list(spec.argv) if spec.argv is not None else None,
-        "cwd": spec.cwd,
-        "gpus": spec.request.gpus,
+        **_spec_to_json(spec),
         "gpu_ids": list(job.allocation),
         "gpu_indices": list(indices(inventory, job.allocation)),
-        "vram": spec.request.vram or None,
-        "cpus": spec.request.cpus or None,
-        "mem": spec.request.mem or None,
-        "priority": spec.priority,
-        "time_limit_s": spec.time_limit_s,
-        "after": [{"id": need.id, "when": need.when.value} for need in spec.after],
-        "begin_at": moment(spec.begin_at),
         "attempt": job.attempt,
-        "retries": spec.retries,
         "pid": job.pid,
         "exit_code": job.exit_code,
         "signal": job.signal,
@@ -94,38 +90,28 @@ def job_to_json(
         "log": log,
         "stderr": stderr,
         "sweep": spec.sweep,
-        "index": spec.index,
         "params": None if spec.params is None else json.loads(spec.params),
-        "tags": list(spec.tags),
         "engine": "local",
         "engine_ref": None,
         "remark": job.remark,
         "dir": spec.folder,
         "batch": spec.batch or None,
-        "retry_on": [trouble.value for trouble in spec.retry_on],
         "script": spec.script,
-        "warn": warn_to_json(spec.warn),
-        "wait_tree": spec.wait_tree,
-        "strict_gpus": spec.strict_gpus,
-        "vram_enforce": spec.vram_enforce,
-        "metric": dict(spec.metrics),
         # Whether, and not what: people put the tokens of their chat into that command.
         "notifies": spec.notify is not None,
-        "request": request_to_json(spec.request),
     }
 
 
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
     """Return what would be queued, as a rehearsal shows it; the keys are those of a job."""
+    beside = {"env": mask_environ(spec.env), "output": spec.output, "stderr": spec.stderr}
+    return _spec_to_json(spec) | beside
+
+
+def _spec_to_json(spec: JobSpec) -> dict[str, Any]:
     request = spec.request
-    return {
-        "command": spec.command,
+    return fields.shown(spec) | {
         "argv": list(spec.argv) if spec.argv is not None else None,
-        "cwd": spec.cwd,
-        "env": mask_environ(spec.env),
-        "name": spec.name,
-        "project": spec.project,
-        "priority": spec.priority,
         "gpus": request.gpus,
         "cpus": request.cpus or None,
         "mem": request.mem or None,
@@ -133,16 +119,10 @@ def spec_to_json(spec: JobSpec) -> dict[str, Any]:
         "time_limit_s": request.limit_s,
         "after": [{"id": need.id, "when": need.when.value} for need in spec.after],
         "begin_at": moment(spec.begin_at),
-        "retries": spec.retries,
         "retry_on": [trouble.value for trouble in spec.retry_on],
-        "output": spec.output,
-        "stderr": spec.stderr,
         "index": spec.index,
         "tags": list(spec.tags),
         "warn": warn_to_json(spec.warn),
-        "wait_tree": spec.wait_tree,
-        "strict_gpus": spec.strict_gpus,
-        "vram_enforce": spec.vram_enforce,
         "metric": dict(spec.metrics),
         "request": request_to_json(request),
     }

@@ -172,7 +172,7 @@ class Job:
             changes = edit_drafts.changed_by(keywords.read(told, EDIT_OPTIONS))
             for option in EDIT_OPTIONS:
                 if keywords.name(option) in told and told[keywords.name(option)] is None:
-                    changes |= dict.fromkeys(edit_drafts.FIELDS[option])
+                    changes[edit_drafts.FIELDS[option]] = None
             if command is not None:
                 commands.check_text(command, "the command")
                 changes["command"] = command

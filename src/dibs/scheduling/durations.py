@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dibs.model.jobs import JobSpec, default_name
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import default_name
 
 #: Good ends of which a typical time can be told. Two may be chance.
 LEAST_ENDS = 3

@@ -12,15 +12,14 @@ from importlib import resources
 from pathlib import Path
 
 from dibs.errors import MachineError, UserError
+from dibs.store import rows
 
 #: "dibs" in ASCII: tells our files from other SQLite files.
 APPLICATION_ID = 0x64696273
-#: One file a version, applied in order; the schema is their sum.
-MIGRATIONS = (
-    "001_schema.sql", "002_forecast.sql", "003_submit.sql", "004_terminals.sql", "005_control.sql", "006_sweeps.sql",
-    "007_gpus.sql", "008_measured.sql", "009_calls.sql", "010_observed.sql", "011_sharing.sql", "012_pages.sql",
-    "013_timeline.sql", "014_summaries.sql",
-)  # fmt: skip
+#: One file per version, applied in the order of their numbers; the schema is their sum.
+MIGRATIONS = tuple(
+    sorted(file.name for file in resources.files("dibs.store").joinpath("sql").iterdir() if file.name[0].isdigit())
+)
 #: Bytes up to which a file is always checked before it is used: that takes a third of a second.
 SMALL_BYTES = 32 * 2**20
 #: Bytes that the log is given before it is used. A flush of a file that grows costs several times one of a file that
@@ -49,13 +48,16 @@ def read_sql(name: str) -> str:
 
 
 def named_queries() -> dict[str, str]:
-    """Return the queries by their `-- name:` lines, with {columns} filled in."""
+    """Return the queries by their `-- name:` lines, with {columns} and the columns of a spec filled in."""
     queries: dict[str, str] = {}
     for block in read_sql("queries.sql").split("-- name: ")[1:]:
         name, _, body = block.partition("\n")
         lines = [line for line in body.splitlines() if not line.startswith("--")]
         queries[name.strip()] = "\n".join(lines).strip()
-    return {name: query.replace("{columns}", queries["columns"]) for name, query in queries.items()}
+    fills = {"{columns}": queries["columns"]} | rows.spec_fills()
+    for mark, text in fills.items():
+        queries = {name: query.replace(mark, text) for name, query in queries.items()}
+    return queries
 
 
 def open_reader(path: Path) -> sqlite3.Connection:

@@ -7,59 +7,57 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from dibs.model import ranks
+from dibs.model import fields, ranks
 from dibs.model.devices import DeviceId
-from dibs.model.jobs import After, Cause, Job, JobId, JobSpec, Member, Outcome, Request, State, Trouble, Warn, When
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import After, Cause, Job, JobId, Member, Outcome, Request, State, When
 from dibs.sweeps.records import Run, Sweep, SweepSubmission
+
+#: The columns of a `JobSpec`, and how those are decoded that SQLite has no type for.
+SPEC_COLUMNS = tuple(field.column or "" for field in fields.STORED)
+_SPEC_NAMES = tuple(field.name for field in fields.STORED)
+_DECODERS = tuple((place, field.coder.decode) for place, field in enumerate(fields.STORED) if field.coder)
+#: Where the columns of a request, what is read beside them, the spec and the rest begin in a row of {columns}.
+_BESIDE = 1 + len(fields.REQUEST)
+_SPEC = _BESIDE + 2
+_REST = _SPEC + len(SPEC_COLUMNS)
+#: What `Member` says of one of many alike jobs: the columns of `arriving`, in their order.
+MEMBER_COLUMNS = ("command", "name", "number", "place", "argv", "point", "params", "folder")
+
+
+def spec_fills() -> dict[str, str]:
+    """Return what stands for the columns of a spec in the queries."""
+
+    def arriving(column: str) -> str:
+        if column == "argv":
+            return "coalesce(arriving.argv, :argv)"
+        return f"arriving.{column}" if column in MEMBER_COLUMNS else f":{column}"
+
+    return {
+        "{spec}": ", ".join(SPEC_COLUMNS),
+        "{jobs.spec}": ", ".join(f"jobs.{column}" for column in SPEC_COLUMNS),
+        "{:spec}": ", ".join(f":{column}" for column in SPEC_COLUMNS),
+        "{spec = :spec}": ", ".join(f"{column} = :{column}" for column in SPEC_COLUMNS),
+        "{arriving.spec}": ", ".join(map(arriving, SPEC_COLUMNS)),
+    }
 
 
 def job_of(row: Sequence[Any]) -> Job:
     """Return the job in a row of {columns}."""
-    (job_id, command, argv, cwd, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign,
-     name, project, priority, env, umask, output, stderr, tags, visible, environ, begin_at, retries, retry_on, batch,
-     script, number, place, is_slurm, warn, wait_tree, metrics, no_wait, strict_gpus, vram_enforce, notify,
-     sweep_id, sweep, point, params, folder, after,
-     submitted_at, state, outcome, cause, attempt, start, dead_starts,
-     retried, is_ready, allocation, *rest) = row  # fmt: skip
+    after, sweep = row[_BESIDE:_SPEC]
+    values = list(row[_SPEC:_REST])
+    for place, decode in _DECODERS:
+        values[place] = decode(values[place])
     spec = JobSpec(
-        command=command,
-        argv=None if argv is None else tuple(json.loads(argv)),
-        cwd=cwd,
-        request=_request(gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign),
-        name=name,
-        project=project,
-        priority=priority,
-        env=() if env == "[]" else tuple((key, value) for key, value in json.loads(env)),
-        umask=umask,
-        output=output,
-        stderr=stderr,
-        tags=() if tags == "[]" else tuple(json.loads(tags)),
-        visible=visible,
-        environ_id=environ,
+        request=_request(*row[1:_BESIDE]),
         after=() if after is None else tuple(_after(part) for part in after.split(",")),
-        begin_at=begin_at,
-        retries=retries,
-        retry_on=_troubles(retry_on),
-        batch=batch,
-        script_id=script,
-        index=number,
-        place=place,
-        is_slurm=bool(is_slurm),
-        warn=None if warn is None else _warn(warn),
-        wait_tree=bool(wait_tree),
-        metrics=() if metrics == "[]" else tuple((key, value) for key, value in json.loads(metrics)),
-        no_wait=bool(no_wait),
-        strict_gpus=bool(strict_gpus),
-        vram_enforce=bool(vram_enforce),
-        notify=notify,
-        sweep_id=sweep_id,
         sweep=sweep,
-        point=point,
-        params=params,
-        folder=folder,
+        **dict(zip(_SPEC_NAMES, values, strict=True)),
     )
+    (submitted_at, state, outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation,
+     *rest) = row[_REST:]  # fmt: skip
     return Job(
-        JobId(job_id), spec, submitted_at, State(state), Outcome(outcome) if outcome else None,
+        JobId(row[0]), spec, submitted_at, State(state), Outcome(outcome) if outcome else None,
         Cause(cause) if cause else None, attempt, start, dead_starts, retried, bool(is_ready), devices_of(allocation),
         *rest,
     )  # fmt: skip
@@ -67,16 +65,6 @@ def job_of(row: Sequence[Any]) -> Job:
 
 #: Lists have the same rows again and again. What is equal in all columns is the same job, so nothing can be stale.
 listed_job_of = lru_cache(maxsize=2048)(job_of)
-
-
-@lru_cache(maxsize=64)
-def _troubles(text: str) -> tuple[Trouble, ...]:
-    return tuple(Trouble(word) for word in text.split(",") if word)
-
-
-def _warn(text: str) -> Warn:
-    name, before_s = json.loads(text)
-    return Warn(name, before_s)
 
 
 def _after(text: str) -> After:
@@ -115,45 +103,11 @@ def request_row(request: Request) -> dict[str, Any]:
 
 def submitted_row(job_id: int, spec: JobSpec, request_id: int, now: int, is_ready: bool) -> dict[str, Any]:
     """Return a new job as the store keeps it."""
-    return {
-        "id": job_id,
-        "command": spec.command,
-        "argv": None if spec.argv is None else json.dumps(spec.argv),
-        "cwd": spec.cwd,
-        "request": request_id,
-        "name": spec.name,
-        "project": spec.project,
-        "priority": spec.priority,
-        "env": json.dumps(spec.env) if spec.env else "[]",
-        "umask": spec.umask,
-        "output": spec.output,
-        "stderr": spec.stderr,
-        "tags": json.dumps(spec.tags) if spec.tags else "[]",
-        "visible": spec.visible,
-        "environ": spec.environ_id,
-        "begin_at": spec.begin_at,
-        "retries": spec.retries,
-        "retry_on": ",".join(trouble.value for trouble in spec.retry_on),
-        "batch": spec.batch,
-        "script": spec.script_id,
-        "number": spec.index,
-        "place": spec.place,
-        "is_slurm": spec.is_slurm,
-        "warn": None if spec.warn is None else json.dumps([spec.warn.signal, spec.warn.before_s]),
-        "wait_tree": spec.wait_tree,
-        "metrics": json.dumps(spec.metrics) if spec.metrics else "[]",
-        "no_wait": spec.no_wait,
-        "strict_gpus": spec.strict_gpus,
-        "vram_enforce": spec.vram_enforce,
-        "notify": spec.notify,
-        "sweep": spec.sweep_id,
-        "point": spec.point,
-        "params": spec.params,
-        "folder": spec.folder,
-        "submitted_at": now,
-        "is_ready": is_ready,
-        "rank": ranks.of(job_id),
-    }
+    row = {"id": job_id, "request": request_id, "submitted_at": now, "is_ready": is_ready, "rank": ranks.of(job_id)}
+    for field in fields.STORED:
+        value = getattr(spec, field.name)
+        row[field.column or ""] = field.coder.encode(value) if field.coder else value
+    return row
 
 
 def arriving_row(place: int, one: Member) -> tuple[object, ...]:

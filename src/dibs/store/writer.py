@@ -18,7 +18,8 @@ from pathlib import Path
 from dibs.devices.usage import Key, Minute, Sample, Use
 from dibs.errors import Bug
 from dibs.model import lifecycle, ranks, selectors
-from dibs.model.jobs import WAITING, After, Job, JobId, JobSpec, Member, Outcome, Request, State
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import WAITING, After, Job, JobId, Member, Outcome, Request, State
 from dibs.scheduling import durations
 from dibs.store import database, rows
 from dibs.store.query_results import BatchTally as BatchTally

@@ -10,8 +10,9 @@ import shlex
 from collections.abc import Iterator
 from datetime import datetime
 
-from dibs.model import serialization, units
-from dibs.model.jobs import RETRIED_BY_DEFAULT, JobSpec, Request, Trouble, When, default_name
+from dibs.model import fields, serialization, units
+from dibs.model.fields import JobSpec
+from dibs.model.jobs import RETRIED_BY_DEFAULT, Request, Trouble, When, default_name
 from dibs.submission import drafts, job_options
 from dibs.submission.options import Option
 from dibs.system import commands
@@ -50,10 +51,10 @@ def _options(spec: JobSpec, now: int, is_held: bool) -> Iterator[tuple[Option[ob
     yield from _devices(spec.request)
     if spec.name and spec.name != default_name(spec.command, spec.argv):
         yield job_options.NAME, spec.name
-    if spec.project != "default":
-        yield job_options.PROJECT, spec.project
-    if spec.priority:
-        yield job_options.PRIORITY, str(spec.priority)
+    for own in fields.PLAIN:
+        value = getattr(spec, own.name)
+        if own.options and own.key != "name" and not own.is_secret and value != own.default:
+            yield job_options.setters(own)[0], None if value is True else str(value)
     yield job_options.CHDIR, spec.cwd
     for name, value in serialization.mask_environ(spec.env).items():
         yield job_options.ENV, f"{name}={value}"
@@ -89,27 +90,11 @@ def _devices(request: Request) -> Iterator[tuple[Option[object], str | None]]:
 
 def _running(spec: JobSpec) -> Iterator[tuple[Option[object], str | None]]:
     """Return what is said about its run and its end."""
-    if spec.retries:
-        yield job_options.RETRIES, str(spec.retries)
-        if set(spec.retry_on) != set(RETRIED_BY_DEFAULT):
-            yield job_options.RETRY_ON, ",".join(trouble.value for trouble in Trouble if trouble in spec.retry_on)
+    if spec.retries and set(spec.retry_on) != set(RETRIED_BY_DEFAULT):
+        yield job_options.RETRY_ON, ",".join(trouble.value for trouble in Trouble if trouble in spec.retry_on)
     if spec.warn is not None:
         yield job_options.SIGNAL, f"{spec.warn.signal}@{units.write_duration(spec.warn.before_s)}"
-    for option, value in (
-        (job_options.OUTPUT, spec.output),
-        (job_options.STDERR, spec.stderr),
-        (job_options.VISIBLE, spec.visible),
-    ):
-        if value is not None:
-            yield option, value
     for tag in spec.tags:
         yield job_options.TAG, tag
     for name, pattern in spec.metrics:
         yield job_options.METRIC, f"{name}={pattern}"
-    for flag, is_set in (
-        (job_options.WAIT_TREE, spec.wait_tree),
-        (job_options.STRICT_GPUS, spec.strict_gpus),
-        (job_options.VRAM_ENFORCE, spec.vram_enforce),
-    ):
-        if is_set:
-            yield flag, None

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dibs.errors import UserError
-from dibs.model import environment, spelling
+from dibs.model import environment, fields, spelling
 from dibs.model.jobs import When
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
@@ -140,43 +140,13 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
     }
     if args.has(job_options.METRIC):
         body["metric"] = dict(args.all(job_options.METRIC))
-    texts: dict[str, Option[object]] = {
-        "name": job_options.NAME,
-        "project": job_options.PROJECT,
-        "output": job_options.OUTPUT,
-        "stderr": job_options.STDERR,
-    }
-    plain = texts | {
-        "priority": job_options.PRIORITY,
-        "visible": job_options.VISIBLE,
-        "retries": job_options.RETRIES,
-        "cpus": job_options.CPUS,
-        "mem": job_options.MEM,
-        "vram": job_options.VRAM,
-    }
-    plain |= {
-        "notify": job_options.NOTIFY,
-        "warn": job_options.SIGNAL,
-        "hold": job_options.HOLD,
-        "wait_tree": job_options.WAIT_TREE,
-        "ignore_foreign": job_options.IGNORE_FOREIGN,
-        "strict_gpus": job_options.STRICT_GPUS,
-        "vram_enforce": job_options.VRAM_ENFORCE,
-    }
+    plain = {own.key or "": job_options.setters(own)[0] for own in fields.ALL if own.is_plain and own.options}
+    plain |= {"warn": job_options.SIGNAL, "hold": job_options.HOLD}
     body |= {key: args.get(option) for key, option in plain.items() if args.has(option)}
-    for option in (
-        *texts.values(),
-        job_options.TAG,
-        job_options.NOTIFY,
-        job_options.GPU_TYPE,
-        job_options.GPU_IDS,
-        job_options.PREFER,
-        job_options.AFTER,
-        job_options.AFTER_ANY,
-        job_options.AFTER_END,
-    ):
+    for option in job_options.JOB_OPTIONS:
         for given in args.all(option):
-            commands.check_text(str(given), option.names[-1])
+            if isinstance(given, str):
+                commands.check_text(given, option.names[-1])
     return body
 
 

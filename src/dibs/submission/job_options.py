@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dibs.errors import UserError
 from dibs.model import units
+from dibs.model.fields import Field
 from dibs.model.jobs import PRIORITIES, Trouble, When
 from dibs.submission import options
 from dibs.submission.options import Kind, Option
@@ -274,6 +275,12 @@ JOB_OPTIONS: tuple[Option[object], ...] = (
     IGNORE_FOREIGN, STRICT_GPUS, VRAM_ENFORCE, NOTIFY,
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
+_BY_NAME = {option.names[-1]: option for option in JOB_OPTIONS}
+
+
+def setters(field: Field) -> tuple[Option[object], ...]:
+    """Return the options that set a field of a job."""
+    return tuple(_BY_NAME[name] for name in field.options)
 
 
 def check_count(count: Count | None, gpu_ids: tuple[str, ...] | None, gpu_type: str | None) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dibs.errors import UserError
-from dibs.model.jobs import JobSpec
+from dibs.model.fields import JobSpec
 from dibs.sweeps import templates, values
 from dibs.sweeps.grid import Point
 from dibs.sweeps.records import Sweep

@@ -55,16 +55,16 @@ def changed_by(args: Args) -> dict[str, object]:
         commands.check_text(command, "--command")
         changes["command"] = command
     for word in args.all(UNSET):
-        changes |= dict.fromkeys(_unset(word, changes))
+        changes[_unset(word, changes)] = None
     return changes
 
 
-def _unset(word: str, changes: dict[str, object]) -> tuple[str, ...]:
-    known = {name.lstrip("-"): fields for option, fields in edit_drafts.FIELDS.items() for name in option.names}
-    fields = known.get(word.lstrip("-"))
-    if fields is None:
+def _unset(word: str, changes: dict[str, object]) -> str:
+    known = {name.lstrip("-"): field for option, field in edit_drafts.FIELDS.items() for name in option.names}
+    field = known.get(word.lstrip("-"))
+    if field is None:
         near = options.nearest(word, known)
         raise UserError(f'--unset expected the name of an option, got "{options.shown(word)}".', near)
-    if set(fields) & changes.keys():
+    if field in changes:
         raise UserError(f"--unset {word} contradicts --{word.lstrip('-')}.", "Leave one of them out.")
-    return fields
+    return field

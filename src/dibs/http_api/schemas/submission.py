@@ -12,8 +12,8 @@ import re
 import shlex
 import signal
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, cast, get_type_hints
 
 import msgspec
 
@@ -21,15 +21,11 @@ from dibs.errors import UserError
 from dibs.http_api import wire
 from dibs.jobqueue import edits, validation
 from dibs.logs import patterns
-from dibs.model import arrays, path_templates, scripts, serialization
-from dibs.model.jobs import RETRIED_BY_DEFAULT, JobSpec, Member, Trouble, Warn, When, default_name
+from dibs.model import arrays, fields, path_templates, scripts, serialization
+from dibs.model.jobs import RETRIED_BY_DEFAULT, Member, Trouble, Warn, When, default_name
 
 #: What is said of a whole submission.
 RULES = ("at_once", "halt_after")
-#: What may be changed of a job; the rest is a matter of the moment of its submission.
-EDITABLE = frozenset(
-    {own.name for own in fields(JobSpec)} - edits.FIXED | edits.KEPT.keys() | edits.REQUEST_KEYS | {"after"}
-)
 #: A submitter's own name for a submission.
 KEY = "[0-9A-Za-z]{1,64}"
 #: Seconds of a limit that every warning fits in.
@@ -55,8 +51,8 @@ class WarnIn(msgspec.Struct, forbid_unknown_fields=True):
     before_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] = 60.0
 
 
-class JobIn(msgspec.Struct, forbid_unknown_fields=True):
-    """One job to be queued."""
+class SpecialIn(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a job that are not plain."""
 
     command: str | None = None
     argv: list[str] | None = None
@@ -64,10 +60,6 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     #: Base64 of a packed environment.
     environ: str | None = None
     env: dict[str, str] = {}
-    umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)] = 0o077
-    name: Name = ""
-    project: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "default"
-    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] = 0
     gpus: Annotated[int, msgspec.Meta(ge=0, le=4096)] | None = None
     gpu_ids: list[Word] | None = None
     prefer: list[Word] | None = None
@@ -77,34 +69,48 @@ class JobIn(msgspec.Struct, forbid_unknown_fields=True):
     mem: Annotated[int, msgspec.Meta(ge=0, le=2**60)] = 0
     #: Bytes of each GPU that it shares with others; 0: it has them alone.
     vram: Annotated[int, msgspec.Meta(ge=0, le=2**50)] = 0
+    #: Start it also where somebody uses the GPU without a lease.
+    ignore_foreign: bool = False
     after: list[NeedIn] = []
     #: ISO 8601.
     begin_at: str | None = None
-    retries: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
     retry_on: list[str] | None = None
-    output: Word | None = None
-    stderr: Word | None = None
     tags: list[Name] = []
-    visible: str | None = None
     #: Base64 of a script's text; then `argv` is its path and its arguments.
     script: str | None = None
     #: Whether it sees the variables of Slurm.
     slurm: bool = False
     hold: bool = False
     warn: WarnIn | None = None
-    wait_tree: bool = False
-    #: Start it also where somebody uses the GPU without a lease.
-    ignore_foreign: bool = False
-    #: End it when it uses a GPU that it does not lease.
-    strict_gpus: bool = False
-    #: End it when it uses over 10 % more of a GPU than `vram` says.
-    vram_enforce: bool = False
     #: Names, and regular expressions whose one group finds the number.
     metric: dict[Name, Word] = {}
-    #: Queue it only if it starts at once.
-    no_wait: bool = False
-    #: A command to be run when it has ended.
-    notify: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
+
+
+def _annotation(field: fields.Field) -> Any:
+    """Return the type of a plain field on the wire, with its bounds."""
+    hint = HINTS[field.name]
+    names = ("min_length", "max_length") if hint in (str, str | None) else ("ge", "le")
+    bounds = zip(names, (field.least, field.most), strict=True)
+    given: dict[str, Any] = {name: bound for name, bound in bounds if bound is not None}
+    if not given:
+        return hint
+    meta = msgspec.Meta(**given)
+    return Annotated[str, meta] | None if hint == str | None else Annotated[hint, meta]
+
+
+HINTS = get_type_hints(fields.JobSpec)
+JobIn = msgspec.defstruct(
+    "JobIn",
+    [(field.name, _annotation(field), field.default) for field in fields.PLAIN],
+    bases=(SpecialIn,),
+    namespace={"__doc__": "One job to be queued."},
+    module=__name__,
+    forbid_unknown_fields=True,
+)
+
+
+def _job(value: Any) -> SpecialIn:
+    return cast("SpecialIn", wire.convert(value, JobIn))
 
 
 def rules(body: Any) -> validation.Rules:
@@ -149,7 +155,7 @@ def change(body: Any) -> edits.Change:
         raise UserError('expected the changes to be an object such as {"priority": 10}.')
     rules = {name: _rule(name, body[name]) for name in RULES if name in body}
     keys = frozenset(body) - {*RULES}
-    fixed = keys.intersection(JobIn.__struct_fields__) - EDITABLE
+    fixed = keys.intersection(JobIn.__struct_fields__) - fields.EDITABLE.keys()
     if fixed:
         raise UserError(f"{sorted(fixed)[0]} cannot be changed after submission.")
     given = {key: body[key] for key in keys if body[key] is not None}
@@ -161,7 +167,7 @@ def change(body: Any) -> edits.Change:
     if "warn" in given and "time_limit_s" not in keys:
         # Whether the warning fits is seen when the limit of each job is known.
         given["time_limit_s"] = LONG_S
-    return edits.Change(keys, _submission(wire.convert(given, JobIn)), keys - given.keys(), rules)
+    return edits.Change(keys, _submission(_job(given)), keys - given.keys(), rules)
 
 
 def submissions(body: Any) -> list[validation.Submission]:
@@ -175,7 +181,7 @@ def _is_many(body: Any) -> bool:
 
 def _submissions(body: Any) -> list[validation.Submission]:
     if not _is_many(body):
-        return [_submission(wire.convert(job, JobIn)) for job in (body if isinstance(body, list) else [body])]
+        return [_submission(_job(job)) for job in (body if isinstance(body, list) else [body])]
     if set(body) - BODY_KEYS or {"jobs", "commands"} <= set(body):
         raise UserError(f"expected an object with jobs or commands, and any of {', '.join(sorted(BODY_KEYS))}.")
     defaults, jobs = body.get("defaults", {}), body.get("jobs", [])
@@ -184,11 +190,11 @@ def _submissions(body: Any) -> list[validation.Submission]:
     if "commands" in body:
         return [
             _alike(
-                _submission(wire.convert({**defaults, "command": "-"}, JobIn)),
+                _submission(_job({**defaults, "command": "-"})),
                 wire.convert(body["commands"], list[str]),
             )
         ]
-    return [_submission(wire.convert({**defaults, **job}, JobIn)) for job in jobs]
+    return [_submission(_job({**defaults, **job})) for job in jobs]
 
 
 def _numbered(many: list[validation.Submission], body: Any) -> list[validation.Submission]:
@@ -233,38 +239,29 @@ def common(defaults: Any, names: Sequence[str]) -> validation.Submission:
     if not isinstance(defaults, dict):
         raise UserError("expected the defaults to be an object.")
     # Not looked at: every run has its own.
-    return _submission(wire.convert({**defaults, "command": "-", "argv": None}, JobIn), (*path_templates.NAMES, *names))
+    return _submission(_job({**defaults, "command": "-", "argv": None}), (*path_templates.NAMES, *names))
 
 
-def _submission(job: JobIn, names: Sequence[str] = path_templates.NAMES) -> validation.Submission:
+def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> validation.Submission:
     if (job.command is None) == (job.argv is None):
         raise UserError("expected either `command` or `argv`.")
-    if job.visible not in (None, "uuid", "index"):
-        raise UserError(f'--visible expected uuid or index, got "{job.visible}".')
-    spec = JobSpec(
+    plain = {field.name: getattr(job, field.name) for field in fields.PLAIN}
+    for field in fields.PLAIN:
+        if field.choices and plain[field.name] not in (None, *field.choices):
+            expected = " or ".join(field.choices)
+            raise UserError(f'{field.options[0]} expected {expected}, got "{plain[field.name]}".')
+    spec = fields.JobSpec(
         command=job.command if job.command is not None else _joined(job),
         argv=None if job.argv is None else tuple(job.argv),
         cwd=job.cwd or os.path.expanduser("~"),
-        name=job.name,
-        project=job.project,
-        priority=job.priority,
         env=tuple(job.env.items()),
-        umask=job.umask,
-        output=job.output,
-        stderr=job.stderr,
         tags=tuple(dict.fromkeys(job.tags)),
-        visible=job.visible,
         begin_at=None if job.begin_at is None else _begin(job.begin_at),
-        retries=job.retries,
         retry_on=tuple(_trouble(word) for word in job.retry_on) if job.retry_on else RETRIED_BY_DEFAULT,
         is_slurm=job.slurm,
         warn=None if job.warn is None else _warn(job.warn),
-        wait_tree=job.wait_tree,
         metrics=tuple((name, _metric(name, pattern)) for name, pattern in job.metric.items()),
-        no_wait=job.no_wait,
-        strict_gpus=job.strict_gpus,
-        vram_enforce=job.vram_enforce,
-        notify=job.notify,
+        **plain,
     )
     submission = validation.Submission(
         spec,
@@ -307,13 +304,13 @@ def _begin(text: str) -> int:
         raise UserError(f'begin_at expected a moment such as 2026-11-15T22:00:00Z, got "{text}".') from None
 
 
-def _joined(job: JobIn) -> str:
+def _joined(job: SpecialIn) -> str:
     """Return words as people read them; a script by its name alone."""
     first, *rest = job.argv or [""]
     return shlex.join([os.path.basename(first) if job.script is not None else first, *rest]) if job.argv else ""
 
 
-def _script(job: JobIn) -> bytes | None:
+def _script(job: SpecialIn) -> bytes | None:
     body = _decoded(job.script, "script")
     if body is not None:
         if not job.argv or not job.argv[0].startswith("/") or os.path.basename(job.argv[0]) in ("", ".", ".."):

@@ -1,0 +1,215 @@
+"""The table of a job's fields: one row per field, read by everything that spells a job.
+
+The submission schema, the rows of the store, the JSON of a job, `dibs edit`, `dibs show`, the options and the line that
+would submit a job again are made from it. A plain field has the same value in all of them and needs no code of its own;
+the others keep their code where it belongs, and only their names are here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from dibs.model.jobs import RETRIED_BY_DEFAULT, After, Request, Trouble, Warn
+
+
+@dataclass(frozen=True, slots=True)
+class Coder:
+    """How a value is stored in a column of SQLite, and read back."""
+
+    encode: Callable[[Any], object]
+    decode: Callable[[Any], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a job."""
+
+    #: The attribute of `JobSpec` or `Request`.
+    name: str = ""
+    #: The key in a submission and, where it is shown, in the JSON of a job; None: no submitter can set it.
+    key: str | None = None
+    #: The long names of the options that set it.
+    options: tuple[str, ...] = ()
+    #: The column of the table `jobs`; None: the store has code of its own for it.
+    column: str | None = None
+    coder: Coder | None = None
+    default: Any = None
+    #: Whether it has the same value in a submission, in JSON and on a command line.
+    is_plain: bool = False
+    #: Whether the JSON of a job has it under `key`, as it is.
+    is_shown: bool = False
+    #: Never shown and never part of a command line that is shown.
+    is_secret: bool = False
+    is_editable: bool = True
+    #: What `dibs show` calls it; empty: `dibs show` has code of its own for it.
+    label: str = ""
+    #: Bounds of a number, or of the length of a text.
+    least: int | None = None
+    most: int | None = None
+    choices: tuple[str, ...] = ()
+
+
+def _plain(*options: str, is_shown: bool = True, **more: Any) -> Mapping[str, Field]:
+    """Return the row of a field that has the same value everywhere."""
+    return {"row": Field(options=options, is_plain=True, is_shown=is_shown, **more)}
+
+
+def _special(key: str, *options: str, **more: Any) -> Mapping[str, Field]:
+    """Return the row of a field that a submission or the JSON spells in a way of its own."""
+    return {"row": Field(key=key, options=options, **more)}
+
+
+def _internal(**more: Any) -> Mapping[str, Field]:
+    """Return the row of a field that follows from a submission and is not part of it."""
+    return {"row": Field(is_editable=False, **more)}
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    return () if text == "[]" else tuple((name, value) for name, value in json.loads(text))
+
+
+def _warn(text: str | None) -> Warn | None:
+    return None if text is None else Warn(*json.loads(text))
+
+
+FLAG = Coder(int, bool)
+WORDS = Coder(
+    lambda words: json.dumps(words) if words else "[]", lambda text: () if text == "[]" else tuple(json.loads(text))
+)
+ARGV = Coder(
+    lambda argv: None if argv is None else json.dumps(argv),
+    lambda text: None if text is None else tuple(json.loads(text)),
+)
+PAIRS = Coder(WORDS.encode, _pairs)
+TROUBLES = Coder(
+    lambda troubles: ",".join(trouble.value for trouble in troubles),
+    lambda text: tuple(Trouble(word) for word in text.split(",") if word),
+)
+WARN = Coder(lambda warn: None if warn is None else json.dumps([warn.signal, warn.before_s]), _warn)
+
+#: Longest path or command in characters, and longest name.
+LONG, SHORT = 4096, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What was submitted, as it is stored with the job. Only `dibs edit` changes it."""
+
+    #: As typed: one string for the shell, or the words joined for people to read.
+    command: str = field(metadata=_special("command", is_shown=True, label="command"))
+    #: The words, when words were given: they reach the program as they are.
+    argv: tuple[str, ...] | None = field(metadata=_special("argv", coder=ARGV))
+    cwd: str = field(metadata=_special("cwd", "--chdir", is_shown=True, label="folder"))
+    request: Request = field(default=Request(), metadata=_internal(column=""))
+    name: str = field(default="", metadata=_plain("--name", label="name", most=SHORT))
+    project: str = field(default="default", metadata=_plain("--project", label="project", least=1, most=200))
+    priority: int = field(default=0, metadata=_plain("--priority", least=-(2**31), most=2**31 - 1))
+    #: Added to the captured environment, over it.
+    env: tuple[tuple[str, str], ...] = field(default=(), metadata=_special("env", "--env", coder=PAIRS))
+    umask: int = field(default=0o077, metadata=_plain(is_shown=False, least=0, most=0o777))
+    #: Where the output goes when not into the job's folder, as typed (a template).
+    output: str | None = field(default=None, metadata=_plain("--output", is_shown=False, most=LONG))
+    stderr: str | None = field(default=None, metadata=_plain("--stderr", is_shown=False, most=LONG))
+    tags: tuple[str, ...] = field(default=(), metadata=_special("tags", "--tag", coder=WORDS))
+    #: How the devices are named in the job's environment; None = as set.
+    visible: str | None = field(default=None, metadata=_plain("--visible", is_shown=False, choices=("uuid", "index")))
+    #: Content id of the captured environment in the store.
+    environ_id: int | None = field(default=None, metadata=_internal(column="environ"))
+    after: tuple[After, ...] = field(
+        default=(), metadata=_special("after", "--after", "--after-any", "--after-end", "--dependency", column="")
+    )
+    #: Not before this moment, in wall-clock milliseconds.
+    begin_at: int | None = field(default=None, metadata=_special("begin_at", "--begin"))
+    retries: int = field(default=0, metadata=_plain("--retries", least=0, most=1000))
+    retry_on: tuple[Trouble, ...] = field(
+        default=RETRIED_BY_DEFAULT, metadata=_special("retry_on", "--retry-on", coder=TROUBLES)
+    )
+    #: The batch it was submitted with, where that has rules of its own; 0: none.
+    batch: int = field(default=0, metadata=_internal())
+    #: Content id of a script's text in the store; then the first of `argv` is the file it was read from.
+    script_id: int | None = field(default=None, metadata=_internal(column="script"))
+    #: Its number in an array or among equal jobs, and how many of them came before it; None: it stands alone.
+    index: int | None = field(default=None, metadata=_internal(column="number"))
+    place: int | None = field(default=None, metadata=_internal())
+    #: Whether it sees the variables of Slurm: an array, or a script with `#SBATCH` lines.
+    is_slurm: bool = field(default=False, metadata=_special("slurm", is_editable=False))
+    warn: Warn | None = field(default=None, metadata=_special("warn", "--signal", coder=WARN))
+    #: Whether it lasts until every process of its tree has ended, and not only its command.
+    wait_tree: bool = field(default=False, metadata=_plain("--wait-tree"))
+    #: Names, and regular expressions whose one group finds their numbers in the log.
+    metrics: tuple[tuple[str, str], ...] = field(default=(), metadata=_special("metric", "--metric", coder=PAIRS))
+    #: Dropped when its first start cannot be made at once.
+    no_wait: bool = field(default=False, metadata=_plain(is_shown=False, is_editable=False))
+    #: Ended when it uses a device that it does not lease.
+    strict_gpus: bool = field(default=False, metadata=_plain("--strict-gpus"))
+    #: Ended when it uses much more memory of a device than it declared.
+    vram_enforce: bool = field(default=False, metadata=_plain("--vram-enforce"))
+    #: The command to be run when it has ended; None: as set. It may hold the token of a chat.
+    notify: str | None = field(
+        default=None, metadata=_plain("--notify", is_shown=False, is_secret=True, least=1, most=LONG)
+    )
+    #: The sweep of which it is a run, by its id and by its name; None: of none.
+    sweep_id: int | None = field(default=None, metadata=_internal(column="sweep"))
+    sweep: str | None = field(default=None, metadata=_internal(column=""))
+    #: The key of its point, and the parameters as JSON.
+    point: str | None = field(default=None, metadata=_internal())
+    params: str | None = field(default=None, metadata=_internal())
+    #: The folder of the run, in which its command may leave what it likes; None: that of the job.
+    folder: str | None = field(default=None, metadata=_internal())
+
+    @property
+    def script(self) -> str | None:
+        """Return the name of the script whose text it runs; None: it runs a command."""
+        return self.argv[0].rsplit("/", 1)[-1] if self.script_id is not None and self.argv else None
+
+    @property
+    def time_limit_s(self) -> float | None:
+        """Return the seconds after which it is ended."""
+        return self.request.limit_s
+
+
+def _row(own: dataclasses.Field[Any]) -> Field:
+    row: Field = own.metadata["row"]
+    return dataclasses.replace(
+        row,
+        name=own.name,
+        key=own.name if row.is_plain else row.key,
+        column=own.name if row.column is None else row.column or None,
+        coder=row.coder or (FLAG if isinstance(own.default, bool) else None),
+        default=own.default,
+    )
+
+
+#: The fields of `JobSpec`, in its order.
+SPEC = tuple(_row(own) for own in dataclasses.fields(JobSpec))
+#: Those of `Request`, which has a table of its own in the store.
+REQUEST = (
+    Field("gpus", "gpus", ("--gpus",)),
+    Field("gpu_ids", "gpu_ids", ("--gpu-ids",)),
+    Field("prefer", "prefer", ("--prefer",)),
+    Field("gpu_type", "gpu_type", ("--gpu-type",)),
+    Field("cpus", "cpus", ("--cpus",), is_plain=True),
+    Field("mem", "mem", ("--mem",), is_plain=True),
+    Field("limit_s", "time_limit_s", ("--time",)),
+    Field("vram", "vram", ("--vram",), is_plain=True),
+    Field("ignore_foreign", "ignore_foreign", ("--ignore-foreign",), is_plain=True),
+)
+ALL = (*SPEC, *REQUEST)
+PLAIN = tuple(own for own in SPEC if own.is_plain)
+STORED = tuple(own for own in SPEC if own.column)
+EDITABLE = {own.key: own for own in ALL if own.key and own.is_editable}
+LABELED = tuple(own for own in SPEC if own.label)
+
+_SHOWN = tuple(own for own in SPEC if own.is_shown)
+_SHOWN_KEYS = tuple(own.key or "" for own in _SHOWN)
+_shown_values = attrgetter(*(own.name for own in _SHOWN))
+
+
+def shown(spec: JobSpec) -> dict[str, Any]:
+    """Return the part of a job's JSON that is the same as in its spec."""
+    return dict(zip(_SHOWN_KEYS, _shown_values(spec), strict=True))
