@@ -12,9 +12,8 @@ import pytest
 from tests.cli.test_option_parsing import parse
 
 from bench import Bench, wait_for
-from dibs.cli.verbs import add
 from dibs.errors import UserError
-from dibs.submission import drafts, times
+from dibs.submission import add_command, drafts, times
 from terminal import Terminal
 
 pytestmark = pytest.mark.usefixtures("started")
@@ -148,7 +147,7 @@ def test_retries_cores_and_memory_are_sent() -> None:
 
 def test_the_rules_of_a_batch_stand_beside_its_jobs(tmp_path: Any) -> None:
     (tmp_path / "lines").write_text("true\n")
-    body = add.read(parse("add", "-j", "2", "--halt", "3", "--file", str(tmp_path / "lines"))).body
+    body = add_command.draft(parse("add", "-j", "2", "--halt", "3", "--file", str(tmp_path / "lines")), print).body
     assert (body["at_once"], body["halt_after"], body["commands"]) == (2, 3, ["true"])
 
 

@@ -92,7 +92,7 @@ def test_what_is_asked_for_must_be_a_path(target: str) -> None:
             for path in ("/v1", "/v1/jobs", "/metrics", "/v1/session/", "/V1/session", "//", "/job/1/x")
         ),
         *((path, Area.API) for path in ("/static/", "/static", "/v1/session/rotate", "/jobs/", "/v1/web/", "")),
-        *((path, Area.OWN) for path in ("/v1/web", "/v1/session/codes")),
+        *((path, Area.OWN) for path in ("/v1/add", "/v1/web", "/v1/session/codes")),
         ("/v1/session", Area.SESSION),
     ],
 )

@@ -17,7 +17,7 @@ UNIX = Door(False, OWN)
 TLS = Door(True, OWN, frozenset({"gpu1.example.org:8443"}), "https", is_public=True)
 
 METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW", "get")
-PATHS = ("/", "/jobs", "/static/app.js", "/v1/session", "/v1/session/codes", "/v1/web")
+PATHS = ("/", "/jobs", "/static/app.js", "/v1/add", "/v1/session", "/v1/session/codes", "/v1/web")
 TARGETS = (*PATHS, "/v1/jobs", "/metrics", "/nowhere")
 HOSTS = (
     (f"127.0.0.1:{PORT}",), (f"LOCALHOST:{PORT}",), (f"[::1]:{PORT}",), ("localhost",), ("dibs",), (), ("",),
@@ -87,7 +87,7 @@ def is_meant(uid: int, door: str, case: Case) -> bool:
 
 def is_api(case: Case) -> bool:
     """Tell whether it asks for something that the token is good for."""
-    return case.target not in ("/v1/session/codes", "/v1/web")
+    return case.target not in ("/v1/add", "/v1/session/codes", "/v1/web")
 
 
 def asked(uid: int, case: Case) -> Asked:

@@ -5,64 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dibs.cli import screen
-from dibs.model import environment_names
-from dibs.submission import device_variables
-from dibs.system import commands, logout_policy
+from dibs.system import logout_policy
 from dibs.version import __version__
 
 if TYPE_CHECKING:
     from dibs.client.answers import Jobs
 
-#: What was last said about devices, in the state folder; the fast path looks at it too.
-DEVICES_TOLD = "told.devices"
 DAY_S = 86400.0
 #: Said by a daemon from before it told its version.
 OLD = "an older version"
-
-
-def about_devices(home: Path, environ: Mapping[str, str]) -> None:
-    """Say that a job does not see what the shell says about devices; once for each thing that it says."""
-    chosen = environment_names.chosen(environ)
-    # Inside a job or a lease it is dibs itself who set them.
-    if not chosen or "DIBS_GPU_INDICES" in environ:
-        return
-    told = home / DEVICES_TOLD
-    try:
-        if told.read_bytes() == os.fsencode(chosen):
-            return
-    except FileNotFoundError:
-        pass
-    screen.say(f"{chosen} is set here, but jobs do not see it: dibs chooses their GPUs (--gpu-ids, --prefer)")
-    try:
-        told.write_bytes(os.fsencode(chosen))
-    except OSError:
-        # Nowhere to note it: it is said again next time.
-        return
-
-
-def about_assignment(body: Mapping[str, object]) -> None:
-    """Say that a job chooses its devices itself, where its command, its script or its Python file shows that."""
-    jobs, defaults = body.get("jobs"), body.get("defaults")
-    # Of many different commands nobody wants to hear one by one.
-    job = jobs[0] if isinstance(jobs, list) and len(jobs) == 1 else {}
-    body = {**(defaults if isinstance(defaults, dict) else {}), **job}
-    command, argv, script = body.get("command"), body.get("argv"), body.get("script")
-    words = [command] if isinstance(command, str) else argv if isinstance(argv, list) else []
-    cwd = str(body.get("cwd") or ".")
-    texts = {"the command": " ".join(words)}
-    if isinstance(script, str):
-        texts = {"the script": a2b_base64(script).decode(errors="replace")}
-    elif path := commands.python_file(texts["the command"].split(), cwd):
-        texts[path] = commands.beginning(path).decode(errors="replace")
-    for where, text in texts.items():
-        if name := device_variables.assigned(text):
-            screen.say(device_variables.warning(where, name))
 
 
 def about_submission(answer: Mapping[str, Any]) -> None:

@@ -23,8 +23,8 @@ OPENING = ("navigate", "document")
 
 PAGES = frozenset({"/", "/jobs", "/sweeps", "/gpus", "/usage", "/settings"})
 PAGE = re.compile(r"/(job|sweep|gpu)/[^/]+|/static/.+")
-#: Asked by the owner's own programs alone, never by a page: they open doors.
-OWN_PATHS = frozenset({"/v1/session/codes", "/v1/web"})
+#: Asked by the owner's own programs alone, never by a page: they let browsers in, or read the owner's files.
+OWN_PATHS = frozenset({"/v1/add", "/v1/session/codes", "/v1/web"})
 SESSION_PATH = "/v1/session"
 #: What the second socket tells: how jobs, queue and GPUs stand. Not what jobs print, nor settings, nor any page.
 STATUS_PATH = re.compile(

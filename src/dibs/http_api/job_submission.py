@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from typing import Any
 
 from aiohttp import web
 
@@ -19,6 +20,7 @@ from dibs.model.fields import JobSpec
 from dibs.model.jobs import JobId
 from dibs.scheduling.forecasts import Forecast
 from dibs.store.reader import Reader
+from dibs.submission.drafts import Body
 from dibs.system import commands
 
 
@@ -34,9 +36,7 @@ async def post_jobs(request: web.Request) -> web.Response:
         await daemon.probe_now()
     if is_rehearsal:
         return await _rehearse(daemon, submissions, rules)
-    submitted = await daemon.do(lambda turn: _submit(daemon, turn, submissions, rules))
-    if full := gpus.full(daemon):
-        submitted = replace(submitted, notes=[*submitted.notes, full])
+    submitted = await _queue(daemon, submissions, rules)
     is_plain = request.headers.get("Accept") == "text/plain"
     if is_plain and "Dibs-Receipt" not in request.headers:
         return _plain(submitted, "")
@@ -52,6 +52,23 @@ async def post_jobs(request: web.Request) -> web.Response:
         hints=hints,
     )
     return exchange.json(answer, 201)
+
+
+async def add(daemon: Daemon, body: Body, *, is_terminal: bool) -> dict[str, Any]:
+    """Queue what `dibs add` sent; answer as `post_jobs` does, with a receipt and hints only for a terminal."""
+    submitted = await _queue(daemon, submission.submissions(body), submission.rules(body))
+    answer: dict[str, Any] = {"ids": submitted.ids, "notes": submitted.notes}
+    if is_terminal:
+        answer["receipt"], answer["hints"] = await daemon.ask(lambda reader: _told(daemon, reader, submitted.ids))
+    return answer
+
+
+async def _queue(
+    daemon: Daemon, submissions: list[validation.Submission], rules: validation.Rules
+) -> control.Submitted:
+    submitted = await daemon.do(lambda turn: _submit(daemon, turn, submissions, rules))
+    full = gpus.full(daemon)
+    return replace(submitted, notes=[*submitted.notes, full]) if full else submitted
 
 
 def _told(daemon: Daemon, reader: Reader, ids: list[JobId]) -> tuple[str, list[str]]:

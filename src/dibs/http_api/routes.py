@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dibs.http_api import (
+    add,
     daemon,
     doctor,
     event_stream,
@@ -126,6 +127,7 @@ ROUTES = (
         errors=(404, 422),
         answers={200: job_answers.Acted},
     ),
+    Route("POST", "/v1/add", add.post_add, body=add.AddIn, errors=(404, 422), answers={201: TEXT}),
     Route("GET", "/v1/queue", queue.get_queue, answers={200: job_answers.Queue}),
     Route("POST", "/v1/queue", queue.post_queue, body=actions.QueueIn, answers={200: job_answers.Queue}),
     Route("GET", "/v1/queue/starts", queue.get_starts, query=queries.MostQuery, answers={200: job_answers.Starts}),

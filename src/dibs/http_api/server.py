@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
 from dibs.http_api import (
+    add,
     admission_guard,
     connections,
     event_stream,
@@ -45,6 +47,7 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
     guard = Guard(Tokens(paths.web_file(daemon.identity.home)))
     browsers = Browsers(runner, values, guard.tokens)
     app[exchange.DAEMON] = daemon
+    app[add.READERS] = ThreadPoolExecutor(add.MOST_READERS, "add")
     app[session.GUARD] = guard
     app[web_port.BROWSERS] = browsers
     app[static_pages.PAGES] = Pages()

@@ -16,7 +16,7 @@ from dibs.errors import UserError
 from dibs.model import environment, fields, spelling
 from dibs.model.jobs import When
 from dibs.submission import job_options, options
-from dibs.submission.options import Args, Option
+from dibs.submission.options import Args, Caller, Option
 from dibs.system import commands, settings
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
     for word in words:
         commands.check_text(word, "the command")
     if not is_string:
-        check_program(words, defaults, verb, is_after=any(args.has(option) for option in job_options.AFTERS))
+        check_program(args, words, defaults, verb)
     return {"defaults": defaults, "jobs": [job]} | batch(args)
 
 
@@ -122,12 +122,12 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
     if args.has(job_options.RETRY_ON) and not args.has(job_options.RETRIES):
         raise UserError("--retry-on says when to try again, but not how often.", "Add --retries N.")
     begin, troubles = args.get(job_options.BEGIN), args.get(job_options.RETRY_ON)
-    exclude = settings.load(os.environ).env_exclude
+    exclude = settings.load(args.caller.environ).env_exclude
     body: Body = {
-        "cwd": _folder(args.get(job_options.CHDIR)),
-        "environ": b2a_base64(environment.capture(os.environb, exclude), newline=False).decode(),
+        "cwd": _folder(args.caller, args.get(job_options.CHDIR)),
+        "environ": b2a_base64(_environ(args.caller, exclude), newline=False).decode(),
         "env": env,
-        "umask": _umask(),
+        "umask": _umask() if args.caller.umask is None else args.caller.umask,
         "gpus": count.gpus if count else None,
         "gpu_ids": list(gpu_ids) if gpu_ids else None,
         "prefer": list(args.get(job_options.PREFER) or ()),
@@ -169,10 +169,15 @@ def _needs(args: Args) -> list[Body]:
     return [{"select": word, "when": when.value} for word, when in needs]
 
 
-def _folder(chosen: str | None) -> str:
+def _environ(caller: Caller, exclude: Sequence[str]) -> bytes:
+    environ = {os.fsencode(name): os.fsencode(value) for name, value in caller.environ.items()}
+    return environment.capture(environ, exclude)
+
+
+def _folder(caller: Caller, chosen: str | None) -> str:
     """Return the folder a job runs in; `os.getcwd` fails when somebody deleted it under our feet."""
     try:
-        folder = os.path.realpath(chosen) if chosen else os.getcwd()
+        folder = os.path.realpath(caller.path(chosen)) if chosen else caller.folder()
     except FileNotFoundError:
         raise UserError("this folder no longer exists.", "Go to another one, or name one with -C.") from None
     commands.check_text(folder, "the folder")
@@ -194,22 +199,22 @@ def _umask() -> int:
     return mask
 
 
-def search_path(defaults: Mapping[str, object]) -> str:
+def search_path(caller: Caller, defaults: Mapping[str, object]) -> str:
     """Return where a job looks for programs."""
     env = defaults["env"]
-    return (env.get("PATH") if isinstance(env, dict) else None) or os.environ.get("PATH", os.defpath)
+    return (env.get("PATH") if isinstance(env, dict) else None) or caller.environ.get("PATH", os.defpath)
 
 
 def check_template(template: Template, defaults: Mapping[str, object], verb: str) -> None:
     """Refuse words with places for values whose program is known and cannot be started."""
     program = template.words[0]
     if all(isinstance(piece, str) for piece in program):
-        check_program(["".join(str(piece) for piece in program)], defaults, verb, is_after=False)
+        check_program(Args(), ["".join(str(piece) for piece in program)], defaults, verb)
 
 
-def check_program(words: Sequence[str], defaults: Mapping[str, object], verb: str, is_after: bool) -> None:
+def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, object], verb: str) -> None:
     """Refuse a first word that cannot be started, and say what was most likely meant."""
-    path, cwd = search_path(defaults), str(defaults["cwd"])
+    path, cwd = search_path(args.caller, defaults), str(defaults["cwd"])
     program, shown = words[0], options.shown(words[0])
     if commands.is_found(program, path, cwd) and program not in commands.BUILTINS:
         return
@@ -218,7 +223,7 @@ def check_program(words: Sequence[str], defaults: Mapping[str, object], verb: st
         why = f'but built into the shell; quote the command: dibs {verb} "{line} && ..."'
     elif program.startswith("-"):
         why = "; options stand before the command."
-    elif program.isdigit() and is_after:
+    elif program.isdigit() and any(args.has(option) for option in job_options.AFTERS):
         why = f"; several jobs are named with commas: --after 1,{shown}"
     elif os.path.isfile(os.path.join(cwd, program)):
         rest = " -- ARGUMENTS" if len(words) > 1 else ""

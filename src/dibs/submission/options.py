@@ -6,9 +6,13 @@ for. What an option means is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, cast
+from typing import BinaryIO, Generic, TypeVar, cast
 
 from dibs.errors import UserError
 from dibs.model import units
@@ -18,6 +22,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 #: Longest piece of somebody's input in an error: the line should stay one line.
 LONGEST_SHOWN = 80
+#: Bytes of a file that is read on behalf of another process. Longer ones would keep the daemon from its work.
+LARGEST_REMOTE = 2**20
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,36 @@ class Option(Generic[T_co]):
 
 
 @dataclass(frozen=True)
+class Caller:
+    """The process whose words these are: paths, programs and settings mean what they mean there. Default: this one."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    #: Its working directory; empty: that of this process.
+    cwd: str = ""
+    #: None: that of this process.
+    umask: int | None = None
+    #: Whether it is another process: then its stdin, pipes and large files are left to it.
+    is_remote: bool = False
+
+    def path(self, name: str) -> str:
+        """Return a path that is valid in this process."""
+        return os.path.join(self.cwd, name)
+
+    def folder(self) -> str:
+        """Return the working directory."""
+        return self.cwd or os.getcwd()
+
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Open a file for reading; "-" is stdin."""
+        if self.is_remote:
+            # Before it is opened: what was read of a pipe would be lost, and its writer ended.
+            found = None if name == "-" else os.stat(self.path(name))
+            if found is None or not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_REMOTE:
+                raise UserError("only the process that names this file can read it.")
+        return nullcontext(sys.stdin.buffer) if name == "-" else open(self.path(name), "rb")
+
+
+@dataclass(frozen=True)
 class Args:
     """What was typed after a verb."""
 
@@ -55,6 +91,7 @@ class Args:
     given: dict[Option[object], tuple[object, ...]] = field(default_factory=dict)
     #: How many of the words stood before `--`; None: there was none.
     before_dashes: int | None = None
+    caller: Caller = field(default_factory=Caller)
 
     def has(self, option: Option[object]) -> bool:
         """Tell whether an option was given."""
@@ -119,7 +156,14 @@ QUIET: Option[bool] = Option(("-q", "--quiet"), "Print ids only.")
 YES: Option[bool] = Option(("-y", "--yes"), "Do not ask.")
 
 
-def parse(verb: str, table: Sequence[Option[object]], words: Sequence[str], *, takes_command: bool = False) -> Args:
+def parse(
+    verb: str,
+    table: Sequence[Option[object]],
+    words: Sequence[str],
+    *,
+    takes_command: bool = False,
+    caller: Caller | None = None,
+) -> Args:
     """Return what `words` mean to `verb`. With `takes_command` options end at the first word that is none."""
     known = {name: option for option in (*table, *COMMON) for name in (*option.names, *option.habits)}
     given: dict[Option[object], tuple[object, ...]] = {}
@@ -143,7 +187,7 @@ def parse(verb: str, table: Sequence[Option[object]], words: Sequence[str], *, t
             break
     for word in plain[:before_dashes] if not takes_command else ():
         _check_utf8(word, verb)
-    return Args(tuple(plain), given, before_dashes)
+    return Args(tuple(plain), given, before_dashes, caller or Caller())
 
 
 def _check_utf8(text: str, what: str) -> None:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from binascii import b2a_base64
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dibs.errors import UserError
 from dibs.model import scripts
 from dibs.submission import drafts, job_options, options, sbatch
 from dibs.submission.drafts import Body
-from dibs.submission.options import Args, Option
+from dibs.submission.options import Args, Caller, Option
 from dibs.system import commands, settings, users
 
 #: Options of which the one who speaks last means all: what was said before about the same thing no longer counts.
@@ -59,7 +58,7 @@ def read(args: Args, verb: str, say: Say) -> Asking:
     script = find(args)
     if script is None:
         body = drafts.from_words(args, args.words, verb)
-        _say_what_surprises(args.words, verb, say)
+        _say_what_surprises(args, verb, say)
         return Asking(args, body)
     args, is_slurm = with_lines(args, script, verb, say)
     return Asking(args, _body(args, script, is_slurm))
@@ -69,32 +68,32 @@ def find(args: Args) -> Script | None:
     """Return the script that is meant: by `--script`, or by one word that is a file which says that it is one."""
     chosen = args.get(job_options.SCRIPT)
     if chosen is not None:
-        script = Script(os.path.abspath("stdin" if chosen == "-" else chosen), _contents(chosen), args.words)
+        path = args.caller.path("stdin" if chosen == "-" else chosen)
+        script = Script(os.path.abspath(path), _contents(args.caller, chosen), args.words)
         scripts.check(script.body, chosen)
         return script
     given, words = drafts.split_variables(args.words)
     if len(words) != 1 or args.has(job_options.WRAP) or commands.needs_shell(words[0]) or " " in words[0]:
         return None
     word = words[0]
-    path = os.environ.get("PATH", os.defpath)
+    path = args.caller.path(word)
+    programs = args.caller.environ.get("PATH", os.defpath)
     # A program by that name is what a shell would take too.
-    if ("/" not in word and commands.is_found(word, path, "/")) or not os.path.isfile(word):
+    if ("/" not in word and commands.is_found(word, programs, "/")) or not os.path.isfile(path):
         return None
-    if not os.access(word, os.R_OK):
+    if not os.access(path, os.R_OK):
         return None
-    body = _contents(word)
+    body = _contents(args.caller, word)
     if not scripts.is_script(body):
         return None
     scripts.check(body, word)
-    return Script(os.path.abspath(word), body, (), tuple(given))
+    return Script(os.path.abspath(path), body, (), tuple(given))
 
 
-def _contents(path: str) -> bytes:
+def _contents(caller: Caller, path: str) -> bytes:
     """Return what a file holds, or the beginning of one that is too long for a script."""
     try:
-        if path == "-":
-            return sys.stdin.buffer.read(scripts.LONGEST_BYTES + 1)
-        with open(path, "rb") as file:
+        with caller.open(path) as file:
             return file.read(scripts.LONGEST_BYTES + 1)
     except OSError as error:
         raise UserError(f"--script cannot read {options.shown(path)}: {error.strerror}.") from None
@@ -140,7 +139,7 @@ def layered(*layers: Args) -> Args:
             if any(layer.has(option) for option in group):
                 given = {option: values for option, values in given.items() if option not in group}
         given |= {option: (*given.get(option, ()), *values) for option, values in layer.given.items()}
-    return Args(layers[-1].words, given)
+    return replace(layers[-1], given=given)
 
 
 def _joined(lines: Sequence[Args]) -> Args:
@@ -156,16 +155,16 @@ def _without_idle_warning(whole: Args, typed: Args) -> tuple[Args, list[str]]:
     if not whole.has(job_options.SIGNAL) or whole.has(job_options.TIME) or typed.has(job_options.SIGNAL):
         return whole, []
     given = {option: values for option, values in whole.given.items() if option != job_options.SIGNAL}
-    return Args(whole.words, given), ["--signal without --time"]
+    return replace(whole, given=given), ["--signal without --time"]
 
 
 def _body(args: Args, script: Script, is_slurm: bool) -> Body:
     """Return the request that submits a script."""
     for word in (script.path, *script.words):
         commands.check_text(word, "the script")
-    more = [("SLURM_SUBMIT_DIR", os.getcwd())] if is_slurm else []
+    more = [("SLURM_SUBMIT_DIR", args.caller.folder())] if is_slurm else []
     defaults = drafts.common(args, [*more, *script.given])
-    _check_interpreter(script, defaults)
+    _check_interpreter(args.caller, script, defaults)
     job: Body = {
         "argv": [script.path, *script.words],
         "script": b2a_base64(script.body, newline=False).decode(),
@@ -174,9 +173,9 @@ def _body(args: Args, script: Script, is_slurm: bool) -> Body:
     return {"defaults": defaults | job, "jobs": [{}]} | drafts.batch(args)
 
 
-def _check_interpreter(script: Script, defaults: Body) -> None:
-    words = scripts.interpreter(script.body, settings.load(os.environ).shell)
-    path, cwd = drafts.search_path(defaults), str(defaults["cwd"])
+def _check_interpreter(caller: Caller, script: Script, defaults: Body) -> None:
+    words = scripts.interpreter(script.body, settings.load(caller.environ).shell)
+    path, cwd = drafts.search_path(caller, defaults), str(defaults["cwd"])
     wanted = [words[0]]
     if os.path.basename(words[0]) == "env" and len(words) > 1 and not words[1].startswith("-") and "=" not in words[1]:
         wanted.append(words[1])
@@ -187,10 +186,11 @@ def _check_interpreter(script: Script, defaults: Body) -> None:
             )
 
 
-def _say_what_surprises(words: Sequence[str], verb: str, say: Say) -> None:
-    _, words = drafts.split_variables(words)
-    if len(words) > 1 and "/" in words[0] and os.path.isfile(words[0]) and os.access(words[0], os.R_OK):
-        kinds = {line.kind for line in scripts.directives(_contents(words[0]), words[0])}
+def _say_what_surprises(args: Args, verb: str, say: Say) -> None:
+    _, words = drafts.split_variables(args.words)
+    path = args.caller.path(words[0]) if len(words) > 1 and "/" in words[0] else ""
+    if os.path.isfile(path) and os.access(path, os.R_OK):
+        kinds = {line.kind for line in scripts.directives(_contents(args.caller, words[0]), words[0])}
         if kinds:
             names = " and ".join(f"#{kind}" for kind in sorted(kinds))
             say(f"{words[0]} runs as a program: its {names} lines count with dibs {verb} --script {words[0]}")

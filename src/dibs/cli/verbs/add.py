@@ -7,9 +7,8 @@ import sys
 
 from dibs.cli import hints, screen
 from dibs.client import connection
-from dibs.errors import UserError
-from dibs.submission import drafts, job_options, options, script_files
-from dibs.submission.options import Args, Option
+from dibs.submission import add_command, device_hints, drafts, job_options
+from dibs.submission.options import Args
 
 SUMMARY = "Queue a command; print its id."
 USAGE = (
@@ -20,8 +19,7 @@ USAGE = (
     "[OPTIONS] -",
     "[OPTIONS] --file FILE",
 )
-FILE = Option(("--file",), "One job a line of this file; - is stdin.", options.PATH, "FILE")
-OPTIONS: tuple[Option[object], ...] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS, FILE, options.JSON)
+OPTIONS = add_command.OPTIONS
 TAKES_COMMAND = True
 EXAMPLES = (
     "dibs add python train.py --lr 1e-3",
@@ -36,51 +34,20 @@ EXAMPLES = (
 
 def main(args: Args) -> int:
     """Queue what was given and print the ids."""
-    asking = read(args)
-    return deliver(asking.args, asking.body, follows_one=True)
+    asking = add_command.draft(args, screen.say)
+    return deliver(asking.args, asking.body, names_follow=True)
 
 
-def deliver(args: Args, body: drafts.Body, *, follows_one: bool = False) -> int:
-    """Send a request and print the ids, or what would be queued; `follows_one`: say how to follow a single job."""
+def deliver(args: Args, body: drafts.Body, *, names_follow: bool = False) -> int:
+    """Send a request and print the ids, or what would be queued."""
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
-        from dibs.cli import dry_run  # draws a job whole; who queues one does not pay for it
+        from dibs.cli import dry_run  # it draws a whole job, which costs more than a submission
 
         return dry_run.show(queue, args, body)
     answer = queue.post("/v1/jobs", body)
-    hints.about_devices(queue.home, os.environ)
-    hints.about_assignment(body)
-    hints.about_submission(answer)
-    ids = answer["ids"]
-    if args.has(options.JSON):
-        screen.print_json({"ids": ids})
-        return 0
-    print("\n".join(str(job_id) for job_id in ids))
-    if sys.stderr.isatty():
-        follow = f"; dibs follow {ids[0]}" if follows_one and len(ids) == 1 else ""
-        print(f"{screen.clean(answer['receipt'])}{drafts.told_begin(args)}{follow}", file=sys.stderr)
+    hints.tell([*device_hints.about_shell(queue.home, os.environ), *device_hints.about_assignment(body)])
+    for line in add_command.report(args, answer, is_terminal=sys.stderr.isatty(), names_follow=names_follow):
+        is_data = line.stream == add_command.STDOUT
+        print(line.text if is_data else screen.clean(line.text), file=sys.stdout if is_data else sys.stderr, flush=True)
     return 0
-
-
-def read(args: Args) -> script_files.Asking:
-    """Return what a command line asks for."""
-    file = args.get(FILE)
-    if file is None and (args.words != ("-",) or args.has(job_options.SCRIPT)):
-        return script_files.read(args, "add", screen.say)
-    return script_files.Asking(args, _lines(args, file))
-
-
-def _lines(args: Args, file: str | None) -> drafts.Body:
-    if file is not None and args.words:
-        raise UserError(f'--file takes no command, got "{options.shown(" ".join(args.words))}".')
-    for option in (job_options.SCRIPT, job_options.WRAP, job_options.ARRAY):
-        if args.has(option):
-            raise UserError(f"{option.names[0]} is for one command, not for one a line.")
-    if file in (None, "-"):
-        return drafts.from_lines(args, sys.stdin.buffer, "stdin")
-    assert file is not None
-    try:
-        with open(file, "rb") as lines:
-            return drafts.from_lines(args, lines, file)
-    except OSError as error:
-        raise UserError(f"--file cannot read {file}: {error.strerror}.") from None

@@ -67,7 +67,7 @@ def _job(entry: esy.Entry | esy.Malformed, where: str, defaults: Body) -> Body:
     for text in (entry.name, entry.output, *entry.argv):
         commands.check_text(text, where)
     try:
-        drafts.check_program(entry.argv, defaults, "add", is_after=False)
+        drafts.check_program(Args(), entry.argv, defaults, "add")
     except UserError as error:
         raise UserError(f"{where}: {error.message}", error.hint) from None
     return {"name": entry.name, "output": path_templates.escape(entry.output), "argv": list(entry.argv)}

@@ -12,7 +12,7 @@ from dibs.client import connection, job_state, queries
 from dibs.client.answers import Job, WholeJob
 from dibs.errors import Busy, DibsError, UserError
 from dibs.foreground import signals
-from dibs.submission import drafts, job_options, script_files
+from dibs.submission import device_hints, drafts, job_options, script_files
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
@@ -46,7 +46,7 @@ def main(args: Args) -> int:
     old = {name: _size(args, option) for name, option in FILES.items()}
     with signals.Signals(signal.SIGINT, *DETACHING) as coming:
         answer = queue.post("/v1/jobs", body)
-        hints.about_devices(queue.home, os.environ)
+        hints.tell(device_hints.about_shell(queue.home, os.environ))
         hints.about_submission(answer)
         if args.has(job_options.BEGIN) and sys.stderr.isatty():
             screen.say(f"job {answer['ids'][0]}{drafts.told_begin(args).removeprefix(';')}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dibs.cli import hints, screen
 from dibs.client import connection, sweep_drafts
 from dibs.errors import UserError
-from dibs.submission import drafts, job_options, options
+from dibs.submission import device_hints, drafts, job_options, options
 from dibs.submission.options import Args, Kind, Option
 from dibs.system import commands
 
@@ -69,7 +69,7 @@ def main(args: Args) -> int:
         return _rehearse(queue, asked)
     sweep_drafts.check_first(asked)
     made = queue.post("/v1/sweeps", sweep_drafts.request(asked))
-    hints.about_devices(queue.home, os.environ)
+    hints.tell(device_hints.about_shell(queue.home, os.environ))
     for note in made["notes"]:
         screen.say(note)
     with _progress(asked.points.most) as tell:

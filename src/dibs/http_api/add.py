@@ -1,0 +1,126 @@
+"""`dibs add` for its thin client: the daemon reads the words as the client would have, and answers what to print.
+
+Every refusal (4xx) leaves the queue as it was. The client then runs the full command line, which succeeds where this
+process could not read something, or reports the error in its own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from binascii import a2b_base64
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, NamedTuple
+
+import msgspec
+from aiohttp import web
+
+from dibs.errors import NotAllowed, UserError
+from dibs.http_api import exchange, job_submission, wire
+from dibs.http_api.connections import Connection
+from dibs.submission import add_command, device_hints, job_options, options
+from dibs.submission.add_command import Line
+from dibs.submission.drafts import Body
+from dibs.submission.options import Args, Caller
+
+#: Threads that read command lines and the files they name; a dead network mount may hold some of them forever.
+MOST_READERS = 4
+READERS: web.AppKey[ThreadPoolExecutor] = web.AppKey("readers", ThreadPoolExecutor)
+#: Seconds until the client reads its files itself.
+READ_FOR_S = 2.0
+#: What needs the client's own screen, or its traceback.
+LEFT_TO_THE_CLIENT = (options.HELP, options.DEBUG, job_options.DRY_RUN)
+
+
+#: Names that mean another file in every process, such as what `<(command)` makes of itself.
+OWN_FILES = ("/proc/self", "/proc/thread-self", "/dev/fd", "/dev/std")
+
+
+class AddIn(msgspec.Struct, forbid_unknown_fields=True):
+    """The words after `dibs add`, and the process that they were typed in."""
+
+    #: Base64 of bytes, each followed by a NUL, because neither words nor variables need be UTF-8.
+    words: str
+    environ: str
+    cwd: str
+    umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)]
+    #: As `file_system` returns it.
+    file_system: str
+    #: Whether its stderr is one.
+    is_terminal: bool
+
+    def caller(self) -> Caller:
+        """Return the process that sent it."""
+        environ = dict(word.partition("=")[::2] for word in decoded(self.environ))
+        return Caller(environ, "".join(decoded(self.cwd)), self.umask, is_remote=True)
+
+
+class Draft(NamedTuple):
+    """A command line that was read: its request, and notes to be printed before and after the hint about the shell."""
+
+    args: Args
+    body: Body
+    said: list[str]
+    warnings: list[str]
+
+
+async def post_add(request: web.Request) -> web.Response:
+    """Queue what a `dibs add` command line says; answer the lines to be printed, for the owner's own client."""
+    daemon = request.app[exchange.DAEMON]
+    sent = wire.convert(await exchange.body(request), AddIn)
+    assert isinstance(request.protocol, Connection)
+    peer = request.protocol.peer
+    if peer is None or peer.uid != os.geteuid() or sent.file_system != file_system():
+        raise NotAllowed("the daemon does not see the files that the client sees.")
+    caller = sent.caller()
+    draft = await read(request.app[READERS], decoded(sent.words), caller)
+    answer = await job_submission.add(daemon, draft.body, is_terminal=sent.is_terminal)
+    hints = device_hints.about_shell(daemon.identity.home, caller.environ)
+    lines = [add_command.note(text) for text in (*draft.said, *hints, *draft.warnings)]
+    lines += add_command.report(draft.args, answer, is_terminal=sent.is_terminal, names_follow=True)
+    return web.Response(text="".join(map(_line, lines)), status=201)
+
+
+async def read(readers: ThreadPoolExecutor, words: list[str], caller: Caller) -> Draft:
+    """Return what a command line asks for, read in another thread and within a time limit."""
+    reading = asyncio.get_running_loop().run_in_executor(readers, _draft, words, caller)
+    try:
+        return await asyncio.wait_for(reading, READ_FOR_S)
+    except TimeoutError:
+        raise UserError(f"the files of the command could not be read within {READ_FOR_S:.0f} s.") from None
+
+
+def _draft(words: list[str], caller: Caller) -> Draft:
+    # The time zone of the machine may have changed since the daemon started.
+    time.tzset()
+    args = add_command.parse(words, caller)
+    if any(args.has(option) for option in LEFT_TO_THE_CLIENT):
+        raise UserError("this is left to the full command line.")
+    if any(name in word for word in (*words, caller.environ.get("DIBS_CONFIG", "")) for name in OWN_FILES):
+        raise UserError("only the client itself can open this file.")
+    said: list[str] = []
+    draft = add_command.draft(args, said.append)
+    if draft.args.has(job_options.BEGIN) and caller.environ.get("TZ") != os.environ.get("TZ"):
+        raise UserError("the daemon is in another time zone than the client.")
+    return Draft(draft.args, draft.body, said, device_hints.about_assignment(draft.body))
+
+
+def file_system() -> str:
+    """Return what names the files that a process sees: its mount namespace and its root."""
+    root = os.stat("/")
+    return f"{os.readlink('/proc/self/ns/mnt')} {root.st_dev} {root.st_ino}"
+
+
+def decoded(packed: str) -> list[str]:
+    """Return words that were packed by the client."""
+    try:
+        return [os.fsdecode(word) for word in a2b_base64(packed).split(b"\0")[:-1]]
+    except ValueError as error:
+        raise UserError(f"expected base64: {error}.") from None
+
+
+def _line(line: Line) -> str:
+    """Return a line as the client reads it without a parser: its stream, and one JSON string."""
+    return f"{line.stream}{json.dumps(line.text)}\n"

@@ -1,0 +1,76 @@
+"""A whole `dibs add` command line: the request that it makes, and the lines that are printed about the answer.
+
+The daemon runs this for the thin client, and the command line runs it itself where the daemon cannot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dibs.errors import UserError
+from dibs.submission import drafts, job_options, options, script_files
+from dibs.submission.options import Args, Caller, Option
+
+FILE = Option(("--file",), "One job a line of this file; - is stdin.", options.PATH, "FILE")
+OPTIONS: tuple[Option[object], ...] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS, FILE, options.JSON)
+
+STDOUT, STDERR = 1, 2
+
+
+class Line(NamedTuple):
+    """One or more lines of output, without the last line end."""
+
+    stream: int
+    text: str
+
+
+def note(text: str) -> Line:
+    """Return a line for people, who read stderr; stdout is for data."""
+    return Line(STDERR, f"dibs: {text}")
+
+
+def parse(words: Sequence[str], caller: Caller) -> Args:
+    """Return what the words after `dibs add` mean."""
+    return options.parse("add", OPTIONS, words, takes_command=True, caller=caller)
+
+
+def draft(args: Args, say: script_files.Say) -> script_files.Asking:
+    """Return the request that a command line makes; `say` gets what its author should know."""
+    file = args.get(FILE)
+    if file is None and (args.words != ("-",) or args.has(job_options.SCRIPT)):
+        return script_files.read(args, "add", say)
+    return script_files.Asking(args, _lines(args, file))
+
+
+def _lines(args: Args, file: str | None) -> drafts.Body:
+    if file is not None and args.words:
+        raise UserError(f'--file takes no command, got "{options.shown(" ".join(args.words))}".')
+    for option in (job_options.SCRIPT, job_options.WRAP, job_options.ARRAY):
+        if args.has(option):
+            raise UserError(f"{option.names[0]} is for one command, not for one a line.")
+    try:
+        with args.caller.open(file or "-") as lines:
+            return drafts.from_lines(args, lines, "stdin" if file in (None, "-") else str(file))
+    except OSError as error:
+        raise UserError(f"--file cannot read {file}: {error.strerror}.") from None
+
+
+def report(args: Args, answer: Mapping[str, Any], *, is_terminal: bool, names_follow: bool = False) -> Iterator[Line]:
+    """Return what is printed about jobs that were queued.
+
+    Notes are for everybody. Hints and the receipt are for people: `is_terminal` is about stderr. With `names_follow`
+    the receipt of a single job names the command that follows it.
+    """
+    # An older daemon sends no hints.
+    hints = answer.get("hints", ()) if is_terminal else ()
+    yield from (note(text) for text in (*answer["notes"], *hints))
+    ids = answer["ids"]
+    if args.has(options.JSON):
+        yield Line(STDOUT, json.dumps({"ids": ids}, indent=2))
+        return
+    yield Line(STDOUT, "\n".join(str(job_id) for job_id in ids))
+    if is_terminal:
+        follow = f"; dibs follow {ids[0]}" if names_follow and len(ids) == 1 else ""
+        yield Line(STDERR, f"{answer['receipt']}{drafts.told_begin(args)}{follow}")
