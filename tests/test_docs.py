@@ -203,6 +203,14 @@ def test_architecture_fits_on_a_few_screens() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 150
 
 
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/page.md"])
+def test_every_file_that_a_guide_names_exists(page: str) -> None:
+    named = re.findall(r"`((?:src|tests|scripts|docs)/[\w./-]+)`", (ROOT / page).read_text())
+    # NAME, PACKAGE and MODULE stand for what the reader puts there.
+    real = [path for path in named if not re.search("NAME|PACKAGE|MODULE", path)]
+    assert [path for path in real if not (ROOT / path).exists()] == []
+
+
 def test_both_distributions_have_the_same_version() -> None:
     compat = tomllib.loads((ROOT / "compat" / "pyproject.toml").read_text())["project"]
     assert compat["name"] == "dibs-compat"
