@@ -11,7 +11,7 @@ from dibs.cli.log_output import Tail
 from dibs.client import job_state
 from dibs.client.answers import Job, WholeJob
 from dibs.client.connection import Client
-from dibs.client.daemon_gone import Absence
+from dibs.client.job_waits import Absence
 from dibs.errors import NoDaemon
 from dibs.foreground.signals import Signals
 
@@ -74,7 +74,7 @@ class Follower:
                 try:
                     return self._ask_once(job_id, until, poll_for_s)
                 except NoDaemon as error:
-                    absence.go_on(error)
+                    absence.record_failure(error)
             self._look(None)
 
     def _ask_once(self, job_id: int, until: str, poll_for_s: float) -> WholeJob:

@@ -1,4 +1,4 @@
-"""Waiting for jobs to finish, also across daemons that die meanwhile."""
+"""Wait for jobs to finish, also while the daemon is restarted."""
 
 from __future__ import annotations
 
@@ -8,19 +8,49 @@ from collections.abc import Callable, Sequence
 from dibs.client import queries
 from dibs.client.answers import Waited
 from dibs.client.connection import Client
-from dibs.client.daemon_gone import Absence
-from dibs.errors import NoDaemon
+from dibs.errors import MachineError, NoDaemon
 
 #: Seconds of one long poll.
 POLL_FOR_S = 20.0
-#: Seconds between two questions at least: a daemon that is about to stop answers at once.
+#: Seconds between two requests at least: a daemon that is about to stop answers at once.
 REST_S = 0.05
+#: Seconds in which a daemon may come back before a request starts it: somebody may have stopped it for an upgrade, and
+#: an old one started in between would be in the way.
+COME_BACK_FOR_S = 3.0
+#: Seconds after which we give up.
+GIVE_UP_AFTER_S = 60.0
+
+
+class Absence:
+    """How long no daemon has answered."""
+
+    def __init__(self, queue: Client) -> None:
+        self._queue = queue
+        self._since: float | None = None
+
+    def is_over(self) -> bool:
+        """Tell whether to send a request now: a daemon listens, or none has for so long that we may start one."""
+        sock = self._queue.connect()
+        if sock is not None:
+            sock.close()
+            return True
+        return self._lasts_for() > COME_BACK_FOR_S
+
+    def record_failure(self, error: MachineError) -> None:
+        """Record that a request failed; raise if they have failed for too long."""
+        if self._lasts_for() > GIVE_UP_AFTER_S:
+            raise MachineError("lost touch with the daemon; jobs go on by themselves.", error.line()) from error
+
+    def _lasts_for(self) -> float:
+        now = time.monotonic()
+        self._since = self._since or now
+        return now - self._since
 
 
 def until_over(
     queue: Client, words: Sequence[str], until: float | None, tell: Callable[[Waited], None] = lambda waited: None
 ) -> Waited:
-    """Return when all jobs have finished or the moment `until` has come; `tell` hears of each that finishes."""
+    """Return when all jobs have finished or at the time `until`; `tell` is called after each answer."""
     query = queries.select(words)
     waited: Waited = queue.get("/v1/jobs/wait", [*query, ("seen", "-1"), ("wait_s", "0")])
     tell(waited)
@@ -36,7 +66,7 @@ def until_over(
 
 
 def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> Waited | None:
-    """Ask once, or until a daemon that went away is back; None if the time was over before that."""
+    """Send one long poll, again if the daemon went away; None if the time is over before an answer."""
     absence = Absence(queue)
     while until is None or time.monotonic() < until:
         if absence.is_over():
@@ -44,6 +74,6 @@ def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> Wa
                 answer: Waited = queue.get("/v1/jobs/wait", query)
                 return answer
             except NoDaemon as error:
-                absence.go_on(error)
+                absence.record_failure(error)
         time.sleep(REST_S)
     return None

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from dibs.client.connection import Client, Pending
-from dibs.client.daemon_gone import Absence
+from dibs.client.job_waits import Absence
 from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.model import selectors
 from dibs.python_api.futures import BrokenJob, Future
@@ -245,7 +245,7 @@ class Courier:
             try:
                 return self._queue.post("/v1/jobs", body)
             except MachineError as error:
-                absence.go_on(error)
+                absence.record_failure(error)
                 time.sleep(AGAIN_S)
 
     # -- back
@@ -261,7 +261,7 @@ class Courier:
                     continue
             except MachineError as error:
                 absence = absence or Absence(self._queue)
-                absence.go_on(error)
+                absence.record_failure(error)
                 self._cursor = None
             _sleep(self._wake, REST_S)
 
