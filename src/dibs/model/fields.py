@@ -101,13 +101,13 @@ class JobSpec:
     """What was submitted, as it is stored with the job. Only `dibs edit` changes it."""
 
     #: As typed: one string for the shell, or the words joined for people to read.
-    command: str = field(metadata=_special("command", is_shown=True, label="command"))
+    command: str = field(metadata=_special("command", is_shown=True))
     #: The words, when words were given: they reach the program as they are.
     argv: tuple[str, ...] | None = field(metadata=_special("argv", coder=ARGV))
-    cwd: str = field(metadata=_special("cwd", "--chdir", is_shown=True, label="folder"))
+    cwd: str = field(metadata=_special("cwd", "--chdir", is_shown=True))
     request: Request = field(default=Request(), metadata=_internal(column=""))
-    name: str = field(default="", metadata=_plain("--name", label="name", most=SHORT))
-    project: str = field(default="default", metadata=_plain("--project", label="project", least=1, most=200))
+    name: str = field(default="", metadata=_plain("--name", most=SHORT))
+    project: str = field(default="default", metadata=_plain("--project", least=1, most=200))
     priority: int = field(default=0, metadata=_plain("--priority", least=-(2**31), most=2**31 - 1))
     #: Added to the captured environment, over it.
     env: tuple[tuple[str, str], ...] = field(default=(), metadata=_special("env", "--env", coder=PAIRS))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from datetime import datetime
+from typing import cast
 
 from dibs.cli import job_action, log_output, screen, status_view
 from dibs.cli.screen import Column, Screen
@@ -12,7 +14,7 @@ from dibs.client import connection, job_state, queries
 from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.client.safe_text import LogCleaner
 from dibs.logs import reports
-from dibs.model import units
+from dibs.model import fields, units
 from dibs.submission import device_variables, options, times
 from dibs.submission.options import Args, Option
 
@@ -106,6 +108,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("command", job["command"]),
         ("script", f"{script}, as it was at submit" if (script := job.get("script")) else ""),
         ("folder", job["cwd"]),
+        *((own.label, str(cast("Mapping[str, object]", job).get(own.key or "") or "")) for own in fields.LABELED),
         ("remark", job["remark"] if job["remark"] and job["remark"] not in told else ""),
         ("exit code", "" if job["exit_code"] is None else str(job["exit_code"])),
         ("signal", "" if job["signal"] is None else str(job["signal"])),
