@@ -309,6 +309,34 @@ def test_wait_tree_lets_a_job_last_as_long_as_its_children(bench: Bench) -> None
     assert bench.job(job_id)["wait_tree"] is True
 
 
+def test_a_comment_is_kept_shown_edited_and_unset(bench: Bench) -> None:
+    (job_id,) = add(bench, "--hold", "--comment", "warm start \x1b[31mred", "true")
+    assert bench.job(job_id)["comment"] == "warm start \x1b[31mred"
+    assert "--comment" in bench.job(job_id)["cli"]
+    shown = bench.cli("show", str(job_id)).stdout
+    assert re.search(r"^ *comment +warm start", shown, re.MULTILINE)
+    assert "\x1b" not in shown
+    assert json.loads(bench.cli("show", "--json", str(job_id)).stdout)["comment"].startswith("warm start")
+    assert bench.cli("edit", str(job_id), "--comment", "cold start").returncode == 0
+    assert bench.job(job_id)["comment"] == "cold start"
+    assert bench.cli("edit", str(job_id), "--unset", "comment").returncode == 0
+    assert bench.job(job_id)["comment"] is None
+    assert not re.search(r"^ *comment ", bench.cli("show", str(job_id)).stdout, re.MULTILINE)
+
+
+def test_a_comment_over_http(bench: Bench) -> None:
+    (job_id,) = bench.client.post("/v1/jobs", {"command": "true", "hold": True, "comment": "from a program"})["ids"]
+    assert bench.job(job_id)["comment"] == "from a program"
+    for wrong in ("x" * 4097, "", 7, "\0"):
+        with pytest.raises(UserError):
+            bench.client.post("/v1/jobs", {"command": "true", "comment": wrong})
+
+
+@pytest.mark.parametrize("comment", ["", "x" * 4097, "\udcff"])
+def test_a_comment_that_cannot_be_kept_is_refused(bench: Bench, comment: str) -> None:
+    assert "comment" in refused(bench, "add", "--comment", comment, "true")
+
+
 def test_metrics_and_warnings_are_kept(bench: Bench) -> None:
     (job_id,) = add(bench, "--metric", "loss=loss: ([0-9.]+)", "--signal", "usr1@90s", "-t", "1h", "true")
     job = bench.job(job_id)

@@ -20,7 +20,7 @@ PROMISED = [
 EXTRA = {
     "remark", "request", "stderr", "batch", "retry_on", "script", "warn", "wait_tree", "metric", "notifies", "dir",
     "strict_gpus",
-    "vram_enforce",
+    "vram_enforce", "comment",
 }  # fmt: skip
 
 NAMES = st.binary(min_size=1, max_size=8).map(lambda raw: raw.replace(b"\0", b"0").replace(b"=", b"_"))

@@ -55,6 +55,7 @@ EQUAL: list[tuple[dict[str, Any], list[str]]] = [
     ({"retries": 1, "retry_on": "oom"}, ["--retries", "1", "--retry-on", "oom"]),
     ({"time": "1h", "signal": "USR1@2m"}, ["-t", "1h", "--signal", "USR1@2m"]),
     ({"time": "1h", "signal": signal.SIGUSR2}, ["-t", "1h", "--signal", "USR2"]),
+    ({"comment": "warm start"}, ["--comment", "warm start"]),
     ({"hold": True, "wait_tree": True}, ["--hold", "--wait-tree"]),
     ({"hold": False}, []),
     ({"metric": {"loss": "loss: ([0-9.]+)"}}, ["--metric", "loss=loss: ([0-9.]+)"]),

@@ -808,6 +808,7 @@ def test_a_job_of_the_first_schema_is_still_there_after_the_upgrade(path):
     with contextlib.closing(Store.open(path)) as store:
         old = store.job(JobId(1)).spec
         assert (old.command, old.script, old.index, old.warn, old.metrics) == ("old", None, None, None, ())
+        assert old.comment is None
         assert store.connection.execute("PRAGMA user_version").fetchone() == (len(database.MIGRATIONS),)
 
 

@@ -91,6 +91,7 @@ def jobs(draw: some.DrawFn) -> JobSpec:
         wait_tree=draw(some.booleans()),
         metrics=draw(some.just(()) | some.just((("loss", "loss=([0-9.]+)"),))),
         strict_gpus=draw(some.booleans()),
+        comment=draw(some.none() | some.sampled_from(["-x", "two\nlines"])),
         vram_enforce=draw(some.booleans()) if request.vram else False,
     )
 
@@ -124,7 +125,7 @@ def asked_for(submission: validation.Submission) -> dict[str, object]:
             name: getattr(own, name)
             for name in (
                 *("cwd", "project", "priority", "env", "output", "stderr", "tags", "visible", "begin_at", "retries"),
-                *("warn", "wait_tree", "metrics", "strict_gpus", "vram_enforce"),
+                *("warn", "wait_tree", "metrics", "strict_gpus", "vram_enforce", "comment"),
             )
         },
         "retry_on": set(own.retry_on),

@@ -76,6 +76,7 @@ class Job(TypedDict):
     wait_tree: bool
     strict_gpus: bool
     vram_enforce: bool
+    comment: str | None
     metric: dict[str, str]
     notifies: bool
     request: DeviceRequest

@@ -153,6 +153,8 @@ class JobSpec:
     notify: str | None = field(
         default=None, metadata=_plain("--notify", is_shown=False, is_secret=True, least=1, most=LONG)
     )
+    #: Free text for people.
+    comment: str | None = field(default=None, metadata=_plain("--comment", label="comment", least=1, most=LONG))
     #: The sweep of which it is a run, by its id and by its name; None: of none.
     sweep_id: int | None = field(default=None, metadata=_internal(column="sweep"))
     sweep: str | None = field(default=None, metadata=_internal(column=""))

@@ -75,6 +75,7 @@ class Options(TypedDict, total=False):
     output: Path | None
     stderr: Path | None
     tags: str | Sequence[str] | None
+    comment: str | None
     notify: str | None
     #: A file whose text is kept, with its #DIBS and #SBATCH lines.
     script: Path | None

@@ -240,6 +240,7 @@ OUTPUT = Option(
 )  # fmt: skip
 STDERR = Option(("--stderr",), "Append its stderr to a file of its own.", PATH, "PATH", habits=("--error",))
 TAG = Option(("--tag",), "A word to select it by.", options.TEXT, "WORD", is_repeatable=True)
+COMMENT = Option(("--comment",), "Free text to keep with the job.", options.TEXT, "TEXT")
 NOTIFY = Option(
     ("--notify",), "Run this command when it has ended; of a batch, at its first failure and its end.", options.TEXT,
     "CMD",
@@ -271,8 +272,8 @@ BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
 #: What may be said on the command line and in the lines of a script.
 JOB_OPTIONS: tuple[Option[object], ...] = (
     GPUS, GPU_IDS, PREFER, GPU_TYPE, VRAM, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END,
-    DEPENDENCY, BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, VISIBLE,
-    IGNORE_FOREIGN, STRICT_GPUS, VRAM_ENFORCE, NOTIFY,
+    DEPENDENCY, BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, COMMENT,
+    VISIBLE, IGNORE_FOREIGN, STRICT_GPUS, VRAM_ENFORCE, NOTIFY,
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
 _BY_NAME = {option.names[-1]: option for option in JOB_OPTIONS}

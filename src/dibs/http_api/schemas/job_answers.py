@@ -121,6 +121,7 @@ class Job(Struct):
     wait_tree: bool
     strict_gpus: bool
     vram_enforce: bool
+    comment: str | None
     metric: dict[str, str]
     #: Whether it has a notification command. The command itself may contain a secret.
     notifies: bool

@@ -64,6 +64,7 @@
  * @property {boolean} wait_tree
  * @property {boolean} strict_gpus
  * @property {boolean} vram_enforce
+ * @property {string | null} comment
  * @property {Record<string, string>} metric
  * @property {boolean} notifies
  * @property {DeviceRequest} request
@@ -140,6 +141,7 @@
  * @property {boolean} wait_tree
  * @property {boolean} strict_gpus
  * @property {boolean} vram_enforce
+ * @property {string | null} comment
  * @property {Record<string, string>} metric
  * @property {boolean} notifies
  * @property {DeviceRequest} request

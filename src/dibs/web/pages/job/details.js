@@ -38,6 +38,7 @@ export function Details({ job }) {
     ["Parameters", params.length > 0 && html`<pre>${params.map(([name, value]) => `${name} = ${typeof value === "string" ? value : JSON.stringify(value)}`).join("\n")}</pre>`],
     ["Project", job.project],
     ["Tags", job.tags.join(", ")],
+    ["Comment", job.comment],
     ["Ended", job.finished_at && [job.state, ending(job), job.cause].filter((word, i, all) => word && all.indexOf(word) === i).join(", ")],
     ["Peak memory", peaks.length > 0 && peaks.map((peak) => html`<div key=${peak}>${peak}</div>`)],
     ["Remark", job.remark],

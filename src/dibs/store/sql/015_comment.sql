@@ -1,0 +1,3 @@
+-- Free text that people keep with a job.
+
+ALTER TABLE jobs ADD COLUMN comment TEXT;
