@@ -136,7 +136,7 @@ def note() -> device_lease.Note:
     return device_lease.own_note("simple_gpu_scheduler", "dibs-compat")
 
 
-class Teller(pipe_values.Door):
+class Teller(pipe_values.Observer):
     """Says what the old tool said on stdout, and on stderr what it hid."""
 
     def starting(self, job: pipe_values.Job, slot: slots.Slot) -> None:
@@ -147,13 +147,13 @@ class Teller(pipe_values.Door):
     def ended(self, ended: pipe_values.Ended) -> None:
         """Say what could not be started; how others ended is not told here."""
         if ended.code is None:
-            self.said(f"cannot start command {ended.job.number}: {ended.trouble}")
+            self.report(f"cannot start command {ended.job.number}: {ended.trouble}")
 
     def waits(self, wanted: Sequence[str]) -> None:
         """Say who has the GPUs that we wait for."""
-        self.said(ids.waiting_for(wanted))
+        self.report(ids.waiting_for(wanted))
 
-    def said(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Print a line for people."""
         _write(2, f"simple_gpu_scheduler: {text}\n".encode(errors="surrogateescape"))
 
@@ -176,7 +176,7 @@ def main() -> None:
     except errors.DibsError as error:
         sys.exit(f"simple_gpu_scheduler: {error.line()}")
     if not_started := pipe.not_started():
-        Teller().said(f"stopped: {not_started} not started")
+        Teller().report(f"stopped: {not_started} not started")
     if pipe.stopped_by is not None:
         # As the old tool did: whoever waits for us sees which signal it was.
         signal.signal(pipe.stopped_by, signal.SIG_DFL)

@@ -165,7 +165,7 @@ class Local:
 
     def standing_orders(self, job: Job) -> tuple[bool, str | None]:
         """Return whether the runner was told to pause, and the limit it was told in place of the first one."""
-        return attempts.standing(self.folder(job), job.start)
+        return attempts.orders_in_force(self.folder(job), job.start)
 
     def order(self, job: Job, line: str) -> bool:
         """Leave an order for the job's runner and wake it; False if the runner is gone."""

@@ -1,7 +1,7 @@
-"""Being the parent of a command in this terminal: its signals, its time, its end.
+"""The parent of a command in this terminal: its signals, its time limit, its end.
 
-The command shares our process group, so the terminal's own keys (Ctrl-C, Ctrl-\\, Ctrl-Z) reach it without us. What
-somebody sends to us alone is passed on.
+The command shares our process group, so the terminal's keys (Ctrl-C, Ctrl-\\, Ctrl-Z) reach it directly. Signals that
+are sent to us alone are passed on.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Callable, Iterable
 from dibs.errors import TimedOut
 from dibs.system import process_tree, processes
 
-#: What wakes us; blocked, so that nothing comes between a look and the next wait.
+#: Signals that wake us. They are blocked, so that none arrives unseen between a check and the next wait.
 WAKE = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP))
 #: Signals that the terminal sends to the command too.
 FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
-#: From <asm-generic/siginfo.h>: the kernel itself sent it, as for a key.
+#: From <asm-generic/siginfo.h>: sent by the kernel, as for a key.
 SI_KERNEL = 0x80
 
 
-class Attended:
-    """A command that runs in this terminal for as long as it may."""
+class AttachedCommand:
+    """A command that runs in this terminal until it ends or its time limit is reached."""
 
     def __init__(self, start: Callable[[Callable[[], None]], subprocess.Popen[bytes]], is_limited: bool) -> None:
-        """Call `start` with what the child must do first; a signal that comes before it is there waits until it is."""
+        """Call `start` with what the child must do first; signals that arrive earlier stay pending until it runs."""
         if is_limited:
-            # What forks away from the command must not be able to keep the devices.
+            # A process that detaches from the command must not keep the devices.
             processes.become_subreaper()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, WAKE)
         try:
@@ -40,7 +40,7 @@ class Attended:
         self._code: int | None = None
 
     def wait(self, limit_s: float | None, grace_s: float, say: Callable[[str], None]) -> int:
-        """Return the command's exit code, or 124 once all of it is gone because its time was over."""
+        """Return the exit code of the command, or 124 when its tree was ended at the time limit."""
         limit_at = process_tree.NEVER if limit_s is None else time.monotonic() + limit_s
         while not self._reap() and self._code is None:
             if time.monotonic() >= limit_at:
@@ -60,17 +60,17 @@ class Attended:
             self._code = self._child.returncode = process_tree.exit_code(status)
 
     def _sleep(self, until: float) -> None:
-        """Sleep until something happens, and pass on what was sent to us alone."""
+        """Wait for a signal, and pass on what was sent to us alone."""
         got = process_tree.wait_for_signal(WAKE, until)
         if got is None or got.si_signo == signal.SIGCHLD:
             return
         if got.si_signo in FROM_KEYS and got.si_code == SI_KERNEL:
             return
         if self._code is None:
-            # Not waited for yet, so the pid is still the command's.
+            # Not reaped yet, so the pid is still the command's.
             os.kill(self._child.pid, got.si_signo)
 
 
 def _restore(mask: Iterable[int]) -> None:
-    """Give the child the signals that the parent holds back."""
+    """Unblock in the child the signals that the parent blocks."""
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -15,7 +15,7 @@ class Lines:
     """Collects bytes and gives out commands.
 
     Lines end with LF, blanks at their end (a CR is one) are dropped, and bytes that are no UTF-8 survive as surrogates.
-    With `is_joined` a line that ends in a backslash goes on in the next one, and what stands between two
+    With `is_joined` a line that ends in a backslash continues on the next one, and the text between two
     lines `---` is one command. With `skips_blank` lines that say nothing are passed over.
     """
 

@@ -1,4 +1,4 @@
-"""Vetting: a last look at real devices by a door without a daemon, which has just leased them.
+"""A last check of devices that were just leased without a daemon.
 
 The daemon looks all the time; `pipe`, `lease` and the old tools look when it matters. What speaks against a device is
 the same for all of them (`capacity.obstacle`); one on which nothing may be started is given back, and looked at again
@@ -22,12 +22,12 @@ from dibs.scheduling import capacity
 from dibs.system.locks import Folder
 from dibs.system.settings import Settings
 
-#: A device alone, that nobody else uses: what the old tools know of.
+#: One device, exclusively: the only request that the old tools know.
 WHOLE = Request()
 
 
 class Vet:
-    """Tells which devices must be left alone; `say` hears each reason once."""
+    """Decides which devices must not be used; `say` gets each reason once."""
 
     def __init__(
         self, eyes: Probe, place: Folder, limits: Limits, say: Callable[[str], None], request: Request
@@ -37,7 +37,7 @@ class Vet:
         self._limits = limits
         self._say = say
         self._request = request
-        #: Why devices are left alone now, by id.
+        #: Why devices are not used now, by id.
         self.reasons: dict[str, str] = {}
 
     def __call__(self, devices: Sequence[str], *, is_taken: bool) -> set[str]:
@@ -56,7 +56,7 @@ class Vet:
                 continue
             others = self._others(held[device_id]) if is_taken else held[device_id]
             judged = _judged(self._place, device, others, self._limits)
-            # Of one that is not ours, those who share it may go; for that there is the line.
+            # Processes that share a device that is not ours may end; the line waits for that.
             shares = [holder.mib or 0 for holder in others] if is_taken else ()
             why = inventory.problem or capacity.obstacle(judged, self._request)
             why = why or capacity.shortage(judged, self._request, shares)
@@ -73,7 +73,7 @@ class Vet:
 
 
 def of(values: Settings, say: Callable[[str], None], request: Request = WHOLE) -> Vet | None:
-    """Return who looks at devices before they are used as `request` wants; None where they are pretend ones."""
+    """Return the check of devices for `request`; None for simulated devices."""
     eyes = Probe(values)
     if not eyes.is_real:
         return None
@@ -81,7 +81,7 @@ def of(values: Settings, say: Callable[[str], None], request: Request = WHOLE) -
 
 
 def measured(values: Settings, place: Folder) -> Inventory:
-    """Return the devices with the memory that people without a lease use of them, for a door that shares them."""
+    """Return the devices with the memory that processes without a lease use, for leases that share them."""
     found = probe.read(values)
     held = holders.survey(place, found.ids)
     limits = limits_of(values)

@@ -1,7 +1,7 @@
-"""Leases for a process that is not ours to start: the shell that asked for them, or one that runs already.
+"""Leases for a process that we do not start: the shell that asked for them, or one that runs already.
 
-A small process of its own (`holding`) takes the leases and keeps them until the other one ends. Here it is made, found
-again, and told to let go.
+A small process (`leases.keeper`) takes the leases and keeps them until the other one ends. This module starts keepers,
+finds them again, and ends them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dibs.leases import device_lease, keeper
 from dibs.model.devices import DeviceId
 from dibs.system import processes
 
-#: Seconds in which a holder that was told to let go must be gone.
+#: Seconds in which a keeper must end after TERM.
 LET_GO_FOR_S = 10.0
 GO = b"g"
 
-#: Takes leases: given the descriptor that ends the waiting, and what to say while it lasts.
+#: Takes leases. Arguments: a descriptor that ends the wait when it is readable, and a function for messages.
 Take = Callable[[int, Callable[[str], None]], list[device_lease.Lease]]
 
 
@@ -90,18 +90,18 @@ def _uid(pid: int) -> int | None:
         return None
 
 
-# -- making a holder ------------------------------------------------------------------------------------------------
+# -- starting a keeper ------------------------------------------------------------------------------------------------
 
 
 class Kept:
-    """Leases in the hands of a holder that waits for our word: `confirm`, or it lets go again when we end."""
+    """Leases of a keeper that waits for `confirm`; without it the keeper releases them when we end."""
 
     def __init__(self, devices: list[DeviceId], word: int) -> None:
         self.devices = devices
         self._word = word
 
     def confirm(self) -> None:
-        """Let the holder keep them."""
+        """Let the keeper keep them."""
         os.write(self._word, GO)
 
 
@@ -144,7 +144,7 @@ def _be_holder(
 
     try:
         _leave_terminal()
-        # Waiting ends when the one who asked, or the one it is for, does.
+        # The wait ends when the process that asked, or the owner, does.
         with select.epoll() as wake:
             wake.register(hear, select.EPOLLIN)
             wake.register(pidfd, select.EPOLLIN)
@@ -159,16 +159,16 @@ def _be_holder(
     except DibsError as error:
         report("error", error.kind, error.message, error.hint)
     except BrokenPipeError:
-        # Whoever asked is gone: there is nobody to keep anything for.
+        # The process that asked is gone, and the lease with it.
         os._exit(1)
-    # A fork must never go on as its parent; whatever is wrong is the parent's to say.
+    # A fork must never continue as its parent; the parent reports the error.
     except BaseException as error:  # noqa: BLE001
         report("error", MachineError.kind, f"cannot hold the GPUs: {error}.", "")
     os._exit(1)
 
 
 def _leave_terminal() -> None:
-    """Keep nothing of the shell's: no terminal, no folder, no pipe that somebody reads to its end."""
+    """Let go of the terminal, folder and pipes of the shell: a reader waits until the last writer of a pipe is gone."""
     os.setsid()
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
@@ -190,12 +190,12 @@ def _is_inherited(fd: int) -> bool:
         return False
 
 
-# -- finding and ending holders ---------------------------------------------------------------------------------------
+# -- finding and ending keepers ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Holding:
-    """A holder at work."""
+    """A keeper that is running."""
 
     proc: processes.Proc
     owner: int
@@ -203,7 +203,7 @@ class Holding:
 
 
 def found(place: device_lease.Folder) -> list[Holding]:
-    """Return all holders of this user."""
+    """Return all keepers of this user."""
     seen = []
     for proc in processes.everybody():
         what = keeper.read(processes.words(proc.pid)) if _uid(proc.pid) == os.geteuid() else None
@@ -213,7 +213,7 @@ def found(place: device_lease.Folder) -> list[Holding]:
 
 
 def of(place: device_lease.Folder, owners: Sequence[int]) -> list[Holding]:
-    """Return the holders of the first of `owners` who has any."""
+    """Return the keepers of the first of `owners` that has any."""
     seen = found(place)
     for owner in owners:
         if own := [each for each in seen if each.owner == owner]:
@@ -227,7 +227,7 @@ def above_us() -> list[int]:
 
 
 def end(held: Sequence[Holding]) -> None:
-    """Have holders let go, and wait until the devices are free."""
+    """End keepers, and wait until the devices are free."""
     for each in held:
         pidfd = processes.open_verified(each.proc.pid, each.proc.starttime)
         if pidfd is None:

@@ -1,7 +1,6 @@
-"""Piping: commands from a stream, each started in a slot as soon as one is free, in one process and one loop.
+"""The loop of `dibs pipe`: read commands from a stream and start each in a slot as soon as one is free.
 
-No daemon, no thread, no file, and for each command nothing but its start and its end. Which devices, and what is told
-to people, is the door's business.
+One process, one thread, no daemon and no files. The caller chooses the devices and prints what the user sees.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dibs.foreground.command_lines import Lines
-    from dibs.foreground.pipe_values import Door, Rules
+    from dibs.foreground.pipe_values import Observer, Rules
     from dibs.foreground.slots import Slot, Slots
 
 #: Bytes asked of the stream at once, and commands read ahead of those that run: a stream may be endless.
@@ -59,20 +58,20 @@ class _Run:
 
 
 class Pipe:
-    """One call: reads, starts, waits, until the stream has ended and so has the last command."""
+    """One run of a pipe: reads, starts and waits until the stream and the last command have ended."""
 
     def __init__(
         self, stream_fd: int, lines: Lines, slots: Slots, environ: Callable[[Slot], dict[bytes, bytes]], rules: Rules,
-        door: Door,
+        observer: Observer,
     ) -> None:  # fmt: skip
         self._lines = lines
         self._slots = slots
         self._environ = environ
         self._rules = rules
-        self._door = door
+        self._observer = observer
         self._fd = _own_descriptor(stream_fd)
-        #: Read without asking first whether there is anything. A fifo whose writers were gone before we opened it never
-        #: says that it has ended; only a read tells.
+        #: Read without polling first. A fifo whose writers were gone before we opened it never becomes readable; only a
+        #: read shows that it has ended.
         self._is_owned = self._is_eager = self._fd != stream_fd
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._waiting: deque[Job] = deque()
@@ -83,7 +82,7 @@ class Pipe:
         self._is_full = False
         self._has_children = False
         self._is_read = False
-        #: When to see to processes that belong to no command any more.
+        #: When to end processes that no longer belong to a command.
         self._orphans_at = NEVER
         self._termination = process_tree.Termination()
         #: When the next round of KILL is due, once it has begun.
@@ -107,11 +106,11 @@ class Pipe:
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether there may be commands that nobody has read."""
+        """Tell whether there may be commands that were not read."""
         return not self._is_read
 
     def not_started(self) -> str:
-        """Return in words what a stop has left out; nothing if it was nothing."""
+        """Describe what a stop left out; empty if nothing."""
         if not self.stopping:
             return ""
         parts = [counted(len(self._waiting))] if self._waiting else []
@@ -120,8 +119,8 @@ class Pipe:
     # -- the loop
 
     def run(self) -> None:
-        """Do it all. Signals are recorded when they come and answered between two steps."""
-        # Whatever a command leaves behind becomes our child, so that none can hide from us.
+        """Run until everything has ended. Signals are recorded when they arrive and handled between two steps."""
+        # Everything that a command leaves running becomes our child and can be found.
         processes.become_subreaper()
         with Signals(*STOPPING, wake=(signal.SIGCHLD,), ignored=TERMINAL, is_escapable=False) as signals:
             poll = select.poll()
@@ -136,10 +135,10 @@ class Pipe:
                     os.close(self._fd)
 
     def _is_over(self, now: float, signals: Signals) -> bool:
-        """Do all that can be done now; tell whether nothing is left to do."""
+        """Do everything that is possible now; tell whether all is done."""
         self._reap(now)
-        # Once more, after that look: what came before a command ended is heeded before the next one starts.
-        self._heed(signals)
+        # Again after reaping: a signal that arrived before a command ended counts before the next one starts.
+        self._handle(signals)
         self._end_leftovers(now)
         self._start(now)
         if self.stopping > 2 and self._has_children and self._kill(now):
@@ -150,7 +149,7 @@ class Pipe:
         return False
 
     def _sleep(self, poll: select.poll, signals: Signals) -> None:
-        """Sleep until something happens, and take note of it."""
+        """Wait for an event and record it."""
         fds = set(self._slots.fds())
         is_reading = not self.stopping and not self._is_read and len(self._waiting) < READ_AHEAD
         if is_reading and self._is_eager:
@@ -161,18 +160,18 @@ class Pipe:
         for fd in fds:
             poll.register(fd, select.POLLIN)
         now = time.monotonic()
-        wake_at = min(self._wake_at(now), self._door.changed(self, now))
+        wake_at = min(self._wake_at(now), self._observer.changed(self, now))
         ready = {fd for fd, _ in poll.poll(None if wake_at == NEVER else max(0.0, wake_at - now) * 1000 + 0.5)}
         for fd in fds:
             poll.unregister(fd)
         if signals.fileno() in ready:
             signals.drain()
-            self._heed(signals)
+            self._handle(signals)
         if self._fd in ready:
             self._read()
         self._slots.woken(ready, time.monotonic())
 
-    def _heed(self, signals: Signals) -> None:
+    def _handle(self, signals: Signals) -> None:
         for number in signals.take():
             self.stop(number)
 
@@ -191,7 +190,7 @@ class Pipe:
         try:
             data = os.read(self._fd, READ_BYTES)
         except BlockingIOError:
-            # Nothing yet, or somebody else reads from the same place and was faster.
+            # Nothing yet, or another reader of the same stream was faster.
             self._is_eager = False
             return
         except OSError as error:
@@ -226,7 +225,7 @@ class Pipe:
         """Start one command; tell whether another one may be tried."""
         if not job.is_told:
             job.is_told = True
-            self._door.starting(job, slot)
+            self._observer.starting(job, slot)
         now = time.monotonic()
         try:
             pid = child.spawn(job, self._rules, self._environ(slot), self._slots.inherited(slot), self._null)
@@ -256,7 +255,7 @@ class Pipe:
                 ended.append((run, os.waitstatus_to_exitcode(status)))
 
         self._has_children = not process_tree.reap(record)
-        # Not before all are reaped: what ended with its command is nothing that was left running.
+        # After all are reaped: a process that ended with its command was not left running.
         for run, code in ended:
             self._command_ended(run, code, now)
 
@@ -271,25 +270,25 @@ class Pipe:
             self._settle(result)
 
     def _settle(self, result: Ended) -> None:
-        """Count how an attempt ended, and see to what follows from it."""
+        """Count how an attempt ended; retry the command or halt the pipe if the rules say so."""
         job = result.job
         is_failed = result.code != 0
         if is_failed and job.attempt <= self._rules.retries and not self.stopping:
             result.is_retried = True
-            self._door.ended(result)
+            self._observer.ended(result)
             job.attempt += 1
             job.is_told = False
             self._waiting.appendleft(job)
             return
         self.done += not is_failed
         self.failed += is_failed
-        self._door.ended(result)
+        self._observer.ended(result)
         if is_failed and self.failed == self._rules.halt:
             self.is_halted = True
             self.stopping = max(self.stopping, 1)
 
     def _end_leftovers(self, now: float) -> None:
-        """Ask what commands left running to end, name it, and end it after a while; then their slots are free."""
+        """End and report what commands left running: TERM, then KILL. Their slots are free afterwards."""
         for run in list(self._leaving):
             if not child.is_left(run.pid):
                 self._leaving.remove(run)
@@ -301,23 +300,23 @@ class Pipe:
                 run.kill_at = now + KILL_EVERY_S
             elif now >= run.settle_at:
                 left = [proc for proc in process_tree.living() if child.group_of(proc.pid) == run.pid]
-                self._door.said(f"command {run.job.number} left running, now ended: {processes.names(left)}")
+                self._observer.report(f"command {run.job.number} left running, now ended: {processes.names(left)}")
                 child.signal_group(run.pid, signal.SIGTERM)
                 run.settle_at, run.kill_at = NEVER, now + LEFTOVER_GRACE_S
 
     def _end_orphans(self, now: float) -> bool:
-        """See to what is left when no command is: processes that made themselves daemons. Tell whether to wait."""
+        """End what is left after the last command: processes that became daemons. Tell whether to wait for them."""
         left = process_tree.living()
         if not left or not (self._rules.ends_leftovers or self.stopping > 1):
             if left and self.stopping:
-                self._door.said(f"still running: {processes.names(left)}")
+                self._observer.report(f"still running: {processes.names(left)}")
             return False
         is_new = not all(map(self._termination.has_terminated, left))
         if self._orphans_at == NEVER:
             self._orphans_at = now + (SETTLE_S if is_new else LEFTOVER_GRACE_S)
         elif now >= self._orphans_at and self.stopping < 3:
             if is_new:
-                self._door.said(f"left running, now ended: {processes.names(left)}")
+                self._observer.report(f"left running, now ended: {processes.names(left)}")
                 self._termination.terminate(left)
             else:
                 self.stopping = 3
@@ -334,7 +333,7 @@ class Pipe:
             self.stopping = max(self.stopping, 1)
             if self._running:
                 who = f"{counted(len(self._running))} {'finishes' if len(self._running) == 1 else 'finish'}"
-                self._door.said(f"starting nothing more; {who} (the same signal again ends what runs)")
+                self._observer.report(f"starting nothing more; {who} (the same signal again ends what runs)")
         elif number != signal.SIGHUP:
             self.stopping += 1
             if self.stopping == 2:
@@ -344,17 +343,17 @@ class Pipe:
         """KILL everything; tell whether to give up on what survives it."""
         self._kill_at = self._termination.kill(now)
         if self._termination.is_stuck(now):
-            self._door.said(process_tree.describe_stuck(process_tree.living()))
+            self._observer.report(process_tree.describe_stuck(process_tree.living()))
             return True
         return False
 
 
 def _own_descriptor(fd: int) -> int:
-    """Return a descriptor of the same stream that never blocks, where there is one: others may read from it too."""
+    """Return a non-blocking descriptor of the same stream if possible: other processes may read from it too."""
     if stat.S_ISFIFO(os.fstat(fd).st_mode):
         try:
             return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
-            # Made by another user, and not for us to open: then it is read as it is.
+            # Another user's fifo that we may not open: read it as it is.
             return fd
     return fd

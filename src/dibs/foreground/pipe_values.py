@@ -1,4 +1,4 @@
-"""One call of a foreground door as plain values: its commands, how they ended, the rules, and what the door is told."""
+"""Values of one pipe: its commands, how they ended, its rules, and the observer of its events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """One command of the stream, and how often it was started."""
+    """One command of the stream, and which attempt it is at."""
 
     __slots__ = ("attempt", "is_told", "number", "text")
 
@@ -19,7 +19,7 @@ class Job:
         self.number = number
         self.text = text
         self.attempt = 1
-        #: Whether the door was told of this attempt.
+        #: Whether the observer was notified of this attempt.
         self.is_told = False
 
 
@@ -60,12 +60,12 @@ class Rules:
         self.halt = halt
         #: Folder for the output of each command.
         self.logs = logs
-        #: End what a command leaves running; otherwise it goes on, and holds its devices.
+        #: End what a command leaves running; otherwise it keeps running and holds its devices.
         self.ends_leftovers = ends_leftovers
 
 
-class Door:
-    """What a door is told; the plain one says nothing."""
+class Observer:
+    """Receives the events of a pipe; this one ignores them."""
 
     def starting(self, job: Job, slot: Slot) -> None:
         """A command is about to start."""
@@ -73,11 +73,11 @@ class Door:
     def ended(self, ended: Ended) -> None:
         """An attempt is over."""
 
-    def said(self, text: str) -> None:
-        """Something that people should know."""
+    def report(self, text: str) -> None:
+        """A message for the user."""
 
     def changed(self, pipe: Pipe, now: float) -> float:
-        """Numbers may have changed; return when to be told again at the latest."""
+        """The counts may have changed; return when to be called again at the latest."""
         return NEVER
 
 

@@ -160,7 +160,7 @@ def _check_ours(args: Args, chosen: Sequence[DeviceId], ours: Sequence[DeviceId]
 
 
 def _dealt(ours: Sequence[DeviceId], count: int) -> list[Sequence[DeviceId]]:
-    """Return GPUs of ours in groups of so many."""
+    """Split our GPUs into groups of `count`."""
     if count > len(ours):
         raise UserError(f"-g {count}: in here {units.count_gpus(len(ours))} can be used.")
     return [ours[at : at + count] for at in range(0, len(ours) - count + 1, count)]

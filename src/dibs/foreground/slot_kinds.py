@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChosenSlots(Slots):
-    """So many devices for each command, whichever of several can be had, with room for a few commands on them."""
+    """A fixed number of devices for each command, chosen among several, with room for a few commands on them."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ChosenSlots(Slots):
         self._idle: list[Slot] = []
 
     def take(self, now: float) -> Slot | None:
-        """Return a slot on empty devices, else on new ones, else beside another command; else stand in the line."""
+        """Return a slot on empty devices, else on new ones, else beside another command; else wait in the line."""
         slot = self._reuse(now, is_empty=True)
         if slot is None and now >= self._ask_at and (others := self._others()):
             if self._try(self._count, others, now):
@@ -59,7 +59,7 @@ class ChosenSlots(Slots):
     def _reuse(self, now: float, *, is_empty: bool) -> Slot | None:
         """Return a free slot on devices that are ours; `is_empty` says whether nothing runs on them yet."""
         for slot in reversed(self._idle):
-            # One that was let go of took its fellows with it.
+            # A device that was released took the others of its group with it.
             if slot not in self._idle or is_empty is not (self._kept[slot.devices[0]].running == 0):
                 continue
             if self._may_use(slot.devices):
@@ -86,7 +86,7 @@ class ChosenSlots(Slots):
     def _dropped(self, devices: Collection[str]) -> None:
         gone = {device for slot in self._idle if not set(slot.devices) <= set(self._kept) for device in slot.devices}
         self._idle = [slot for slot in self._idle if set(slot.devices) <= set(self._kept)]
-        # Devices are taken and given back together: one alone would wait for its fellow and keep it from others.
+        # Devices are taken and released together: one alone would wait for the rest and block others.
         self._release(device for device in gone & set(self._kept) if not self._kept[device].running)
 
 
@@ -113,7 +113,7 @@ class FixedSlots(Slots):
         self._granted = frozenset(granted)
 
     def take(self, now: float) -> Slot | None:
-        """Return the last free slot whose devices are ours or can be had now; if there is none, stand in the line."""
+        """Return the last free slot whose devices are ours or can be had now; if there is none, wait in the line."""
         slot = self._find(now)
         if slot is None and self._stand_for_any(now):
             slot = self._find(now)
@@ -138,7 +138,7 @@ class FixedSlots(Slots):
         return [device for device in slot.devices if device not in self._kept and device not in self._granted]
 
     def _stand_for_any(self, now: float) -> bool:
-        """Stand in the line for what would do: any one device if each free slot lacks one, else the first slot's."""
+        """Wait in the line for what would do: any one device if each free slot lacks one, else the first slot's."""
         lacking = [missing for slot in reversed(self._stack) if (missing := self._missing(slot))]
         if not lacking:
             return False
@@ -151,7 +151,7 @@ class FixedSlots(Slots):
 
 
 class SharedSlots(Slots):
-    """A share of so many devices for each command, taken when it starts and given back when it ends."""
+    """A share of a number of devices for each command, taken when it starts and released when it ends."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class SharedSlots(Slots):
         self._shares: dict[Slot, list[Lease]] = {}
 
     def take(self, now: float) -> Slot | None:
-        """Return a slot on devices that have room for one more, else stand in the line."""
+        """Return a slot on devices that have room for one more, else wait in the line."""
         if (self._waiter.has_ticket or self._is_held_back) and now < self._ask_at:
             return None
         wanted = self._polite()
@@ -185,7 +185,7 @@ class SharedSlots(Slots):
         got = self._waiter.ask(self._count, wanted)
         if got is None:
             is_choosy = len(wanted) < len(self._devices)
-            # Who passes over some for politeness is not woken by these.
+            # Devices that we skip to keep them free do not wake us.
             self._ask_at = now + (min(RETRY_S, self._waiter.sleep_s) if is_choosy else self._waiter.sleep_s)
             return None
         for lease in got:
@@ -208,10 +208,10 @@ class SharedSlots(Slots):
         return devices
 
     def give(self, slot: Slot, now: float) -> None:
-        """Let go of the shares of a command that has ended."""
+        """Release the shares of a command that has ended."""
         for lease in self._shares.pop(slot):
             lease.close()
-        # What was ours may be what the next one needs.
+        # The next command may need what was released.
         self._ask_at = now
 
     def inherited(self, slot: Slot) -> list[int]:
@@ -219,7 +219,7 @@ class SharedSlots(Slots):
         return [fd for lease in self._shares[slot] for fd in lease.fds()]
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         super().close()
         for slot in list(self._shares):
             self.give(slot, 0.0)

@@ -1,6 +1,6 @@
-"""Slots: where a foreground door can start one more command, and the leases that the slots of one call share.
+"""Slots: where a pipe can start one more command, and the leases that its slots share.
 
-A device is leased when a command needs it and kept for the next one. It is given back when somebody who is ahead in the
+A device is leased when a command needs it and kept for the next one. It is released when a process ahead of us in the
 line could use it, or when nothing is left to run on it. Nothing here starts a command or waits.
 """
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 #: Where the descriptors of our leases are kept, out of the way of the numbers that a command sees them on.
 KEPT_FD = 400
 
-#: Seconds for which a device without work is kept for a line that may be about to come.
+#: Seconds for which an idle device is kept for a command that may be about to arrive.
 IDLE_S = 1.0
 
 #: Seconds between two notes that this user is being served, while one command follows another on kept leases.
 SERVED_S = 1.0
 
-#: Seconds for which devices that could not be had are left alone, where there is another slot to go on with.
+#: Seconds to the next try for devices that were not available, while another slot can be used.
 RETRY_S = 1.0
 
-#: Seconds between two words about waiting.
+#: Seconds between two messages about waiting.
 TELL_S = 60.0
 
 #: Nanoseconds within which two changes of a folder may bear the same time: a tick of the slowest kernel, twice.
@@ -51,12 +51,12 @@ class Slot:
 
     def __init__(self, devices: Iterable[str], label: str) -> None:
         self.devices = tuple(dict.fromkeys(devices))
-        #: What people call it.
+        #: Its name in messages.
         self.label = label
 
 
 class Etiquette:
-    """How many devices a call may take for politeness' sake, whatever is free."""
+    """The limits of a pipe that leave devices to other users: `max_gpus` and `keep_free`."""
 
     __slots__ = ("_devices", "_keep_free", "_most")
 
@@ -113,7 +113,7 @@ class Slots:
         self._told_at = -NEVER
         self._waiter = waiters.Waiter(place, note, collect_for_s, self._tell, terms, vet)
         self._kept: dict[str, _Kept] = {}
-        #: Devices that were given to us and not used yet: that turn is ours, whoever came meanwhile.
+        #: Devices that were given to us and not used yet: that turn is ours, even if others have queued since.
         self._fresh: set[str] = set()
         #: When to ask for more devices; they are not asked for again while what is in the way is being watched.
         self._ask_at = 0.0
@@ -142,7 +142,7 @@ class Slots:
         return self._waiter.fds()
 
     def woken(self, ready: Collection[int], now: float) -> None:
-        """Take note of what was ready after a sleep."""
+        """Record what became ready during a sleep."""
         if self._waiter.hung_up(ready):
             self._ask_at = now
 
@@ -153,7 +153,7 @@ class Slots:
         self._ask_at = 0.0
 
     def rest(self, now: float, *, is_over: bool) -> float:
-        """Let go of what nothing runs on: at once if no command can come any more. Return when to look again."""
+        """Release idle devices, at once if no command can follow. Return when to call again."""
         self.leave_line()
         idle = {device: kept.idle_since + IDLE_S for device, kept in self._kept.items() if not kept.running}
         self._release(device for device, until in idle.items() if is_over or until <= now)
@@ -165,7 +165,7 @@ class Slots:
         return self._ask_at if self._waiter.is_waiting or self._is_held_back else NEVER
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._waiter.leave()
         for kept in self._kept.values():
             kept.lease.close()
@@ -175,7 +175,7 @@ class Slots:
         self._say_wait(ticket.devices)
 
     def _say_wait(self, devices: Sequence[str]) -> None:
-        """Say what we wait for, nothing if it is politeness, but not at every turn where many take turns."""
+        """Report what we wait for (nothing: the limits of the settings), but only once in `TELL_S`."""
         now = time.monotonic()
         if self._on_wait is not None and now - self._told_at >= TELL_S:
             self._told_at = now
@@ -192,7 +192,7 @@ class Slots:
         raise NotImplementedError
 
     def _dropped(self, devices: Collection[str]) -> None:
-        """Take note of devices that are no longer ours."""
+        """Forget devices that are no longer ours."""
 
     def _use(self, slot: Slot, now: float) -> Slot:
         """Count a command on the slot's devices."""
@@ -201,7 +201,7 @@ class Slots:
             kept.running += 1
         self._fresh.difference_update(slot.devices)
         if used and now - self._served_at >= SERVED_S:
-            # A command on a kept lease is as good as a new lease: others who wait must see that we had a turn.
+            # A command on a kept lease counts as a new lease: others in the line must see that we had a turn.
             device_lease.mark_served(self._place)
             self._served_at = now
         if self._waiter.has_ticket and self._line.has_others():
@@ -217,14 +217,14 @@ class Slots:
             self._fresh.add(lease.device)
 
     def _may_use(self, devices: Sequence[str]) -> bool:
-        """Tell whether those ahead of us in the line can do without these devices of ours; else let go of idle ones."""
+        """Tell whether no process ahead of us in the line needs these devices; else release the idle ones."""
         devices = [device for device in devices if device not in self._fresh]
         if not devices or not self._line.has_others():
             return True
         ahead = self._waiter.ahead()
         wanted = {device for ticket in ahead for device in ticket.devices}
         terms = self._terms()
-        # As if we had let go of them already and came back: the rule is that of everybody who takes a device.
+        # Decided as if we had released them and asked again: the same rule holds for every process.
         rooms = holders.rooms(self._place, wanted, terms)
         rooms |= {device: choice.room(terms.capacity_mib.get(device), terms.most) for device in devices}
         if tickets.choose(len(devices), devices, rooms, ahead, locks.boot_ns(), self._collect_for_s) is not None:
@@ -233,7 +233,7 @@ class Slots:
         return False
 
     def _try(self, count: int, wanted: Sequence[str], now: float) -> bool:
-        """Take more devices if they can be had at once."""
+        """Take more devices if they are available now."""
         if not (self._etiquette.has_room(len(self._kept), count) and self._etiquette.leaves_enough(self._place, count)):
             return False
         got = self._waiter.try_now(count, wanted)
@@ -244,7 +244,7 @@ class Slots:
         return True
 
     def _stand(self, count: int, wanted: Sequence[str], now: float) -> bool:
-        """Take more devices, or stand in the line for them until somebody hangs up."""
+        """Take more devices, or wait in the line for them until a holder releases some."""
         if not self._etiquette.has_room(len(self._kept), count):
             return False
         if (self._waiter.is_waiting or self._is_held_back) and now < self._ask_at:
@@ -261,13 +261,13 @@ class Slots:
         return True
 
     def _hold_back(self, now: float) -> None:
-        """Leave the line for now. Nobody tells us when enough is free for others too: we look now and then."""
+        """Leave the line for now. Nothing announces when enough is free for others too, so check from time to time."""
         self._waiter.leave()
         self._ask_at = now + RETRY_S
         self._say_wait(())
 
     def _refused(self, now: float) -> None:
-        """Leave alone for a while what could not be had; who stands in the line is woken and needs no rest."""
+        """Delay the next try for devices that were not available; in the line we are woken instead."""
         if not self._waiter.has_ticket:
             self._ask_at = now + RETRY_S
 
@@ -281,7 +281,7 @@ class Slots:
 
 
 class _Line:
-    """A cheap look at the line: whether anybody stands in it, without asking the kernel for every command."""
+    """A cheap check whether the line is empty, without a system call per ticket for every command."""
 
     __slots__ = ("_has_others", "_place", "_seen_ns")
 
@@ -294,7 +294,7 @@ class _Line:
         """Tell whether there may be tickets of others; the folder's own time says when to read it again."""
         changed_ns = os.stat(self._place.path).st_mtime_ns
         if changed_ns != self._seen_ns or self._has_others:
-            # A change that came in the same tick as the last one would leave no trace.
+            # A change in the same clock tick as the last one would not be noticed.
             is_settled = time.time_ns() - changed_ns > TICK_NS
             own = f"{tickets.TICKET}{os.geteuid()}-{os.getpid()}-"
             names = os.listdir(self._place.path)

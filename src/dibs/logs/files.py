@@ -1,6 +1,6 @@
-"""The log of a job as a file of any size: opening it, its last lines, a stretch of it, what a child finds in it.
+"""The log of a job as a file of any size: open it, find its last lines, read a range, search it in a child process.
 
-Whoever calls this does so in a thread that may wait: a log may be on a network that does not answer.
+Call it in a thread that may block: a log may be on a network disk that does not answer.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class LogFile:
     size: int
 
     def read(self, begin: int, end: int) -> bytes:
-        """Return the next bytes of a stretch, not all of them; none where somebody has cut the file."""
+        """Return the next bytes of a range, not necessarily all; none where the file was truncated."""
         return b"" if self.fd is None else os.pread(self.fd, min(BLOCK, end - begin), begin)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
         if self.fd is not None:
             os.close(self.fd)
 
 
 def open_log(path: str) -> LogFile:
-    """Open a log for reading, and nothing that only looks like one: a pipe would wait for somebody to write."""
+    """Open a log for reading, and only a regular file: opening a pipe would wait for a writer."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
@@ -57,7 +57,7 @@ def open_log(path: str) -> LogFile:
 
 
 def last_lines(log: LogFile, lines: int) -> int:
-    """Return where the last so many lines begin; of lines without end, some way before the end."""
+    """Return the offset at which the last `lines` lines begin; of very long lines, an offset near the end."""
     if log.fd is None or lines <= 0:
         return log.size
     floor = max(0, log.size - FARTHEST)
@@ -84,7 +84,7 @@ def search(log: LogFile, begin: int, text: str, *, is_regex: bool, is_case: bool
 
 
 def index(log: LogFile, begin: int, line: int) -> bytes:
-    """Return where every thousandth line begins, as JSON; before the byte `begin` so many lines have ended."""
+    """Return where every thousandth line begins, as JSON; `line` is the number of the line at the byte `begin`."""
     return _ask(log, {"what": "lines", "begin": begin, "line": line})
 
 

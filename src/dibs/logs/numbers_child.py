@@ -19,9 +19,9 @@ from typing import Any
 from dibs.logs import reports, tails
 from dibs.logs.reports import Numbers, Summary
 
-#: Bytes at the end of a log in which numbers are looked for.
+#: Bytes at the end of a log in which numbers are searched.
 LOG_BYTES = 4 * 1024 * 1024
-#: Characters of a line in which they are looked for: an expression may need the square of it, or worse.
+#: Characters of a line that are searched: an expression may need quadratic time, or worse.
 LONGEST_LINE = 4096
 
 
@@ -29,7 +29,7 @@ LONGEST_LINE = 4096
 DEADLINE_S = 60.0
 SUMMARIES_FOR_S = 10.0
 
-#: What expressions find in a log: the last numbers, and what all of them come to.
+#: What expressions find in a log: the last numbers, and the summaries of all.
 Printed = tuple[Numbers, dict[str, Summary]]
 
 log = logging.getLogger("dibs.logs.numbers_child")
@@ -64,7 +64,7 @@ def main() -> None:
     asked = json.load(sys.stdin)
     logs, metrics = asked["logs"], asked["metrics"]
     print(json.dumps([printed(tail(path), metrics) for path in logs]), flush=True)
-    # It ends us, and what is said already stays said.
+    # It ends this process; what is printed already stays valid.
     signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
     print(json.dumps([summaries(tail(path), metrics) for path in logs]), flush=True)
 
@@ -73,7 +73,7 @@ def printed(text: str, metrics: Mapping[str, str]) -> Numbers:
     """Return the last number that each expression finds in the lines of a text."""
     waiting = {name: re.compile(pattern) for name, pattern in metrics.items()}
     found: Numbers = {}
-    # From the end: mostly the last lines have them all.
+    # From the end: usually the last lines have them all.
     for line in reversed(text.splitlines()):
         for name, pattern in list(waiting.items()):
             number = _last(pattern, line[:LONGEST_LINE])
@@ -86,7 +86,7 @@ def printed(text: str, metrics: Mapping[str, str]) -> Numbers:
 
 
 def summaries(text: str, metrics: Mapping[str, str]) -> dict[str, Summary]:
-    """Return what the numbers that each expression finds come to, of each line the last."""
+    """Return the summary of the numbers that each expression finds, one per line: the last."""
     patterns = {name: re.compile(pattern) for name, pattern in metrics.items()}
     found: dict[str, Summary] = {}
     for line in text.splitlines():

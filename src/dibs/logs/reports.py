@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 #: Not a number to be reported: each line says when it was written.
 MOMENT = "at"
-#: Bytes at the end of the file in which the last numbers are looked for.
+#: Bytes at the end of the file in which the last numbers are searched.
 TAIL_BYTES = 65536
-#: Bytes at the end of the file of which the course of the numbers is told, and points of each: more than a screen has.
+#: Bytes at the end of the file from which series are read, and points of each series: more than a screen has.
 COURSE_BYTES = 8 * 1024 * 1024
 MOST_POINTS = 2000
 #: Names that are shown; a report is for people and tables, not for tensors.
@@ -44,7 +44,7 @@ Summary = tuple[float, float, float, int]
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that no column could have."""
+    """Refuse a name that cannot be the head of a column."""
     if not name or not name.isprintable() or " " in name or len(name) > LONGEST_NAME:
         raise UserError(f'{EXPECTED}, got the name "{short(name)}".')
     if name == MOMENT:
@@ -52,7 +52,7 @@ def check_name(name: str) -> None:
 
 
 def short(text: str) -> str:
-    """Return what somebody said as it can stand in a one-line error."""
+    """Return input as it can be quoted in a one-line error."""
     line = " ".join(text.split())
     return line if len(line) <= 80 else f"{line[:79]}…"
 
@@ -87,7 +87,7 @@ def latest(tail: bytes) -> Numbers | None:
 
 
 def summaries(tail: bytes) -> dict[str, Summary]:
-    """Return what all values of each name in some lines come to; those that are no finite number do not count."""
+    """Return the summary of all finite values of each name in some lines."""
     found: dict[str, Summary] = {}
     for line in tail.split(b"\n"):
         for name, value in _numbers(_told(line)).items():
@@ -100,12 +100,12 @@ def summed(summary: Summary | None, value: float) -> Summary:
     """Return a summary with one value more; None: it is the first."""
     least, greatest, mean, count = summary or (value, value, 0.0, 0)
     count += 1
-    # Divided before they are added: the sum of two large numbers may be none.
+    # Divided before they are added: the sum of two large numbers may overflow.
     return min(least, value), max(greatest, value), mean + (value / count - mean / count), count
 
 
 def courses(tail: bytes, most: int = MOST_POINTS) -> dict[str, list[Point]]:
-    """Return how each number went, in at most so many points, the last one always among them."""
+    """Return the series of each number, thinned out but always with its last point."""
     found: dict[str, list[Point]] = {}
     for line in tail.split(b"\n"):
         told = _told(line)
@@ -117,7 +117,7 @@ def courses(tail: bytes, most: int = MOST_POINTS) -> dict[str, list[Point]]:
 
 
 def _thinned(points: list[Point], most: int) -> list[Point]:
-    """Return every so-manieth point, counted from the last."""
+    """Return every n-th point, counted from the last."""
     step = -(-len(points) // most)
     return points[::-step][::-1]
 
@@ -147,7 +147,7 @@ def _is_number(value: object) -> TypeGuard[float | None]:
 
 
 def _finite(value: float | None) -> float | None:
-    # JSON has whole numbers of any length; no table has.
+    # JSON allows whole numbers of any length; tables do not.
     return value if value is not None and abs(value) < MOST and math.isfinite(value) else None
 
 

@@ -1,9 +1,8 @@
-"""What is looked for in a log of any size: lines with a text or an expression, and where every thousandth line begins.
+"""Search a log of any size: lines with a text or an expression, and where every thousandth line begins.
 
-A program of its own, run as `python -I -S searching.py QUESTION` with the log as stdin, which answers in JSON. It takes
-as much time as it likes away from nobody: an expression may take for ever, and while one is tried no other thread of
-its process gets a turn. So the kernel ends it after some seconds of CPU time. A question that asks for much is answered
-in stretches: `next` says where the next one begins.
+A program of its own, run as `python -I -S search_child.py QUESTION` with the log as stdin; it answers in JSON. An
+expression may never finish, and blocks all other threads of its process while it runs, so the kernel ends this process
+after some seconds of CPU time. A long search is answered in parts: `next` says where the next one begins.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import sys
 import time
 from collections.abc import Iterator
 
-#: Bytes read at once; a line that is longer is looked at in pieces of so many.
+#: Bytes read at once; a longer line is searched in pieces of this size.
 BLOCK = 1024 * 1024
-#: Seconds of CPU time after which a stretch ends, and those after which the kernel ends the program.
+#: Seconds of CPU time after which a part ends, and after which the kernel ends the program.
 STRETCH_S = 0.5
 MOST_CPU_S = 2
 #: Bytes of memory: an expression may want more than there is.
 MOST_MEMORY = 1024**3
-#: Characters of a line that are told, and of those before what was found in a longer one.
+#: Characters of a line that are returned, and of those before the match in a longer one.
 TOLD, TOLD_BEFORE = 1000, 200
 #: Lines between two entries of the index.
 EVERY = 1000
@@ -32,7 +31,7 @@ EXIT_BAD_EXPRESSION = 3
 
 
 def search(fd: int, size: int, begin: int, question: dict[str, object], most: int) -> dict[str, object]:
-    """Return the lines that have what is looked for, at most so many, and where to go on; None: nowhere."""
+    """Return at most `most` matching lines, and where the search continues; None: it is complete."""
     text, is_case = str(question["text"]), bool(question["case"])
     is_literal = not question["regex"]
     pattern = re.compile(re.escape(text) if is_literal else text, 0 if is_case else re.IGNORECASE)
@@ -59,7 +58,7 @@ def search(fd: int, size: int, begin: int, question: dict[str, object], most: in
 
 
 def index(fd: int, size: int, begin: int, number: int) -> dict[str, object]:
-    """Return where every thousandth line begins. `begin` is a byte, before which so many lines have ended."""
+    """Return where every thousandth line begins. `number` is that of the line at the byte `begin`."""
     offsets = []
     if begin < size and number % EVERY == 0 and (begin == 0 or os.pread(fd, 1, begin - 1) == b"\n"):
         offsets.append(begin)
@@ -69,7 +68,7 @@ def index(fd: int, size: int, begin: int, number: int) -> dict[str, object]:
     while at < size and time.process_time() < until:
         block = os.pread(fd, min(BLOCK, size - at), at)
         if not block:
-            # Somebody has cut the file.
+            # The file was truncated.
             break
         if traceback is None and (found := (tail + block).find(TRACEBACK)) >= 0:
             traceback = at - len(tail) + found
@@ -120,7 +119,7 @@ def blocks(fd: int, size: int, begin: int) -> Iterator[tuple[int, bytes]]:
 
 
 def cut(line: str, place: int) -> str:
-    """Return what is told of a line: its begin, or what is around a place further on."""
+    """Return the part of a line to show: its beginning, or the surroundings of a place further on."""
     begin = 0 if place < TOLD - TOLD_BEFORE else place - TOLD_BEFORE
     return line[begin : begin + TOLD]
 

@@ -192,8 +192,8 @@ class Orders:
         return [words for line in lines.split(b"\n") if (words := line.decode("ascii", "replace").split())]
 
 
-def standing(folder: str, start: int) -> tuple[bool, str | None]:
-    """Return what the orders of a start leave in force: whether it is paused, and its new limit in their words."""
+def orders_in_force(folder: str, start: int) -> tuple[bool, str | None]:
+    """Return what the orders of a start amount to: whether it is paused, and its new limit as it was written."""
     is_paused, limit = False, None
     for verb, *words in Orders(folder, start).new():
         if verb in ("pause", "resume"):
@@ -236,12 +236,12 @@ def has_runner(folder: str, start: int) -> bool:
 
 
 def _is_locked(fd: int) -> bool:
-    """Look whether somebody holds the lock, beside others who look."""
+    """Tell whether the lock is held exclusively; several processes may check at a time."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    # Said aloud, for a fork in another thread may hold a copy until its exec.
+    # Unlocked explicitly: a fork in another thread may hold a copy until its exec.
     fcntl.flock(fd, fcntl.LOCK_UN)
     return False
 
@@ -285,7 +285,7 @@ class Orphaned:
 
 @record
 class Lost:
-    """The runner died without a record; whether and how the command ended nobody knows."""
+    """The runner died without a record; whether and how the command ended is unknown."""
 
     running: records.Running | None
 
@@ -294,7 +294,7 @@ class Lost:
 class Missing:
     """There is no folder, so nothing can start any more; what it knew is gone.
 
-    Only the caller knows whether it ran: for a start that nobody saw running this is `NeverStarted` (the folder is
+    Only the caller knows whether it ran: for a start that was never seen running this is `NeverStarted` (the folder is
     made after the start was decided on), for one that ran it is `Lost`.
     """
 
@@ -304,11 +304,11 @@ if TYPE_CHECKING:
 
 
 def examine(folder: str, start: int) -> Verdict:
-    """Say what became of a start, and make it final: whatever did not begin until now will not begin any more."""
+    """Return what became of a start, and make it final: a start that has not begun by now never will."""
     crash_point("examine:begin")
     fd = _open_started(folder, start)
     if fd is None:
-        # The tombstone before the answer: a runner still on its way must find it and leave.
+        # The tombstone before the answer: a runner that is about to claim must find it and leave.
         try:
             if bury(folder, start):
                 return NeverStarted()
@@ -329,7 +329,7 @@ def _examine_decided(folder: str, fd: int) -> Alive | NeverStarted | Ended | NoL
     if isinstance(started, Tombstone):
         return NeverStarted()
     is_at_work = _is_locked(fd)
-    # Read after that look: who has let go has written all that it had to say.
+    # Read after that check: a runner that has unlocked has written everything.
     content = os.pread(fd, records.SIZE, 0)
     if is_at_work:
         return Alive(started, records.running_in(content))

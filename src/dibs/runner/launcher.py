@@ -1,7 +1,7 @@
 """The process that forks runners: a warm, small interpreter, so that a start costs a fork and not an interpreter.
 
-A child of the daemon in its own session. It holds no lease, decides nothing, and leaves when the daemon's socket
-closes; the runners it made go on. One request is one packet with the socket that the new runner shall serve. Runs under
+A child of the daemon in its own session. It holds no lease, decides nothing, and ends when the daemon's socket
+closes; its runners continue. One request is one packet with the socket that the new runner shall serve. Runs under
 `python -I -S`, so only modules that cost nothing are imported.
 """
 
@@ -59,7 +59,7 @@ def _run(served: int) -> None:
     try:
         runner.serve(served)
         code = 0
-    except BaseException:  # noqa: BLE001 - must not go up into the launcher's loop; the files say how far it came
+    except BaseException:  # noqa: BLE001 - must not reach the launcher's loop; the files show how far it came
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)

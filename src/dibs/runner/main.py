@@ -1,7 +1,7 @@
 """The parent of one command: claims the start, takes the leases, starts the command, waits, records how it ended.
 
 `run` is the start protocol, and the order of its steps is its meaning: each may be the last one before a crash.
-How the command is started is `starting`, what a parent does while it lives `supervision`. The daemon is never needed;
+`spawn` starts the command, `supervision` waits for it. The daemon is never needed;
 it only leaves orders. When all is over and the daemon still there, it may give the same process the next start: that
 spares a fork. Runs under `python -I -S`, so only modules that cost nothing are imported.
 """
@@ -27,7 +27,7 @@ BLOCKED = supervision.WAKE | {signal.SIGINT, signal.SIGHUP}
 OVER = b"over"
 #: Seconds between tries to tell something to a socket whose queue is full.
 TELL_PAUSES_S = (0.001, 0.002, 0.004, 0.008, 0.016)
-#: Seconds to wait for a lock that somebody holds only to look at it.
+#: Seconds to wait for a lock that another process holds only to check it.
 LOOK_S = 1.0
 #: Shortest and longest pause, in seconds, between looks for what a dead runner left behind.
 LEFTOVERS_PAUSE_S = (0.01, 1.0)
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def preload() -> None:
-    """Import now what a runner needs later, for whoever forks many runners."""
+    """Import now what runners need later, in the process that forks them."""
     import ctypes as ctypes
     import resource as resource  # wait4 imports it for its third result
 
@@ -71,7 +71,7 @@ def become_runner(keep: int) -> None:
     """Leave the caller's session, signals and descriptors behind; the first thing in a new process, forked or not."""
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     for signum in supervision.WAKE:
-        # Whoever ignored SIGCHLD before us must not make the kernel reap in our place.
+        # If our parent ignored SIGCHLD, the kernel would reap in our place.
         signal.signal(signum, signal.SIG_DFL)
     try:
         os.setsid()
@@ -117,7 +117,7 @@ def _tell_over(sock: _socket.socket) -> bool:
 
 
 def _has_children() -> bool:
-    """Tell whether something of the last start is still ours: then nothing else may be mixed with it."""
+    """Tell whether processes of the last start are left: then this runner must not take another one."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -126,7 +126,7 @@ def _has_children() -> bool:
 
 
 def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
-    """Carry out one start, unless somebody else did or decided against it; nothing of it stays open.
+    """Carry out one start, unless it was carried out or given up already; close everything it opened.
 
     `shim` names this process in its claim.
     """
@@ -239,9 +239,9 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
 
 
 def _tell(spec: records.Spec, what: str, *more: str) -> None:
-    """Send one datagram to whoever listens; if nobody does, the files say the same.
+    """Send one datagram to the listener, if any; the files have the same information.
 
-    The queue of the socket is short (10 on many systems): when many commands start at once it is worth a few tries.
+    The queue of the socket is short (10 on many systems): retry a few times when many commands start at once.
     """
     if spec.notify is None:
         return
@@ -263,7 +263,7 @@ def _tell(spec: records.Spec, what: str, *more: str) -> None:
 def end_leftovers(folder: str, grace_s: float, markers: list[bytes]) -> None:
     """End everything that bears all markers in its environment: TERM, KILL after the grace, until the tree is gone.
 
-    Nobody hands us orphans here, so what respawns may hide from one look; it takes several in a row to be sure.
+    We are not their parent, so a process that respawns may hide from one scan; several empty scans in a row are needed.
     """
     kill_at = time.monotonic() + grace_s
     termination = Termination()

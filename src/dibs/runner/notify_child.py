@@ -1,7 +1,7 @@
-"""The process that runs one notice: the user's command, for so long and no longer, with all that it starts.
+"""The process that runs the user's command for one notification, and ends its process tree at the deadline.
 
-Nobody waits for it: the daemon that sent it may end meanwhile. Its exit code is the command's, 124 when it had to be
-ended. Runs under `python -I -S`, so only modules that cost nothing are imported.
+It does not depend on the daemon, which may end before it. Its exit code is that of the command, or 124 at the deadline.
+Runs under `python -I -S`, so only modules that cost nothing are imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOT_STARTED = 126
 
 
 def main() -> None:
-    """Run as a process: DEADLINE_S SHELL FOLDER COMMAND, with what is to be told on stdin."""
+    """Run as a process: DEADLINE_S SHELL FOLDER COMMAND, with the facts on stdin."""
     deadline_s, shell, folder, command = sys.argv[1:]
     os._exit(run(float(deadline_s), shell, folder, command))
 
@@ -31,7 +31,7 @@ def run(deadline_s: float, shell: str, folder: str, command: str) -> int:
     try:
         os.chdir(folder)
     except OSError:
-        # The job's folder may be gone by now; that is no reason not to tell.
+        # The job's folder may be gone by now; notify anyway.
         os.chdir("/")
     try:
         pid = os.posix_spawn(shell, [shell, "-c", command], os.environ, setsigmask=())

@@ -1,4 +1,4 @@
-"""Whether a command died for lack of memory: by its last words, or by the kernel's count of those it killed.
+"""Whether a command ran out of memory: by the end of its output, or by the kernel's count of processes it killed.
 
 Runs under `python -I -S`, so only modules that cost nothing are imported.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dibs.logs import tails
 
-#: What frameworks say when the memory of a device runs out.
+#: Messages of frameworks when the memory of a device runs out.
 DEVICE_WORDS = (
     b"CUDA out of memory",
     b"OutOfMemoryError",
@@ -17,19 +17,19 @@ DEVICE_WORDS = (
     b"RESOURCE_EXHAUSTED: Out of memory",
     b"CUBLAS_STATUS_ALLOC_FAILED",
 )
-#: What is said when memory runs out, that of a device or of the machine.
+#: Messages when memory runs out, that of a device or of the machine.
 LAST_WORDS = (*DEVICE_WORDS, b"MemoryError", b"std::bad_alloc")
-#: Bytes of output in which last words are looked for.
+#: Bytes at the end of the output that are searched.
 TAIL = 16384
 
 
 def said(path: bytes) -> bool:
-    """Tell whether the end of an output speaks of memory that ran out; an output that cannot be read says nothing."""
+    """Tell whether the end of an output reports that memory ran out; False if it cannot be read."""
     return _ends_with(path, LAST_WORDS)
 
 
 def said_of_device(path: bytes) -> bool:
-    """Tell whether the end of an output speaks of the memory of a device."""
+    """Tell whether the end of an output reports that the memory of a device ran out."""
     return _ends_with(path, DEVICE_WORDS)
 
 

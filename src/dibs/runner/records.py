@@ -62,10 +62,10 @@ class Spec:
     grace_s: float = 30.0
     leftover_grace_s: float = LEFTOVER_GRACE_S
     wait_tree: bool = False
-    #: A signal that comes so long before the time limit; 0: none.
+    #: A signal that is sent `warn_s` before the time limit; 0: none.
     warn_signal: int = 0
     warn_s: float = 0.0
-    #: Path of a datagram socket that wants to hear of each step; None: nobody does.
+    #: Path of a datagram socket that gets a message for each step; None: no listener.
     notify: bytes | None = None
 
 
@@ -221,7 +221,7 @@ _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
 
 
 def write_running(started: int, running: Running) -> None:
-    """Note that the command runs. Not synced: after a power cut nobody asks for its pid."""
+    """Note that the command runs. Not synced: after a power cut its pid means nothing."""
     os.pwrite(started, _record(running, _RUNNING_KEYS), RUNNING_AT)
 
 

@@ -4,8 +4,8 @@
       1/.started.PID.X     becomes 1/started.S, by the link that decides; locked, with room for the records
       1/log  log  checkpoint/
 
-So a start has two names to change where it had a tree of files to make. Nothing is decided here: a spare is nobody's
-folder until it is renamed, and no start's claim until it is linked. One whose runner died is removed by the next
+A start then renames two files instead of making a tree of them. Nothing is decided here: a spare belongs to no job
+until it is renamed, and to no start until it is linked. One whose runner died is removed by the next
 daemon. Runs under `python -I -S`, so only modules that cost nothing are imported.
 """
 
@@ -118,7 +118,7 @@ def _make(place: str, shim: str) -> Spare:
 def above_standard(fd: int) -> int:
     """Return a descriptor that is none of 0, 1 and 2: the command gets its own.
 
-    Such low numbers are free only if whoever started us closed them.
+    Such low numbers are free only if our parent closed them.
     """
     return fd if fd > 2 else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
@@ -142,5 +142,5 @@ def remove(path: str) -> None:
                 os.unlink(f"{folder}/{name}")
             os.rmdir(folder)
         except OSError:
-            # Not there, or somebody put a folder into it: then it stays.
+            # Not there, or it contains a folder that is not ours: leave it.
             continue

@@ -1,6 +1,6 @@
 """The start of a command: its folders and outputs, and the program as a shell would find it.
 
-`runner` decides when; this only does it, and says with a shell's exit code what could not be done. Runs under
+`runner.main` decides when. What cannot be done is reported with the exit code of a shell. Runs under
 `python -I -S`, so only modules that cost nothing are imported.
 """
 
@@ -55,14 +55,14 @@ def spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) 
 
 
 def _let_go(fds: list[int], mask: int) -> None:
-    """Keep nothing of the user's, whose files and folders may go away; no failure may hide that the command runs."""
+    """Release the user's files and folders, which may be unmounted; no failure may hide that the command runs."""
     os.umask(mask)
     os.chdir("/")
     for fd in fds:
         try:
             os.close(fd)
         except OSError:
-            # A network file system may report a late error; it is the command's affair, which has the file open.
+            # A network file system may report a late error; the command has the file open and gets it too.
             sys.excepthook(*sys.exc_info())
 
 
@@ -80,7 +80,7 @@ def _furnish(spec: records.Spec, spare: spares.Spare | None) -> None:
 
 
 def _point(link: bytes, target: bytes) -> None:
-    """Make a link, or make it point elsewhere without a moment in which there is none."""
+    """Make a link, or replace it atomically."""
     try:
         os.symlink(target, link)
     except FileExistsError:

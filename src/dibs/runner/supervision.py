@@ -1,8 +1,8 @@
-"""Supervision: what the parent of a command does until nothing of it is left.
+"""Supervision: what the parent of a command does until no process of its tree is left.
 
-It waits for the command, obeys orders, keeps the time limit, and ends what the command leaves running. The caller
-must be a subreaper with this command as its only one, and have the signals of `WAKE` blocked: then a wait that
-finds no child means that the whole tree is gone, and no signal can come between a look and the next wait.
+It waits for the command, obeys orders, enforces the time limit, and ends what the command leaves running. The caller
+must be a subreaper without other children and have the signals of `WAKE` blocked: then a wait that finds no child
+means that the whole tree is gone, and no signal is lost between a check and the next wait.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from resource import struct_rusage
 
-#: What wakes the loop: a child ended, an order came, somebody wants us to stop.
+#: What wakes the loop: a child ended, an order arrived, or we are to stop.
 WAKE = frozenset((signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM))
 
-#: Seconds after which a warning that nobody listened for is tried again.
+#: Seconds after which a warning that no process catches is tried again.
 WARN_AGAIN_S = 1.0
 #: Seconds to the next try after an error of our own.
 AFTER_ERROR_S = 1.0
@@ -43,7 +43,7 @@ def supervise(
             for order in [*asked, *_read(new_orders)]:
                 tree.obey(order, now)
             wake_at = tree.act(now)
-        except Exception:  # noqa: BLE001 - the command lives: whatever is wrong with us, it is not abandoned
+        except Exception:  # noqa: BLE001 - the command runs: an error of ours must not abandon it
             sys.excepthook(*sys.exc_info())
             wake_at = time.monotonic() + AFTER_ERROR_S
         woken_by = process_tree.wait_for_signal(WAKE, wake_at)
@@ -53,7 +53,7 @@ def supervise(
 
 
 def _read(new_orders: Callable[[], list[list[str]]]) -> list[list[str]]:
-    """Return new orders; a disk that does not give them must not keep us from what is due."""
+    """Return new orders; a disk error must not delay what is due."""
     try:
         return new_orders()
     except OSError:
@@ -62,7 +62,7 @@ def _read(new_orders: Callable[[], list[list[str]]]) -> list[list[str]]:
 
 
 class Stopwatch:
-    """Seconds that count against the time limit: all but the paused ones."""
+    """Counts the seconds towards the time limit, without pauses."""
 
     __slots__ = ("_before_s", "_since")
 
@@ -80,7 +80,7 @@ class Stopwatch:
         self._before_s, self._since = self.ran_for(now), None
 
     def resume(self, now: float) -> None:
-        """Go on counting; twice is harmless."""
+        """Continue counting; twice is harmless."""
         self._before_s, self._since = self.ran_for(now), now
 
     def ran_for(self, now: float) -> float:
@@ -89,7 +89,7 @@ class Stopwatch:
 
 
 class Tree:
-    """A command and all its descendants: what was asked of them, and what became of them."""
+    """A command and all its descendants: what was ordered, and how they ended."""
 
     __slots__ = (
         "_final",
@@ -145,7 +145,7 @@ class Tree:
         crash_point("runner:reaped")
 
     def final(self) -> records.Final:
-        """Return the result. If somebody else took it from us it is unknown, and must not be recorded as anything."""
+        """Return the result. If it was reaped elsewhere it is unknown and must not be recorded."""
         if not self._has_ended:
             raise ChildProcessError(f"the end of {self._pid} was never seen")
         return self._final
@@ -153,7 +153,7 @@ class Tree:
     # -- orders
 
     def obey(self, order: list[str], now: float) -> None:
-        """Carry out one order; an unknown one comes from a newer daemon and is left alone."""
+        """Carry out one order; an unknown one comes from a newer daemon and is ignored."""
         verb, *words = order
         try:
             if verb == "stop":
@@ -170,7 +170,7 @@ class Tree:
                 self._watch.resume(now)
                 processes.send_all(process_tree.living(), signal.SIGCONT)
         except (ValueError, IndexError, OSError):
-            # One bad order must not take the next ones with it.
+            # One bad order must not prevent the next ones.
             sys.excepthook(*sys.exc_info())
 
     def _stop(self, grace_s: float, now: float) -> None:
@@ -179,7 +179,7 @@ class Tree:
         self._end(grace_s, now)
 
     def _freeze(self) -> None:
-        """Stop everything, and what was forked meanwhile, until a look finds nobody new."""
+        """Stop everything, and what was forked meanwhile, until a scan finds no new process."""
         told: set[tuple[int, int]] = set()
         while fresh := [proc for proc in process_tree.living() if not proc.is_stopped and proc.key not in told]:
             processes.send_all(fresh, signal.SIGSTOP)
@@ -214,9 +214,9 @@ class Tree:
         return now + self._limit_s - self._watch.ran_for(now)
 
     def _warn(self) -> bool:
-        """Tell those who listen that the limit is near, and whether there were any.
+        """Signal the processes that catch the warning; tell whether there were any.
 
-        A signal that nobody catches would end what it should save; a program may still be loading when it is due.
+        A process without a handler would die of the signal; a program may still be loading when the warning is due.
         """
         signum = self._spec.warn_signal
         listening = [proc for proc in process_tree.living() if processes.catches(proc.pid, signum)]
@@ -225,7 +225,7 @@ class Tree:
         return self._is_warned
 
     def _end_leftovers(self, now: float) -> None:
-        """Ask what the command left running to end, once, and name it unless a stop was asked for anyway."""
+        """End what the command left running, and record it unless the tree was being ended anyway."""
         self._settled_at = NEVER
         if not self._termination.has_begun:
             self._final.leftovers = processes.names(process_tree.living())

@@ -31,7 +31,7 @@ LOOKED_AT = 256 * 1024
 MOST_WORDS = 16
 #: Programs that a shell has built in too, and understands in its own way: /bin/sh and /bin/echo disagree about -e.
 TWICE = frozenset(("[", "echo", "kill", "printf", "pwd", "test"))
-#: Programs that, without arguments, wait for somebody to type.
+#: Programs that, without arguments, wait for terminal input.
 INTERACTIVE = frozenset(
     ("bash", "csh", "dash", "fish", "ipython", "ipython3", "julia", "ksh", "pdb", "python", "python3", "R", "sh",
      "tcsh", "zsh")
@@ -85,7 +85,7 @@ def check_text(text: str, what: str = "a command, name or folder") -> None:
 
 
 def _refusal(message: str, hint: str = "") -> UserError:
-    # The fast path leaves all errors to others, and does not pay for them.
+    # Imported here: the fast path raises no errors and should not load them.
     from dibs.errors import UserError
 
     return UserError(message, hint)

@@ -21,10 +21,10 @@ from dibs import errors
 #: Read and write for all; the sticky bit keeps systemd-tmpfiles from deleting a file that is in use.
 SHARED_MODE = 0o1666
 
-#: Never follow what somebody planted, never hang on a fifo, never leak into a child.
+#: Never follow a planted link, never hang on a fifo, never leak into a child.
 OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
-#: Times a file may vanish under our hands before we say so.
+#: Times a file may be deleted while we open it before that is an error.
 TRIES = 50
 
 #: Bytes read of a file that any user may have written.
@@ -62,7 +62,7 @@ class Broken(errors.MachineError):
 
 
 def folder() -> Folder:
-    """Return the folder that every door of this machine uses, or the one in $DIBS_LEASE_DIR."""
+    """Return the folder that all programs of this machine share, or the one in $DIBS_LEASE_DIR."""
     chosen = os.environ.get("DIBS_LEASE_DIR")
     if chosen:
         return Folder(chosen)
@@ -75,7 +75,7 @@ def folder() -> Folder:
 
 
 def boot_ns() -> int:
-    """Return the nanoseconds since the machine started, sleep included; nobody can set this clock."""
+    """Return the nanoseconds since the machine started, sleep included; this clock cannot be set."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
@@ -93,7 +93,7 @@ def lock(place: Folder, path: str, how: int) -> int | None:
         except OSError as error:
             os.close(fd)
             raise _broken(path, error.strerror) from error
-        # Somebody deleted the file between our open and our lock: whoever comes next would lock another one.
+        # The file was deleted between our open and our lock: the next process would lock another one.
         os.close(fd)
     raise _broken(path, "it is deleted again and again")
 
@@ -109,7 +109,7 @@ def _open(place: Folder, path: str) -> int:
         except OSError as error:
             raise _broken(path, error.strerror) from error
         mode = os.fstat(fd).st_mode
-        # Not for all to write: planted, perhaps a second name of a file that is dear to its owner.
+        # Not writable for all: planted, perhaps as a hard link to a private file.
         if stat.S_ISREG(mode) and mode & 0o666 == 0o666:
             return fd
         os.close(fd)

@@ -40,7 +40,7 @@ ELSEWHERE = "Set DIBS_HOME to another folder."
 
 @dataclass(frozen=True)
 class Home:
-    """The state folder, and what a door should say once about how it was chosen."""
+    """The state folder, and a remark for the user about how it was chosen."""
 
     path: Path
     note: str | None = None
@@ -62,7 +62,7 @@ def home(environ: Mapping[str, str]) -> Home:
     """Return the state folder of this user on this machine; nothing is created."""
     explicit = environ.get("DIBS_HOME")
     base = None if explicit else _xdg(environ, "XDG_STATE_HOME", ".local/state")
-    # An automounted folder appears in the table of mounts only after somebody has looked inside.
+    # An automounted folder appears in the table of mounts only after an access.
     _touch(explicit or os.fspath(base or "/"))
     return choose_home(environ, Machine(machine_id(), os.geteuid(), _read("/proc/self/mountinfo")))
 
@@ -119,7 +119,7 @@ def _make_parents(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make sure that `path` is a folder of ours that nobody else may enter (0700), creating it if it is missing."""
+    """Make sure that `path` is a folder of ours that no other user may enter (0700), creating it if it is missing."""
     _mkdir(path, 0o700)
     _check_unplanted(path)
     try:
@@ -146,7 +146,7 @@ def _check_unused(path: Path, found: os.stat_result) -> None:
 def hold(home: Path) -> int:
     """Lock the state folder against systemd-tmpfiles for as long as the returned descriptor is open.
 
-    /var/tmp is emptied of what nobody touched for 30 days; folders with a flock are passed over, with all below.
+    /var/tmp loses files that were not used for 30 days; folders with a flock are skipped, with all below them.
     """
     import fcntl
 
@@ -169,12 +169,12 @@ def _socket(home: Path, name: str, tmp: Path) -> Path:
     path = home / name
     if len(os.fsencode(path)) <= SOCKET_BYTES:
         return path
-    # Imported only on this rare way: it costs as much as the rest of this module.
+    # Imported only in this rare case: it costs as much as the rest of this module.
     import hashlib
 
     folder = tmp / f"dibs-{os.geteuid()}"
     if os.path.lexists(folder):
-        # A stranger's folder here would read our commands and answer for our daemon.
+        # Another user's folder here could read our commands and impersonate our daemon.
         _check_folder(folder, os.lstat(folder))
     return folder / f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}.{name}"
 
@@ -283,7 +283,7 @@ def mount_type(path: str, mounts: str) -> str:
 
 
 def _unescape(text: str) -> str:
-    """Undo the kernel's \\040 for a blank, and its three sisters."""
+    """Decode the kernel's \\040 for a blank, and its other three escapes."""
     for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, char)
     return text
@@ -305,7 +305,7 @@ def _check_folder(path: Path, found: os.stat_result) -> None:
 
 
 def _check_unplanted(path: Path) -> None:
-    """Refuse a link, or a stranger's folder, in a place where anybody could have put it."""
+    """Refuse a link, or another user's folder, in a place that all users can write to."""
     if not _is_shared(path.parent) or not os.path.lexists(path):
         return
     found = os.lstat(path)
@@ -316,7 +316,7 @@ def _check_unplanted(path: Path) -> None:
 
 
 def _is_shared(path: Path) -> bool:
-    """Tell whether anybody may put things into `path`, as into /tmp."""
+    """Tell whether all users can write to `path`, as to /tmp."""
     try:
         return bool(os.stat(path).st_mode & stat.S_IWOTH)
     except OSError:

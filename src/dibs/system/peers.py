@@ -40,7 +40,7 @@ def of_tcp(sock: socket.socket) -> Peer:
         theirs, ours = sock.getpeername()[:2], sock.getsockname()[:2]
         table = TABLES[sock.family].read_text("ascii")
     except OSError:
-        # It has gone already, or nobody tells us: then it is nobody.
+        # It is gone already, or the kernel does not tell: then the owner is unknown.
         return Peer(None, is_local=True)
     return find(table, theirs, ours)
 
@@ -52,8 +52,8 @@ def find(table: str, theirs: Address, ours: Address) -> Peer:
     if at >= 0:
         # "local remote state queues timer retransmissions uid timeout inode ..."
         words = table[at + 2 : at + 400].partition("\n")[0].split()
-        # A socket that its process has closed has no inode any more, and the kernel writes uid 0 for it: whoever asks
-        # and hangs up at once would pass for root.
+        # A socket that its process has closed has no inode any more, and the kernel writes uid 0 for it: a client
+        # that hangs up at once would pass for root.
         return Peer(int(words[6]) if words[8] != "0" else None, is_local=True)
     return Peer(None, is_local=ipaddress.ip_address(theirs[0].partition("%")[0]).is_loopback)
 

@@ -1,7 +1,7 @@
-"""Seeing and signalling processes without ever hitting a stranger.
+"""Find and signal processes, and never the wrong one.
 
-A pid alone names nobody for long, so a process is a pid and its start time, and signals go through a pidfd that
-was checked against both. Nothing here decides when to signal, or remembers anything.
+Pids are reused, so a process is a pid and its start time, and signals go through a pidfd that was checked against
+both. Nothing here decides when to signal or keeps state.
 
 Lean.
 """
@@ -26,7 +26,7 @@ MOST_PARENTS = 64
 
 
 class Proc:
-    """One process as it was at the moment of a look into /proc."""
+    """One process as /proc showed it at one moment."""
 
     __slots__ = ("comm", "pid", "ppid", "starttime", "state")
 
@@ -41,7 +41,7 @@ class Proc:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return what tells this process from a later one with the same pid."""
+        """Return what distinguishes this process from a later one with the same pid."""
         return self.pid, self.starttime
 
     @property
@@ -55,7 +55,7 @@ class Proc:
         return self.state in "Tt"
 
 
-#: Every signal by its name without SIG, and by nothing else that begins like it.
+#: Every signal by its name without SIG.
 SIGNALS = {
     name[3:]: int(getattr(signal, name))
     for name in dir(signal)
@@ -122,12 +122,12 @@ def boot_id() -> str:
 
 
 def everybody() -> list[Proc]:
-    """Return all processes from one scan of /proc; some may be gone, or new ones missing, when it is over."""
+    """Return all processes from one scan of /proc; some may have ended, and new ones be missing, when it returns."""
     return list(_each())
 
 
 def _each() -> Iterator[Proc]:
-    """Look at one process after the other, the newest first: those are the ones that may be gone the next moment."""
+    """Yield one process after the other, the newest first: those are the most likely to end soon."""
     for pid in sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True):
         proc = look(pid)
         if proc is not None:
@@ -149,8 +149,8 @@ def descendants(root: int) -> list[Proc]:
 def marked(entries: list[bytes]) -> Iterator[Proc]:
     """Find the living processes of this user whose environment, as it was at exec, has all these entries.
 
-    The way to what a dead runner left behind. Each is handed out as soon as it is seen, so that it can be signalled
-    before it is replaced. Without entries nobody is meant.
+    This finds what a dead runner left behind. Each is yielded as soon as it is seen, so that it can be signalled before
+    it is replaced. Without entries none is found.
     """
     wanted = set(entries)
     for proc in _each() if wanted else ():
@@ -172,7 +172,7 @@ def open_verified(pid: int, starttime: int) -> int | None:
     """Return a pidfd of exactly this process, or None if it is gone.
 
     The order matters: once the pidfd is open the pid may be reused, but the pidfd still means the old process,
-    so a start time that is right afterwards proves whom we hold.
+    so a start time that still matches proves which process we hold.
     """
     try:
         pidfd = os.pidfd_open(pid)
@@ -216,10 +216,10 @@ def send_all(procs: Iterable[Proc], *signums: int) -> None:
 
 
 def kill_children() -> set[int]:
-    """KILL all direct children at once and return their pids; for a process with one thread, who reaps them itself.
+    """KILL all direct children and return their pids; for a process with one thread that reaps them itself.
 
-    The fast way, against trees that respawn: no scan, and no pidfd, because the pid of a child that was not waited
-    for cannot be anybody else's.
+    Fast, against trees that respawn: no scan and no pidfd, because the pid of a child that was not reaped cannot be
+    reused.
     """
     children = _children()
     for pid in children:
@@ -258,7 +258,7 @@ def die_with(parent: int, signum: int) -> None:
 
 
 def _prctl(option: int, value: int, what: str) -> None:
-    import ctypes  # dear to load, and only few processes need it
+    import ctypes  # expensive to load, and few processes need it
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, value, 0, 0, 0) != 0:

@@ -291,7 +291,7 @@ def _run(
             return subprocess.Popen(("/bin/sh", *argv), env=env, pass_fds=inherited, preexec_fn=prepare)
 
     try:
-        attended = attached.Attended(start, is_limited=limit_s is not None)
+        attended = attached.AttachedCommand(start, is_limited=limit_s is not None)
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
         raise NotStarted(code, f'cannot run "{options.shown(argv[0])}": {error.strerror}.') from None

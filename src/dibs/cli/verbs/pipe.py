@@ -50,7 +50,7 @@ def main(args: Args) -> int:
         raise MachineError(inventory.problem)
     inventory = devices.with_drained(inventory, drains.Drains(device_lease.folder(), {}).now())
     teller = Teller(is_summing=args.has(SUMMARIZE), is_drawing=sys.stderr.isatty())
-    places = slot_choice.slots(args, named, values, inventory, teller.said)
+    places = slot_choice.slots(args, named, values, inventory, teller.report)
     visible = args.get(job_options.VISIBLE) or values.visible
     rules = pipe_values.Rules(
         values.shell,
@@ -121,7 +121,7 @@ def _encoded(environ: dict[str, str]) -> dict[bytes, bytes]:
 # -- what people see
 
 
-class Teller(pipe_values.Door):
+class Teller(pipe_values.Observer):
     """Says on stderr what went wrong and how far it is; remembers everything if a summary was asked for."""
 
     def __init__(self, *, is_summing: bool, is_drawing: bool) -> None:
@@ -138,7 +138,7 @@ class Teller(pipe_values.Door):
         if ended.code != 0:
             again = ", trying again" if ended.is_retried else ""
             text = options.shown(ended.job.text)
-            self.said(f"command {ended.job.number} failed ({how}) on {ended.label}{again}: {text}")
+            self.report(f"command {ended.job.number} failed ({how}) on {ended.label}{again}: {text}")
         if self._is_summing:
             state = "done" if ended.code == 0 else "failed"
             took = (
@@ -151,7 +151,7 @@ class Teller(pipe_values.Door):
             row = (str(ended.job.number), ended.label, state, how, took, ended.job.text)
             self._records.append((ended.job.number, row))
 
-    def said(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Print a line for people, above the progress line."""
         self._draw("")
         try:
@@ -177,9 +177,9 @@ class Teller(pipe_values.Door):
         """Take the progress line away, and say what was not done."""
         self._draw("")
         if not_started := pipe.not_started():
-            self.said(f"{'halted' if pipe.is_halted else 'stopped'}: {not_started} not started")
+            self.report(f"{'halted' if pipe.is_halted else 'stopped'}: {not_started} not started")
         if pipe.failed and not self._is_summing:
-            self.said(f"{pipe.failed} of {pipe_values.counted(pipe.failed + pipe.done)} failed")
+            self.report(f"{pipe.failed} of {pipe_values.counted(pipe.failed + pipe.done)} failed")
 
     def summary(self, view: screen.Screen, pipe: pipe_loop.Pipe) -> str:
         """Return what ran where, how long, and how it ended."""
