@@ -35,7 +35,7 @@ class House:
         self.devices = SimpleNamespace(idle_since={})
         self.inventory = Inventory()
         self.identity = SimpleNamespace(user="ada")
-        self.core = SimpleNamespace(line=SimpleNamespace(folder=Folder(str(folder))))
+        self.lease_folder = Folder(str(folder))
 
     async def ask(self, question: Callable[[Store], Any]) -> Any:
         self.asked += 1

@@ -9,7 +9,7 @@ import build
 from desk import DONE, FAILED, RUNNING
 from dibs.devices.usage import Use
 from dibs.jobqueue import thread
-from dibs.jobqueue.outlook import Sight
+from dibs.jobqueue.outlook import QueueOutlook
 from dibs.model import lifecycle, selectors, serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, JobId, When
@@ -33,9 +33,9 @@ def submit(store, *many):
         return store.submit([build.spec(**each) for each in many], build.NOW)
 
 
-def sight(store, is_paused=False):
+def outlook(store, is_paused=False):
     view = View(store.head(6), store.active_devices(), is_paused=is_paused)
-    return Sight(view, Policy(4), build.inventory(2), store, 30.0)
+    return QueueOutlook(view, Policy(4), build.inventory(2), store, 30.0)
 
 
 def after(*ids):
@@ -49,9 +49,9 @@ def test_a_reason_is_the_same_in_a_list_as_alone(store, seed):
     kinds = [{"gpus": 1}, {"gpus": 2}, {"gpus": 0, "cpus": 3}, {"gpus": 1, "gpu_ids": (DeviceId("GPU-1"),)}]
     many = [{**chance.choice(kinds), "priority": chance.choice([0, 0, 5])} for _ in range(40)]
     ids = submit(store, *many)
-    listed = sight(store)
+    listed = outlook(store)
     jobs = [store.job(job_id) for job_id in ids]
-    assert [listed.reason(job) for job in jobs] == [sight(store).reason(job) for job in jobs]
+    assert [listed.reason(job) for job in jobs] == [outlook(store).reason(job) for job in jobs]
     assert len({listed.reason(job) for job in jobs}) > 3
 
 
@@ -92,14 +92,14 @@ def test_what_runs_of_the_same_command_in_the_same_folder_used_is_known(desk):
 def test_a_job_that_is_in_no_line_yet_says_what_it_waits_for(store, asked, reason):
     submit(store, *({},) * 10)
     (job_id,) = submit(store, asked)
-    assert sight(store).reason(store.job(job_id)) == reason
+    assert outlook(store).reason(store.job(job_id)) == reason
 
 
 def test_a_job_that_a_program_holds_names_it(store):
     submit(store, {"tags": ("x", "held-by:gpupeasy-server --port 8888")})
     with store.batch():
         store.hold(selectors.parse(["1"]), build.NOW)
-    assert sight(store).reason(store.job(1)) == Reason(
+    assert outlook(store).reason(store.job(1)) == Reason(
         "it is held until `gpupeasy-server --port 8888` lets it go",
         "If that does not run, start it again; `dibs unhold 1` lets the job go on without it.",
     )
@@ -110,25 +110,25 @@ def test_a_held_job_says_who_lets_it_go_and_nobody_knows_when(store):
     with store.batch():
         store.record(store.job(job_id), lifecycle.HoldAsked(build.NOW))
     job = store.job(job_id)
-    assert sight(store).reason(job) == Reason("it is held", "`dibs unhold 1` lets it go on.")
-    assert sight(store).expected(job) == Forecast(unknown="it is held")
+    assert outlook(store).reason(job) == Reason("it is held", "`dibs unhold 1` lets it go on.")
+    assert outlook(store).expected(job) == Forecast(unknown="it is held")
 
 
 def test_a_job_that_is_not_submitted_yet_would_start_now_or_after_those_before_it(store):
     submit(store, {"gpus": 2, "limit_s": 3600.0})
     before = thread.now_ms()
-    beside = sight(store).if_submitted(build.spec(gpus=0))
-    behind = sight(store).if_submitted(build.spec(gpus=2))
+    beside = outlook(store).if_submitted(build.spec(gpus=0))
+    behind = outlook(store).if_submitted(build.spec(gpus=2))
     assert before <= beside.if_short == beside.if_long <= thread.now_ms()
     assert behind.if_long - behind.if_short == 3600_000
 
 
 def test_while_the_queue_is_paused_nothing_is_expected(store):
     (job_id,) = submit(store, {})
-    assert sight(store, is_paused=True).expected(store.job(job_id)).unknown == "the queue is paused"
-    assert sight(store, is_paused=True).next_starts(5) == {}
+    assert outlook(store, is_paused=True).expected(store.job(job_id)).unknown == "the queue is paused"
+    assert outlook(store, is_paused=True).next_starts(5) == {}
 
 
 def test_the_next_starts_are_told_up_to_so_many(store):
     submit(store, *({"limit_s": 60.0},) * 9)
-    assert list(sight(store).next_starts(3)) == [1, 2, 3]
+    assert list(outlook(store).next_starts(3)) == [1, 2, 3]

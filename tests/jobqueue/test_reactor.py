@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dibs.jobqueue.reactor import Waits
+from dibs.jobqueue.reactor import Reactor
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def hectic() -> Iterator[None]:
 @pytest.mark.usefixtures("hectic")
 def test_work_of_many_threads_arrives_once_each_and_in_their_order() -> None:
     """A taker that runs between a post and its bell must not stumble."""
-    waits: Waits[tuple[int, int]] = Waits()
+    waits: Reactor[tuple[int, int]] = Reactor()
     each, threads = 3000, 4
 
     def post(who: int) -> None:
@@ -44,7 +44,7 @@ def test_work_of_many_threads_arrives_once_each_and_in_their_order() -> None:
 
 
 def test_a_descriptor_calls_once_and_a_timer_after_its_time() -> None:
-    waits: Waits[str] = Waits()
+    waits: Reactor[str] = Reactor()
     readable, writable = os.pipe()
     seen: list[str] = []
     waits.watch(readable, lambda: seen.append("pipe"))

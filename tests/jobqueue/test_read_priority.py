@@ -7,15 +7,14 @@ import threading
 import build
 from bench import wait_for
 from desk import Desk
-from dibs.jobqueue.reactor import Waits
-from dibs.jobqueue.read_priority import Way
+from dibs.jobqueue.reactor import Reactor, ReadPriority
 
 #: Seconds that no test waits for.
 LONG_S = 600.0
 
 
 def test_whoever_gives_way_goes_on_when_it_is_left():
-    way = Way(LONG_S)
+    way = ReadPriority(LONG_S)
     happened: list[str] = []
     way.take()
 
@@ -32,7 +31,7 @@ def test_whoever_gives_way_goes_on_when_it_is_left():
 
 
 def test_a_free_way_keeps_nobody():
-    way = Way(LONG_S)
+    way = ReadPriority(LONG_S)
     way.give()
     way.take()
     way.leave()
@@ -41,14 +40,14 @@ def test_a_free_way_keeps_nobody():
 
 
 def test_nobody_waits_longer_than_the_bound_for_a_turn_that_goes_on():
-    way = Way(longest_s=0.0)
+    way = ReadPriority(longest_s=0.0)
     way.take()
     way.give()
     assert way.is_taken
 
 
 def test_the_way_is_taken_while_a_thread_works_and_free_while_it_sleeps():
-    waits: Waits[str] = Waits()
+    waits: Reactor[str] = Reactor()
     seen: list[bool] = []
     waits.later(0.0, lambda: seen.append(waits.way.is_taken))
     assert waits.wait(is_idle=False) == []

@@ -9,8 +9,8 @@ import pytest
 import build
 from desk import Desk
 from dibs.errors import MachineError
-from dibs.jobqueue.outlook import Sight
-from dibs.jobqueue.shared_forecast import HOLDS_FOR_MS, Foreseeing
+from dibs.jobqueue.forecasting import HOLDS_FOR_MS, SharedForecast
+from dibs.jobqueue.outlook import QueueOutlook
 from dibs.model import lifecycle
 from dibs.model.jobs import JobId
 from dibs.scheduling.durations import Span
@@ -24,56 +24,56 @@ def make() -> Foreseen:
     return Foreseen(Prospect(View(queue), 4, spans), build.inventory(1), Policy(4), build.NOW)
 
 
-def asked(foreseeing: Foreseeing, state: object, now: int = build.NOW) -> Foreseen:
-    with foreseeing.of(state, now, make) as foreseen:
+def asked(forecast: SharedForecast, state: object, now: int = build.NOW) -> Foreseen:
+    with forecast.for_state(state, now, make) as foreseen:
         return foreseen
 
 
 def test_a_forecast_holds_while_nothing_changes_and_not_for_long() -> None:
-    foreseeing = Foreseeing()
-    first = asked(foreseeing, "as it is")
-    assert asked(foreseeing, "as it is") is first
-    assert asked(foreseeing, "as it is", build.NOW + HOLDS_FOR_MS - 1) is first
-    assert asked(foreseeing, "as it is", build.NOW + HOLDS_FOR_MS) is not first
+    forecast = SharedForecast()
+    first = asked(forecast, "as it is")
+    assert asked(forecast, "as it is") is first
+    assert asked(forecast, "as it is", build.NOW + HOLDS_FOR_MS - 1) is first
+    assert asked(forecast, "as it is", build.NOW + HOLDS_FOR_MS) is not first
 
 
 @pytest.mark.parametrize(("state", "now"), [("changed", build.NOW), ("as it is", build.NOW - 1)])
 def test_a_change_or_a_clock_that_was_set_makes_a_new_one(state: str, now: int) -> None:
-    foreseeing = Foreseeing()
-    first = asked(foreseeing, "as it is")
-    assert asked(foreseeing, state, now) is not first
+    forecast = SharedForecast()
+    first = asked(forecast, "as it is")
+    assert asked(forecast, state, now) is not first
 
 
 def test_one_that_could_not_be_made_is_tried_again() -> None:
-    foreseeing = Foreseeing()
-    first = asked(foreseeing, "as it was")
+    forecast = SharedForecast()
+    first = asked(forecast, "as it was")
 
     def fail() -> Foreseen:
         raise MachineError("the disk does not answer.")
 
-    with pytest.raises(MachineError), foreseeing.of("as it is", build.NOW, fail):
+    with pytest.raises(MachineError), forecast.for_state("as it is", build.NOW, fail):
         pass
-    assert asked(foreseeing, "as it is") is not first
+    assert asked(forecast, "as it is") is not first
 
 
 def test_two_who_ask_at_once_share_one() -> None:
-    foreseeing = Foreseeing()
+    forecast = SharedForecast()
     found: list[Foreseen] = []
-    with foreseeing.of("as it is", build.NOW, make) as first:
-        other = threading.Thread(target=lambda: found.append(asked(foreseeing, "as it is")))
+    with forecast.for_state("as it is", build.NOW, make) as first:
+        other = threading.Thread(target=lambda: found.append(asked(forecast, "as it is")))
         other.start()
         assert found == []
     other.join()
     assert found == [first]
 
 
-class Looking:
+class Viewer:
     """Somebody who looks at a queue with one device again and again, and how many plans that took."""
 
     def __init__(self, desk: Desk) -> None:
         self.store = desk.store
         # For longer than any test takes.
-        self.foreseeing = Foreseeing(holds_for_ms=10**9)
+        self.forecast = SharedForecast(holds_for_ms=10**9)
         self.commits = self.plans = 0
         self.submit(30)
 
@@ -82,47 +82,49 @@ class Looking:
             self.store.submit([build.spec(gpus=1, limit_s=60.0) for _ in range(count)], build.NOW)
         self.commits += 1
 
-    def sight(self, foreseeing: Foreseeing | None) -> Sight:
+    def outlook(self, forecast: SharedForecast | None) -> QueueOutlook:
         self.store.pause = lambda: None
         view = View(self.store.head(6), self.store.active_devices())
-        seen = Sight(view, Policy(4), build.inventory(1), self.store, 30.0, foreseeing=foreseeing, commits=self.commits)
+        seen = QueueOutlook(
+            view, Policy(4), build.inventory(1), self.store, 30.0, shared=forecast, commits=self.commits
+        )
         self.store.pause = self.count
         return seen
 
     def count(self) -> None:
         self.plans += 1
 
-    def expected(self, job_id: int, foreseeing: Foreseeing | None = None) -> tuple[object, str]:
+    def expected(self, job_id: int, forecast: SharedForecast | None = None) -> tuple[object, str]:
         """Return which jobs would come before, in minutes of the longer day, or why nobody knows."""
-        found = self.sight(foreseeing).expected(self.store.job(JobId(job_id)))
+        found = self.outlook(forecast).expected(self.store.job(JobId(job_id)))
         span = found.range and round((found.range[1] - found.range[0]) / 60_000)
         return span, found.unknown
 
 
 def test_all_jobs_of_a_queue_are_foreseen_with_the_plans_of_one(desk: Desk) -> None:
-    looking = Looking(desk)
-    last = looking.expected(30, looking.foreseeing)
-    needed = looking.plans
+    viewer = Viewer(desk)
+    last = viewer.expected(30, viewer.forecast)
+    needed = viewer.plans
     assert last == (29, "")
-    assert [looking.expected(number, looking.foreseeing)[0] for number in range(1, 31)] == list(range(30))
-    looking.sight(looking.foreseeing).next_starts(5)
-    looking.sight(looking.foreseeing).plan_ahead(5)
-    assert looking.plans == needed
+    assert [viewer.expected(number, viewer.forecast)[0] for number in range(1, 31)] == list(range(30))
+    viewer.outlook(viewer.forecast).next_starts(5)
+    viewer.outlook(viewer.forecast).plan_ahead(5)
+    assert viewer.plans == needed
 
 
 def test_what_is_shared_is_what_each_would_have_found_alone(desk: Desk) -> None:
-    looking = Looking(desk)
+    viewer = Viewer(desk)
     for number in (7, 30, 1, 15):
-        assert looking.expected(number, looking.foreseeing) == looking.expected(number)
+        assert viewer.expected(number, viewer.forecast) == viewer.expected(number)
 
 
 def test_what_changes_behind_the_first_of_a_line_is_seen_at_once(desk: Desk) -> None:
-    looking = Looking(desk)
-    assert looking.expected(20, looking.foreseeing) == (19, "")
-    assert looking.store.head(6)[-1].id < 10
-    with looking.store.batch():
-        looking.store.record(looking.store.job(JobId(10)), lifecycle.CancelAsked(build.NOW))
-    looking.commits += 1
-    assert looking.expected(20, looking.foreseeing) == (18, "")
-    looking.submit(1)
-    assert looking.expected(31, looking.foreseeing) == (29, "")
+    viewer = Viewer(desk)
+    assert viewer.expected(20, viewer.forecast) == (19, "")
+    assert viewer.store.head(6)[-1].id < 10
+    with viewer.store.batch():
+        viewer.store.record(viewer.store.job(JobId(10)), lifecycle.CancelAsked(build.NOW))
+    viewer.commits += 1
+    assert viewer.expected(20, viewer.forecast) == (18, "")
+    viewer.submit(1)
+    assert viewer.expected(31, viewer.forecast) == (29, "")

@@ -22,7 +22,7 @@ from dibs.model import lifecycle, ranks, selectors
 from dibs.model.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.scheduling.views import Active, Waiting
 from dibs.store import database, rows
-from dibs.store.writer import SETTLE_AFTER, BatchTally, Happening, PastAttempt, Reader, Store
+from dibs.store.writer import SETTLE_AFTER, BatchTally, EventRow, PastAttempt, Reader, Store
 
 REQUESTS = (
     Request(0),
@@ -135,7 +135,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         self.path = self.folder / "0.db"
         self.now = build.NOW
         self.jobs: dict[JobId, Job] = {}
-        self.events: dict[JobId, list[Happening]] = {}
+        self.events: dict[JobId, list[EventRow]] = {}
         self.attempts: dict[JobId, list[PastAttempt]] = {}
         self.store = Store.open(self.path)
         self.reader = Reader.open(self.path)
@@ -154,7 +154,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         assert given == list(range(first, first + len(many)))
         for job_id, asked in zip(given, many, strict=True):
             self.jobs[job_id] = Job(job_id, asked, self.now, rank=ranks.of(job_id))
-            self.events[job_id] = [Happening(self.now, "Submitted", "")]
+            self.events[job_id] = [EventRow(self.now, "Submitted", "")]
             self.attempts[job_id] = []
 
     def _record(self, number):
@@ -165,7 +165,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
 
     def _happened(self, job, event):
         moved = self.jobs[job.id] = lifecycle.advance(job, event)
-        self.events[job.id].append(Happening(self.now, type(event).__name__, moved.remark or ""))
+        self.events[job.id].append(EventRow(self.now, type(event).__name__, moved.remark or ""))
         if moved.is_finished:
             past = PastAttempt(
                 *(moved.attempt, moved.outcome, moved.cause, moved.exit_code, moved.signal),
@@ -433,7 +433,7 @@ def test_an_event_tells_the_reason_it_was_given(store):
     with store.batch():
         store.record(store.job(1), lifecycle.Placed(8, build.ids(0)), "FAKE-0")
         store.note(1, 9, "Stuck", "would not die: 77")
-    assert store.events(1)[1:] == [Happening(8, "Placed", "FAKE-0"), Happening(9, "Stuck", "would not die: 77")]
+    assert store.events(1)[1:] == [EventRow(8, "Placed", "FAKE-0"), EventRow(9, "Stuck", "would not die: 77")]
 
 
 def test_each_attempt_of_a_retried_job_keeps_its_own_result(store):
@@ -595,7 +595,7 @@ def test_what_happened_can_never_be_altered(store):
     submit(store)
     with pytest.raises(sqlite3.IntegrityError, match="an event is never altered"), store.batch():
         store.connection.execute("UPDATE events SET detail = 'it was somebody else'")
-    assert store.events(1) == [Happening(build.NOW, "Submitted", "")]
+    assert store.events(1) == [EventRow(build.NOW, "Submitted", "")]
 
 
 # -- the file -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from dibs.devices.fault_listener import Listener
 from dibs.devices.probe import Probe
 from dibs.devices.view import DeviceView
 from dibs.errors import DibsError
-from dibs.jobqueue.thread import Core, now_ms
+from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.jobqueue.turns import Order, Turn
 from dibs.leases import holders
 from dibs.model import lifecycle
@@ -71,7 +71,7 @@ class DeviceWatcher:
         folder: Folder,
         user: str,
         readers: Readers,
-        core: Core,
+        queue: QueueThread,
     ) -> None:
         self.view = view
         self._probe = probe
@@ -79,7 +79,7 @@ class DeviceWatcher:
         self._folder = folder
         self._user = user
         self._readers = readers
-        self._core = core
+        self._queue = queue
         self._watched_until = 0.0
         self._listener = Listener(listen_command, self._record_xid)
         #: A driver may hang: this thread may, too.
@@ -101,7 +101,7 @@ class DeviceWatcher:
         """Read the devices and return after how many seconds to do it again; None: on request."""
         jobs = await self._read()
         # Jobs may wait for a fresh reading even if it shows nothing new.
-        self._core.wake()
+        self._queue.wake()
         self._keep_usage(jobs)
         is_wanted = await self._is_wanted(jobs)
         self._listener.want(is_wanted)
@@ -127,7 +127,7 @@ class DeviceWatcher:
         await self._read()
         after = self.view.inventory()
         if _for_scheduler(before) != _for_scheduler(after):
-            self._core.wake()
+            self._queue.wake()
         return after
 
     async def _read(self) -> list[Job]:
@@ -135,7 +135,7 @@ class DeviceWatcher:
         number = self.view.begin_reading()
         jobs = await self._readers.ask(lambda reader: reader.active()) if self.view.is_real else []
         loop = asyncio.get_running_loop()
-        record_findings(self._core, await loop.run_in_executor(self._thread, self._read_in_thread, number, jobs))
+        record_findings(self._queue, await loop.run_in_executor(self._thread, self._read_in_thread, number, jobs))
         return jobs
 
     def _read_in_thread(self, number: int, jobs: Sequence[Job]) -> list[Finding]:
@@ -152,7 +152,7 @@ class DeviceWatcher:
 
     def _record_xid(self, device_id: str, xid: int) -> None:
         log.warning("Xid %s on %s", xid, device_id)
-        record_findings(self._core, self.view.note_xid(device_id, xid))
+        record_findings(self._queue, self.view.note_xid(device_id, xid))
         self._requests.make()
 
     # -- for others
@@ -177,7 +177,7 @@ class DeviceWatcher:
         now = now_ms()
         minutes, over = self.view.ledger.whole_minutes(now), self.view.ledger.ended(jobs)
         if minutes or over:
-            self._core.tell(lambda turn: turn.store.keep_uses(over, minutes, now // 60_000 - usage.MOST_MINUTES))
+            self._queue.tell(lambda turn: turn.store.keep_uses(over, minutes, now // 60_000 - usage.MOST_MINUTES))
 
     def close(self) -> None:
         """Stop listening and let the driver go; a thread that hangs in it is left to the end of the process."""
@@ -191,10 +191,10 @@ def _for_scheduler(inventory: Inventory) -> object:
     return inventory.problem, [(d.id, d.obstacle, d.foreign_memory, d.memory_total) for d in inventory.devices]
 
 
-def record_findings(core: Core, findings: Sequence[Finding]) -> None:
+def record_findings(queue: QueueThread, findings: Sequence[Finding]) -> None:
     """Record findings in the next turn. From any thread."""
     if findings:
-        core.tell(lambda turn: _record(turn, findings))
+        queue.tell(lambda turn: _record(turn, findings))
 
 
 def _record(turn: Turn, findings: Sequence[Finding]) -> None:

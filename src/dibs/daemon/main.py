@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from dibs.daemon import cleanup
 from dibs.daemon.device_watch import DeviceWatcher, ReadingRequest
-from dibs.daemon.number_collector import Gathering
+from dibs.daemon.number_collector import NumberCollector
 from dibs.daemon.readers import Readers
 from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity
 from dibs.devices import probe
@@ -35,8 +35,8 @@ from dibs.errors import Conflict, DibsError, MachineError
 from dibs.foreground import device_check
 from dibs.jobqueue import dispatch
 from dibs.jobqueue.machine_line import MachineLine
-from dibs.jobqueue.reactor import Waits
-from dibs.jobqueue.thread import Core, now_ms
+from dibs.jobqueue.reactor import Reactor
+from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.jobqueue.turns import Work
 from dibs.leases import device_lease
 from dibs.leases.drains import Drains
@@ -102,7 +102,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     if not os.access(place.path, os.W_OK | os.X_OK):
         raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
     database = paths.database(home)
-    waits: Waits[Work] = Waits()
+    waits: Reactor[Work] = Reactor()
     runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
     files = JobFiles(home, values.files or home)
     engine = Local(files, values, place.path, paths.notify_path(home), runners)
@@ -112,7 +112,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     requests = ReadingRequest()
     drained = Drains(place, writer.drained())
     view = DeviceView(drained, device_check.limits_of(values), _last_assessment(writer), is_real=eyes.is_real)
-    core = Core(
+    numbers = NumberCollector(files, database)
+    queue = QueueThread(
         writer,
         engine,
         files,
@@ -123,30 +124,31 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         requests.make,
         waits,
         events.publish,
+        numbers.wake,
     )
     identity = Identity(os.getpid(), user, home, paths.socket_path(home), now_ms(), values.devices)
     readers = Readers(database, waits.way.give)
     listen = probe.child_command(values, "listen")
-    watcher = DeviceWatcher(eyes, view, listen, requests, place, user, readers, core)
-    daemon = Daemon(identity, values, files, core, events, readers, watcher)
-    gathering = Gathering(core, files, database)
-    core.gather = gathering.wake
+    watcher = DeviceWatcher(eyes, view, listen, requests, place, user, readers, queue)
+    daemon = Daemon(identity, values, files, queue, events, readers, watcher)
 
     # Bound before recovery looks at the files: what a runner tells from now on is heard, what it told is written.
     notify = _open_notify(engine.notify)
-    waits.watch(notify.fileno(), lambda: core.attending.hear(notify))
-    thread = threading.Thread(target=core.run, name="core")
+    queue.listen(notify)
+    thread = threading.Thread(target=queue.run, name="core")
     thread.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, daemon.stopping.set)
     try:
-        recovered = core.ask(lambda turn: dispatch.recover(turn, processes.boot_id()))
+        recovered = queue.ask(lambda turn: dispatch.recover(turn, processes.boot_id()))
         await daemon.probe_now()
         await asyncio.wrap_future(recovered)
-        gathering.start()
-        tasks = [asyncio.create_task(_tick(daemon, database)), asyncio.create_task(_check(daemon, database))]
-        tasks.append(asyncio.create_task(watcher.run()))
-        async with server.serving(daemon, values):
+        numbers.start(queue)
+        tasks = [asyncio.create_task(watcher.run())]
+        if not writer.is_checked:
+            tasks.append(asyncio.create_task(_check(daemon, database)))
+        async with server.serving(daemon, values) as reopen:
+            tasks.append(asyncio.create_task(_tick(daemon, database, reopen)))
             ready("ready")
             log.info("pid %s serves %s", identity.pid, identity.socket)
             await daemon.stopping.wait()
@@ -159,12 +161,12 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     finally:
         watcher.keep_all()
         # The core first finishes what it has begun; runners are nobody's to stop.
-        gathering.stop()
-        core.stop()
+        numbers.stop()
+        queue.stop()
         await loop.run_in_executor(None, thread.join)
         runners.close()
         daemon.close()
-        core.store.close()
+        writer.close()
         waits.close()
         notify.close()
         engine.notify.unlink(missing_ok=True)
@@ -173,19 +175,16 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
 
 async def _check(daemon: Daemon, database: Path) -> None:
     """Check a large database that was opened unchecked; damage ends the daemon before it can make things worse."""
-    if daemon.core.store.is_checked:
-        return
     check = Check(database)
     try:
         await asyncio.to_thread(check.run)
     except MachineError as error:
-        daemon.trouble = error
-        daemon.stopping.set()
+        daemon.fail(error)
     finally:
         check.stop()
 
 
-async def _tick(daemon: Daemon, database: Path) -> None:
+async def _tick(daemon: Daemon, database: Path, reopen: Callable[[], Awaitable[None]]) -> None:
     """Look at what no event tells of, and keep copies of the database; what fails once is tried at the next tick."""
     backup_in = BACKUP_EVERY_S
     await _keep_house(daemon, cleanup.remove_strays)
@@ -193,13 +192,13 @@ async def _tick(daemon: Daemon, database: Path) -> None:
         await asyncio.sleep(SAFETY_TICK_S)
         backup_in -= SAFETY_TICK_S
         try:
-            if daemon.reopen is not None and not daemon.identity.socket.exists():
+            if not daemon.identity.socket.exists():
                 log.warning("%s was deleted; it is opened again", daemon.identity.socket)
-                await daemon.reopen()
+                await reopen()
             counts = await daemon.ask(lambda reader: reader.counts())
             if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):
                 await daemon.probe_now()
-                daemon.core.tell(dispatch.recheck)
+                daemon.tell(dispatch.recheck)
             await _keep_house(daemon)
             if backup_in <= 0:
                 backup_in = BACKUP_EVERY_S

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dibs.engines.job_files import JobFiles
 from dibs.errors import DibsError, NotFound
-from dibs.jobqueue.thread import Core
+from dibs.jobqueue.thread import QueueThread
 from dibs.jobqueue.turns import Turn
 from dibs.logs import numbers_child, reports, tails
 from dibs.logs.numbers_child import Printed
@@ -33,19 +33,19 @@ AGAIN_S = 5.0
 Found = dict[tuple[JobId, int], Printed]
 
 
-class Gathering:
+class NumberCollector:
     """The thread that reads. `wake` it when jobs may have ended; it looks at the store for which."""
 
-    def __init__(self, core: Core, files: JobFiles, database: Path) -> None:
-        self._core = core
+    def __init__(self, files: JobFiles, database: Path) -> None:
         self._files = files
         self._database = database
         self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
         # Left to the end of the process if it hangs on a disk.
-        self._thread = threading.Thread(target=self._run, name="gathering", daemon=True)
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin, with what an earlier daemon left."""
+    def start(self, queue_thread: QueueThread) -> None:
+        """Begin with the attempts that an earlier daemon left unread; the numbers are kept in turns of the queue."""
+        self._thread = threading.Thread(target=self._run, args=[queue_thread], name="numbers", daemon=True)
         self._thread.start()
         self.wake()
 
@@ -57,12 +57,12 @@ class Gathering:
         """End the thread when it comes to it. From any thread."""
         self._calls.put(False)
 
-    def _run(self) -> None:
+    def _run(self, queue_thread: QueueThread) -> None:
         reader = Reader.open(self._database)
         timeout_s: float | None = None
         while self._is_called(timeout_s):
             try:
-                while self._gather(reader):
+                while self._gather(reader, queue_thread):
                     pass
                 timeout_s = None
             except (OSError, DatabaseError, DibsError):
@@ -79,12 +79,12 @@ class Gathering:
             return True
         return goes_on
 
-    def _gather(self, reader: Reader) -> bool:
+    def _gather(self, reader: Reader, queue_thread: QueueThread) -> bool:
         """Read and keep the numbers of some attempts; tell whether there may be more."""
         unread = reader.unread_results(MOST_AT_ONCE)
         found = self._read(reader, unread)
         if found:
-            self._core.ask(_keep(found)).result()
+            queue_thread.ask(_keep(found)).result()
         return len(unread) == MOST_AT_ONCE
 
     def _read(self, reader: Reader, unread: Sequence[tuple[JobId, int]]) -> Found:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,17 @@ from dibs.daemon.device_watch import DeviceWatcher
 from dibs.daemon.readers import Readers
 from dibs.engines.job_files import JobFiles
 from dibs.errors import MachineError
-from dibs.jobqueue.thread import Core
+from dibs.jobqueue import outlook
+from dibs.jobqueue.control import Submitted
+from dibs.jobqueue.counters import Tally
+from dibs.jobqueue.outlook import QueueOutlook
+from dibs.jobqueue.thread import QueueThread
 from dibs.jobqueue.turns import Turn
+from dibs.jobqueue.validation import Rules, Submission
 from dibs.model.devices import Inventory
-from dibs.model.jobs import ACTIVE
+from dibs.model.jobs import ACTIVE, JobId
 from dibs.store import writer
+from dibs.system.locks import Folder
 from dibs.system.settings import Settings
 
 T = TypeVar("T")
@@ -84,7 +90,7 @@ class Daemon:
         identity: Identity,
         settings: Settings,
         files: JobFiles,
-        core: Core,
+        queue: QueueThread,
         events: Events,
         readers: Readers,
         watcher: DeviceWatcher,
@@ -92,7 +98,7 @@ class Daemon:
         self.identity = identity
         self.settings = settings
         self.files = files
-        self.core = core
+        self._queue = queue
         self.events = events
         self.readers = readers
         self.watcher = watcher
@@ -101,8 +107,6 @@ class Daemon:
         self.stopping = asyncio.Event()
         #: Why it has to stop, if nobody asked it to.
         self.trouble: MachineError | None = None
-        #: Opens the socket once more, should somebody have deleted its file.
-        self.reopen: Callable[[], Awaitable[None]] | None = None
         #: Removes the files of forgotten jobs, on whatever disk they are.
         self.remover = ThreadPoolExecutor(1, "remover")
         #: Reads what jobs wrote, on whatever disk.
@@ -115,13 +119,57 @@ class Daemon:
         """Return the devices as last seen, with what is drained now."""
         return self.devices.inventory()
 
+    @property
+    def lease_folder(self) -> Folder:
+        """Return where the leases and tickets of this machine are."""
+        return self._queue.line.folder
+
+    @property
+    def counters(self) -> Tally:
+        """Return what was counted since the daemon began."""
+        return self._queue.tally
+
+    @property
+    def pending_work(self) -> int:
+        """Return how many requests and messages wait for the next turn."""
+        return len(self._queue.waits)
+
+    def outlook(self, reader: writer.Reader) -> QueueOutlook:
+        """Read the queue and the machine once, to explain why jobs wait and when they start."""
+        return QueueOutlook.of_queue(self._queue, reader)
+
+    def receipt(self, reader: writer.Reader, ids: list[JobId]) -> str:
+        """Say in one line what became of a submission."""
+        return outlook.receipt(self._queue, reader, ids)
+
+    def memory_hints(self, reader: writer.Reader, ids: list[JobId]) -> list[str]:
+        """Return hints about a declared GPU memory that does not fit what earlier runs used."""
+        return outlook.declared_amiss(self._queue, reader, ids)
+
+    def submit_now(self, turn: Turn, submissions: Sequence[Submission], rules: Rules) -> Submitted:
+        """Queue jobs that must all start in this turn, or raise with the reason."""
+        return self._queue.submit_now(turn, submissions, rules, lambda job: self.outlook(turn.store).reason(job).text)
+
+    def tell(self, work: Callable[[Turn], object]) -> None:
+        """Have work done in the next turn, without an answer."""
+        self._queue.tell(work)
+
+    def wake(self) -> None:
+        """Place jobs once more: something outside the queue has changed."""
+        self._queue.wake()
+
+    def fail(self, trouble: MachineError) -> None:
+        """Stop the daemon because of an error."""
+        self.trouble = trouble
+        self.stopping.set()
+
     async def ask(self, question: Callable[[writer.Reader], T]) -> T:
         """Answer a question from the store without disturbing the core."""
         return await self.readers.ask(question)
 
     async def do(self, verb: Callable[[Turn], T]) -> T:
         """Run a verb in the core thread; returns after the commit."""
-        return await asyncio.wrap_future(self.core.ask(verb))
+        return await asyncio.wrap_future(self._queue.ask(verb))
 
     async def probe_now(self) -> Inventory:
         """Read the devices; wake the core if anything changed that matters to it."""
@@ -129,13 +177,12 @@ class Daemon:
 
     def close_when_idle(self, is_wanted: bool) -> None:
         """Start nothing new and stop when nothing runs; or take that back."""
-        self.core.is_closing = is_wanted
+        self._queue.close(is_wanted)
         if not is_wanted and self.closing is not None:
             self.closing.cancel()
             self.closing = None
         elif is_wanted and self.closing is None:
             self.closing = asyncio.create_task(self._stop_when_idle())
-        self.core.wake()
 
     async def _stop_when_idle(self) -> None:
         # A start that was decided before is under way, and counts.

@@ -31,8 +31,8 @@ async def get_gpus(request: web.Request) -> web.Response:
 
 async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
     """Return every device of an inventory, with who holds it now."""
-    found = await daemon.ask(lambda reader: holders.survey(daemon.core.line.folder, inventory.ids))
-    line = await daemon.ask(lambda reader: tickets.line(daemon.core.line.folder))
+    found = await daemon.ask(lambda reader: holders.survey(daemon.lease_folder, inventory.ids))
+    line = await daemon.ask(lambda reader: tickets.line(daemon.lease_folder))
     waiters = [
         machine_answers.Waiter(
             user=t.user or str(t.uid),
@@ -133,8 +133,8 @@ async def post_drain(request: web.Request) -> web.Response:
         drains.mark(daemon.devices.drains.place, device.id, why)
     else:
         await daemon.do(lambda turn: turn.store.drain(device.id, why, turn.now))
-        daemon.devices.drains.own = {**daemon.devices.drains.own, device.id: why}
-    daemon.core.wake()
+        daemon.devices.drains.add_own(device.id, why)
+    daemon.wake()
     return _drained(daemon, device)
 
 
@@ -146,10 +146,10 @@ async def post_undrain(request: web.Request) -> web.Response:
         raise NotAllowed(f"GPU {device.index} is drained by root for everybody.", "Ask who looks after this machine.")
     accepted = daemon.watcher.accept(device.id)
     await daemon.do(lambda turn: (turn.store.undrain(device.id), turn.store.bring_back(device.id, accepted)))
-    daemon.devices.drains.own = {own: why for own, why in daemon.devices.drains.own.items() if own != device.id}
+    daemon.devices.drains.remove_own(device.id)
     if is_root:
         drains.unmark(daemon.devices.drains.place, device.id)
-    daemon.core.wake()
+    daemon.wake()
     return _drained(daemon, device)
 
 

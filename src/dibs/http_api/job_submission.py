@@ -12,8 +12,7 @@ from aiohttp import web
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchange, gpus, why
 from dibs.http_api.schemas import job_answers, submission
-from dibs.jobqueue import control, outlook, turns, validation
-from dibs.jobqueue.outlook import Sight
+from dibs.jobqueue import control, turns, validation
 from dibs.jobqueue.thread import now_ms
 from dibs.model import scripts, serialization
 from dibs.model.fields import JobSpec
@@ -72,7 +71,7 @@ async def _queue(
 
 
 def _told(daemon: Daemon, reader: Reader, ids: list[JobId]) -> tuple[str, list[str]]:
-    return outlook.receipt(daemon.core, reader, ids), outlook.declared_amiss(daemon.core, reader, ids)
+    return daemon.receipt(reader, ids), daemon.memory_hints(reader, ids)
 
 
 def _submit(
@@ -80,9 +79,7 @@ def _submit(
 ) -> control.Submitted:
     if not any(submission.spec.no_wait for submission in submissions):
         return control.submit(turn, submissions, rules)
-    return daemon.core.submit_now(
-        turn, submissions, rules, lambda job: Sight.of(daemon.core, turn.store).reason(job).text
-    )
+    return daemon.submit_now(turn, submissions, rules)
 
 
 async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], rules: validation.Rules) -> web.Response:
@@ -94,7 +91,7 @@ async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], ru
     _, first = rehearsed.jobs[0]
     forecast = Forecast(unknown="it would be held")
     if not submissions[0].is_held:
-        forecast = await daemon.ask(lambda reader: Sight.of(daemon.core, reader).if_submitted(first))
+        forecast = await daemon.ask(lambda reader: daemon.outlook(reader).if_submitted(first))
     shell = daemon.settings.shell
     jobs = [
         serialization.spec_to_json(spec)

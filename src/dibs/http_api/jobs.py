@@ -14,7 +14,7 @@ from dibs.errors import UserError
 from dibs.http_api import exchange, gpus, job_lists, job_numbers, why
 from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import turns
-from dibs.jobqueue.outlook import Sight
+from dibs.jobqueue.outlook import QueueOutlook
 from dibs.jobqueue.thread import now_ms
 from dibs.logs.reports import Numbers
 from dibs.model import selectors, serialization
@@ -43,18 +43,18 @@ async def get_jobs(request: web.Request) -> web.Response:
         return await _page(daemon, told, request.app[TEXTS])
     chosen = selectors.parse(told.select)
 
-    def found(reader: Reader, sight: Sight) -> list[Job]:
+    def found(reader: Reader, seen: QueueOutlook) -> list[Job]:
         if told.select:
             return turns.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
-        return _overview(reader, sight)
+        return _overview(reader, seen)
 
     def has_unread(reader: Reader) -> bool:
         unread = {job_id for job_id, _ in reader.unread_results(UNREAD_LOOKED_AT)}
-        return bool(unread) and any(job.id in unread for job in found(reader, Sight.of(daemon.core, reader)))
+        return bool(unread) and any(job.id in unread for job in found(reader, daemon.outlook(reader)))
 
     def answer(reader: Reader) -> job_answers.Jobs:
-        sight = Sight.of(daemon.core, reader)
-        return _list(daemon, reader, sight, found(reader, sight), request.app[TEXTS])
+        seen = daemon.outlook(reader)
+        return _list(daemon, reader, seen, found(reader, seen), request.app[TEXTS])
 
     await job_numbers.are_read(daemon, has_unread, LIST_READING_FOR_S)
     return await exchange.answer(daemon, answer)
@@ -68,29 +68,29 @@ async def _page(daemon: Daemon, told: job_lists.PageQuery, texts: Texts) -> web.
     def answer(reader: Reader) -> job_answers.Jobs:
         jobs, place = pages.page(reader, wanted, after, told.limit or job_lists.USUAL, now_ms())
         following = None if place is None else pages.write_cursor(wanted.sort, place)
-        page = _list(daemon, reader, Sight.of(daemon.core, reader), jobs, texts)
+        page = _list(daemon, reader, daemon.outlook(reader), jobs, texts)
         page.next = following
         return page
 
     return await exchange.answer(daemon, answer)
 
 
-def _list(daemon: Daemon, reader: Reader, sight: Sight, jobs: list[Job], texts: Texts) -> job_answers.Jobs:
+def _list(daemon: Daemon, reader: Reader, seen: QueueOutlook, jobs: list[Job], texts: Texts) -> job_answers.Jobs:
     return job_answers.Jobs(
         # Raw JSON stands for the Structs it was encoded from.
-        jobs=cast("list[job_answers.Job]", [texts.of(daemon, Shown.of(daemon, reader, sight, job)) for job in jobs]),
+        jobs=cast("list[job_answers.Job]", [texts.of(daemon, Shown.of(daemon, reader, seen, job)) for job in jobs]),
         queue=job_answers.Paused(bool(reader.fact(turns.PAUSED))),
         counts=reader.counts(),
-        machine=gpus.machine(daemon, sight.view),
+        machine=gpus.machine(daemon, seen.view),
         daemon=job_answers.Answerer(__version__, daemon.identity.pid),
     )
 
 
-def _overview(reader: Reader, sight: Sight) -> list[Job]:
+def _overview(reader: Reader, seen: QueueOutlook) -> list[Job]:
     """Return what one looks at; behind very many unfinished jobs also what runs and what comes next."""
     jobs = {job.id: job for job in reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)}
     jobs |= {job.id: job for job in reader.active()}
-    for waiting in views.order(sight.view.waiting)[:FINISHED_SHOWN]:
+    for waiting in views.order(seen.view.waiting)[:FINISHED_SHOWN]:
         if waiting.id not in jobs:
             jobs[waiting.id] = reader.job(waiting.id)
     return sorted(jobs.values(), key=lambda job: job.id)
@@ -108,11 +108,11 @@ class Shown:
     inventory: Inventory
 
     @classmethod
-    def of(cls, daemon: Daemon, reader: Reader, sight: Sight, job: Job) -> Shown:
+    def of(cls, daemon: Daemon, reader: Reader, seen: QueueOutlook, job: Job) -> Shown:
         """Look at what is known of a job now."""
         reader.pause()
-        reason = sight.reason(job).text if job.is_waiting else job.remark if job.is_active else None
-        return cls(job, reason, job_numbers.of(daemon, reader, job), gpus.marks(daemon, job), sight.inventory)
+        reason = seen.reason(job).text if job.is_waiting else job.remark if job.is_active else None
+        return cls(job, reason, job_numbers.of(daemon, reader, job), gpus.marks(daemon, job), seen.inventory)
 
     def is_same(self, other: Shown) -> bool:
         """Tell whether another would be told in the same words."""
@@ -200,13 +200,13 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
         )
         for past in reader.attempts(job.id)
     ]
-    sight = Sight.of(daemon.core, reader)
+    seen = daemon.outlook(reader)
     return job_answers.WholeJob(
-        **Shown.of(daemon, reader, sight, job).fields(daemon),
+        **Shown.of(daemon, reader, seen, job).fields(daemon),
         cli=command_line.line(job.spec, now_ms()),
         attempts=attempts,
         env=serialization.mask_environ(job.spec.env),
-        expected_start=why.expected_start(sight.expected(job), sight.inventory) if job.is_waiting else None,
+        expected_start=why.expected_start(seen.expected(job), seen.inventory) if job.is_waiting else None,
         use=gpus.use(daemon, reader, job),
     )
 

@@ -29,7 +29,7 @@ async def get_metrics(request: web.Request) -> web.Response:
     daemon.watcher.note_viewer()
     found = await daemon.ask(lambda reader: [*_queue(reader), *_devices(daemon, reader), *_process(daemon)])
     streams = len(request.app[event_stream.CHANNEL].hub.streams)
-    families = [*found, *_counted(daemon.core.tally), *_daemon(daemon, streams)]
+    families = [*found, *_counted(daemon.counters), *_daemon(daemon, streams)]
     return web.Response(text=metrics_text.text(families), headers={"Content-Type": metrics_text.CONTENT_TYPE})
 
 
@@ -86,7 +86,7 @@ def _labels(device: Device) -> dict[str, str]:
 
 def _daemon(daemon: Daemon, streams: int) -> Iterator[Family]:
     yield gauge("dibs_build_info", "Always 1; the version is a label.", Sample(1, {"version": __version__}))
-    waiting = len(daemon.core.waits)
+    waiting = daemon.pending_work
     yield gauge("dibs_requests_waiting", "Requests and news that wait for the next turn of the core.", Sample(waiting))
     # Not counting the one that asks this.
     asked = max(0, daemon.readers.pending - 1)

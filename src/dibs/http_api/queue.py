@@ -7,7 +7,6 @@ from aiohttp import web
 from dibs.http_api import exchange, why, wire
 from dibs.http_api.schemas import actions, job_answers
 from dibs.jobqueue import control, turns
-from dibs.jobqueue.outlook import Sight
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job, State
 from dibs.scheduling import views
@@ -46,9 +45,9 @@ async def get_starts(request: web.Request) -> web.Response:
     most = min(max(0, exchange.whole_number(request, "most", 5)), MOST_STARTS)
 
     def answer(reader: Reader) -> job_answers.Starts:
-        sight = Sight.of(daemon.core, reader)
-        found = sight.next_starts(most).items()
-        starts = [job_answers.Start(job, why.expected_start(forecast, sight.inventory)) for job, forecast in found]
+        seen = daemon.outlook(reader)
+        found = seen.next_starts(most).items()
+        starts = [job_answers.Start(job, why.expected_start(forecast, seen.inventory)) for job, forecast in found]
         return job_answers.Starts(starts)
 
     return await exchange.answer(daemon, answer)
@@ -63,13 +62,13 @@ async def get_line(request: web.Request) -> web.Response:
     most = min(max(0, exchange.whole_number(request, "most", 10)), MOST_STARTS)
 
     def answer(reader: Reader) -> job_answers.Line:
-        sight = Sight.of(daemon.core, reader)
-        ready = [reader.job(waiting.id) for waiting in views.order(sight.view.waiting)[:most]]
+        seen = daemon.outlook(reader)
+        ready = [reader.job(waiting.id) for waiting in views.order(seen.view.waiting)[:most]]
         others = [job for job in reader.overview(2 * MOST_STARTS, 0) if job.is_waiting and not _is_ready(job)]
         jobs = [*ready, *others][:most]
-        forecasts = sight.expected_of([job.id for job in ready])
+        forecasts = seen.expected_of([job.id for job in ready])
         return job_answers.Line(
-            [_in_line(job, sight.reason(job), forecasts.get(job.id, Forecast()), sight.inventory) for job in jobs]
+            [_in_line(job, seen.reason(job), forecasts.get(job.id, Forecast()), seen.inventory) for job in jobs]
         )
 
     return await exchange.answer(daemon, answer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,8 +40,11 @@ from dibs.system.settings import Settings
 
 
 @contextlib.asynccontextmanager
-async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
-    """Answer on the daemon's socket while inside, and to browsers where they were let in before."""
+async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Answer on the daemon's socket while inside, and to browsers where they were let in before.
+
+    Gives a function that opens the socket again, should its file have been deleted.
+    """
     app = web.Application(middlewares=[admission_guard.errors], client_max_size=exchange.LARGEST_BODY)
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
     guard = Guard(Tokens(paths.web_file(daemon.identity.home)))
@@ -67,10 +70,9 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[None]:
 
     try:
         await reopen()
-        daemon.reopen = reopen
         await browsers.open_again()
         async with status_socket.socket_for_status(runner, values.status_socket):
-            yield
+            yield reopen
     finally:
         daemon.identity.socket.unlink(missing_ok=True)
         for each in sockets:

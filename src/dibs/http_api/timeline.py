@@ -12,7 +12,6 @@ from msgspec import Meta
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchange, job_lists
 from dibs.http_api.schemas.machine_answers import Bar, Lane, Timeline
-from dibs.jobqueue.outlook import Sight
 from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
 from dibs.model.devices import DeviceId
@@ -44,7 +43,7 @@ def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> Timelin
     now = now_ms()
     past = reader.attempts_between(since, until, MOST_PAST)
     bars = [_bar(s.job, s.name, s.attempt, s.devices, s.started_at, s.finished_at, s.word) for s in reversed(past)]
-    ahead = Sight.of(daemon.core, reader).plan_ahead(MOST_PLANNED)
+    ahead = daemon.outlook(reader).plan_ahead(MOST_PLANNED)
     # What is just starting has no moment yet.
     bars += [_running(job, job.started_at or now, ahead.ends.get(job.id)) for job in reader.active() if job.allocation]
     bars += [_planned(reader.job(plan.id), plan) for plan in ahead.planned if plan.devices]

@@ -7,7 +7,6 @@ from aiohttp import web
 from dibs.http_api import exchange
 from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import outlook
-from dibs.jobqueue.outlook import Sight
 from dibs.model import serialization
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job
@@ -25,8 +24,8 @@ async def get_why(request: web.Request) -> web.Response:
         job = reader.job(job_id)
         if not job.is_waiting:
             return _why(job, Reason(outlook.describe(job)), Forecast(), daemon.inventory)
-        sight = Sight.of(daemon.core, reader)
-        return _why(job, sight.reason(job), sight.expected(job), sight.inventory)
+        seen = daemon.outlook(reader)
+        return _why(job, seen.reason(job), seen.expected(job), seen.inventory)
 
     return await exchange.answer(daemon, answer)
 

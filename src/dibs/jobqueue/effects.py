@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from dibs.engines.local import Local
 from dibs.jobqueue import dispatch
-from dibs.jobqueue.reactor import Waits
+from dibs.jobqueue.reactor import Reactor
 from dibs.jobqueue.turns import Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, Work
 from dibs.model import units
 from dibs.model.devices import DeviceId
@@ -36,7 +36,7 @@ CHECK_EVERY_S = 1.0
 HURRY_S = 0.02
 
 
-class Attending:
+class EffectRunner:
     """Acts for the core thread, and belongs to it.
 
     `post` takes work for the next turn, `refused` hears of a device that a runner could not have.
@@ -46,7 +46,7 @@ class Attending:
         self,
         store: Store,
         engine: Local,
-        waits: Waits[Work],
+        waits: Reactor[Work],
         post: Callable[[Work], None],
         refused: Callable[[DeviceId], None],
     ) -> None:

@@ -1,20 +1,22 @@
-"""What a forecast needs to know, gathered from the store within bounds: who waits, who will, and how long they take.
+"""The input of a forecast, read from the store within bounds, and the one forecast that all readers share.
 
-Changes nothing, and looks at no more than the beginning of every line; where something goes on, the prospect says so.
+Reads no more than the head of every line; where a line is longer, the prospect says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from dibs.model import dependencies, ranks
 from dibs.model.jobs import Job, JobId, State
 from dibs.scheduling import durations, views
 from dibs.scheduling.durations import Span
-from dibs.scheduling.forecasts import Coming, Line, Prospect
+from dibs.scheduling.forecasts import Coming, Foreseen, Line, Prospect
 from dibs.scheduling.views import View, Waiting
 from dibs.store.writer import Reader
 
@@ -22,6 +24,30 @@ from dibs.store.writer import Reader
 MOST_JOBS = 500
 #: Jobs that wait for their time or for other jobs.
 MOST_COMING = 200
+#: Milliseconds for which a forecast is valid while nothing changes: running jobs may take longer than expected.
+HOLDS_FOR_MS = 1000
+
+
+class SharedForecast:
+    """The latest forecast, for any thread. Only one thread at a time computes it; the others reuse the result."""
+
+    def __init__(self, holds_for_ms: int = HOLDS_FOR_MS) -> None:
+        self._holds_for_ms = holds_for_ms
+        self._lock = threading.Lock()
+        self._state: object = None
+        self._made_at = 0
+        self._foreseen: Foreseen | None = None
+
+    @contextlib.contextmanager
+    def for_state(self, state: object, now: int, make: Callable[[], Foreseen]) -> Iterator[Foreseen]:
+        """Give the forecast for a state of the queue, computed only if the state is new; locked until we leave."""
+        with self._lock:
+            # A forecast from the future means that the clock was set back.
+            is_old = not 0 <= now - self._made_at < self._holds_for_ms
+            if self._foreseen is None or is_old or state != self._state:
+                self._foreseen = make()
+                self._state, self._made_at = state, now
+            yield self._foreseen
 
 
 def gather(reader: Reader, view: View, window: int, grace_s: float, now: int, asked_for: Job | None = None) -> Prospect:

@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Sequence
 
 from dibs.jobqueue import forecasting, machine_line, turns
-from dibs.jobqueue.shared_forecast import Foreseeing
-from dibs.jobqueue.thread import Core, now_ms
+from dibs.jobqueue.forecasting import SharedForecast
+from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.model import dependencies, serialization, units
 from dibs.model.devices import Inventory
 from dibs.model.fields import JobSpec
@@ -28,7 +28,7 @@ MOST_NAMED = 8
 ENDED = {"failed": "it failed", "cancelled": "it was cancelled", "timeout": "it ran out of time"}
 
 
-class Sight:
+class QueueOutlook:
     """What is needed to say why jobs wait, read once for many of them."""
 
     def __init__(
@@ -40,11 +40,11 @@ class Sight:
         grace_s: float,
         *,
         is_closing: bool = False,
-        foreseeing: Foreseeing | None = None,
+        shared: SharedForecast | None = None,
         commits: int = 0,
     ) -> None:
         self.is_closing = is_closing
-        self._foreseeing = foreseeing or Foreseeing()
+        self._forecast = shared or SharedForecast()
         self._commits = commits
         self.reader = reader
         self.grace_s = grace_s
@@ -58,7 +58,7 @@ class Sight:
         self.inventory = inventory
 
     @classmethod
-    def of(cls, core: Core, reader: Reader) -> Sight:
+    def of_queue(cls, core: QueueThread, reader: Reader) -> QueueOutlook:
         """Look once; many jobs may then be asked about."""
         # Before anything is read: what is read later may be newer than this says, but never older.
         commits = core.commits
@@ -78,7 +78,7 @@ class Sight:
             reader,
             core.settings.grace,
             is_closing=core.is_closing,
-            foreseeing=core.foreseeing,
+            shared=core.forecast,
             commits=commits,
         )
 
@@ -150,7 +150,7 @@ class Sight:
         def make() -> Foreseen:
             return Foreseen(self._prospect(now), self.inventory, self.policy, now, self._decide)
 
-        return self._foreseeing.of((self._commits, self.view, self.inventory), now, make)
+        return self._forecast.for_state((self._commits, self.view, self.inventory), now, make)
 
     def _decide(self, view: View, inventory: Inventory, policy: Policy, now: int) -> planner.Plan:
         self.reader.pause()
@@ -185,7 +185,7 @@ def _held(job: Job) -> Reason:
     return Reason(f"it is held until `{job.held_by}` lets it go", hint)
 
 
-def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:
+def receipt(core: QueueThread, reader: Reader, ids: list[JobId]) -> str:
     """Say in a line what became of a submission."""
     if len(ids) > 1:
         return f"{len(ids)} jobs queued: {ids[0]}-{ids[-1]}"
@@ -193,11 +193,11 @@ def receipt(core: Core, reader: Reader, ids: list[JobId]) -> str:
     what = units.count_gpus(job.spec.request.gpus) if job.spec.request.gpus else "no GPU"
     if not job.is_waiting:
         return f"{job.id} queued: {what}, starts now"
-    reason = Sight.of(core, reader).reason(job)
+    reason = QueueOutlook.of_queue(core, reader).reason(job)
     return f"{job.id} queued: {what}, waits: {reason.text}"
 
 
-def declared_amiss(core: Core, reader: Reader, ids: list[JobId]) -> list[str]:
+def declared_amiss(core: QueueThread, reader: Reader, ids: list[JobId]) -> list[str]:
     """Say that earlier runs used much more or less GPU memory than was declared now; of many jobs nothing is said."""
     request = reader.job(ids[0]).spec.request if len(ids) == 1 else None
     if request is None or not request.gpus:

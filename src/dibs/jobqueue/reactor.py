@@ -1,6 +1,7 @@
-"""What one thread waits for: descriptors, timers, and work that other threads hand it.
+"""The event loop of the queue thread: descriptors, timers, and work that other threads post.
 
-The core thread hears of its runners itself: a hop through another thread would cost more than all it has to do.
+The queue thread hears from its runners directly: a hop through another thread would cost more than the work itself.
+While it is awake, readers yield the interpreter to it.
 """
 
 from __future__ import annotations
@@ -15,17 +16,53 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dibs.jobqueue.read_priority import Way
-
 T = TypeVar("T")
 
+#: Seconds from the beginning of a turn for which readers yield. A turn that starts jobs takes a few milliseconds; a
+#: longer one submits thousands of jobs, and must not block readers for all that time.
+LONGEST_S = 0.02
 
-class Waits(Generic[T]):
-    """Everything but `post` belongs to the thread that calls `wait`."""
+
+class ReadPriority:
+    """The writer claims priority; readers yield.
+
+    All threads of the daemon share one interpreter. A turn releases it with every query and system call, and each time
+    would have to wait for a computing reader to release it again.
+    """
+
+    def __init__(self, longest_s: float = LONGEST_S) -> None:
+        self._longest_s = longest_s
+        self._free = threading.Event()
+        self._free.set()
+        self._taken_at = 0.0
+
+    @property
+    def is_taken(self) -> bool:
+        """Tell whether readers must yield."""
+        return not self._free.is_set()
+
+    def take(self) -> None:
+        """Make readers yield from now on."""
+        if not self.is_taken:
+            self._taken_at = time.monotonic()
+            self._free.clear()
+
+    def leave(self) -> None:
+        """Let readers continue."""
+        self._free.set()
+
+    def give(self) -> None:
+        """Wait while the writer has priority, at most `longest_s`; costs almost nothing otherwise."""
+        if self.is_taken:
+            self._free.wait(max(0.0, self._taken_at + self._longest_s - time.monotonic()))
+
+
+class Reactor(Generic[T]):
+    """Only `post` and `len` may be called from other threads than the one that calls `wait`."""
 
     def __init__(self) -> None:
-        #: Taken while the thread is awake.
-        self.way = Way()
+        #: Claimed while the thread is awake.
+        self.way = ReadPriority()
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._bell, select.EPOLLIN)
@@ -36,28 +73,28 @@ class Waits(Generic[T]):
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
-        """Return how much was posted and not taken yet. From any thread."""
+        """Return how much posted work is pending. From any thread."""
         return len(self._posted)
 
     def post(self, work: T) -> None:
         """Hand over work, from any thread."""
-        # The bell is rung under the lock: whoever finds work finds it rung, and can silence it.
+        # The bell is rung under the lock, so that `_take` never finds work without it.
         with self._lock:
             self._posted.append(work)
             if len(self._posted) == 1:
                 os.eventfd_write(self._bell, 1)
 
     def watch(self, fd: int, then: Callable[[], None]) -> None:
-        """Call `then` once, when `fd` becomes readable; it is for `then` to close it."""
+        """Call `then` once, when `fd` becomes readable; `then` must close it."""
         self._then[fd] = then
         self._epoll.register(fd, select.EPOLLIN)
 
     def later(self, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` after so many seconds."""
+        """Call `then` after a delay."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), then))
 
     def wait(self, *, is_idle: bool = True) -> list[T]:
-        """Sleep, if idle, until something is there; call what was watched for or timed, and return what was posted."""
+        """Sleep, if idle, until something happens; run due callbacks and return the posted work."""
         timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
         if is_idle:
             self.way.leave()
@@ -83,6 +120,6 @@ class Waits(Generic[T]):
         return posted
 
     def close(self) -> None:
-        """Let go of everything that is still watched."""
+        """Stop watching."""
         self._epoll.close()
         os.close(self._bell)

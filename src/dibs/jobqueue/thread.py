@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +23,11 @@ from dibs.errors import Bug, Busy, DibsError, MachineError
 from dibs.jobqueue import control, dispatch
 from dibs.jobqueue.control import Submitted
 from dibs.jobqueue.counters import Tally
-from dibs.jobqueue.effects import RETRY_FOR_S, Attending
+from dibs.jobqueue.effects import RETRY_FOR_S, EffectRunner
+from dibs.jobqueue.forecasting import SharedForecast
 from dibs.jobqueue.machine_line import MachineLine, Outlook
 from dibs.jobqueue.notifications import Notices
-from dibs.jobqueue.reactor import Waits
-from dibs.jobqueue.shared_forecast import Foreseeing
+from dibs.jobqueue.reactor import Reactor
 from dibs.jobqueue.turns import PAUSED, StartRunner, Turn, Work
 from dibs.jobqueue.validation import Rules, Submission
 from dibs.model.devices import DeviceId
@@ -65,7 +66,7 @@ NO_OUTLOOK = Outlook({})
 NOTHING_PLACED = Placement(None, (), NO_OUTLOOK, [])
 
 
-class Core:
+class QueueThread:
     """Runs turns in its own thread; everything else hands it work. `publish` is called when jobs changed."""
 
     def __init__(
@@ -78,8 +79,9 @@ class Core:
         policy: Policy,
         devices: DeviceView,
         request_reading: Callable[[], None],
-        waits: Waits[Work],
+        waits: Reactor[Work],
         publish: Callable[[], None],
+        read_numbers: Callable[[], None],
     ) -> None:
         self.store = store
         self.policy = policy
@@ -91,18 +93,18 @@ class Core:
         self.request_reading = request_reading
         self.waits = waits
         self.publish = publish
-        #: Called when runs of sweeps have ended.
-        self.gather: Callable[[], None] = lambda: None
+        #: Called when jobs have finished whose numbers must be read.
+        self._read_numbers = read_numbers
         #: How often something was kept: the queue is the same as long as this is. Read from any thread.
         self.commits = 0
-        #: For those who ask when jobs will start.
-        self.foreseeing = Foreseeing()
+        #: When jobs will start, for all readers.
+        self.forecast = SharedForecast()
         #: For those who draw curves.
         self.tally = Tally()
         self.notices = Notices(files, settings, line.user, waits.watch, self.tell)
         #: What this thread itself has found to do.
         self._news: list[Work] = []
-        self.attending = Attending(store, engine, waits, self._news.append, self._shun)
+        self.effect_runner = EffectRunner(store, engine, waits, self._news.append, self._shun)
         #: Nothing new starts: the daemon is to stop once nothing runs.
         self.is_closing = False
         self._is_over = False
@@ -136,6 +138,15 @@ class Core:
     def wake(self) -> None:
         """Place once more: something outside has changed. From any thread."""
         self.tell(_nothing)
+
+    def close(self, is_wanted: bool) -> None:
+        """Start no further jobs, or take that back. From any thread."""
+        self.is_closing = is_wanted
+        self.wake()
+
+    def listen(self, sock: socket.socket) -> None:
+        """Take in the messages of runners. Before the thread starts."""
+        self.waits.watch(sock.fileno(), lambda: self.effect_runner.hear(sock))
 
     def stop(self) -> None:
         """End the thread after the work that came before. From any thread."""
@@ -197,7 +208,7 @@ class Core:
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
         for effect in turn.effects:
-            self.attending.act(turn, effect)
+            self.effect_runner.act(turn, effect)
         # After the starts: whoever listens makes work for this processor.
         if turn.changed:
             self.publish()
@@ -208,7 +219,7 @@ class Core:
         if turn.finished_for_good:
             self.notices.tell(turn)
         if turn.has_unread_numbers:
-            self.gather()
+            self._read_numbers()
 
     def _settle(self) -> None:
         try:

@@ -98,6 +98,14 @@ class Drains:
         #: Replaced as a whole when it changes: other threads read it.
         self.own = own
 
+    def add_own(self, device: str, why: str) -> None:
+        """Drain a device for this user's jobs."""
+        self.own = {**self.own, device: why}
+
+    def remove_own(self, device: str) -> None:
+        """Let this user's jobs have a device again."""
+        self.own = {own: why for own, why in self.own.items() if own != device}
+
     def now(self) -> dict[str, str]:
         """Return the drained devices and by whom and why."""
         told = {device: _told("you", why) for device, why in self.own.items()}

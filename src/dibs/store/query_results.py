@@ -10,7 +10,7 @@ from dibs.model.jobs import Cause, JobId, Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class EventRow:
     """One row of the event table."""
 
     at: int

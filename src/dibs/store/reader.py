@@ -22,8 +22,8 @@ from dibs.scheduling.vram_advice import Earlier
 from dibs.store import database, rows, where
 from dibs.store.query_results import (
     BatchTally,
+    EventRow,
     Glance,
-    Happening,
     Numbered,
     PastAttempt,
     RunsSince,
@@ -138,9 +138,9 @@ class Reader:
         """Return how many jobs show each word."""
         return dict(self._ask("counts").fetchall())
 
-    def events(self, job_id: JobId) -> list[Happening]:
+    def events(self, job_id: JobId) -> list[EventRow]:
         """Return all that happened to a job."""
-        return [Happening(*row) for row in self._ask("events_of", {"job": job_id})]
+        return [EventRow(*row) for row in self._ask("events_of", {"job": job_id})]
 
     def attempts(self, job_id: JobId) -> list[PastAttempt]:
         """Return the finished attempts of a job."""

@@ -23,7 +23,7 @@ from dibs.model.jobs import WAITING, After, Job, JobId, Member, Outcome, Request
 from dibs.scheduling import durations
 from dibs.store import database, rows
 from dibs.store.query_results import BatchTally as BatchTally
-from dibs.store.query_results import Happening as Happening
+from dibs.store.query_results import EventRow as EventRow
 from dibs.store.query_results import PastAttempt as PastAttempt
 from dibs.store.reader import Reader as Reader
 from dibs.store.reader import digest
