@@ -28,12 +28,6 @@ DECISIONS = DOCS / "decisions"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "compat").glob("*.md")])
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and path.suffix == "")
 
-#: Ends of names with a dot that are files.
-SUFFIXES = ("S", "db", "esy", "js", "lock", "log", "out", "py", "toml")
-#: Names with a dot that look like ours: an attribute of a value in an example, a function of the page.
-OTHERS = {"gpus.environ", "jobActions.cancelling"}
-
-NAME = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -47,46 +41,6 @@ def without_code(text: str) -> str:
     return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
-MODULES = sorted(
-    ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
-    for path in (ROOT / "src" / "dibs").rglob("*.py")
-)
-
-
-def resolve(name: str) -> object:
-    """Return what `local.Local.start` names in one of our modules; AttributeError if nothing.
-
-    A module may be named with its packages (`engines.local`) or without.
-    """
-    parts = name.split(".")
-    for count in range(len(parts), 0, -1):
-        for module in modules_named(".".join(parts[:count])):
-            found: object = importlib.import_module(module)
-            try:
-                for part in parts[count:]:
-                    found = getattr(found, part)
-            except AttributeError:
-                continue
-            return found
-    raise AttributeError(f"no module of ours has {name}")
-
-
-def modules_named(name: str) -> list[str]:
-    """Return the modules whose path ends with these words."""
-    return [module for module in MODULES if f".{module}".endswith(f".{name}")]
-
-
-def is_module(name: str) -> bool:
-    """Tell whether the package has a module of this name."""
-    return bool(modules_named(name))
-
-
-def names(path: Path) -> list[str]:
-    """Return the dotted names in a page, each once."""
-    found = dict.fromkeys(NAME.findall(without_code(path.read_text())))
-    return [name for name in found if name.rpartition(".")[2] not in SUFFIXES and name not in OTHERS]
-
-
 def pages_from_tables() -> ModuleType:
     """Return `scripts/pages.py`, which writes pages from the tables in the code."""
     spec = importlib.util.spec_from_file_location("pages", ROOT / "scripts" / "pages.py")
@@ -95,31 +49,6 @@ def pages_from_tables() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.mark.parametrize("name", names(DOCS / "walk.md"))
-def test_every_function_on_the_walk_exists(name: str) -> None:
-    assert resolve(name) is not None
-
-
-def test_the_walk_names_the_functions_it_passes() -> None:
-    assert len(names(DOCS / "walk.md")) > 40
-
-
-@pytest.mark.parametrize("path", PAGES, ids=page_id)
-def test_every_name_of_ours_in_a_page_exists(path: Path) -> None:
-    """Only names that begin with one of our modules are ours."""
-    ours = [name for name in names(path) if is_module(name.partition(".")[0])]
-    missing = [name for name in ours if not _resolves(name)]
-    assert not missing
-
-
-def _resolves(name: str) -> bool:
-    try:
-        resolve(name)
-    except AttributeError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)

@@ -1,4 +1,4 @@
-"""`simple_gpu_scheduler`: commands from stdin, one GPU each, as the old tool did it; the work is that of `dibs.piping`.
+"""`simple_gpu_scheduler`: commands from stdin, one GPU each, as the old tool did it; `pipe_loop` does the work.
 
 What the old tool promised stays to the byte: the line before each start, the last id first, `/bin/sh`, exit code 0.
 What was wrong with it is not kept: jobs no longer read our stdin, lines come at once, a command that cannot be started

@@ -52,7 +52,7 @@ def overdue(reader: Reader, now: int, keep_for_s: float | None, keep_jobs: int) 
 
 
 def forget(turn: Turn, ids: Sequence[JobId], with_checkpoints: bool) -> list[JobId]:
-    """Take finished jobs out of the store; return them: their files may go, and `forgot` is to be told."""
+    """Take finished jobs out of the store; return their ids, so that the caller removes their files."""
     gone = turn.store.forget(ids, with_checkpoints)
     turn.changed += gone
     return gone

@@ -1,7 +1,7 @@
 """Reading the GPUs of this machine into one plain `Inventory`.
 
 A driver call may hang for ever or take its process with it, so all of them are made by a disposable child (`driver`),
-asked through `informants` with a deadline. A card that hangs there is out; the others are read without it.
+asked through `driver_link` with a deadline. A card that hangs there is out; the others are read without it.
 Who may use a device is not decided here.
 """
 

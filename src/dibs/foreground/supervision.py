@@ -33,7 +33,7 @@ def supervise(pid: int, grace_s: float, new_orders: Callable[[], list[list[str]]
 
 
 def command_tree(pid: int, grace_s: float, on_stuck: Callable[[str], None]) -> runner.Tree:
-    """Return the tree of a command, for a loop of `reap`, `act` and `wait_for_signal`."""
+    """Return the tree of a command, for a loop of `Tree.reap`, `Tree.act` and `wait_for_signal`."""
     return runner.Tree(_spec(grace_s), pid, time.monotonic(), lambda kind, names: on_stuck(names))
 
 

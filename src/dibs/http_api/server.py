@@ -2,7 +2,7 @@
 question, JSON out.
 
 Here are the socket and the parts that stand around it; the addresses are the table in `routes`. Every request passes
-`guarding.Guard` before it is routed.
+`admission_guard.Guard` before it is routed.
 """
 
 from __future__ import annotations

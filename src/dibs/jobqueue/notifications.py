@@ -1,7 +1,7 @@
 """Notices: one command of the user's, run when jobs have ended. Which ends call for one, and what it is told.
 
 Decided after the commit that recorded the end, and sent at most once: a crash in between loses the notice, and never
-doubles it. The command runs in a process of its own (`noticing`) that nobody waits for; too many at once wait in a
+doubles it. The command runs in a process of its own (`notify_child`) that nobody waits for; too many at once wait in a
 line of their own, and beyond that are left out. What went wrong is noted at the job.
 """
 

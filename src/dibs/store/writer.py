@@ -256,7 +256,7 @@ class Store(Reader):
     # -- many at once: there may be a hundred thousand, and a turn must stay short
 
     def cancel_waiting(self, chosen: selectors.Selection, now: int) -> Ended:
-        """Record `lifecycle.CancelAsked` for the waiting jobs of a selection, and `NeedFailed` for who needs them."""
+        """Record `lifecycle.CancelAsked` for waiting jobs, `lifecycle.NeedFailed` for their dependents."""
         self._gather(selectors.within(chosen, WAITING), now)
         self._ask("gather_doomed")
         values = {"at": now, "remark": lifecycle.NEED_FAILED}
@@ -268,7 +268,7 @@ class Store(Reader):
         return Ended(*self._crowd(), [JobId(row[0]) for row in self._ask("waiters_of_crowd")])
 
     def retry(self, chosen: selectors.Selection, outcomes: Iterable[Outcome], now: int) -> Retried:
-        """Record `lifecycle.RetryAsked` for those of a selection that ended so, `NeedRetried` for who needs them."""
+        """Record `lifecycle.RetryAsked` for jobs that ended so, `lifecycle.NeedRetried` for their dependents."""
         self._gather(selectors.within(chosen, outcomes), now)
         self._ask("gather_revived")
         self._ask("tell_crowd", {"at": now, "kind": "RetryAsked", "detail": ""})

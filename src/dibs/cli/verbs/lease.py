@@ -2,7 +2,7 @@
 
 Leases and the machine-wide line are those of every other door. The command inherits the leases, so the GPUs are its
 own for as long as any part of it lives, also if we are killed. With `--env` or `--pid` a small process keeps them for
-as long as a shell, or a process that runs already, lives (`keeping`).
+as long as a shell, or a process that runs already, lives (`keepers`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verbs that name jobs, as they come over the wire: what each may say, and what it does.
 
 `kill`, `pause` and the like take a selection; `move` takes one job, `edit` says what is to change. `clean` is in
-`housekeeping`, because removing files takes longer than a turn may.
+`cleanup`, because removing files takes longer than a turn may.
 """
 
 from __future__ import annotations
