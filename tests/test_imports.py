@@ -52,6 +52,9 @@ PACKAGES = {
 }
 ORDER = list(PACKAGES)
 
+#: What the distribution `dibs-compat` may import of ours: packages, or single modules.
+COMPAT = {"client", "errors", "foreground", "leases", "model", "submission", "sweeps", "system.settings", "version"}
+
 #: Imports that point the other way, and why.
 EXCEPTIONS = {
     ("__main__", "cli"): "the program",
@@ -89,6 +92,8 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"}
+COMPAT_SOURCE = SOURCE.parent.parent / "compat" / "src"
+COMPAT_FILES = sorted(COMPAT_SOURCE.rglob("*.py"))
 FOLDERS = {f"dibs.{'.'.join(path.parent.relative_to(SOURCE).parts)}".rstrip(".") for path in SOURCE.rglob("*.py")}
 
 
@@ -168,6 +173,12 @@ def _points_down(name: str, target: str) -> bool:
     if (name.partition(".")[0], end) in EXCEPTIONS or (name, target) in EXCEPTIONS:
         return False
     return ORDER.index(end) > ORDER.index(start)
+
+
+@pytest.mark.parametrize("path", COMPAT_FILES, ids=lambda path: str(path.relative_to(COMPAT_SOURCE)))
+def test_compat_imports_only_what_it_is_offered(path: Path) -> None:
+    targets = {target for found in imports(path) if (target := own(found)) is not None}
+    assert {target for target in targets if target not in COMPAT and package(target) not in COMPAT} == set()
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)

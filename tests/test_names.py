@@ -141,11 +141,10 @@ def exists(path: str, page: Path) -> bool:
 
 
 def is_own_path(text: str) -> bool:
-    """Return whether a text claims to be a file of this repository."""
+    """Return whether a text claims to be a file of this repository; `tests/PACKAGE` is a pattern of some."""
     first = text.partition("/")[0]
-    return (
-        bool(PATH.fullmatch(text)) and first != "." and (first in FOLDERS or (ROOT / "src" / "dibs" / first).is_dir())
-    )
+    is_pattern = first == "." or re.search(r"[A-Z]{4}", text.removesuffix(".md")) is not None
+    return bool(PATH.fullmatch(text)) and not is_pattern and (first in FOLDERS or (ROOT / "src/dibs" / first).is_dir())
 
 
 def without_code(text: str) -> str:
