@@ -77,7 +77,7 @@ SCALARS = st.one_of(st.booleans(), st.integers(-(10**6), 10**6), st.floats(-1e6,
 def test_whatever_the_values_are_the_others_stay(row: list[Data], seed: int) -> None:
     """A run whose values nobody spelled in a way of his own can always be repeated."""
     names = [f"p{n}" for n in range(len(row))]
-    written = [values.of(data) for data in row]
+    written = [values.value_of_data(data) for data in row]
     if any("\0" in one.text for one in written):
         return
     template = templates.parse("t " + " ".join(f"{{{name}}}" for name in names) + " --seed {seed}")

@@ -16,17 +16,17 @@ from dibs.sweeps import orders
 def test_shuffled_is_the_order_of_the_standard_library(size, seed):
     expected = array("I", range(size))
     random.Random(seed).shuffle(expected)
-    assert list(orders.Shuffled(size, random.Random(seed).getrandbits)) == list(expected)
+    assert list(orders.ShuffledOrder(size, random.Random(seed).getrandbits)) == list(expected)
 
 
 @given(st.integers(0, 3000), st.integers())
 def test_scattered_has_every_number_once(size, seed):
-    assert sorted(orders.Scattered(size, seed)) == list(range(size))
+    assert sorted(orders.ScatteredOrder(size, seed)) == list(range(size))
 
 
 @given(st.integers(1, 10**24), st.integers(0, 2**64), st.data())
 def test_scattered_gives_any_place_at_once(size, seed, data):
-    order = orders.Scattered(size, seed)
+    order = orders.ScatteredOrder(size, seed)
     place = data.draw(st.integers(0, size - 1))
     other = data.draw(st.integers(0, size - 1))
     assert 0 <= order.at(place) < size
@@ -36,27 +36,27 @@ def test_scattered_gives_any_place_at_once(size, seed, data):
 def test_scattered_does_not_look_like_a_pattern():
     """Of a thousand places each tenth gets about a tenth, neighbours are apart, and another seed is another order."""
     size = 10**6
-    first = orders.Scattered(size, 1)[:1000]
+    first = orders.ScatteredOrder(size, 1)[:1000]
     tenths = [sum(number // (size // 10) == tenth for number in first) for tenth in range(10)]
     assert all(60 < count < 140 for count in tenths)
     assert len({after - before for before, after in itertools.pairwise(first)}) > 950
-    assert len({*first} & {*orders.Scattered(size, 2)[:1000]}) < 20
+    assert len({*first} & {*orders.ScatteredOrder(size, 2)[:1000]}) < 20
 
 
 def test_places_beyond_the_end_are_refused_and_negative_ones_count_from_it():
-    order = orders.Scattered(10, 0)
+    order = orders.ScatteredOrder(10, 0)
     assert order[-1] == order[9]
     with pytest.raises(IndexError):
         order[10]
 
 
 def test_small_orders_are_those_of_the_old_tool_and_large_ones_begin_at_once():
-    assert isinstance(orders.order(orders.WHOLE, 0), orders.Shuffled)
-    assert isinstance(orders.order(orders.WHOLE + 1, 0), orders.Scattered)
+    assert isinstance(orders.order(orders.WHOLE, 0), orders.ShuffledOrder)
+    assert isinstance(orders.order(orders.WHOLE + 1, 0), orders.ScatteredOrder)
 
 
 def test_an_order_is_the_same_for_ever():
     """People have run half of a sweep; the other half must not change with a release."""
     assert list(orders.order(9, 0)) == [7, 5, 1, 3, 4, 2, 0, 8, 6]
-    assert orders.Scattered(10**12, 7)[:3] == [573654213286, 696466849947, 563290587706]
-    assert orders.derived(1, "lr", 0) == 8994935239505489385
+    assert orders.ScatteredOrder(10**12, 7)[:3] == [573654213286, 696466849947, 563290587706]
+    assert orders.derive_seed(1, "lr", 0) == 8994935239505489385

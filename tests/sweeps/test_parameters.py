@@ -50,7 +50,7 @@ def test_a_parameter_is_read_as_people_type_it(words, expected):
     ],
 )
 def test_a_word_is_a_number_only_if_it_looks_like_one_and_keeps_its_text(word, data):
-    found = values.typed(word)
+    found = values.value_of_word(word)
     assert found == (data, word)
     assert type(found.data) is type(data)
 
@@ -60,7 +60,7 @@ def test_a_word_is_a_number_only_if_it_looks_like_one_and_keeps_its_text(word, d
     [(0.1, "0.1"), (1e-5, "1e-5"), (25.0, "25"), (1e22, "1e22"), (-0.0, "0"), (1.5e-7, "1.5e-7"), (2**60, str(2**60))],
 )
 def test_numbers_nobody_typed_are_written_short(number, text):
-    assert values.of(number).text == text
+    assert values.value_of_data(number).text == text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -72,12 +72,12 @@ def test_the_short_text_of_a_number_is_that_number(number):
     ("data", "text"), [(None, "null"), (True, "true"), ([1, "a"], '[1,"a"]'), ({"a": 0.5}, '{"a":0.5}'), ("é", "é")]
 )
 def test_other_data_is_written_as_json(data, text):
-    assert values.of(data) == (data, text)
+    assert values.value_of_data(data) == (data, text)
 
 
 @pytest.mark.parametrize("number", [float("inf"), float("nan")])
 def test_what_json_has_no_word_for_is_text(number):
-    assert values.of(number) == (repr(number), repr(number))
+    assert values.value_of_data(number) == (repr(number), repr(number))
 
 
 @pytest.mark.parametrize(
@@ -145,6 +145,6 @@ def test_a_quantum_makes_multiples():
 
 
 def test_weights_decide():
-    choices = tuple(values.typed(word) for word in "ab")
-    found = [columns.Weighted(choices, (3.0, 1.0)).at(n / 100).text for n in range(100)]
+    choices = tuple(values.value_of_word(word) for word in "ab")
+    found = [columns.WeightedChoice(choices, (3.0, 1.0)).at(n / 100).text for n in range(100)]
     assert (found.count("a"), found.count("b")) == (75, 25)

@@ -16,7 +16,7 @@ from dibs.sweeps.templates import Writer
 
 def point(index=0, **given):
     """Build a point: `point(lr="0.1")`."""
-    return Point(index, tuple(given), tuple(values.typed(text) for text in given.values()))
+    return Point(index, tuple(given), tuple(values.value_of_word(text) for text in given.values()))
 
 
 def command(text, folder=None, index=0, **given):
@@ -86,7 +86,7 @@ def test_the_folder_of_a_run():
 
 def test_a_parameter_comes_before_a_name_of_ours():
     made = Writer(templates.parse("{index} {dir}")).command(
-        Point(3, ("index", "dir"), (values.typed("x y"), values.typed("d")))
+        Point(3, ("index", "dir"), (values.value_of_word("x y"), values.value_of_word("d")))
     )
     assert made == "'x y' d"
 

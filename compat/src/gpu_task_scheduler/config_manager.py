@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dibs.sweeps.sequences import Lazy
+from dibs.sweeps.sequences import LazySequence
 
 #: A dictionary of the user, with whatever is in it.
 Config = dict[str, Any]
@@ -125,7 +125,7 @@ def _check_gpus(scheduler_config: Config) -> None:
             raise ValueError("gpu can only be a string or a list of strings")
 
 
-class Instances(Lazy[Config]):
+class Instances(LazySequence[Config]):
     """Every combination of every block of `test_config`, the last parameter fastest, each made when asked for."""
 
     __slots__ = ("_blocks",)

@@ -83,8 +83,8 @@ class HyperparameterSearch:
 
 def _shuffled(size: int) -> Iterable[int]:
     if size <= SHUFFLED_AS_EVER:
-        return orders.Shuffled(size, random.getrandbits)
-    return map(orders.Scattered(size, random.getrandbits(64)).at, range(size))
+        return orders.ShuffledOrder(size, random.getrandbits)
+    return map(orders.ScatteredOrder(size, random.getrandbits(64)).at, range(size))
 
 
 def _picker(columns: list[Sequence[object]]) -> Callable[[int], tuple[object, ...]]:

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dibs.sweeps import values
-from dibs.sweeps.sequences import Lazy
+from dibs.sweeps.sequences import LazySequence
 from dibs.sweeps.values import Data, Value
 
-#: Digits that a computed number keeps: more than anybody types, fewer than the last ones, where floats go wrong.
+#: Digits that a computed number keeps: more than people type, fewer than the last ones, where floats are inexact.
 DIGITS = 12
 #: Steps into which a drawn range is cut, so that a drawn number has a few digits and not seventeen. `grid` visits every
 #: step once before it visits one again, so that short numbers do not repeat.
 GRAIN = 10**6
 
 
-class Computed(Lazy[Value]):
+class ComputedColumn(LazySequence[Value]):
     """Values made one by one, each larger than the one before it, or each smaller."""
 
     __slots__ = ()
@@ -46,7 +46,7 @@ def _number(value: Value) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps(Computed):
+class Steps(ComputedColumn):
     """`range(start, stop, step)` as in Python: the stop is not in it. Sums are exact: three times 0.1 is 0.3."""
 
     #: All in whole parts of one over `parts`.
@@ -62,7 +62,7 @@ class Steps(Computed):
         """Return the value at a place from 0 up."""
         number = self.start + place * self.step
         if number % self.parts:
-            return values.computed(number / self.parts)
+            return values.value_of_number(number / self.parts)
         return Value(number // self.parts, str(number // self.parts))
 
 
@@ -73,7 +73,7 @@ def steps(start: Fraction, stop: Fraction, step: Fraction) -> Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear(Computed):
+class Linear(ComputedColumn):
     """`linspace(low, high, size)`: evenly spaced, both ends in it."""
 
     low: Fraction
@@ -86,11 +86,11 @@ class Linear(Computed):
     def at(self, place: int) -> Value:
         """Return the value at a place from 0 up."""
         number = self.low + (self.high - self.low) * Fraction(place, max(1, self.size - 1))
-        return values.computed(_rounded(float(number)))
+        return values.value_of_number(_rounded(float(number)))
 
 
 @dataclass(frozen=True, slots=True)
-class Logarithmic(Computed):
+class Logarithmic(ComputedColumn):
     """`logspace(low, high, size)`: evenly spaced exponents between two real bounds, both in it."""
 
     low: float
@@ -103,11 +103,13 @@ class Logarithmic(Computed):
     def at(self, place: int) -> Value:
         """Return the value at a place from 0 up."""
         if place == 0:
-            return values.computed(self.low)
+            return values.value_of_number(self.low)
         if place == self.size - 1:
-            return values.computed(self.high)
+            return values.value_of_number(self.high)
         share = place / (self.size - 1)
-        return values.computed(_rounded(math.exp((1 - share) * math.log(self.low) + share * math.log(self.high))))
+        return values.value_of_number(
+            _rounded(math.exp((1 - share) * math.log(self.low) + share * math.log(self.high)))
+        )
 
 
 def _rounded(number: float) -> float:
@@ -153,7 +155,7 @@ class LogUniform:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """`normal(mean, deviation)`; with `is_log` the logarithm is so distributed; with a quantum a multiple of it."""
+    """`normal(mean, deviation)`; with `is_log` of the logarithm; with a quantum a multiple of it."""
 
     mean: float
     deviation: float
@@ -171,7 +173,7 @@ class Normal:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class WeightedChoice:
     """One of some values, each with its probability."""
 
     choices: tuple[Value, ...]
@@ -187,18 +189,18 @@ class Weighted:
         return self.choices[-1]
 
 
-Distribution = Uniform | LogUniform | Normal | Weighted
+Distribution = Uniform | LogUniform | Normal | WeightedChoice
 
 
 def is_fine(distribution: Distribution) -> bool:
-    """Tell whether it has so many values that none comes twice."""
-    return not isinstance(distribution, Weighted) and distribution.quantum is None
+    """Tell whether the distribution has enough values that none is drawn twice."""
+    return not isinstance(distribution, WeightedChoice) and distribution.quantum is None
 
 
 def _drawn(number: float, low: float, high: float, quantum: float | None) -> Value:
     if quantum is not None:
         number = _to_step(number, quantum)
-    return values.computed(min(max(number, low), high))
+    return values.value_of_number(min(max(number, low), high))
 
 
 def _to_step(number: float, step: float) -> float:

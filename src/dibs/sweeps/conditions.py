@@ -43,7 +43,7 @@ SIGNS: dict[type[ast.unaryop], Callable[[object], object]] = {
     ast.USub: operator.neg,  # type: ignore[dict-item]
     ast.UAdd: operator.pos,  # type: ignore[dict-item]
 }
-#: How YAML and JSON write them.
+#: As YAML and JSON write them.
 CONSTANTS = {"true": True, "false": False, "null": None}
 
 
@@ -71,10 +71,10 @@ MISSING = Missing()
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition, ready to be asked about points."""
+    """A compiled condition."""
 
     text: str
-    #: The parameters it speaks of.
+    #: The parameters it uses.
     names: frozenset[str]
     _step: Step
 

@@ -54,7 +54,7 @@ def plain(node: Node) -> Data:
 
 def value(node: Node) -> Value:
     """Return a part of a document as the value of a parameter."""
-    return node if isinstance(node, Value) else values.of(plain(node))
+    return node if isinstance(node, Value) else values.value_of_data(plain(node))
 
 
 def kind(node: Node) -> str:

@@ -3,7 +3,7 @@
 Every complaint names the file and the key. Files of wandb are told by their key `method`.
 
     sweep = documents.read(document, "lr.yaml")
-    sweep.check()                          # after the door has put in its own options with dataclasses.replace
+    sweep.check()                          # after the caller has set its own options with dataclasses.replace
     for point in sweep.points(): ...
 
 Pure.
@@ -28,7 +28,7 @@ GOALS = {"minimize": "minimize", "min": "minimize", "maximize": "maximize", "max
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as a file describes it; None is what the file does not say."""
+    """A sweep as a file describes it; None where the file does not say."""
 
     space: Space
     command: Template | None = None
@@ -49,7 +49,7 @@ class Sweep:
     folder: str | None = None
     jobs: int | None = None
     halt: int | None = None
-    #: What people should know about how the file was read.
+    #: Messages to the user about how the file was read.
     notes: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -61,12 +61,12 @@ class Sweep:
         templates.check(self.space.names, self.command, self.folder)
 
     def points(self) -> Points:
-        """Return its points; an error if they can only be sampled and nobody said how many."""
+        """Return its points; fail if they can only be sampled and no sample size was given."""
         return Points(self.space, self.sample, self.is_shuffled, self.seed)
 
 
 def read(document: Node, where: str) -> Sweep:
-    """Return what a document says; `where` names its file in complaints."""
+    """Return what a document says; `where` names its file in error texts."""
     with document_nodes.inside(where):
         if not isinstance(document, Mapping):
             raise UserError(f"expected keys such as command and parameters, got {document_nodes.kind(document)}.")
@@ -252,9 +252,9 @@ def _parameter(name: str, node: Node) -> Parameter:
             with document_nodes.inside(name):
                 return wandb.parameter(name, node)
         case list():
-            return parameters.listed(name, [document_nodes.value(one) for one in node])
+            return parameters.parameter_of_list(name, [document_nodes.value(one) for one in node])
         case _:
             found = document_nodes.value(node)
             call = parameters.CALL.fullmatch(found.text) if isinstance(found.data, str) else None
             made = parameters.from_call(name, call[1], call[2]) if call else None
-            return made or parameters.listed(name, [found])
+            return made or parameters.parameter_of_list(name, [found])

@@ -1,7 +1,7 @@
-"""More runs of a sweep, like one that is there but for some parameters: the same command with other values in it.
+"""More runs of a sweep, like an existing one except for some parameters: the same command with other values in it.
 
-A run keeps its parameters as data and its command as text; how somebody spelled a value (`1.0`, `True`) is only in the
-text. So the spelling is looked for there, and the command is made anew with the run's own values first: where that is
+A run keeps its parameters as data and its command as text; how a value was spelled (`1.0`, `True`) is only in the
+text. So the spelling is looked for there, and the command is made again with the run's own values first: where that is
 not what the run has, its command was not made of these parameters, and no other can be.
 
 Pure.
@@ -25,7 +25,7 @@ MOST_DIGITS = 4
 
 
 class Further(NamedTuple):
-    """A run that is to be: its point, and command and folder as they are written for it."""
+    """A run to be submitted: its point, its command and its folder."""
 
     point: Point
     command: str | tuple[str, ...]
@@ -33,7 +33,7 @@ class Further(NamedTuple):
 
 
 def further(sweep: Sweep, spec: JobSpec, changes: Sequence[Mapping[str, Data]], first: int) -> list[Further]:
-    """Return the runs that are like one but for these changes, with indices from `first` on."""
+    """Return runs like an existing one with these changes, with indices from `first` on."""
     own = _point(spec)
     writer = templates.Writer(templates.parse(sweep.argv or sweep.command), sweep.folder)
     if writer.command(own) != (spec.argv if sweep.argv is not None else spec.command):
@@ -47,7 +47,7 @@ def further(sweep: Sweep, spec: JobSpec, changes: Sequence[Mapping[str, Data]], 
         for name in change:
             if name not in known:
                 raise UserError(f'expected parameters of the run ({", ".join(known)}), got "{name[:80]}".')
-        row = known | {name: values.of(data) for name, data in change.items()}
+        row = known | {name: values.value_of_data(data) for name, data in change.items()}
         point = Point(index, own.names, tuple(row.values()))
         found.append(Further(point, writer.command(point), writer.folder(point)))
     return found
@@ -65,11 +65,11 @@ def _spelled(data: Data, text: str) -> Value:
     for spelling in sorted(_spellings(data), key=len, reverse=True):
         if spelling in text:
             return Value(data, spelling)
-    return values.of(data)
+    return values.value_of_data(data)
 
 
 def _spellings(data: Data) -> Iterator[str]:
-    """Yield the ways in which people write a value that `values.typed` reads as this."""
+    """Yield the ways in which people write a value that `values.value_of_word` reads as this."""
     if isinstance(data, bool | int | float):
         yield repr(data)
     if isinstance(data, float):

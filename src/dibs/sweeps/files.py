@@ -22,7 +22,7 @@ SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".csv")
 
 
 def load(path: str | Path) -> Sweep:
-    """Return what a sweep file says. A table has no command and no options: the door has to bring them."""
+    """Read a sweep file. A table has no command and no options: the caller must supply them."""
     where = Path(path)
     suffix = where.suffix.lower()
     if suffix not in SUFFIXES:
@@ -51,12 +51,12 @@ def _text(path: Path) -> str:
 
 
 class _NotWellFormed(Exception):
-    """The text is not of its format."""
+    """The text does not follow its format."""
 
 
 def _json(text: str) -> Node:
     def number(word: str) -> Node:
-        found = values.typed(word)
+        found = values.value_of_word(word)
         return found if not isinstance(found.data, str) else _refuse_number(word)
 
     try:
@@ -82,13 +82,13 @@ def _mapping(pairs: Iterable[tuple[str, Node]]) -> dict[str, Node]:
 
 def _toml(text: str) -> Node:
     try:
-        return tomllib.loads(text, parse_float=values.typed)
+        return tomllib.loads(text, parse_float=values.value_of_word)
     except tomllib.TOMLDecodeError as error:
         raise _NotWellFormed(f"{error}.") from error
 
 
 def _yaml(text: str) -> Node:
-    # Only who has a YAML file pays for it.
+    # Import it only when the file is YAML.
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -112,7 +112,7 @@ def _scalar(loader: Any, node: Any) -> Node:
         return Value(None, node.value) if node.value else None
     if node.tag.endswith(":bool"):
         return Value(loader.construct_yaml_bool(node), node.value)
-    return values.typed(node.value)
+    return values.value_of_word(node.value)
 
 
 def _yaml_mapping(loader: Any, node: Any) -> Node:
@@ -147,7 +147,7 @@ def _table(text: str) -> Sweep:
         for row in reader:
             if row and len(row) != len(names):
                 raise UserError(f"line {reader.line_num}: expected {len(names)} values, got {len(row)}.")
-            rows += [[values.typed(cell) for cell in row]] if row else []
+            rows += [[values.value_of_word(cell) for cell in row]] if row else []
     except csv.Error as error:
         raise UserError(f"line {reader.line_num}: expected CSV, got something else: {error}.") from error
     if not rows:

@@ -8,14 +8,14 @@ How a space is made up:
 
 `Points` walks through it and holds nothing: 10^12 points begin at once and take no memory. Without conditions (`when`,
 `exclude`, blocks that may overlap) any point is there at once by its index; with them the way to it is walked.
-Nothing here is left to chance: a seed decides, and it is 0 if nobody says otherwise, so that a sweep can be run again.
+Nothing here is left to chance: a seed decides, and its default is 0, so that a sweep can be run again.
 
     space = grid.Space((grid.Block((grid.axis("lr", [...]), grid.axis("bs", [...]))),))
     for point in grid.Points(space, sample=20, seed=7):
         point.index, point.data(), point.key
 
 A sample is the beginning of the shuffled order, so a larger one with the same seed only adds points. Where parameters
-are drawn, the axes are gone through in that order again and again, each time shuffled anew.
+are drawn, the axes are gone through in that order again and again, each time in a new shuffled order.
 
 Pure.
 """
@@ -31,14 +31,14 @@ from typing import Any, NamedTuple
 
 from dibs.errors import UserError
 from dibs.sweeps import columns, orders, values
-from dibs.sweeps.columns import Column, Computed, Distribution
+from dibs.sweeps.columns import Column, ComputedColumn, Distribution
 from dibs.sweeps.conditions import Condition
-from dibs.sweeps.sequences import Lazy
+from dibs.sweeps.sequences import LazySequence
 from dibs.sweeps.values import Data, Value
 
 #: Rows up to which an axis is handed to `itertools.product`, which keeps a copy of it, or is compared with another.
 FEW = 10_000
-#: Draws in a row that conditions may refuse before we take it that they leave nothing.
+#: Consecutive draws that conditions may reject before we conclude that no point is left.
 PATIENCE = 10_000
 
 Row = tuple[Value, ...]
@@ -47,7 +47,7 @@ Row = tuple[Value, ...]
 class Point(NamedTuple):
     """One point: its place in the order, and its parameters in the order in which they were given."""
 
-    #: Counts from 0 in the order of the walk. (Tuples have a method of that name, which nobody needs here.)
+    #: Counts from 0 in the order of the walk. (It hides a method of tuples, which is not needed here.)
     index: int  # type: ignore[assignment]
     names: tuple[str, ...]
     values: Row
@@ -58,17 +58,17 @@ class Point(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return what stands for this point wherever it comes up again; neither its index nor its spelling matters."""
+        """Return a key that identifies this point, whatever its index and spelling."""
         return values.identity(self.data())
 
 
 @dataclass(frozen=True)
-class Axis(Lazy[Row]):
+class Axis(LazySequence[Row]):
     """Names whose values move together, and the rows of those values."""
 
     names: tuple[str, ...]
     columns: tuple[Column, ...]
-    #: Too long to be gone through (`randint`): only a sample may be taken.
+    #: Too long to enumerate (`randint`): it can only be sampled.
     is_for_samples: bool = False
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class Axis(Lazy[Row]):
     def has(self, row: Sequence[Data]) -> bool:
         """Tell whether a row is one of this axis."""
         first = self.columns[0]
-        if len(self.columns) == 1 and isinstance(first, Computed):
+        if len(self.columns) == 1 and isinstance(first, ComputedColumn):
             return first.has(row[0])
         return values.identity(dict(zip(self.names, row, strict=True))) in self._keys
 
@@ -100,7 +100,7 @@ def axis(name: str, column: Column) -> Axis:
 
 @dataclass(frozen=True)
 class Block:
-    """A product of axes, the last one fastest; what is drawn comes to each point anew."""
+    """A product of axes, the last one fastest; random parameters are drawn again for each point."""
 
     axes: tuple[Axis, ...]
     drawn: Mapping[str, Distribution] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Block:
 
     @cached_property
     def conditional(self) -> tuple[str, ...]:
-        """Return the names with a condition, each after those that its condition speaks of."""
+        """Return the names with a condition, each after the names its condition uses."""
         found: list[str] = []
         waiting = dict(self.when)
         while waiting:
@@ -160,14 +160,14 @@ class Block:
         return {one.names[0]: one.columns[0][0] for one in self.axes if one.names[0] in self.when}
 
     def leave_out(self, given: dict[str, Value]) -> dict[str, Value] | None:
-        """Return the parameters that are really there; None if the same point has another row that stands for it."""
+        """Return the parameters whose conditions hold; None if another row represents the same point."""
         if not self.when:
             return given
         data = {name: value.data for name, value in given.items()}
         left = dict(given)
         for name in self.conditional:
             if not self.when[name].holds(data):
-                # All rows that differ in nothing but this parameter are one point; the first of them stands for it.
+                # All rows that differ only in this parameter are one point; the first of them represents it.
                 if name in self._firsts and given[name] != self._firsts[name]:
                     return None
                 del data[name], left[name]
@@ -201,7 +201,7 @@ def product(parts: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
 
 
 def _are_apart(one: Block, other: Block) -> bool:
-    """Tell whether it is plain to see that two blocks share no point."""
+    """Tell whether two blocks certainly share no point."""
     if one.when or other.when:
         return False
     if {*one.names} != {*other.names} or one.drawn or other.drawn:
@@ -243,7 +243,7 @@ class Space:
 
     @cached_property
     def is_drawn(self) -> bool:
-        """Tell whether there is no end of points."""
+        """Tell whether the number of points is infinite."""
         return any(block.drawn for block in self.blocks)
 
     @cached_property
@@ -261,7 +261,7 @@ class Space:
         raise IndexError(number)
 
     def keep(self, place: int, given: dict[str, Value]) -> dict[str, Value] | None:
-        """Return the parameters of a point of a block; None if it is excluded, or stands in the walk already."""
+        """Return the parameters of a point of a block; None if it is excluded or was already visited."""
         left = self.blocks[place].leave_out(given)
         if left is None:
             return None
@@ -313,7 +313,7 @@ class Points:
             rows = ((names, row_of(number)) for number in itertools.islice(self._order(0), self.sample))
         else:
             return map(self._raw, range(self.most))
-        # `tuple.__new__` is what a Point is made by; naming it here saves a third of a walk.
+        # Calling `tuple.__new__` directly saves a third of the time of a walk.
         return (tuple.__new__(Point, (index, names, row)) for index, (names, row) in enumerate(rows))
 
     def at(self, index: int) -> Point:
@@ -339,7 +339,7 @@ class Points:
         )
 
     def _kept(self) -> Iterator[Point]:
-        """Yield what conditions leave, and nothing twice."""
+        """Yield the points that satisfy the conditions, each once."""
         most = self.sample if self.sample is not None else self.space.size
         seen: set[str] = set()
         index = refused = 0
@@ -389,13 +389,13 @@ class Points:
     @cached_property
     def _order(self) -> Callable[[int], orders.Order]:
         def order(turn: int) -> orders.Order:
-            return orders.order(self.space.size, orders.derived(self.seed, turn) if turn else self.seed)
+            return orders.order(self.space.size, orders.derive_seed(self.seed, turn) if turn else self.seed)
 
         return lru_cache(maxsize=1)(order)
 
     @cached_property
-    def _steps(self) -> Callable[[str, int], orders.Scattered]:
-        def steps(name: str, turn: int) -> orders.Scattered:
-            return orders.Scattered(columns.GRAIN, orders.derived(self.seed, name, turn))
+    def _steps(self) -> Callable[[str, int], orders.ScatteredOrder]:
+        def steps(name: str, turn: int) -> orders.ScatteredOrder:
+            return orders.ScatteredOrder(columns.GRAIN, orders.derive_seed(self.seed, name, turn))
 
         return lru_cache(maxsize=64)(steps)

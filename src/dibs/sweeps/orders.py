@@ -1,7 +1,7 @@
-"""Orders by chance that can be repeated: the same size and seed give the same order, on every machine, for ever.
+"""Random orders that can be repeated: the same size and seed give the same order, on every machine.
 
-`Shuffled` is the order of Python's `random.shuffle`, which simple_hypersearch made known; it needs 4 bytes a place and
-has to be made as a whole. `Scattered` needs no memory and gives any place at once, also of 10^12.
+`ShuffledOrder` is the order of Python's `random.shuffle`, as in simple_hypersearch; it needs 4 bytes a place and
+has to be made as a whole. `ScatteredOrder` needs no memory and gives any place at once, also of 10^12.
 
 Pure.
 """
@@ -14,17 +14,17 @@ import random
 from array import array
 from collections.abc import Callable, Iterator
 
-from dibs.sweeps.sequences import Lazy
+from dibs.sweeps.sequences import LazySequence
 
-#: Places up to which an order is that of `random.shuffle`: made in an instant, and the old tool's order.
+#: Sizes up to which the order is that of `random.shuffle`: quick to make, and the old tool's order.
 WHOLE = 100_000
-#: Pairs of rounds of the scattering: four rounds are the proven least for an order that nobody can tell from chance.
+#: Pairs of rounds of the scattering: four rounds are the proven minimum for an order that looks random.
 ROUNDS = 2
 #: Bits of the arithmetic inside a round.
 MASK = 2**96 - 1
 
 
-class Shuffled(Lazy[int]):
+class ShuffledOrder(LazySequence[int]):
     """The order of `random.shuffle`, from a source of random bits such as `random.Random(seed).getrandbits`."""
 
     def __init__(self, size: int, bits: Callable[[int], int]) -> None:
@@ -53,7 +53,7 @@ def _shuffle(numbers: array[int], bits: Callable[[int], int]) -> None:
         numbers[last], numbers[other] = numbers[other], numbers[last]
 
 
-class Scattered(Lazy[int]):
+class ScatteredOrder(LazySequence[int]):
     """An order made by arithmetic: a Feistel network over two digits of a base near the square root of the size."""
 
     def __init__(self, size: int, seed: int) -> None:
@@ -61,7 +61,7 @@ class Scattered(Lazy[int]):
         self._high = max(1, math.isqrt(max(0, size - 1)) + 1)
         self._low = -(-size // self._high)
         # Odd, so that no two digits become one by multiplying.
-        self._keys = [(derived(seed, n, "high") | 1, derived(seed, n, "low") | 1) for n in range(ROUNDS)]
+        self._keys = [(derive_seed(seed, n, "high") | 1, derive_seed(seed, n, "low") | 1) for n in range(ROUNDS)]
 
     def __len__(self) -> int:
         return self.size
@@ -82,19 +82,19 @@ class Scattered(Lazy[int]):
                 mixed = (high + 1) * other & MASK
                 low = (low + (mixed * mixed >> 32 & MASK)) % lowest
             number = high * lowest + low
-            # Two digits reach a little beyond the size; whoever lands there walks on, and comes back in exactly once.
+            # Two digits reach a little beyond the size; an index that lands there is mapped again until it is inside.
             if number < size:
                 return number
 
 
-Order = Shuffled | Scattered
+Order = ShuffledOrder | ScatteredOrder
 
 
 def order(size: int, seed: int) -> Order:
     """Return the order of a size and a seed; large ones take no memory and begin at once."""
-    return Shuffled(size, random.Random(seed).getrandbits) if size <= WHOLE else Scattered(size, seed)
+    return ShuffledOrder(size, random.Random(seed).getrandbits) if size <= WHOLE else ScatteredOrder(size, seed)
 
 
-def derived(seed: int, *what: object) -> int:
+def derive_seed(seed: int, *what: object) -> int:
     """Return the seed of one part of something that has a seed."""
     return int.from_bytes(hashlib.sha256(repr((seed, *what)).encode()).digest()[:8], "big")

@@ -70,10 +70,10 @@ def from_words(name: str, words: Sequence[str]) -> Parameter:
     call = CALL.fullmatch(words[0]) if len(words) == 1 else None
     if call is not None and (found := from_call(name, call[1], call[2])):
         return found
-    return listed(name, [values.typed(word) for word in words])
+    return parameter_of_list(name, [values.value_of_word(word) for word in words])
 
 
-def listed(name: str, column: Sequence[Value]) -> Parameter:
+def parameter_of_list(name: str, column: Sequence[Value]) -> Parameter:
     """Return the parameter with these values."""
     if not column:
         raise UserError(f"expected values for the parameter {name}, got none.")
@@ -112,7 +112,7 @@ def _size(column: Column) -> int:
 
 def _argument(word: str) -> Fraction:
     # Only what is a float too: 1e999999999 as a fraction would fill the memory.
-    data = values.typed(word).data
+    data = values.value_of_word(word).data
     if isinstance(data, bool) or not isinstance(data, int | float):
         raise ValueError
     return Fraction(word) if data else Fraction(0)

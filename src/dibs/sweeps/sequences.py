@@ -1,4 +1,4 @@
-"""A sequence whose items are made when they are asked for, and never held.
+"""A sequence whose items are computed on demand and not stored.
 
 Pure.
 """
@@ -11,8 +11,8 @@ from typing import TypeVar, overload
 Item = TypeVar("Item", covariant=True)
 
 
-class Lazy(Sequence[Item]):
-    """Give `__len__` and `at`; indexing from the end, slices and walking follow."""
+class LazySequence(Sequence[Item]):
+    """Define `__len__` and `at`; negative indices, slices and iteration follow."""
 
     __slots__ = ()
 

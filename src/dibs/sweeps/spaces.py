@@ -88,7 +88,7 @@ def _block(parameters: Sequence[Parameter], zips: Sequence[Sequence[str]], when:
             drawn[one.name] = one.source
     asked = {name: condition for name, condition in when.items() if name in here}
     found = Block(tuple(axes.values()), drawn, asked, tuple(here) if drawn else ())
-    # Asked for now, so that a circle is an error before anything is done.
+    # Evaluated now, so that a cycle is reported before anything is done.
     _ = found.conditional
     return found
 
@@ -108,8 +108,8 @@ def _zipped(members: Sequence[Parameter], group: tuple[str, ...]) -> Axis:
 
 
 def _unique(axis: Axis) -> Axis:
-    """Refuse a row that comes twice: the same point cannot be two runs."""
-    if any(isinstance(column, columns.Computed) for column in axis.columns):
+    """Refuse a duplicate row: the same point cannot be two runs."""
+    if any(isinstance(column, columns.ComputedColumn) for column in axis.columns):
         return axis
     seen: set[str] = set()
     for row in axis:

@@ -1,7 +1,7 @@
-"""One value of a parameter and its two faces: the data that programs and conditions read, and the text as typed.
+"""One value of a parameter in its two forms: the data that programs and conditions read, and the text as typed.
 
 `1e-5` on a command line is the number 0.00001 in DIBS_PARAMS and in the identity of a point, and stays `1e-5` in the
-command. Numbers that nobody typed (those of `linspace` and the like) are written as short as they can be.
+command. Computed numbers (those of `linspace` and the like) are written as short as they can be.
 
 Pure.
 """
@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-#: What JSON knows.
+#: The types of JSON.
 Data = str | int | float | bool | None | list["Data"] | dict[str, "Data"]
 
 #: A number that JSON would take, or nearly (`.5`, `1.`); never `007` or `1_000`, which people mean as text.
@@ -33,8 +33,8 @@ class Value(NamedTuple):
     text: str
 
 
-def typed(word: str) -> Value:
-    """Return the value of a word from a command line or a table, which is a number or a truth if it looks like one."""
+def value_of_word(word: str) -> Value:
+    """Return the value of a word from a command line or a table, a number or a boolean if it looks like one."""
     if word in WORDS:
         return Value(WORDS[word], word)
     number = _number(word)
@@ -50,7 +50,7 @@ def _number(word: str) -> int | float | None:
     return number if math.isfinite(number) else None
 
 
-def of(data: Data) -> Value:
+def value_of_data(data: Data) -> Value:
     """Return the value of something that was read from a file or handed over in Python."""
     if isinstance(data, float) and not math.isfinite(data):
         # JSON has no such numbers; as text they can still be passed on.
@@ -81,13 +81,13 @@ def write_number(number: float) -> str:
     return f"{digits}e{int(exponent)}" if e else digits
 
 
-def computed(number: float) -> Value:
-    """Return the value of a number that nobody typed."""
+def value_of_number(number: float) -> Value:
+    """Return the value of a computed number."""
     return Value(_whole(number), write_number(number))
 
 
 def identity(parameters: Mapping[str, Data]) -> str:
-    """Return the one text that stands for these parameters, in whatever order or spelling they came.
+    """Return one text that identifies these parameters, whatever their order and spelling.
 
     It is JSON with sorted names and without blanks, and `1.0` is `1`: the key under which a point counts as done.
     """

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from dibs.errors import UserError
 from dibs.sweeps import columns, document_nodes, parameters, spaces, values
-from dibs.sweeps.columns import Column, Distribution, LogUniform, Normal, Steps, Uniform, Weighted
+from dibs.sweeps.columns import Column, Distribution, LogUniform, Normal, Steps, Uniform, WeightedChoice
 from dibs.sweeps.document_nodes import Node
 from dibs.sweeps.grid import Space
 from dibs.sweeps.parameters import Parameter
@@ -157,7 +157,7 @@ def parameter(name: str, node: Mapping[str, Node], as_python: bool = False) -> P
     source = reader(node)
     if isinstance(source, list):
         source = [_spelled(one) for one in source] if as_python else source
-        return parameters.listed(name, source)
+        return parameters.parameter_of_list(name, source)
     return Parameter(name, source, is_for_samples=word == "int_uniform")
 
 
@@ -215,7 +215,7 @@ def _values(node: Mapping[str, Node]) -> Column | Distribution:
     weights = document_nodes.plain(node["probabilities"])
     if not isinstance(weights, list) or len(weights) != len(choices) or not all(_is_weight(one) for one in weights):
         raise UserError(f"expected as many probabilities as values, got {document_nodes.shown(node['probabilities'])}.")
-    return Weighted(tuple(choices), tuple(float(str(one)) for one in weights))
+    return WeightedChoice(tuple(choices), tuple(float(str(one)) for one in weights))
 
 
 def _is_weight(data: object) -> bool:
