@@ -1,7 +1,7 @@
-"""What the machine does by itself: place waiting jobs, and take note of what became of the started ones.
+"""Place waiting jobs, and record what became of started ones.
 
 Event driven: `settle` runs when a runner ends or at recovery, `place` after every batch of changes. Both run in the
-core thread's transaction and leave starts and orders to be done after the commit.
+queue thread's transaction; starts and orders are carried out after the commit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("dibs.jobqueue.dispatch")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A runner found a device taken: who would know that the survey does not show it must not ask again at once."""
+    """A runner could not lease a device. If no holder is visible, it must not be tried again at once."""
 
     device: str
     why: str
@@ -42,7 +42,7 @@ def place(turn: Turn, view: View, policy: Policy) -> Plan:
 
 
 def follow_up(turn: Turn) -> None:
-    """Do what the ends of this turn entail: retries, held batches, jobs that waited for them."""
+    """Handle what follows from the jobs that finished in this turn: retries, held batches, dependent jobs."""
     for job_id in [*turn.store.due(turn.since, turn.now), *turn.needs_check]:
         refresh(turn, turn.store.job(job_id))
     # The list grows meanwhile: a job that depended on a failed one finishes too.
@@ -68,7 +68,7 @@ def follow_up(turn: Turn) -> None:
 
 
 def give_alone(turn: Turn, job: Job) -> None:
-    """Let a job have its devices alone if its last attempt ran out of their memory; the machine's is another matter."""
+    """Give a job exclusive devices if its last attempt ran out of GPU memory (not of main memory)."""
     last = replace(job, attempt=job.attempt - 1)
     path = turn.files.stderr(last) or turn.files.log(last)
     if job.is_waiting and job.spec.request.vram and oom.said_of_device(os.fsencode(path)):
@@ -78,7 +78,7 @@ def give_alone(turn: Turn, job: Job) -> None:
 
 
 def refresh(turn: Turn, job: Job) -> None:
-    """Let a waiting job join the line, keep it out, or end it, by what became of the jobs it waits for."""
+    """Make a waiting job ready, not ready, or finished, according to its dependencies."""
     if not job.is_waiting:
         return
     verdict = dependencies.judge(turn.store.outcomes(job.id))
@@ -97,7 +97,7 @@ def recover(turn: Turn, boot: str) -> None:
     """Find out what became of every job that was under way when the last daemon ended; `boot` names this run."""
     machine_was_down = turn.store.fact(BOOT) not in (None, boot)
     turn.store.set_fact(BOOT, boot)
-    # A fresh or restored database beside older folders must not give their ids once more.
+    # A new or restored database beside older folders must not reuse their ids.
     turn.store.skip_to(turn.files.highest_id())
     turn.engine.remove_dead_spares()
     for job in turn.store.active():
@@ -112,21 +112,21 @@ def recover(turn: Turn, boot: str) -> None:
                 else:
                     settle(turn, job)
         except OSError as error:
-            # One folder that cannot be read must not keep all others waiting.
+            # One unreadable folder must not block the recovery of the others.
             turn.undo(mark)
             log.error("job %s: %s", job.id, error)
             turn.effects.append(Watch(job, None))
 
 
 def recheck(turn: Turn) -> None:
-    """Look at jobs that no event may tell of: those whose runner is gone while something of them lives."""
+    """Examine jobs for which no event may come: their runner is gone, but some process of them lives."""
     for job in turn.store.active():
         if job.remark is not None:
             settle(turn, job)
 
 
 def check_starting(turn: Turn) -> bool:
-    """Look at the files of starts that nobody told of: a datagram may be lost. Tell whether some are still open."""
+    """Examine starts without a message, whose datagram may be lost; tell whether some are still open."""
     starting = [job for job in turn.store.active() if job.pid is None]
     for job in starting:
         running = turn.engine.running(job)
@@ -136,7 +136,7 @@ def check_starting(turn: Turn) -> bool:
 
 
 def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: str) -> None:
-    """Take note of what a runner told: that its command runs, or that something of it would not die."""
+    """Record the message of a runner: its command runs, or a process of it cannot be killed."""
     job = turn.store.job(job_id)
     if not job.is_active or (job.attempt, job.start) != (attempt, start):
         return
@@ -186,14 +186,14 @@ def _settle_living(turn: Turn, job: Job, shim: attempts.Shim | None, running: Ru
         job = started(turn, job, running.pid, running.started_at_ns // 1_000_000)
     turn.effects.append(Watch(job, shim))
     if job.state is State.STOPPING:
-        # The order may have been recorded and never given: giving it twice does no harm.
+        # The order may have been recorded but not sent; sending it twice is harmless.
         turn.effects.append(Order(job, f"stop {turn.settings.grace}"))
     else:
         turn.effects += [Order(job, line) for line in _untold(turn, job)]
 
 
 def _untold(turn: Turn, job: Job) -> list[str]:
-    """Return the orders that were recorded, but never given because the daemon ended in between."""
+    """Return the orders that were recorded but not sent because the daemon ended in between."""
     is_paused, told_limit = turn.engine.standing_orders(job)
     lines = []
     if is_paused != (job.state is State.PAUSED):
@@ -260,7 +260,7 @@ def _settle_orphaned(turn: Turn, job: Job, running: Running | None) -> None:
 
 
 def started(turn: Turn, job: Job, pid: int, at: int) -> Job:
-    """Take note that a job's command runs, once."""
+    """Record once that a job's command runs."""
     if job.pid is None and lifecycle.allows(job, lifecycle.Started):
         return turn.record(job, lifecycle.Started(at, pid))
     return job

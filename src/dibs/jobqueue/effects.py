@@ -1,7 +1,7 @@
-"""What follows a commit: runners are started, orders given, and every start is watched until it is over.
+"""What follows a commit: start runners, send orders, and watch every start until it ends.
 
-The truth about a start is in its files. Here it is only seen to that somebody looks at them in time: when its process
-ends, when its runner tells, or after a while. A look is work of a later turn.
+The truth about a start is in its files. This module only makes sure that they are examined in time: when the process
+ends, when the runner sends a message, or after a delay. Examining is work of a later turn.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dibs.system.process_tree import LEFTOVER_GRACE_S
 
 log = logging.getLogger("dibs.jobqueue.thread")
 
-#: Seconds until what the system refused is tried again.
+#: Seconds until a refused system call is retried.
 RETRY_FOR_S = 1.0
-#: Seconds until a start about which somebody else is just deciding is looked at again.
+#: Seconds until a start that another process is just deciding is examined again.
 LOOK_AGAIN_FOR_S = 0.05
-#: Seconds between looks at starts that nobody has told of yet.
+#: Seconds between checks of starts whose runner sent no message yet.
 CHECK_EVERY_S = 1.0
 #: Seconds for which the news that a command runs waits for others like it: a short job's end makes it needless, and a
 #: turn in which a device is free does not pay for it.
@@ -37,9 +37,9 @@ HURRY_S = 0.02
 
 
 class EffectRunner:
-    """Acts for the core thread, and belongs to it.
+    """Carries out effects in the queue thread.
 
-    `post` takes work for the next turn, `refused` hears of a device that a runner could not have.
+    `post` takes work for the next turn; `refused` is called with a device that a runner could not lease.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class EffectRunner:
         self._watched: set[tuple[JobId, int, int]] = set()
 
     def act(self, turn: Turn, effect: Effect) -> None:
-        """Do one thing that a turn has decided; what the system refuses is looked at again in a while."""
+        """Carry out one effect of a turn; if the system refuses, examine the start again later."""
         job = effect.job
         try:
             match effect:
@@ -83,7 +83,7 @@ class EffectRunner:
                 case EndLeftovers():
                     self._when_ended(self.engine.end_leftovers(job, LEFTOVER_GRACE_S), lambda: self._look(job))
         except OSError as error:
-            # No process, no descriptor, no room: the truth is in the files, so look at them again in a while.
+            # No process, descriptor or disk space: the truth is in the files, so examine them again later.
             log.error("job %s: %s", job.id, error)
             self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=False))
 
@@ -101,7 +101,7 @@ class EffectRunner:
         return self._captured[1]
 
     def _check_starting_later(self) -> None:
-        """See to it that a start is known to run even if its datagram was lost among many."""
+        """Make sure that a start is known to run even if its datagram was lost."""
         if not self._is_checking:
             self._is_checking = True
             self.waits.later(CHECK_EVERY_S, lambda: self._post(Work(self._check_starting, is_quiet=True)))
@@ -112,7 +112,7 @@ class EffectRunner:
             self._check_starting_later()
 
     def hear(self, sock: socket.socket) -> None:
-        """Take in all that runners have told; words that mean nothing are another version's."""
+        """Receive all messages of runners; unknown ones come from another version and are ignored."""
         while True:
             try:
                 words = sock.recv(4096).decode(errors="replace").split(" ", 4)
@@ -125,7 +125,7 @@ class EffectRunner:
                 self._unhurried.append(Work(_told(words), is_quiet=True))
 
     def _hurry(self) -> None:
-        """Let news that can wait for others like it wait no longer."""
+        """Post the messages that were collected."""
         for work in self._unhurried:
             self._post(work)
         self._unhurried.clear()
@@ -142,7 +142,7 @@ class EffectRunner:
             self._watch(job, pidfd)
 
     def _watch(self, job: Job, pidfd: int | None) -> None:
-        """Look at a start when its process ends; a second watcher of the same start is not needed."""
+        """Examine a start when its process ends; each start has one watcher."""
         key = (job.id, job.attempt, job.start)
         if pidfd is None:
             return
@@ -165,7 +165,7 @@ class EffectRunner:
         self._look(job)
 
     def _look_later(self, job: Job) -> None:
-        """Look at a start after a while, once, however often that is asked for meanwhile."""
+        """Examine a start once after a delay, even if asked several times."""
         key = (job.id, job.attempt, job.start)
         if key not in self._watched:
             self._watched.add(key)
@@ -178,7 +178,7 @@ class EffectRunner:
         try:
             refusal = dispatch.look(turn, job.id, job.attempt, job.start, runner_died=runner_died)
         except OSError:
-            # A disk that does not answer now may answer later; nobody else would look again.
+            # The disk may answer later, and nothing else would examine this start again.
             self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=runner_died))
             raise
         if refusal is not None:
@@ -191,7 +191,7 @@ def _told(words: list[str]) -> Callable[[Turn], None]:
 
 
 def reap(pidfd: int) -> None:
-    """Collect a runner of ours that ended, so that it does not stay a zombie; an adopted one is not ours to collect."""
+    """Reap a runner that we started, so that it does not stay a zombie; an adopted one is not our child."""
     try:
         os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     except ChildProcessError:

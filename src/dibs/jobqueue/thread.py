@@ -1,7 +1,8 @@
-"""The core thread: the one writer, and the heart of the daemon.
+"""The queue thread: the only writer of the store.
 
-It drains what came in (verbs of users, news of runners), runs all of it and one round of placing in one transaction,
-commits, and only then answers and acts. A crash before the commit changed nothing; after it, recovery finds the rest.
+It takes all pending work (requests of users, messages of runners), runs it and one round of placement in one
+transaction, commits, and only then answers and acts. A crash before the commit changes nothing; after it, recovery
+completes the rest.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class QueueThread:
         return answer
 
     def tell(self, run: Callable[[Turn], Any]) -> None:
-        """Take note of something in the next turn. From any thread."""
+        """Run work in the next turn, without an answer. From any thread."""
         self.waits.post(Work(run))
 
     def submit_now(
@@ -156,7 +157,7 @@ class QueueThread:
         self._is_over = True
 
     def run(self) -> None:
-        """Do turns until told to stop. A bug that reaches this far ends the daemon: jobs do not need it, lies hurt."""
+        """Run turns until stopped. A bug that gets here ends the daemon: jobs survive that, and records stay right."""
         try:
             while not self._is_over:
                 posted = self.waits.wait(is_idle=not self._news)
@@ -197,7 +198,7 @@ class QueueThread:
         except sqlite3.Error as error:
             self._refused(batch, error)
             return
-        # Before anybody is answered: who was told of a change finds it.
+        # Before any answer: a client that hears of a change must be able to read it.
         self.commits += 1
         crash_point("core:committed")
         self._last_turn_at = turn.now
@@ -209,7 +210,7 @@ class QueueThread:
             _give(work, result)
         for effect in turn.effects:
             self.effect_runner.act(turn, effect)
-        # After the starts: whoever listens makes work for this processor.
+        # After the starts, because listeners take processor time.
         if turn.changed:
             self.publish()
         self._stand(turn, placement)
@@ -225,11 +226,11 @@ class QueueThread:
         try:
             self.store.settle()
         except sqlite3.Error as error:
-            # Nothing is lost: the log only grows, until there is room.
+            # Nothing is lost: the write-ahead log grows until there is space.
             log.error("the log of the database cannot be copied into it: %s", error)
 
     def _quiet_turn(self, turn: Turn, batch: list[Work]) -> None:
-        """Take note of what entails nothing: no plan, and no sync, which would keep a free device waiting."""
+        """Record work that lets nothing start, without placement and without a disk sync."""
         try:
             with self.store.batch(is_synced=False):
                 answers = [self._do(turn, work) for work in batch]
@@ -253,7 +254,7 @@ class QueueThread:
             log.exception("the store refused a row")
             return Bug(f"the store refused a row: {error}")
         except sqlite3.Error:
-            # The disk: nothing of this turn can be kept.
+            # The disk failed: nothing of this turn can be kept.
             raise
         except OSError as error:
             turn.undo(mark)
@@ -262,14 +263,14 @@ class QueueThread:
         except DibsError as error:
             turn.undo(mark)
             return error
-        # One job's trouble must not stop the others; it is logged whole.
+        # An error of one job must not stop the others.
         except Exception as error:
             turn.undo(mark)
             log.exception("work failed")
             return Bug(f"{type(error).__name__}: {error}")
 
     def _refused(self, batch: list[Work], error: sqlite3.Error) -> None:
-        """Nothing of the turn was kept: say so to those who asked, and come back to the news later."""
+        """Report to clients that nothing was kept, and retry the messages of runners later."""
         log.error("the disk refused a transaction: %s", error)
         refusal = MachineError(
             f"nothing was changed: the state folder cannot be written ({error}).", "Free some space?"
