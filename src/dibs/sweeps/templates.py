@@ -190,7 +190,8 @@ def check(names: Sequence[str], command: Template, folder: str | None = None) ->
 
 def _unknown(field: Field, names: Sequence[str]) -> UserError:
     there = ", ".join(f"{{{name}}}" for name in names) or "none"
-    near = spelling.nearest(field.name, names)
+    # Parameters have short names: "lr" is too short for `nearest`, but a single slip from "lrr".
+    near = spelling.nearest(field.name, names) or spelling.one_slip(field.name, names)
     hint = f"Did you mean {{{near}}}?" if near else "Write {{ for a brace."
     return UserError(f"nothing is known for {field.text} in the command; the parameters are {there}.", hint)
 
