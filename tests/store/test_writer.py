@@ -153,7 +153,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         given = self.store.submit(many, self.now)
         assert given == list(range(first, first + len(many)))
         for job_id, asked in zip(given, many, strict=True):
-            self.jobs[job_id] = Job(job_id, asked, self.now, rank=ranks.of(job_id))
+            self.jobs[job_id] = Job(job_id, asked, self.now, rank=ranks.rank_of_id(job_id))
             self.events[job_id] = [EventRow(self.now, "Submitted", "")]
             self.attempts[job_id] = []
 
@@ -1016,7 +1016,7 @@ def test_a_database_of_the_first_version_keeps_its_order(path):
             )
         old.commit()
     with contextlib.closing(Store.open(path)) as store:
-        assert [store.job(JobId(n)).rank for n in (1, 2, 3)] == [ranks.of(n) for n in (1, 2, 3)]
+        assert [store.job(JobId(n)).rank for n in (1, 2, 3)] == [ranks.rank_of_id(n) for n in (1, 2, 3)]
         with store.batch():
             store.move(store.job(JobId(3)), "first")
         (new,) = submit(store)

@@ -127,7 +127,7 @@ def _each(spec: JobSpec, members: Sequence[Member] | None) -> Iterator[JobSpec]:
     if members is None:
         yield spec
     for member in members or ():
-        yield member.of(spec)
+        yield member.spec_from(spec)
 
 
 def _is_noticed(turn: Turn, submissions: Sequence[Submission]) -> bool:

@@ -99,7 +99,12 @@ def _joined(job: Job, waiting: list[Waiting], cut_lines: set[Line], reader: Read
 def _waiting(job: Job, reader: Reader) -> Waiting:
     spec = job.spec
     return Waiting(
-        job.id, spec.request, spec.priority, spec.batch, reader.batch_room(spec.batch), job.rank or ranks.of(job.id)
+        job.id,
+        spec.request,
+        spec.priority,
+        spec.batch,
+        reader.batch_room(spec.batch),
+        job.rank or ranks.rank_of_id(job.id),
     )
 
 

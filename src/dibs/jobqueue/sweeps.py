@@ -147,7 +147,7 @@ def add(
         if decided is Fate.NEW:
             new[_key(one)] = one
         elif decided is Fate.RETRIED and job_id is not None:
-            _retry(turn, job_id, one.of(common))
+            _retry(turn, job_id, one.spec_from(common))
         elif decided is Fate.LET_GO and job_id is not None:
             turn.record(turn.store.job(job_id), lifecycle.UnholdAsked(turn.now), "its sweep was submitted again")
             turn.needs_check.append(job_id)

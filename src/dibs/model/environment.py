@@ -62,7 +62,7 @@ FRUGAL = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH":
 
 
 def polite(devices: int, port: int, *, is_sharing: bool = False) -> dict[str, str]:
-    """Return what a command on so many devices gets unless it is set: output at once, a place to meet, restraint."""
+    """Return defaults for a command on this many devices: unbuffered output, a rendezvous address, thread limits."""
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
     return {"PYTHONUNBUFFERED": "1"} | (meeting if devices > 1 else {}) | (FRUGAL if is_sharing else {})
 

@@ -160,8 +160,8 @@ class Member(NamedTuple):
     params: str | None = None
     folder: str | None = None
 
-    def of(self, spec: JobSpec) -> JobSpec:
-        """Return what this one asks for, by what all of them ask for."""
+    def spec_from(self, spec: JobSpec) -> JobSpec:
+        """Return the spec of this job, from the one that all of them share."""
         return replace(
             spec,
             command=self.command,

@@ -278,7 +278,7 @@ def _fresh(job: Job, *, attempt: int, retried: int = 0) -> Job:
 
 
 def trouble(job: Job) -> Trouble | None:
-    """Return the kind of bad end that a retry might mend; None if it has none."""
+    """Return the kind of bad end that a retry might cure; None if it has none."""
     match job.outcome, job.cause:
         case Outcome.FAILED, Cause.OOM:
             return Trouble.OOM

@@ -11,7 +11,7 @@ DIGITS = 16
 ZERO = 2**62
 
 
-def of(job_id: int) -> str:
+def rank_of_id(job_id: int) -> str:
     """Return the rank with which a job begins."""
     return f"{ZERO + job_id:0{DIGITS}x}"
 

@@ -1,6 +1,6 @@
 """Scripts that are queued with their text: what is one, its `#DIBS` and `#SBATCH` lines, and who runs it.
 
-Pure: reading the file is the affair of the door, writing it for an attempt that of the engine.
+Pure: the client reads the file, the engine writes it for an attempt.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Jobs submitted within the last so many seconds."""
+    """Jobs submitted within this many seconds."""
 
     seconds: float
 

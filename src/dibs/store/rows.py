@@ -103,7 +103,13 @@ def request_row(request: Request) -> dict[str, Any]:
 
 def submitted_row(job_id: int, spec: JobSpec, request_id: int, now: int, is_ready: bool) -> dict[str, Any]:
     """Return a new job as the store keeps it."""
-    row = {"id": job_id, "request": request_id, "submitted_at": now, "is_ready": is_ready, "rank": ranks.of(job_id)}
+    row = {
+        "id": job_id,
+        "request": request_id,
+        "submitted_at": now,
+        "is_ready": is_ready,
+        "rank": ranks.rank_of_id(job_id),
+    }
     for field in fields.STORED:
         value = getattr(spec, field.name)
         row[field.column or ""] = field.coder.encode(value) if field.coder else value

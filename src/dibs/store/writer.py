@@ -358,7 +358,7 @@ class Store(Reader):
         self._ask("set_rank", {"id": job.id, "rank": rank})
 
     def _next_rank(self) -> str:
-        return ranks.of(self.last_id() + 1)
+        return ranks.rank_of_id(self.last_id() + 1)
 
     def is_outranked(self, priority: int) -> bool:
         """Tell whether somebody waits with a higher priority."""

@@ -42,7 +42,7 @@ def assigned(text: str) -> str | None:
 
 
 def warning(where: str, name: str) -> str:
-    """Return what to say to whoever submits it."""
+    """Return the note for the submitter."""
     return (
         f"{where} sets {name} itself, so the job may use GPUs that it was not given; dibs sets it for each job. "
         "Leave it out, or let --strict-gpus end the job when it does"

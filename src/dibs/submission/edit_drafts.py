@@ -1,4 +1,4 @@
-"""Changes of jobs as doors for people ask for them: from options to the fields that are sent."""
+"""Turn the options of `dibs edit` into the fields that are sent to the daemon."""
 
 from __future__ import annotations
 

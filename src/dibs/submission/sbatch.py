@@ -28,7 +28,7 @@ FLAGS = frozenset(
     | {"contiguous", "spread-job", "use-min-nodes", "test-only", "parsable", "ignore-pbs", "reboot", "get-user-env"}
     | {"nice", "propagate"}
 )
-#: A job that Slurm would requeue comes back after a crash of the machine, so often.
+#: Retries of a job that Slurm would requeue after a crash of the machine.
 REQUEUES = 3
 #: Seconds before the limit at which `--signal` comes when it does not say.
 SIGNAL_S = 60

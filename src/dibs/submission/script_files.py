@@ -1,4 +1,4 @@
-"""Scripts as doors for people take them: their text is kept, their `#DIBS` and `#SBATCH` lines are options like others.
+"""Submitted scripts: their text is stored, their `#DIBS` and `#SBATCH` lines are options like others.
 
 The command line wins over the lines, and `#DIBS` over `#SBATCH`, so that one file serves a cluster and this machine.
 """
