@@ -4,7 +4,6 @@ pass. Nothing here is served; `test_web` says the same to real sockets."""
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from dataclasses import replace
 
@@ -36,17 +35,17 @@ from matrix import (
 )
 
 
-@pytest.mark.parametrize("door", ["tcp", "unix"])
+@pytest.mark.parametrize("endpoint", ["tcp", "unix"])
 @pytest.mark.parametrize("uid", [OWN, ROOT, STRANGER])
-def test_exactly_the_requests_that_are_meant_to_pass_do(door: str, uid: int) -> None:
+def test_exactly_the_requests_that_are_meant_to_pass_do(endpoint: str, uid: int) -> None:
     """All hosts, origins, fetches with each target; and of the owner all methods, tokens and bodies with good ones."""
     wide = itertools.product(("GET", "POST"), TARGETS, HOSTS, ORIGINS, FETCHES, TOKENS[:4], BODIES[:1])
     deep = itertools.product(METHODS, TARGETS, HOSTS[:1], ORIGINS[:2], FETCHES[:5], TOKENS, BODIES)
-    where = TCP if door == "tcp" else UNIX
+    where = TCP if endpoint == "tcp" else UNIX
     seen: Counter[bool] = Counter()
     for case in map(Case._make, itertools.chain(wide, deep if uid == OWN else ())):
         passes = admission.refuse(asked(uid, case), where, TOKEN) is None
-        assert passes == is_meant(uid, door, case), case
+        assert passes == is_meant(uid, endpoint, case), case
         seen[passes] += 1
     assert seen[False] > 5000
     assert (seen[True] > 100) == (uid != STRANGER)
@@ -77,8 +76,8 @@ def test_a_page_reached_by_a_name_of_an_attacker_is_no_program() -> None:
 
 @pytest.mark.parametrize("target", ["http://127.0.0.1:4321/v1/jobs", "*", "", "127.0.0.1:4321", "v1/jobs"])
 def test_what_is_asked_for_must_be_a_path(target: str) -> None:
-    for door, host in ((TCP, f"127.0.0.1:{PORT}"), (UNIX, "dibs")):
-        refusal = admission.refuse(Asked(OWN, "GET", target, (host,)), door, TOKEN)
+    for endpoint, host in ((TCP, f"127.0.0.1:{PORT}"), (UNIX, "dibs")):
+        refusal = admission.refuse(Asked(OWN, "GET", target, (host,)), endpoint, TOKEN)
         assert refusal is not None
         assert refusal.status == 400
 
@@ -100,12 +99,24 @@ def test_what_is_not_known_to_be_open_to_all_needs_the_token(target: str, area: 
     assert admission.area(target) is area
 
 
+#: Values of the variables of a path; of all others "1" is one.
+VALUES = {"page": ("", "jobs", "sweeps", "gpus", "usage", "settings"), "detail_page": ("job", "sweep", "gpu")}
+
+
 def test_every_page_and_file_of_the_table_of_routes_is_open_and_nothing_else() -> None:
-    open_to_all = {route.path for route in ROUTES if admission.area(sample(route)) is not Area.API}
+    open_to_all = {route.path for route in ROUTES if is_open(route)}
     of_page = {route.path for route in ROUTES if route.handler in (static_pages.get_page, static_pages.get_file)}
     assert open_to_all == of_page | {"/v1/session", *admission.OWN_PATHS}
 
 
-def sample(route: Route) -> str:
-    """Return a path that a route is for."""
-    return re.sub(r"\{\w+\}", "1", route.path)
+def is_open(route: Route) -> bool:
+    """Tell whether every path of a route is open; fail if only some are."""
+    (found,) = {admission.area(path) is not Area.API for path in samples(route)}
+    return found
+
+
+def samples(route: Route) -> list[str]:
+    """Return paths that a route is for."""
+    names = route.variables
+    choices = itertools.product(*(VALUES.get(name, ("1",)) for name in names))
+    return [route.path.format(**dict(zip(names, chosen, strict=True))) for chosen in choices]

@@ -11,7 +11,7 @@ from pathlib import Path
 from aiohttp import web
 
 from dibs.http_api import admission_guard
-from dibs.http_api.admission import Door
+from dibs.http_api.admission import Endpoint
 from dibs.http_api.admission_guard import Guard
 from dibs.http_api.connections import Connection
 from dibs.http_api.tokens import PATIENT_UNTIL, Tokens
@@ -19,7 +19,7 @@ from dibs.system.peers import Peer
 from forking import PATIENCE_S
 
 HOST = "127.0.0.1:80"
-DOOR = Door(True, os.geteuid(), frozenset({HOST}))
+DOOR = Endpoint(True, os.geteuid(), frozenset({HOST}))
 
 
 class Served:

@@ -15,13 +15,13 @@ import pytest
 from bench import Bench, wait_for
 from browsers import converse
 from dibs.http_api import admission, status_socket
-from dibs.http_api.admission import Asked, Door
+from dibs.http_api.admission import Asked, Endpoint
 from dibs.http_api.routes import ROUTES
 from dibs.system import paths
 from forking import PATIENCE_S
 from matrix import BODIES, FETCHES, METHODS, OWN, STRANGER, TOKEN
 
-DOOR = Door(False, OWN, is_status=True)
+DOOR = Endpoint(False, OWN, is_status=True)
 #: What it tells; everything else that there is, or will be, is refused.
 TOLD = {
     *("/v1/jobs", "/v1/jobs/index", "/v1/jobs/wait", "/v1/jobs/changes", "/v1/jobs/{id}", "/v1/jobs/{id}/why"),

@@ -42,9 +42,9 @@ def values(**said: object) -> settings.Settings:
 def test_loopback_needs_no_certificate(bind: str) -> None:
     found = web_port.place(values(web_bind=bind))
     assert {*found.addresses} <= {"127.0.0.1", "::1"}
-    assert found.door(8080).names == {"127.0.0.1:8080", "localhost:8080", "[::1]:8080"}
+    assert found.endpoint(8080).names == {"127.0.0.1:8080", "localhost:8080", "[::1]:8080"}
     assert not found.is_public
-    assert "localhost" in found.door(80).names
+    assert "localhost" in found.endpoint(80).names
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0", "::", "127.0.0.2", "10.0.0.5", "2001:db8::1", "127.1.1.1"])
@@ -56,9 +56,9 @@ def test_any_other_address_is_refused_without_tls(bind: str, certificate: tuple[
         assert "\n" not in caught.value.line()
     found = web_port.place(values(web_bind=bind, web_names=("GPU1",), web_cert=cert, web_key=key))
     assert found.is_public
-    assert found.door(8443).names == {"gpu1:8443"} | ({f"{found.names[1]}:8443"} if len(found.names) > 1 else set())
-    assert found.door(8443).scheme == "https"
-    assert "gpu1" in found.door(443).names
+    assert found.endpoint(8443).names == {"gpu1:8443"} | ({f"{found.names[1]}:8443"} if len(found.names) > 1 else set())
+    assert found.endpoint(8443).scheme == "https"
+    assert "gpu1" in found.endpoint(443).names
 
 
 @pytest.mark.parametrize("bind", ["gpu1", "127.0.0.1:80", "10.0.0", "*", "0", "http://127.0.0.1", "127.0.0.1 "])

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dibs.http_api.admission import Asked, Door
+from dibs.http_api.admission import Asked, Endpoint
 
 OWN, ROOT, STRANGER = 1000, 0, 2000
 PORT = 4321
 TOKEN = "t" * 43
-TCP = Door(True, OWN, frozenset({f"127.0.0.1:{PORT}", f"localhost:{PORT}", f"[::1]:{PORT}"}))
-UNIX = Door(False, OWN)
-TLS = Door(True, OWN, frozenset({"gpu1.example.org:8443"}), "https", is_public=True)
+TCP = Endpoint(True, OWN, frozenset({f"127.0.0.1:{PORT}", f"localhost:{PORT}", f"[::1]:{PORT}"}))
+UNIX = Endpoint(False, OWN)
+TLS = Endpoint(True, OWN, frozenset({"gpu1.example.org:8443"}), "https", is_public=True)
 
 METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW", "get")
 PATHS = ("/", "/jobs", "/static/app.js", "/v1/add", "/v1/session", "/v1/session/codes", "/v1/web")

@@ -1,7 +1,4 @@
-"""The few questions that many of the doors for people ask of a daemon, and the words by which they name jobs.
-
-What comes back is described in `answers`.
-"""
+"""Requests that several verbs share, and selectors as queries. The answers are described in `answers`."""
 
 from __future__ import annotations
 

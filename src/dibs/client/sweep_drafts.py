@@ -1,4 +1,4 @@
-"""A sweep as doors for people ask for it: its options, and the requests that make it and bring its points."""
+"""The options of a sweep, and the requests that create it and submit its points."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Area(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Endpoint:
     """Where a request came in. `names` are the hosts that it may be asked for, with their port; of a socket, none."""
 
     is_tcp: bool
@@ -101,24 +101,24 @@ def area(target: str) -> Area:
     return Area.PAGE if target in PAGES or PAGE.fullmatch(target) else Area.API
 
 
-def refuse(asked: Asked, door: Door, token: str | None) -> Refusal | None:
+def refuse(asked: Asked, endpoint: Endpoint, token: str | None) -> Refusal | None:
     """Return why a request is refused; None if it may be answered."""
     where = area(asked.target)
-    is_program = not door.is_tcp and not _is_browser(asked)
+    is_program = not endpoint.is_tcp and not _is_browser(asked)
     return (
-        _check_user(asked, door)
+        _check_user(asked, endpoint)
         or _check_form(asked)
-        or _check_status(asked, door)
-        or _check_host(asked, door, is_program)
-        or _check_origin(asked, door, where)
+        or _check_status(asked, endpoint)
+        or _check_host(asked, endpoint, is_program)
+        or _check_origin(asked, endpoint, where)
         or _check_body(asked)
         or (None if is_program else _check_token(asked, where, token))
     )
 
 
-def is_by_token(asked: Asked, door: Door) -> bool:
+def is_by_token(asked: Asked, endpoint: Endpoint) -> bool:
     """Tell whether a request that may be answered may be so because of its token."""
-    return (door.is_tcp or _is_browser(asked)) and area(asked.target) is Area.API
+    return (endpoint.is_tcp or _is_browser(asked)) and area(asked.target) is Area.API
 
 
 def _is_browser(asked: Asked) -> bool:
@@ -131,9 +131,9 @@ def _is_browser(asked: Asked) -> bool:
     return bool(said) or asked.is_fetched or not PROGRAM_HOSTS.issuperset(asked.hosts)
 
 
-def _check_user(asked: Asked, door: Door) -> Refusal | None:
+def _check_user(asked: Asked, endpoint: Endpoint) -> Refusal | None:
     # Root can read the token anyway, and does so for its own tools.
-    is_ours = asked.uid in (door.uid, 0) or (asked.uid is None and door.is_public)
+    is_ours = asked.uid in (endpoint.uid, 0) or (asked.uid is None and endpoint.is_public)
     return None if is_ours else Refusal(403, "this queue belongs to somebody else.")
 
 
@@ -144,25 +144,25 @@ def _check_form(asked: Asked) -> Refusal | None:
     return None if asked.target.startswith("/") else Refusal(400, "expected a path that begins with /.")
 
 
-def _check_status(asked: Asked, door: Door) -> Refusal | None:
+def _check_status(asked: Asked, endpoint: Endpoint) -> Refusal | None:
     is_told = asked.method in ("GET", "HEAD") and STATUS_PATH.fullmatch(asked.target)
-    if is_told or not door.is_status:
+    if is_told or not endpoint.is_status:
         return None
     return Refusal(403, "this socket only tells how things stand.", "The daemon's own socket does more.")
 
 
-def _check_host(asked: Asked, door: Door, is_program: bool) -> Refusal | None:
+def _check_host(asked: Asked, endpoint: Endpoint, is_program: bool) -> Refusal | None:
     if len(asked.hosts) != 1:
         return Refusal(400, f"expected one Host header, got {len(asked.hosts)}.")
     host = asked.hosts[0].lower()
-    is_known = host in door.names if door.is_tcp else is_program or LOOPBACK_HOST.fullmatch(host)
+    is_known = host in endpoint.names if endpoint.is_tcp else is_program or LOOPBACK_HOST.fullmatch(host)
     return None if is_known else Refusal(403, "this is not a name of this machine that dibs answers to.")
 
 
-def _check_origin(asked: Asked, door: Door, where: Area) -> Refusal | None:
+def _check_origin(asked: Asked, endpoint: Endpoint, where: Area) -> Refusal | None:
     if max(map(len, (asked.origins, asked.sites, asked.modes, asked.dests))) > 1:
         return Refusal(400, "expected one header of each name, got several.")
-    if asked.origins and asked.origins[0].lower() != f"{door.scheme}://{asked.hosts[0].lower()}":
+    if asked.origins and asked.origins[0].lower() != f"{endpoint.scheme}://{asked.hosts[0].lower()}":
         return FOREIGN_PAGE
     if asked.sites in ((), ("same-origin",)):
         return None

@@ -38,11 +38,11 @@ class Guard:
             connection = request.protocol
             assert isinstance(connection, Connection)
             asked = describe(request, connection)
-            refusal = admission.refuse(asked, connection.door, self.tokens.token)
+            refusal = admission.refuse(asked, connection.endpoint, self.tokens.token)
             if refusal is not None:
                 return await self._refused(request, refusal)
             transport = request.transport
-            if transport is None or not admission.is_by_token(asked, connection.door):
+            if transport is None or not admission.is_by_token(asked, connection.endpoint):
                 return await handler(request)
             self._by_token.add(transport)
             try:

@@ -1,6 +1,6 @@
-"""One connection: through which door it came, who is at its other end, and how what is not HTTP is answered.
+"""One connection: its endpoint, its peer, and the answer to bytes that are not HTTP.
 
-Here are also the headers that go with every answer, whatever it says.
+Also the headers of every answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from dibs.errors import Bug, UserError
-from dibs.http_api.admission import Door
+from dibs.http_api.admission import Endpoint
 from dibs.system import peers
 from dibs.system.peers import Peer
 
@@ -82,19 +82,19 @@ NOT_YOURS = _as_bytes(
 
 
 class Connection(web.RequestHandler):
-    """A connection of aiohttp that knows its door and its peer."""
+    """A connection of aiohttp that knows its endpoint and its peer."""
 
-    __slots__ = ("door", "peer")
+    __slots__ = ("endpoint", "peer")
 
-    def __init__(self, runner: web.AppRunner, door: Door, peer: Peer | None) -> None:
+    def __init__(self, runner: web.AppRunner, endpoint: Endpoint, peer: Peer | None) -> None:
         assert runner.server is not None
         loop = asyncio.get_running_loop()
         # No log of who asked for what, which None means, although its type does not say so.
         no_log: Any = None
         super().__init__(
-            runner.server, loop=loop, access_log=no_log, max_line_size=LONGEST_LINE, tcp_keepalive=door.is_tcp
+            runner.server, loop=loop, access_log=no_log, max_line_size=LONGEST_LINE, tcp_keepalive=endpoint.is_tcp
         )
-        self.door = door
+        self.endpoint = endpoint
         #: None: it is asked for when the connection is made.
         self.peer = peer
 
@@ -124,9 +124,9 @@ class Connection(web.RequestHandler):
         return answer
 
 
-async def listen(runner: web.AppRunner, door: Door, path: Path) -> asyncio.Server:
+async def listen(runner: web.AppRunner, endpoint: Endpoint, path: Path) -> asyncio.Server:
     """Open a unix socket of which only its owner may make use."""
     loop = asyncio.get_running_loop()
-    listening = await loop.create_unix_server(lambda: Connection(runner, door, None), path, backlog=BACKLOG)
+    listening = await loop.create_unix_server(lambda: Connection(runner, endpoint, None), path, backlog=BACKLOG)
     path.chmod(0o600)
     return listening

@@ -1,7 +1,7 @@
-"""`GET /v1/events`: all that happens, as server-sent events.
+"""`GET /v1/events`: everything that happens, as server-sent events.
 
-One task reads the event table for all who listen, woken by the core's changes, and gathers what comes in quick
-succession. Nobody listens: no task, no wake-ups, no looks at the devices.
+One task reads the event table for all listeners; changes of the core wake it, and bursts are sent together. Without
+listeners there is no task, no wake-up and no GPU reading.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Channel:
         older: list[Message] = []
         until = since
         if job is not None and since <= self.hub.top:
-            # Whoever follows one job may have heard of it long ago: the table knows the rest, however old.
+            # A listener to one job may have missed much: read all of it from the table.
             until = self.hub.top
             older = await self.daemon.ask(lambda reader: _messages(reader, since, until, job))
         elif self.hub.is_within(since) and since < self.hub.floor:

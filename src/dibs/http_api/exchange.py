@@ -1,4 +1,4 @@
-"""One request and its answer: what every handler needs of them. The daemon, the body, numbers, JSON."""
+"""Helpers for handlers: the daemon, the request body, the query, and the JSON answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine: its devices and who has them, draining one, the room on the disk."""
+"""The GPUs: state, holders, history and draining; also free disk space."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ def _gpu(
 
 
 def _state(device: Device, *, is_leased: bool) -> str:
-    """Return the one word for a device: what is worst about it."""
+    """Return the most serious state of a device."""
     if device.fault:
         return "unhealthy"
     if device.drained:
         return "drained"
-    # What its last job has not given back yet is as good as leased.
+    # Memory that the last job has not freed yet counts as leased.
     if is_leased or device.settling:
         return "leased"
     return "foreign" if device.foreign else "free"
@@ -205,7 +205,7 @@ def _places(inventory: Inventory, view: View) -> list[job_answers.Place]:
 
 def _others(view: View, device: DeviceId) -> list[Occupant]:
     alone = view.held.get(device)
-    # One that is only to be looked at first is held by nobody.
+    # A device that only needs a check first has no holder.
     is_held = alone is not None and alone.note is None
     return [*([alone] if alone and is_held else []), *view.sharers.get(device, ())]
 

@@ -145,7 +145,7 @@ async def _opened(request: web.Request, told: LogQuery) -> AsyncIterator[LogFile
     try:
         log = await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # Whoever asked has left while it was opened.
+        # The client left while the file was opened.
         opening.add_done_callback(lambda opened: None if opened.exception() else opened.result().close())
         raise
     try:
@@ -180,7 +180,7 @@ async def _send(
     answer.content_type, answer.charset = "text/plain", "utf-8"
     answer.content_length = end - begin
     await answer.prepare(request)
-    # Whoever reads may leave at any time, which is no mistake of anybody.
+    # The client may leave at any time; that is not an error.
     with contextlib.suppress(ConnectionError):
         while begin < end:
             block = await in_thread(request, lambda begin=begin: log.read(begin, end))  # type: ignore[misc]

@@ -25,13 +25,13 @@ from dibs.store import pages
 from dibs.store.writer import Reader
 from dibs.version import __version__
 
-#: Rows of the overview: all that one looks at; `select=all` gives everything.
+#: Rows of the overview; `select=all` returns every job.
 UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
-#: Seconds for which one job, and a list, wait for numbers that are just being read.
+#: Seconds for which one job, and a list, wait for metrics that are being read.
 READING_FOR_S, LIST_READING_FOR_S = 10.0, 1.0
-#: Jobs among which a list looks for such.
+#: Jobs that a list checks for such metrics.
 UNREAD_LOOKED_AT = 1000
-#: Jobs whose JSON is remembered; a kilobyte each.
+#: Jobs in the cache; a kilobyte each.
 MOST_TEXTS = 2000
 
 
@@ -61,7 +61,7 @@ async def get_jobs(request: web.Request) -> web.Response:
 
 
 async def _page(daemon: Daemon, told: job_lists.PageQuery, texts: Texts) -> web.Response:
-    """Answer with one page; whoever turns pages does not wait for numbers."""
+    """Answer with one page, without waiting for metrics that are being read."""
     wanted = job_lists.wanted(told, daemon.inventory, datetime.now())
     after = pages.read_cursor(wanted.sort, told.cursor) if told.cursor else None
 
@@ -87,7 +87,7 @@ def _list(daemon: Daemon, reader: Reader, seen: QueueOutlook, jobs: list[Job], t
 
 
 def _overview(reader: Reader, seen: QueueOutlook) -> list[Job]:
-    """Return what one looks at; behind very many unfinished jobs also what runs and what comes next."""
+    """Return unfinished and recent jobs; if there are very many, always those that run or start next."""
     jobs = {job.id: job for job in reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)}
     jobs |= {job.id: job for job in reader.active()}
     for waiting in views.order(seen.view.waiting)[:FINISHED_SHOWN]:
@@ -98,7 +98,7 @@ def _overview(reader: Reader, seen: QueueOutlook) -> list[Job]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A job as lists show it, with all that its row does not say."""
+    """A job as lists show it, with what is not in its database row."""
 
     job: Job
     reason: str | None
@@ -109,14 +109,14 @@ class Shown:
 
     @classmethod
     def of(cls, daemon: Daemon, reader: Reader, seen: QueueOutlook, job: Job) -> Shown:
-        """Look at what is known of a job now."""
+        """Collect what is known of a job now."""
         reader.pause()
         reason = seen.reason(job).text if job.is_waiting else job.remark if job.is_active else None
         return cls(job, reason, job_numbers.of(daemon, reader, job), gpus.marks(daemon, job), seen.inventory)
 
     def is_same(self, other: Shown) -> bool:
-        """Tell whether another would be told in the same words."""
-        # Not equal but the same one: equal rows are one job while the reader remembers them.
+        """Tell whether another has the same JSON."""
+        # Identity is enough: the reader returns the same object while a row has not changed.
         return self.job is other.job and self._beside() == other._beside()
 
     def _beside(self) -> tuple[object, ...]:
@@ -139,7 +139,7 @@ class Shown:
 
 
 class Texts:
-    """The JSON of jobs that were shown lately: of a list that is loaded again most is as it was. From any thread."""
+    """A cache of the JSON of jobs: most rows of a list that is loaded again have not changed. Used from any thread."""
 
     def __init__(self) -> None:
         self._kept: dict[JobId, tuple[Shown, msgspec.Raw]] = {}

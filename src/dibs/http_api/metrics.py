@@ -1,6 +1,6 @@
 """`GET /metrics`: the queue, the devices and the daemon in numbers, as Prometheus reads them.
 
-Nothing is sampled for it: devices are told as they were last seen, and whoever asks counts as somebody who watches.
+Nothing is sampled for it: GPUs are reported as last read. A request keeps the frequent readings going.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The OpenAPI document of the HTTP interface, made from the table of routes and the types it names.
+"""The OpenAPI document of the HTTP API, generated from the table of routes and its types.
 
-Loaded when somebody asks for the document. The page and its files are not part of it.
+Loaded on the first request for it. The web page and its files are not part of it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
-        # Over the unix socket the kernel says who asks; a browser, or whoever comes by TCP, has a token.
+        # On the unix socket the kernel identifies the user; browsers and TCP clients need a token.
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {

@@ -1,6 +1,6 @@
 """What a route is: one row of the table in `routes`, from which the router and the OpenAPI document are made.
 
-A row says by types what goes in and what comes out. Its sentence is the first line of the handler's docstring.
+A row has the types of the request and the answers. Its summary is the first line of the handler's docstring.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of routes: every address of the HTTP interface. A new one is a row here, and nothing else is to be told."""
+"""The table of routes: every address of the HTTP API. To add one, add a row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The HTTP door: `/v1` over the daemon's unix socket, and for browsers over TCP. Translation only: JSON in, a verb or a
-question, JSON out.
+"""The HTTP server: `/v1` over the daemon's unix socket, and for browsers over TCP.
 
-Here are the socket and the parts that stand around it; the addresses are the table in `routes`. Every request passes
+Opens the socket and builds the application; the addresses are the table in `routes`. Every request passes
 `admission_guard.Guard` before it is routed.
 """
 
@@ -29,7 +28,7 @@ from dibs.http_api import (
     status_socket,
     web_port,
 )
-from dibs.http_api.admission import Door
+from dibs.http_api.admission import Endpoint
 from dibs.http_api.admission_guard import Guard
 from dibs.http_api.routes import ROUTES
 from dibs.http_api.static_pages import Pages
@@ -84,4 +83,4 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[]
 async def _listen(runner: web.AppRunner, path: Path) -> asyncio.Server:
     """Open the socket anew; a file of that name, dead or alive, goes: the daemon's lock says whose it is."""
     path.unlink(missing_ok=True)
-    return await connections.listen(runner, Door(is_tcp=False, uid=os.geteuid()), path)
+    return await connections.listen(runner, Endpoint(is_tcp=False, uid=os.geteuid()), path)

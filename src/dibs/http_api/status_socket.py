@@ -17,7 +17,7 @@ from pathlib import Path
 from aiohttp import web
 
 from dibs.http_api import connections
-from dibs.http_api.admission import Door
+from dibs.http_api.admission import Endpoint
 
 log = logging.getLogger("dibs.http")
 
@@ -30,7 +30,7 @@ async def socket_for_status(runner: web.AppRunner, path: Path | None) -> AsyncIt
         return
     try:
         remove_dead(path)
-        listening = await connections.listen(runner, Door(is_tcp=False, uid=os.geteuid(), is_status=True), path)
+        listening = await connections.listen(runner, Endpoint(is_tcp=False, uid=os.geteuid(), is_status=True), path)
     except OSError as error:
         # Its own text, where the system has none: a path may be too long for a socket.
         log.warning("status_socket %s cannot be opened: %s", path, error.strerror or error)

@@ -1,6 +1,6 @@
-"""The door for browsers: TCP, opened when it is asked for, on loopback or, with TLS, on another address.
+"""The TCP port for browsers, opened on request: on loopback or, with TLS, on another address.
 
-Every user of the machine can connect to it, so who connects is found out before a byte is read or said.
+Every user of the machine can connect to it, so the peer is identified before a byte is read or sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiohttp import web
 
 from dibs.errors import Conflict, DibsError, MachineError, UserError
 from dibs.http_api import connections, exchange, wire
-from dibs.http_api.admission import Door
+from dibs.http_api.admission import Endpoint
 from dibs.http_api.connections import Connection
 from dibs.http_api.tokens import Tokens
 from dibs.system import peers
@@ -58,11 +58,11 @@ class Place:
         """Return how an address in the browser begins."""
         return "https" if self.context else "http"
 
-    def door(self, port: int) -> Door:
-        """Return the door that this is on a port."""
+    def endpoint(self, port: int) -> Endpoint:
+        """Return the endpoint for a port."""
         usual = {"http": 80, "https": 443}[self.scheme]
         names = {f"{name}:{port}" for name in self.names} | ({*self.names} if port == usual else set())
-        return Door(True, os.geteuid(), frozenset(names), self.scheme, self.is_public)
+        return Endpoint(True, os.geteuid(), frozenset(names), self.scheme, self.is_public)
 
 
 def place(values: Settings) -> Place:
@@ -103,7 +103,7 @@ def _context(cert: Path, key: Path) -> ssl.SSLContext:
 
 @dataclass
 class Listening:
-    """An open door: its sockets, and all that goes on behind them."""
+    """An open endpoint: its sockets and its tasks."""
 
     place: Place
     port: int
@@ -112,7 +112,7 @@ class Listening:
 
 
 class Browsers:
-    """Opens and closes the door for browsers."""
+    """Opens and closes the endpoint for browsers."""
 
     def __init__(self, runner: web.AppRunner, values: Settings, tokens: Tokens) -> None:
         self._runner = runner
@@ -142,9 +142,9 @@ class Browsers:
         await self.close()
         self._hang_up()
         self._open = Listening(where, sockets[0].getsockname()[1], sockets)
-        door = where.door(self._open.port)
+        endpoint = where.endpoint(self._open.port)
         for sock in sockets:
-            self._begin(self._open, self._accept(self._open, sock, door))
+            self._begin(self._open, self._accept(self._open, sock, endpoint))
         self._tokens.remember(self._open.port)
         log.info("browsers are let in on port %s", self._open.port)
         return self._open.port
@@ -190,7 +190,7 @@ class Browsers:
         listening.tasks.add(task)
         task.add_done_callback(listening.tasks.discard)
 
-    async def _accept(self, listening: Listening, sock: socket.socket, door: Door) -> None:
+    async def _accept(self, listening: Listening, sock: socket.socket, endpoint: Endpoint) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -202,28 +202,28 @@ class Browsers:
             if len(listening.tasks) + len(self._connected()) > MOST_CONNECTIONS:
                 theirs.close()
                 continue
-            self._begin(listening, self._admit(theirs, listening.place.context, door))
+            self._begin(listening, self._admit(theirs, listening.place.context, endpoint))
 
     def _connected(self) -> list[Connection]:
         found = self._runner.server.connections if self._runner.server else []
-        return [each for each in found if isinstance(each, Connection) and each.door.is_tcp]
+        return [each for each in found if isinstance(each, Connection) and each.endpoint.is_tcp]
 
     def _hang_up(self) -> None:
         for connection in self._connected():
             connection.force_close()
 
-    async def _admit(self, sock: socket.socket, context: ssl.SSLContext | None, door: Door) -> None:
+    async def _admit(self, sock: socket.socket, context: ssl.SSLContext | None, endpoint: Endpoint) -> None:
         """Hand a connection to the server, if it is the owner's; others are told so and nothing else."""
         loop = asyncio.get_running_loop()
         try:
             peer = await asyncio.to_thread(peers.of_tcp, sock)
-            is_remote = door.is_public and not peer.is_local
-            if peer.uid not in (door.uid, 0) and not is_remote:
+            is_remote = endpoint.is_public and not peer.is_local
+            if peer.uid not in (endpoint.uid, 0) and not is_remote:
                 await _turn_away(sock, is_plain=context is None)
                 return
             handshake_s = HANDSHAKE_FOR_S if context else None
             await loop.connect_accepted_socket(
-                lambda: Connection(self._runner, door, peer), sock, ssl=context, ssl_handshake_timeout=handshake_s
+                lambda: Connection(self._runner, endpoint, peer), sock, ssl=context, ssl_handshake_timeout=handshake_s
             )
         except (OSError, TimeoutError):
             # Gone, or no TLS: nobody is there to be told.

@@ -1,4 +1,4 @@
-"""Values of the wire, as the types that the doors read: what does not fit is refused in the words that people typed."""
+"""Convert JSON and queries to typed Structs; errors name the option that the user typed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dibs.errors import UserError
 
 S = TypeVar("S")
 
-#: Fields, and the options by which people know them.
+#: The option that sets a field.
 OPTION_OF = {
     "name": "--name", "project": "--project", "priority": "--priority", "gpus": "--gpus", "gpu_type": "--gpu-type",
     "gpu_ids[...]": "--gpu-ids", "prefer[...]": "--prefer", "cpus": "--cpus", "mem": "--mem", "vram": "--vram",
@@ -19,7 +19,7 @@ OPTION_OF = {
     "cwd": "--chdir",
     "warn.before_s": "--signal", "after[...].select": "--after",
 }  # fmt: skip
-#: How the wire library speaks, and how we do.
+#: Phrases of msgspec, and ours.
 WIRE_WORDS = (
     (r" \| null`", "`"),
     (r"`str` of length <= (\d+)", r"at most \1 characters"),
@@ -39,9 +39,9 @@ WIRE_WORDS = (
 
 
 def convert(value: Any, kind: type[S], *, is_text: bool = False) -> S:
-    """Return a value of the wire as one of the types of the doors, or say what is wrong with it.
+    """Return a value as an instance of `kind`; raise UserError that says what is wrong with it.
 
-    With `is_text` numbers and the like are spelled out, as in a query.
+    With `is_text` numbers and booleans are strings, as in a query.
     """
     try:
         return msgspec.convert(value, kind, strict=not is_text)
@@ -50,7 +50,7 @@ def convert(value: Any, kind: type[S], *, is_text: bool = False) -> S:
 
 
 def _in_our_words(text: str, value: Any) -> str:
-    """Return what a check of the wire says, naming the option that people typed, and types as people call them."""
+    """Return the text of a validation error with the option that was typed and plain names of types."""
     what, _, path = text.partition(" - at ")
     name = path.strip("`").removeprefix("$.").removeprefix("$") or "the request"
     if isinstance(value, dict) and isinstance(value.get(name), str):

@@ -1,7 +1,7 @@
-"""The verbs that name jobs, as they come over the wire: what each may say, and what it does.
+"""Verbs on jobs: the body of the request, and what each verb does.
 
-`kill`, `pause` and the like take a selection; `move` takes one job, `edit` says what is to change. `clean` is in
-`cleanup`, because removing files takes longer than a turn may.
+Most verbs take a selection; `move` takes one job, `edit` a set of changes. `clean` is in `cleanup`, because
+removing files takes longer than a turn may.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Verb = Callable[[Turn], Acted]
 
 
 def prepare(verb: str, chosen: selectors.Selection, said: OneActionIn) -> Verb:
-    """Return what a verb is to do in its turn; whatever can be said wrong is refused now."""
+    """Return the work of a verb for its turn; check the request now."""
     if verb not in VERBS:
         raise NotFound(f'there is no verb "{verb}"; there are {", ".join([*VERBS, "clean"])}.')
     return VERBS[verb](chosen, said)

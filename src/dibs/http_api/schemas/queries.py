@@ -1,6 +1,6 @@
-"""What goes over the wire to the older routes, as types for the OpenAPI document: their queries, and many jobs at once.
+"""Queries of several routes, and a submission of many jobs, as types for the OpenAPI document.
 
-Newer routes have theirs beside the function that answers. A test asks a running daemon and compares.
+Other routes define their query beside the handler.
 """
 
 from __future__ import annotations
