@@ -24,9 +24,10 @@ def opened(box: Sandbox, slots: int) -> Iterator[Submit]:
 
 @contextmanager
 def held(box: Sandbox) -> Iterator[list[str]]:
-    """Keep the only device busy."""
-    queue = queues.start(box, "fake:1")
-    queue.wait_started(queue.add("sleep 600"))
+    """Keep both devices busy; some commands of the benchmark ask for two."""
+    queue = queues.start(box, "fake:2")
+    for _ in range(2):
+        queue.wait_started(queue.add("sleep 600"))
     yield ["dibs", "add", "true"]
 
 

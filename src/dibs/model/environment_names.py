@@ -1,7 +1,5 @@
 """Which variables of the submitter's environment are kept, and in what form.
 
-Shared by everyone who submits, the fast path included, so nothing is imported that costs time.
-
 Lean.
 """
 

@@ -1,22 +1,15 @@
 """A command as typed, and the words that are really run.
 
 Several words reach the program as they are. One string is for the shell, but runs without one when nothing in it needs
-a shell: one process less between dibs and the program. The fast path loads this, so it imports only what costs nothing.
-
-Lean.
+a shell: one process less between dibs and the program.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
-from dibs.model import environment_names
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dibs.errors import UserError
+from dibs.errors import UserError
 
 #: Anything here may mean something to a shell.
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"'*?[]#~=%{}!^\n\r\t")
@@ -74,21 +67,14 @@ def check_text(text: str, what: str = "a command, name or folder") -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise _refusal(f"{what}: expected UTF-8 text, got other bytes.") from None
+        raise UserError(f"{what}: expected UTF-8 text, got other bytes.") from None
     if "\0" in text:
-        raise _refusal(f"{what}: cannot contain a NUL byte.")
+        raise UserError(f"{what}: cannot contain a NUL byte.")
     if size > LONGEST_BYTES:
-        raise _refusal(
+        raise UserError(
             f"{what}: one text may have {LONGEST_BYTES:,} bytes, this one has {size:,}.",
             "Keep it in a script file and queue that with --script.",
         )
-
-
-def _refusal(message: str, hint: str = "") -> UserError:
-    # Imported here: the fast path raises no errors and should not load them.
-    from dibs.errors import UserError
-
-    return UserError(message, hint)
 
 
 def python_file(words: Sequence[str], cwd: str) -> str | None:
@@ -109,11 +95,3 @@ def beginning(path: str) -> bytes:
         return b""
     finally:
         os.close(fd)
-
-
-def may_assign(words: Sequence[str], cwd: str) -> bool:
-    """Tell whether a command or its Python file mentions a variable that names devices: then it is read with care."""
-    text = " ".join(words)
-    path = python_file(text.split(), cwd)
-    seen = beginning(path) if path else b""
-    return any(name in text or name.encode() in seen for name in environment_names.DEVICE_NAMES)
