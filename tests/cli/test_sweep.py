@@ -304,4 +304,4 @@ def test_a_spool_gives_runs_in_any_order_any_number_of_times() -> None:
 
 
 def test_the_verbs_are_known() -> None:
-    assert {"sweep", "map", "results"} <= cli.VERBS.keys()
+    assert {"sweep", "map", "results"} <= {*cli.VERBS}

@@ -69,7 +69,9 @@ PROGRAMS: dict[str, Callable[[], object]] = {
 
 def warm_up() -> None:
     """Import all that the programs may need."""
-    for name in (*cli.VERBS.values(), *LATER):
+    for verb in cli.VERBS:
+        cli.load(verb)
+    for name in LATER:
         import_module(name)
     # Otherwise each child copies what it only looks at.
     gc.freeze()

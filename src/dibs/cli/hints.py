@@ -1,4 +1,4 @@
-"""Hints where people go wrong: said on stderr, to people, and the same one not again and again."""
+"""Hints for people, printed on stderr; the same hint is not repeated every time."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from dibs.client.answers import Jobs
 
 DAY_S = 86400.0
-#: Said by a daemon from before it told its version.
+#: For daemons that do not report a version.
 OLD = "an older version"
 
 
 def about_submission(answer: Mapping[str, Any]) -> None:
-    """Say what the daemon has to say about a submission: notes to everybody, hints to people."""
+    """Print what the daemon notes about a submission: notes always, hints on a terminal."""
     tell(answer["notes"])
     if sys.stderr.isatty():
-        # A daemon that is older than this gives none.
+        # An older daemon sends none.
         tell(answer.get("hints", ()))
 
 
 def tell(texts: Iterable[str]) -> None:
-    """Say hints."""
+    """Print hints."""
     for text in texts:
         screen.say(text)
 
 
 def on_skew(answer: Jobs) -> list[str]:
-    """Return what to say when the daemon is not of the version that asks it."""
+    """Return a hint if the daemon has another version than this client."""
     theirs = answer["daemon"]["version"] if "daemon" in answer else OLD
     if theirs == __version__:
         return []
@@ -44,18 +44,18 @@ def on_skew(answer: Jobs) -> list[str]:
 
 
 def on_status(answer: Jobs, home: Path) -> list[str]:
-    """Return what is worth saying below the picture of a terminal."""
+    """Return the hints below `dibs status` on a terminal."""
     why = logout_policy.logout_kills(answer["daemon"]["pid"]) if "daemon" in answer else None
     return [*on_skew(answer), *on_logout(why, home)]
 
 
 def on_logout(why: str | None, home: Path) -> list[str]:
-    """Return that a logout would end jobs, if it would and nobody said so today."""
+    """Return a hint that a logout would end jobs, at most once a day."""
     return [f"{why}. {logout_policy.REMEDY}"] if why and is_due(home / "told-logout", time.time()) else []
 
 
 def is_due(stamp: Path, now: float) -> bool:
-    """Tell whether a hint was not given for a day, and note that it is given now."""
+    """Return whether a hint was not given for a day, and record that it is given now."""
     try:
         if 0 <= now - stamp.stat().st_mtime < DAY_S:
             return False
@@ -66,6 +66,6 @@ def is_due(stamp: Path, now: float) -> bool:
         os.utime(fd, (now, now))
         os.close(fd)
     except OSError:
-        # Where nothing can be noted it would be said every time.
+        # It cannot be recorded, and would come every time.
         return False
     return True

@@ -1,8 +1,8 @@
 """The command line: finds the verb, imports its module and no other, and turns errors into one line and a code.
 
-A verb is a module with SUMMARY, USAGE, OPTIONS, EXAMPLES and main(args), and a line in VERBS. One that runs a user's
-command also says TAKES_COMMAND: options end at the first word of that command. One that is typed in a way of its own
-has `usual`, which returns the words as the table of options reads them.
+A verb is a module with SUMMARY, USAGE, OPTIONS, EXAMPLES and main(args), and a name in VERBS. One that runs a user's
+command also sets TAKES_COMMAND: options end at the first word of that command. One with a syntax of its own has
+`usual`, which returns the words as the table of options reads them.
 """
 
 from __future__ import annotations
@@ -18,44 +18,14 @@ from dibs.errors import DibsError, UserError
 from dibs.model import spelling
 from dibs.submission import options
 
-#: Every verb and its module, in the order of `dibs --help`.
-VERBS = {
-    "status": "dibs.cli.verbs.status",
-    "add": "dibs.cli.verbs.add",
-    "run": "dibs.cli.verbs.run",
-    "pipe": "dibs.cli.verbs.pipe",
-    "map": "dibs.cli.verbs.map",
-    "import": "dibs.cli.verbs.import_",
-    "sweep": "dibs.cli.verbs.sweep",
-    "results": "dibs.cli.verbs.results",
-    "show": "dibs.cli.verbs.show",
-    "why": "dibs.cli.verbs.why",
-    "log": "dibs.cli.verbs.log",
-    "follow": "dibs.cli.verbs.follow",
-    "wait": "dibs.cli.verbs.wait",
-    "cancel": "dibs.cli.verbs.cancel",
-    "kill": "dibs.cli.verbs.kill",
-    "retry": "dibs.cli.verbs.retry",
-    "hold": "dibs.cli.verbs.hold",
-    "unhold": "dibs.cli.verbs.unhold",
-    "pause": "dibs.cli.verbs.pause",
-    "resume": "dibs.cli.verbs.resume",
-    "move": "dibs.cli.verbs.move",
-    "edit": "dibs.cli.verbs.edit",
-    "clean": "dibs.cli.verbs.clean",
-    "gpus": "dibs.cli.verbs.gpus",
-    "lease": "dibs.cli.verbs.lease",
-    "report": "dibs.cli.verbs.report",
-    "daemon": "dibs.cli.verbs.daemon",
-    "web": "dibs.cli.verbs.web",
-    "doctor": "dibs.cli.verbs.doctor",
-    "config": "dibs.cli.verbs.config",
-    "completion": "dibs.cli.verbs.completion",
-    "version": "dibs.cli.verbs.version",
-    "help": "dibs.cli.verbs.help",
-}
+#: Every verb in the order of `dibs --help`; its module in `cli.verbs` has the same name.
+VERBS = (
+    "status", "add", "run", "pipe", "map", "import", "sweep", "results", "show", "why", "log", "follow", "wait",
+    "cancel", "kill", "retry", "hold", "unhold", "pause", "resume", "move", "edit", "clean", "gpus", "lease", "report",
+    "daemon", "web", "doctor", "config", "completion", "version", "help",
+)  # fmt: skip
 ALIASES = {"submit": "add", "enqueue": "unhold"}
-#: What people type in other tools: named in the error, never guessed into.
+#: What people type in other tools: the error suggests our verb, nothing is run.
 HABITS = {
     "ls": "status", "list": "status", "ps": "status", "queue": "status", "squeue": "status", "jobs": "status",
     "top": "status -w", "watch": "status -w", "check": "doctor", "settings": "config", "set": "config", "man": "help",
@@ -70,11 +40,11 @@ HABITS = {
     "page": "web", "gui": "web", "ui": "web", "dashboard": "web", "browser": "web",
 }  # fmt: skip
 
-#: Exit codes of our own making; those of errors are in `errors`.
+#: Exit codes besides those in `errors`.
 BUG = 125
 INTERRUPTED = 130
 CLOSED_PIPE = 141
-#: Characters of a word in an error that is still shown whole: longer than most paths, which people copy.
+#: Characters of a word that an error shows in full: longer than most paths, which people copy.
 LONGEST_WORD = 400
 
 
@@ -93,7 +63,7 @@ class Verb(Protocol):
 
 def main() -> int:
     """Run the command line of this process."""
-    # The script that calls us lets Ctrl-C just end it; from here on it is ours to answer.
+    # The script that calls this lets Ctrl-C end the process; from here on it raises KeyboardInterrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _open_missing_streams()
@@ -120,14 +90,14 @@ def execute(words: Sequence[str]) -> int:
 
 
 def explain(error: BaseException, is_debug: bool = False) -> int:
-    """Say in one line what went wrong, and return the exit code: people see no traceback."""
+    """Print an error as one line, with a traceback only for --debug; return the exit code."""
     if is_debug:
         import traceback
 
         traceback.print_exception(error)
     match error:
         case DibsError():
-            # One who was ended, or whose terminal is gone, has nothing to say.
+            # A process that was ended, or whose terminal is gone, reports nothing.
             return _say(error.line(), error.exit_code) if error.message else error.exit_code
         case KeyboardInterrupt():
             return INTERRUPTED
@@ -156,10 +126,11 @@ def split(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
 
 
 def load(name: str) -> Verb:
-    """Import the module of a verb; a word that is none gets the nearest one named, and is never a job."""
+    """Import the module of a verb; for an unknown word, suggest the nearest verb."""
     if name not in VERBS:
         raise UserError(f'there is no verb "{options.shown(name)}".', _suggest(name))
-    return cast("Verb", import_module(VERBS[name]))
+    # `import` is a keyword of Python, which cannot name a module.
+    return cast("Verb", import_module(f"dibs.cli.verbs.{'import_' if name == 'import' else name}"))
 
 
 def takes_command(verb: Verb) -> bool:
@@ -193,18 +164,18 @@ def _show_help(name: str) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Put /dev/null where a standard stream is closed, or a socket would get its number and somebody's output."""
+    """Open /dev/null for closed standard streams; else a socket would get their number, and our output."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, open(number, mode))  # noqa: SIM115 - it lives as long as the process
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that knows no Unicode shows escapes instead of ending us.
+        # On a terminal without Unicode, print escapes instead of raising.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _settle_streams() -> None:
-    """Write what is left, or drop it where nobody reads: the interpreter would complain and spoil the exit code."""
+    """Flush, or drop output that nobody reads: else the interpreter would print an error and change the exit code."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
             stream.flush()
@@ -215,11 +186,11 @@ def _settle_streams() -> None:
 def _say(text: str, code: int) -> int:
     from dibs.client import safe_text
 
-    # Whatever somebody pasted, the line stays one that can be read.
+    # Keep the line readable, whatever was pasted into the command.
     text = " ".join(options.shown(word) if len(word) > LONGEST_WORD else word for word in text.split(" "))
     try:
         print(f"dibs: {safe_text.clean(text)}", file=sys.stderr, flush=True)
     except OSError:
-        # Nobody is there to read it; the code still tells.
+        # Nobody reads it; the exit code still reports the error.
         pass
     return code
