@@ -74,17 +74,17 @@ def test_a_job_is_told_of_what_else_its_owner_runs_on_a_gpu_that_it_shares():
     ],
 )
 def test_who_uses_a_gpu_without_a_lease_keeps_others_away(processes, used, users, foreign_memory, is_used):
-    found = foreign.judged(card(used=used, processes=processes), users, LIMITS)
+    found = foreign.with_foreign_use(card(used=used, processes=processes), users, LIMITS)
     assert (found.foreign_memory, found.foreign is not None) == (foreign_memory, is_used)
     assert (found.obstacle is not None) is is_used
 
 
 def test_foreign_use_is_told_with_pid_user_and_memory():
-    found = foreign.judged(card(used=3 * GIB, processes=[process()]), (), LIMITS)
+    found = foreign.with_foreign_use(card(used=3 * GIB, processes=[process()]), (), LIMITS)
     assert found.foreign == "used without a lease by bob's python (pid 7, 3G)"
-    many = foreign.judged(card(processes=[process(n) for n in range(5)]), (), LIMITS)
+    many = foreign.with_foreign_use(card(processes=[process(n) for n in range(5)]), (), LIMITS)
     assert many.foreign.endswith("and 2 more")
-    hidden = foreign.judged(card(used=3 * GIB), (), LIMITS)
+    hidden = foreign.with_foreign_use(card(used=3 * GIB), (), LIMITS)
     assert hidden.foreign == "3G of it are used without a lease, by nobody who can be seen from here"
 
 
@@ -92,7 +92,7 @@ def test_foreign_use_is_told_with_pid_user_and_memory():
     ("words", "ignored"), [(("0",), True), (("gpu-A",), True), (("1", "GPU-b"), False), ((), False), (("",), False)]
 )
 def test_a_list_of_gpus_says_where_foreign_use_does_not_matter(words, ignored):
-    found = foreign.judged(card(used=3 * GIB, processes=[process()]), (), Limits(ignored=words))
+    found = foreign.with_foreign_use(card(used=3 * GIB, processes=[process()]), (), Limits(ignored=words))
     assert (found.foreign is None) is ignored
     # What others may still use is less all the same.
     assert found.foreign_memory == 3 * GIB

@@ -14,17 +14,17 @@ from dibs.jobqueue.outlook import QueueOutlook
 from dibs.model import lifecycle
 from dibs.model.jobs import JobId
 from dibs.scheduling.durations import Span
-from dibs.scheduling.forecasts import Foreseen, Prospect
+from dibs.scheduling.forecasts import Prospect, StartForecaster
 from dibs.scheduling.views import Policy, View
 
 
-def make() -> Foreseen:
+def make() -> StartForecaster:
     queue = [build.waiting(number) for number in (1, 2, 3)]
     spans = {job.id: Span(60, 60) for job in queue}
-    return Foreseen(Prospect(View(queue), 4, spans), build.inventory(1), Policy(4), build.NOW)
+    return StartForecaster(Prospect(View(queue), 4, spans), build.inventory(1), Policy(4), build.NOW)
 
 
-def asked(forecast: SharedForecast, state: object, now: int = build.NOW) -> Foreseen:
+def asked(forecast: SharedForecast, state: object, now: int = build.NOW) -> StartForecaster:
     with forecast.for_state(state, now, make) as foreseen:
         return foreseen
 
@@ -48,7 +48,7 @@ def test_one_that_could_not_be_made_is_tried_again() -> None:
     forecast = SharedForecast()
     first = asked(forecast, "as it was")
 
-    def fail() -> Foreseen:
+    def fail() -> StartForecaster:
         raise MachineError("the disk does not answer.")
 
     with pytest.raises(MachineError), forecast.for_state("as it is", build.NOW, fail):
@@ -58,7 +58,7 @@ def test_one_that_could_not_be_made_is_tried_again() -> None:
 
 def test_two_who_ask_at_once_share_one() -> None:
     forecast = SharedForecast()
-    found: list[Foreseen] = []
+    found: list[StartForecaster] = []
     with forecast.for_state("as it is", build.NOW, make) as first:
         other = threading.Thread(target=lambda: found.append(asked(forecast, "as it is")))
         other.start()

@@ -17,7 +17,7 @@ import simulation
 from dibs.model.jobs import JobId, Outcome, When
 from dibs.scheduling import forecasts, planner
 from dibs.scheduling.durations import Span
-from dibs.scheduling.forecasts import Coming, Forecast, Foreseen, Prospect
+from dibs.scheduling.forecasts import Coming, Forecast, Prospect, StartForecaster
 from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
@@ -57,7 +57,7 @@ class Moment:
     def foresee(self, **more):
         prospect, step = self.prospect, self.step
         wanted = [job.id for job in prospect.view.waiting] + [each.job.id for each in prospect.coming]
-        return forecasts.foresee(wanted, prospect, step.inventory, step.policy, step.now, **more)
+        return forecasts.forecast_starts(wanted, prospect, step.inventory, step.policy, step.now, **more)
 
     def lived(self, choose):
         """Return when and where each job starts on the days on which each takes what `choose` makes of its span."""
@@ -145,7 +145,7 @@ def test_every_job_of_every_world_has_a_range_or_says_why_not(world, spans):
     known = {JobId(job_id): Span(least, most) for job_id, (least, most) in spans.items()}
     prospect = Prospect(world.view, len(world.inventory.devices) + world.policy.cpu_slots, known)
     wanted = [job.id for job in world.view.waiting]
-    for forecast in forecasts.foresee(wanted, prospect, world.inventory, world.policy, build.NOW).values():
+    for forecast in forecasts.forecast_starts(wanted, prospect, world.inventory, world.policy, build.NOW).values():
         assert (forecast.range is None) is bool(forecast.unknown)
         assert forecast.range or not forecast.devices
 
@@ -157,11 +157,11 @@ def test_whoever_asks_later_hears_what_he_would_have_heard_alone(world, spans, d
     known = {JobId(job_id): Span(least, most) for job_id, (least, most) in spans.items()}
     prospect = Prospect(world.view, len(world.inventory.devices) + world.policy.cpu_slots, known)
     days = prospect, world.inventory, world.policy, build.NOW
-    shared = Foreseen(*days)
+    shared = StartForecaster(*days)
     for job in data.draw(st.permutations(world.view.waiting))[:5]:
-        assert shared.starts([job.id]) == Foreseen(*days).starts([job.id])
-    assert shared.next_starts(3) == Foreseen(*days).next_starts(3)
-    assert shared.plan_ahead(3) == Foreseen(*days).plan_ahead(3)
+        assert shared.starts([job.id]) == StartForecaster(*days).starts([job.id])
+    assert shared.next_starts(3) == StartForecaster(*days).next_starts(3)
+    assert shared.plan_ahead(3) == StartForecaster(*days).plan_ahead(3)
 
 
 @pytest.mark.parametrize("job_id", [50_000, 100_000])
@@ -169,7 +169,7 @@ def test_the_work_does_not_grow_with_the_queue(job_id):
     count, policy, inventory = Counting(), Policy(4), build.inventory(4)
     queue = [build.waiting(number) for number in range(1, 100_001)]
     prospect = Prospect(View(queue), 8, {job.id: Span(60, 60) for job in queue})
-    (forecast,) = forecasts.foresee([JobId(job_id)], prospect, inventory, policy, build.NOW, count).values()
+    (forecast,) = forecasts.forecast_starts([JobId(job_id)], prospect, inventory, policy, build.NOW, count).values()
     assert forecast == Forecast(unknown="more than 1600 jobs start before it")
     assert count.plans <= 2 * forecasts.MOST_PLANS
 
@@ -178,7 +178,7 @@ def test_many_kinds_of_requests_are_looked_at_less_often():
     count, policy, inventory = Counting(), Policy(4), build.inventory(4)
     queue = [build.waiting(number, limit_s=60.0 + number) for number in range(1, 5001)]
     prospect = Prospect(View(queue), 8, {job.id: Span(60, 60) for job in queue})
-    (forecast,) = forecasts.foresee([JobId(5000)], prospect, inventory, policy, build.NOW, count).values()
+    (forecast,) = forecasts.forecast_starts([JobId(5000)], prospect, inventory, policy, build.NOW, count).values()
     assert forecast.unknown
     assert count.looks <= 2 * (forecasts.MOST_LOOKS + len(queue))
 
@@ -186,7 +186,7 @@ def test_many_kinds_of_requests_are_looked_at_less_often():
 def test_a_job_of_which_nothing_is_known_costs_nothing():
     count = Counting()
     prospect = Prospect(View([build.waiting(1)]), 8, {}, cut_lines=[(build.waiting(1).request, 0)])
-    found = forecasts.foresee([JobId(9)], prospect, build.inventory(4), Policy(4), build.NOW, count)
+    found = forecasts.forecast_starts([JobId(9)], prospect, build.inventory(4), Policy(4), build.NOW, count)
     assert (found, count.plans) == ({9: forecasts.TOO_FAR}, 0)
 
 
@@ -204,7 +204,9 @@ def running(number, *indices, batch=0):
 
 
 def foreseen(prospect, job_id):
-    (forecast,) = forecasts.foresee([JobId(job_id)], prospect, build.inventory(2), Policy(4), build.NOW).values()
+    (forecast,) = forecasts.forecast_starts(
+        [JobId(job_id)], prospect, build.inventory(2), Policy(4), build.NOW
+    ).values()
     return forecast
 
 
@@ -246,7 +248,7 @@ def test_a_job_that_nobody_knows_the_end_of_is_no_matter_where_it_is_not_in_the_
 
 def test_what_would_help_to_know_is_said():
     view = View([build.waiting(3)], [running(1, 0, 1)])
-    (found,) = forecasts.foresee(
+    (found,) = forecasts.forecast_starts(
         [JobId(3)], prospect(view, {1: (0, None)}), build.inventory(2), Policy(4), build.NOW
     ).values()
     assert found.hint == "Give it one."
@@ -280,14 +282,14 @@ def test_what_nobody_has_is_free_in_a_moment():
 def test_among_equals_those_used_longest_ago_are_expected():
     view = View([build.waiting(n, gpus=2) for n in (1, 2)], used_at=LONG_AGO)
     ahead = prospect(view, {1: (5, 5), 2: (5, 5)})
-    found = forecasts.foresee([JobId(1), JobId(2)], ahead, build.inventory(4), Policy(4), build.NOW)
+    found = forecasts.forecast_starts([JobId(1), JobId(2)], ahead, build.inventory(4), Policy(4), build.NOW)
     assert [found[n].devices for n in (1, 2)] == [build.ids(2, 3), build.ids(0, 1)]
 
 
 def test_what_started_on_these_days_was_used_last():
     view = View([build.waiting(n, gpus=2) for n in (1, 2, 3)], [running(4, 2, 3)], used_at=LONG_AGO)
     ahead = prospect(view, {1: (5, 5), 2: (9, 9), 4: (2, 2)})
-    found = forecasts.foresee([JobId(3)], ahead, build.inventory(4), Policy(4), build.NOW)
+    found = forecasts.forecast_starts([JobId(3)], ahead, build.inventory(4), Policy(4), build.NOW)
     assert found[3] == Forecast(build.NOW + 5 * MINUTE, build.NOW + 5 * MINUTE, build.ids(0, 1))
 
 
@@ -304,7 +306,7 @@ def test_those_ahead_in_the_machine_wide_line_may_stay_as_well():
 
 def test_a_device_that_is_unwell_stays_so():
     view, inventory = View([build.waiting(3, gpus=2)]), build.inventory(2, faulty=[0])
-    (found,) = forecasts.foresee([JobId(3)], prospect(view, {}), inventory, Policy(4), build.NOW).values()
+    (found,) = forecasts.forecast_starts([JobId(3)], prospect(view, {}), inventory, Policy(4), build.NOW).values()
     assert found.unknown == "nobody knows when what it needs can be used"
 
 
@@ -378,7 +380,7 @@ def test_what_nobody_told_of_may_come_at_the_end_of_a_need_or_at_a_time():
 def test_the_next_starts_come_in_order():
     queue = [build.waiting(n) for n in (2, 3, 4, 5)]
     ahead = prospect(View(queue, [running(1, 0, 1)]), dict.fromkeys(range(1, 6), (5, 10)))
-    found = Foreseen(ahead, build.inventory(2), Policy(4), build.NOW).next_starts(3)
+    found = StartForecaster(ahead, build.inventory(2), Policy(4), build.NOW).next_starts(3)
     ranges = {n: tuple((at - build.NOW) / MINUTE for at in forecast.range) for n, forecast in found.items()}
     assert ranges == {2: (5, 10), 3: (5, 10), 4: (10, 20)}
 
@@ -386,7 +388,7 @@ def test_the_next_starts_come_in_order():
 def test_what_runs_ends_when_the_next_starts_in_its_place():
     view = View([build.waiting(3), build.waiting(4)], [running(1, 0), running(2, 1)])
     known = prospect(view, {1: (5, 10), 2: (5, None), 3: (1, 2)})
-    ahead = Foreseen(known, build.inventory(2), Policy(4), build.NOW).plan_ahead(5)
+    ahead = StartForecaster(known, build.inventory(2), Policy(4), build.NOW).plan_ahead(5)
     assert ahead.ends == {1: build.NOW + 10 * MINUTE}
     assert [(each.id, each.at, each.devices) for each in ahead.planned] == [
         (3, build.NOW + 10 * MINUTE, build.ids(0)),
@@ -396,10 +398,10 @@ def test_what_runs_ends_when_the_next_starts_in_its_place():
 
 def test_what_runs_ends_while_the_queue_is_paused():
     view = View([build.waiting(3)], [running(1, 0)], is_paused=True)
-    ahead = Foreseen(prospect(view, {1: (5, 10)}), build.inventory(2), Policy(4), build.NOW).plan_ahead(5)
+    ahead = StartForecaster(prospect(view, {1: (5, 10)}), build.inventory(2), Policy(4), build.NOW).plan_ahead(5)
     assert (ahead.planned, ahead.ends) == ([], {1: build.NOW + 10 * MINUTE})
 
 
 def test_a_paused_queue_has_no_next_start():
     view = View([build.waiting(1)], is_paused=True)
-    assert Foreseen(prospect(view, {}), build.inventory(2), Policy(4), build.NOW).next_starts(3) == {}
+    assert StartForecaster(prospect(view, {}), build.inventory(2), Policy(4), build.NOW).next_starts(3) == {}

@@ -184,7 +184,7 @@ class _Days:
             before = [_want(other.collector) for other in self.line[:place]]
             if self.ticket is not None and self.ahead <= place:
                 before.insert(self.ahead, self.ticket)
-            left = capacity.of(self._view(), inventory, self.world.policy)
+            left = capacity.rooms_of_view(self._view(), inventory, self.world.policy)
             left = {device: room for device, room in left.items() if device in inventory.usable()}
             who = visit.collector
             chosen = choice.choose(who.count, sorted(who.devices), left, before, choice.Terms(who.mib))

@@ -134,7 +134,7 @@ class _Assessor:
         """Return one device with what speaks against it."""
         ours = [job for job in self.reading.jobs if device.id in job.allocation]
         users = set(self.reading.users.get(device.id, ())) | ({self.reading.user} if ours else set())
-        device = foreign.judged(device, users, self.limits, self.reading.outside.get(device.id, ()))
+        device = foreign.with_foreign_use(device, users, self.limits, self.reading.outside.get(device.id, ()))
         self._find_strays(device)
         if users:
             self.unsettled.add(device.id)

@@ -1,7 +1,7 @@
-"""Informants: the children that talk to the driver, asked with a deadline and never waited for.
+"""Child processes that talk to the driver, asked with a deadline and never waited for.
 
-One that does not answer in time is killed and left to itself, because in the driver it may be deaf to that for hours;
-what it was asking about is not asked again while it hangs there. What the answers mean is `probe`'s business.
+A child that does not answer in time is killed and abandoned: inside the driver it may ignore the signal for hours.
+While it hangs, the card it was asking about is not asked about again. `probe` interprets the answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from dibs import errors
 
-#: Seconds after which something that hung is asked about again, if the child that hung there is gone.
+#: Seconds after which a card that hung is asked about again, if the child that hung is gone.
 RETRY_S = 60.0
 
 #: Answers of one child, a minute's worth. Only a new process sees that the driver's library was replaced, or that there
@@ -33,7 +33,7 @@ BEGINNING = ""
 
 @dataclass
 class Answer:
-    """What one child told before it ended its answer, hung, or died."""
+    """The answer of one child, up to its end or until it hung or died."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     #: What it was asking about last.
@@ -51,8 +51,8 @@ class _Stuck:
     why: str
 
 
-class Informant:
-    """Asks children of one kind, a new one when the last was given up. For one thread."""
+class DriverLink:
+    """Asks child processes of one kind; starts a new one when the last was abandoned. For one thread."""
 
     def __init__(self, command: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._command = tuple(command)
@@ -79,8 +79,8 @@ class Informant:
     def ask(self, skip: Sequence[str], deadline_s: float, first_deadline_s: float) -> Answer:
         """Return what a child says; raise MachineError if none can be started.
 
-        It may be silent for `deadline_s` at a time: a slow machine is not a hanging one. A new child may take
-        `first_deadline_s` for its first word.
+        Each line may take `deadline_s`, because a slow machine is not a hanging one. The first line of a new child may
+        take `first_deadline_s`.
         """
         if self._child is None or self._child.poll() is not None or self._answers >= MOST_ANSWERS:
             self.close()
@@ -156,7 +156,7 @@ class Informant:
         try:
             code = self._child.wait(1.0)
         except subprocess.TimeoutExpired:
-            return "closed its mouth"
+            return "closed its output"
         how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
         size = os.fstat(self._complaints).st_size
         last = os.pread(self._complaints, 4096, max(0, size - 4096)).decode("utf-8", "replace")
@@ -164,7 +164,7 @@ class Informant:
         return how + (f" ({last})" if last else "")
 
     def _give_up(self, at: str, why: str) -> None:
-        """Kill a child and do not wait: in the driver it may be deaf to that for hours."""
+        """Kill a child without waiting: inside the driver it may ignore the signal for hours."""
         child, self._child = self._child, None
         if child is not None:
             child.kill()
@@ -173,7 +173,7 @@ class Informant:
         self._forget_complaints()
 
     def close(self) -> None:
-        """Let the child go: it ends when nobody asks any more. One that hangs is killed."""
+        """Close the child's pipes, which ends it. If it hangs, kill it."""
         child, self._child = self._child, None
         if child is not None:
             _close(child)

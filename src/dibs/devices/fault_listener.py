@@ -1,6 +1,6 @@
-"""Listening for faults that the driver tells of by itself (Xids), through a child that stays.
+"""Receives faults that the driver reports by itself (Xids), through a child process that stays.
 
-Nobody waits for the child: a thread takes in its lines, and when it is no longer wanted it is killed and left.
+A thread reads the child's lines. When the child is no longer wanted, it is killed and not waited for.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 
 log = logging.getLogger("dibs.devices.fault_listener")
 
-#: Seconds until another child is started after one went deaf: a card may have come back.
+#: Seconds until a new child is started after one stopped listening: a card may have come back.
 AGAIN_S = 60.0
 
 
 class Listener:
-    """Listens while it is wanted. `heard` is called in a thread of its own with the id of the card and the Xid."""
+    """Listens while it is wanted. A thread calls `heard` with the id of the card and the Xid."""
 
     def __init__(self, command: Sequence[str], heard: Callable[[str, int], None]) -> None:
         self._command = tuple(command)
@@ -28,7 +28,7 @@ class Listener:
         self._began_at = float("-inf")
 
     def want(self, is_wanted: bool) -> None:
-        """Listen, or stop; a child that went deaf is followed by another after a while."""
+        """Start or stop listening; a child that ended is replaced after `AGAIN_S`."""
         if self._child is not None and self._child.poll() is not None:
             self._child = None
         if is_wanted and self._child is None and time.monotonic() - self._began_at >= AGAIN_S:

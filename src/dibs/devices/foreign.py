@@ -1,8 +1,8 @@
-"""Foreign use: who uses a device without a lease, and from when on that keeps others away. Pure.
+"""Foreign use: which processes use a device without a lease, and from which amount on that blocks the device.
 
-A process is foreign by its owner: whoever has the device alone may use it, with whatever processes. Of those who share
-it only what was started with a share is at home. Memory whose owner nobody can see counts where nobody holds the device
-at all.
+A process is foreign by its owner: the holder of an exclusive lease may use the device with any process. On a shared
+device only processes started under a share are not foreign. Memory without a visible owner counts only if nobody holds
+the device.
 
 Pure.
 """
@@ -21,7 +21,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From when on use counts, in bytes, and on which devices it never does."""
+    """Above which use counts, in bytes, and on which devices it never does."""
 
     #: On a device that nobody leases: less is the driver's own.
     memory: int = 2**30
@@ -31,10 +31,12 @@ class Limits:
     ignored: tuple[str, ...] = ()
 
 
-def judged(device: Device, users: Collection[str | None], limits: Limits, outside: Collection[int] = ()) -> Device:
+def with_foreign_use(
+    device: Device, users: Collection[str | None], limits: Limits, outside: Collection[int] = ()
+) -> Device:
     """Return a device with its foreign use.
 
-    `users` are those who hold a lease of it, None among them one unknown; `outside` are processes of nobody's share.
+    `users` hold a lease of it, None stands for an unknown one; `outside` are processes started under no share.
     """
     strangers = foreign_processes(device, users, limits, outside)
     memory = sum(process.memory or 0 for process in strangers)
@@ -42,7 +44,7 @@ def judged(device: Device, users: Collection[str | None], limits: Limits, outsid
         memory = max(memory, device.memory_used or 0)
     if not strangers and not memory:
         return device
-    told = None if is_ignored(device, limits) else in_words(strangers, memory)
+    told = None if is_ignored(device, limits) else describe(strangers, memory)
     return replace(device, foreign=told, foreign_memory=memory)
 
 
@@ -51,7 +53,7 @@ def foreign_processes(
 ) -> tuple[Process, ...]:
     """Return the living processes on a device that are big enough to count and of nobody who holds it."""
     if None in users:
-        # Somebody holds it whom we cannot see: any process may be theirs.
+        # An unknown user holds it: any process may belong to that user.
         return ()
     return tuple(
         process
@@ -69,16 +71,16 @@ def is_ignored(device: Device, limits: Limits) -> bool:
     return any(word == str(device.index) or device.id.lower().startswith(word) for word in words)
 
 
-def in_words(strangers: Sequence[Process], memory: int) -> str:
-    """Say who uses a device without a lease."""
+def describe(strangers: Sequence[Process], memory: int) -> str:
+    """Describe who uses a device without a lease."""
     if not strangers:
         return f"{units.format_size(memory)} of it are used without a lease, by nobody who can be seen from here"
-    named = ", ".join(of(process) for process in strangers[:MOST_NAMED])
+    named = ", ".join(describe_process(process) for process in strangers[:MOST_NAMED])
     more = f" and {len(strangers) - MOST_NAMED} more" if len(strangers) > MOST_NAMED else ""
     return f"used without a lease by {named}{more}"
 
 
-def of(process: Process) -> str:
+def describe_process(process: Process) -> str:
     """Name one process: `bob's python (pid 4242, 3G)`."""
     size = "" if process.memory is None else f", {units.format_size(process.memory)}"
     return f"{process.user or 'somebody'}'s {process.name or 'process'} (pid {process.pid}{size})"

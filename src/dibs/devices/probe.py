@@ -1,8 +1,7 @@
 """Reading the GPUs of this machine into one plain `Inventory`.
 
-A driver call may hang for ever or take its process with it, so all of them are made by a disposable child (`driver`),
-asked through `driver_link` with a deadline. A card that hangs there is out; the others are read without it.
-Who may use a device is not decided here.
+A driver call may hang forever or crash its process, so a disposable child (`driver_child`) makes them all;
+`driver_link` asks it with a deadline. A card that hangs is left out; the others are read without it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs import errors
 from dibs.devices import driver_link
-from dibs.devices.driver_link import Answer, Informant
+from dibs.devices.driver_link import Answer, DriverLink
 from dibs.devices.nvidia import SLICES
 from dibs.model import devices, units
 from dibs.model.devices import Device, DeviceId, Inventory, Process
@@ -144,7 +143,7 @@ class Probe:
         self._label = as_written(settings)
         self._choice = parse_devices(settings.devices, self._label)
         self._visible = visible
-        self._informant = Informant(command or child_command(settings, "read"), clock)
+        self._link = DriverLink(command or child_command(settings, "read"), clock)
         #: The last whole answer of the driver, before any restriction.
         self._seen = Inventory(is_known=False)
         self.latest = Inventory(is_known=False)
@@ -157,7 +156,7 @@ class Probe:
     @property
     def stuck(self) -> int:
         """Return how many children have been given up and are not gone yet."""
-        return self._informant.stuck
+        return self._link.stuck
 
     def read(self) -> Inventory:
         """Return the devices now, or as last seen with the `problem` that keeps us from seeing them now."""
@@ -174,7 +173,7 @@ class Probe:
 
     def close(self) -> None:
         """Let go of the driver until the next `read`."""
-        self._informant.close()
+        self._link.close()
 
     def _ask(self) -> Inventory:
         """Ask the driver through a child; what hung in an earlier one is left out while it hangs."""
@@ -194,10 +193,10 @@ class Probe:
     def _whole_answer(self) -> tuple[Answer, dict[str, str]]:
         """Return an answer that reached its end, and what it leaves out: a card that hung before."""
         while True:
-            avoided = self._informant.avoided
+            avoided = self._link.avoided
             if driver_link.BEGINNING in avoided:
                 raise errors.MachineError(_no_answer(avoided[driver_link.BEGINNING]))
-            answer = self._informant.ask(list(avoided), self.deadline_s, self.first_deadline_s)
+            answer = self._link.ask(list(avoided), self.deadline_s, self.first_deadline_s)
             if answer.trouble is None:
                 return answer, avoided
             if answer.at == driver_link.BEGINNING:

@@ -1,6 +1,6 @@
-"""Uses: how much of a device a job used, and how busy devices were lately. Plain values and sums; nobody is asked here.
+"""How much of a device each job used, and how busy the devices were lately. Plain values and sums.
 
-Every look adds one sample: kept for an hour one by one, and as one mean for each minute.
+Every reading adds one sample. Samples are kept for an hour, and after that as one mean per minute.
 
 Pure.
 """

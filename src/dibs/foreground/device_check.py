@@ -95,7 +95,7 @@ def measured(values: Settings, place: Folder) -> Inventory:
 
 def _judged(place: Folder, device: Device, found: Sequence[Holder], limits: Limits) -> Device:
     users = {holder.user for holder in found}
-    return foreign.judged(device, users, limits, ownership.outside(place, device, found))
+    return foreign.with_foreign_use(device, users, limits, ownership.outside(place, device, found))
 
 
 def limits_of(values: Settings) -> Limits:

@@ -16,7 +16,7 @@ from dibs.model import dependencies, ranks
 from dibs.model.jobs import Job, JobId, State
 from dibs.scheduling import durations, views
 from dibs.scheduling.durations import Span
-from dibs.scheduling.forecasts import Coming, Foreseen, Line, Prospect
+from dibs.scheduling.forecasts import Coming, Line, Prospect, StartForecaster
 from dibs.scheduling.views import View, Waiting
 from dibs.store.writer import Reader
 
@@ -36,10 +36,10 @@ class SharedForecast:
         self._lock = threading.Lock()
         self._state: object = None
         self._made_at = 0
-        self._foreseen: Foreseen | None = None
+        self._foreseen: StartForecaster | None = None
 
     @contextlib.contextmanager
-    def for_state(self, state: object, now: int, make: Callable[[], Foreseen]) -> Iterator[Foreseen]:
+    def for_state(self, state: object, now: int, make: Callable[[], StartForecaster]) -> Iterator[StartForecaster]:
         """Give the forecast for a state of the queue, computed only if the state is new; locked until we leave."""
         with self._lock:
             # A forecast from the future means that the clock was set back.

@@ -18,7 +18,7 @@ from dibs.model.fields import JobSpec
 from dibs.model.jobs import Job, JobId, Request, State
 from dibs.scheduling import capacity, explanation, forecasts, planner, views, vram_advice
 from dibs.scheduling.explanation import Reason
-from dibs.scheduling.forecasts import Forecast, Foreseen
+from dibs.scheduling.forecasts import Forecast, StartForecaster
 from dibs.scheduling.views import Policy, View, Waiting
 from dibs.store.writer import Reader
 
@@ -125,7 +125,7 @@ class QueueOutlook:
                 return foreseen.starts([job.id])[job.id]
         # In no line that is looked at: what it waits for is to be known too.
         prospect = self._prospect(now, job)
-        return forecasts.foresee([job.id], prospect, self.inventory, self.policy, now, self._decide)[job.id]
+        return forecasts.forecast_starts([job.id], prospect, self.inventory, self.policy, now, self._decide)[job.id]
 
     def expected_of(self, ids: Sequence[JobId]) -> dict[JobId, Forecast]:
         """Say when waiting jobs that can be served are expected to start."""
@@ -144,11 +144,11 @@ class QueueOutlook:
         with self._foreseen(now_ms()) as foreseen:
             return foreseen.plan_ahead(most)
 
-    def _foreseen(self, now: int) -> contextlib.AbstractContextManager[Foreseen]:
+    def _foreseen(self, now: int) -> contextlib.AbstractContextManager[StartForecaster]:
         """Give the forecast that all share who see the same: the queue after that commit, and the machine as it is."""
 
-        def make() -> Foreseen:
-            return Foreseen(self._prospect(now), self.inventory, self.policy, now, self._decide)
+        def make() -> StartForecaster:
+            return StartForecaster(self._prospect(now), self.inventory, self.policy, now, self._decide)
 
         return self._forecast.for_state((self._commits, self.view, self.inventory), now, make)
 

@@ -1,8 +1,7 @@
-"""Leases: the machine-wide right to use a device, held by the kernel for as long as any holder lives.
+"""The machine-wide right to use a device, held by the kernel for as long as any holder lives.
 
 A lease is a `flock` on the device's file and a listening abstract socket. Both are needed: a file can be deleted, and a
-socket is not seen from another network namespace. Nothing here waits for a device or decides whose turn it is; that is
-`tickets`. Runs under `python -I -S`, so only modules that cost nothing are imported.
+socket is not visible from another network namespace. Nothing here waits; `tickets` decides whose turn it is.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ class Lease:
         self.socket_fd = socket_fd
 
     def fds(self) -> tuple[int, int]:
-        """Return the descriptors to hand to whoever shall hold the lease on."""
+        """Return the descriptors; a process that inherits them holds the lease too."""
         return self.file_fd, self.socket_fd
 
     def close(self) -> None:
-        """Let go of it; twice is harmless. The socket goes last, because its hang-up wakes those who wait."""
+        """Release it; calling it twice is harmless. The socket closes last, because its hang-up wakes the waiters."""
         for fd in self.fds():
             if fd >= 0:
                 os.close(fd)
@@ -126,7 +125,7 @@ def take_shared(place: Folder, device: str, mib: int, capacity_mib: int, max_slo
 
 
 def _take(place: Folder, device: str, note: Note, share: Share | None) -> Lease:
-    """Try until file and socket agree on yes or no, or do not want to."""
+    """Try until file and socket agree, at most for the pauses in `SETTLE_S`."""
     if drains.reason(place, device) is not None:
         raise Refused(device, "drained", None)
     got = _try(place, device, note, share)

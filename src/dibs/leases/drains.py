@@ -1,7 +1,7 @@
-"""Drained devices: on which nothing new may start, by root's word for everybody or by a user's for their own jobs.
+"""Drained devices, on which nothing new may start: by root for everybody, or by a user for their own jobs.
 
-Root's are files in a folder that only root can write; the lowest place where a device is taken obeys them, so every
-door does. A user's own are in the store. Runs under `python -I -S`, so only modules that cost nothing are imported.
+Root's marks are files in a folder that only root can write. `device_lease.take` obeys them, and with it every program
+that takes a device. A user's own drains are in the store.
 """
 
 from __future__ import annotations

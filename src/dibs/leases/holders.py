@@ -1,7 +1,6 @@
-"""Holders: who has which device, read from the kernel's tables without disturbing anybody who takes one.
+"""Who holds which device, read from the kernel's tables without blocking anybody who takes one.
 
-Also the name of a device's sockets and the note in its file, because these are what is read here and written by
-`leases`. Runs under `python -I -S`, so only modules that cost nothing are imported.
+Also the names of a device's sockets and the note in its file: read here, written by `device_lease`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tickets: the machine-wide line of those who wait for devices, and whose turn it is.
+"""The machine-wide line for devices: tickets, and whose turn it is.
 
 A ticket is a file that its owner keeps locked, with a listening socket whose hang-up wakes those behind. It never
-changes: a door that wants something else puts down a new ticket and drops the old one. A freed device goes to the
-oldest ticket of the user who was served least recently.
+changes: to ask for something else, its owner adds a new ticket and drops the old one. A freed device goes to the oldest
+ticket of the user who was served least recently.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
     The file appears when all is done, locked and listened for: a reader who finds neither knows that it is dead.
     """
     user = " ".join(ticket.user.split())
-    # The amount stands on a line of its own: who does not know of it reads the rest.
+    # The amount is on its own line: older readers ignore it.
     amount = f"{ticket.mib} MiB\n" if ticket.mib else ""
     text = f"{ticket.since_ns} {ticket.count} {','.join(ticket.devices)} {user}\n{amount}"
     socket_fd = locks.bind(socket_name(place, ticket.name))
@@ -234,7 +234,7 @@ def _parse(name: str, owner: int, text: str) -> Ticket | None:
         return None
     uid, pid, since_ns, count = int(numbers[0]), int(numbers[1]), int(words[0]), int(words[1])
     try:
-        # As it was written: nobody stands for more devices than he names, through which every reader would count.
+        # Refuse a count above the number of listed devices: every reader would iterate over it.
         devices = checked(count, words[2].split(","))
     except ValueError:
         return None

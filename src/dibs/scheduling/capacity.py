@@ -1,7 +1,7 @@
-"""Rooms: what is left of each device for jobs that share it, as the plan sees it now and at moments to come.
+"""Free memory of each device for jobs that share it, now and at future moments of a plan.
 
-Pure. How much each job declared counts from its start to its end, whatever it really uses; what strangers use counts
-too. Who gets what is left is decided by `sharing` and `scheduling`.
+What a job declared counts from its start to its end, whatever it really uses. Use without a lease counts too. `choice`
+and `planner` decide who gets what is left.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dibs.scheduling.choice import Room
 if TYPE_CHECKING:
     from dibs.scheduling.views import Active, Policy, View
 
-#: A device that nobody has, where nobody shares any.
+#: A free device, where no device is shared.
 WHOLE = choice.room(None, 1)
-#: A device that somebody has alone.
+#: A device with an exclusive holder.
 NONE = Room(0, 0, 1)
 
 #: Why a device cannot be shared, in words.
@@ -32,7 +32,7 @@ UNKNOWN_SIZE = "cannot be shared: the driver does not tell how much memory it ha
 
 
 def is_shared(view: View) -> bool:
-    """Tell whether anybody shares a device, or wants to; else none of this has to be looked at."""
+    """Tell whether any job shares a device or wants to; otherwise memory need not be counted."""
     return (
         bool(view.sharers)
         or any(job.request.vram for job in view.waiting)
@@ -79,7 +79,7 @@ def capacities(inventory: Inventory) -> dict[str, int]:
     return {device: mib for device, mib in known.items() if mib is not None}
 
 
-def of(view: View, inventory: Inventory, policy: Policy) -> dict[DeviceId, Room]:
+def rooms_of_view(view: View, inventory: Inventory, policy: Policy) -> dict[DeviceId, Room]:
     """Return what is left of each usable device that nobody has alone."""
     shares: dict[DeviceId, list[int]] = {device: [other.mib for other in who] for device, who in view.sharers.items()}
     alone = {device for job in view.active if not job.mib for device in job.devices}.union(view.held)

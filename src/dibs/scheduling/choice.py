@@ -1,7 +1,7 @@
-"""Sharing devices by memory: what is left of each, and who may take which without anybody ahead losing by it.
+"""Sharing devices by memory: what is left of each, and who may take which without delaying anybody ahead.
 
-Pure, and light enough for the lean processes: the daemon's plan and every foreground door choose with `choose`. Whoever
-names an amount (MiB) shares a device with others who do; whoever names none wants it alone.
+The daemon's plan and every foreground command choose with `choose`. A request with an amount (MiB) shares a device with
+others of its kind; one without wants the device exclusively.
 
 Lean.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     Rooms = Mapping[Any, "Room"]
 
 MIB = 2**20
-#: How many share a device at most, where nothing else is set.
+#: Default for the number of jobs that share a device.
 MOST_SHARERS = 4
 
 
 class Room:
-    """What is left of a device that nobody has alone."""
+    """What is left of a device without an exclusive holder."""
 
     __slots__ = ("left_mib", "places", "shared_mib", "sharers")
 
@@ -38,22 +38,22 @@ class Room:
         self.shared_mib = shared_mib
 
     def fits(self, mib: int) -> bool:
-        """Tell whether there is room for so much more; 0 asks for the device alone."""
+        """Tell whether `mib` more fit; 0 asks for the device exclusively."""
         if mib == 0:
             return self.sharers == 0
         return self.places > 0 and mib <= self.left_mib
 
     def could_fit(self, mib: int) -> bool:
-        """Tell whether there would be room if all who share it were gone."""
+        """Tell whether `mib` would fit if all shares ended."""
         return mib <= self.left_mib + self.shared_mib
 
     def less(self, mib: int) -> Room:
-        """Return what is left beside one more who shares it."""
+        """Return what is left after one more share."""
         return Room(self.left_mib - mib, self.places - 1, self.sharers + 1, self.shared_mib + mib)
 
 
 def room(capacity_mib: int | None, most: int, shares: Collection[int] = ()) -> Room:
-    """Return what is left of a device of which `shares` are taken. Of one whose memory nobody knows, all or nothing."""
+    """Return what is left of a device beside `shares`. One of unknown size is given as a whole or not at all."""
     if capacity_mib is None:
         return Room(float("inf"), 1) if not shares else Room(0, 0, len(shares), sum(shares))
     taken = sum(shares)
@@ -74,7 +74,7 @@ class Want:
 
 
 class Terms:
-    """What a door wants of each device, and what it knows of them."""
+    """What a request wants of each device, and what is known about the devices."""
 
     __slots__ = ("capacity_mib", "closeness", "first", "mib", "most", "used_at")
 
@@ -103,7 +103,7 @@ ALONE = Terms()
 
 
 def alone() -> Terms:
-    """Return the terms of who wants devices alone and knows nothing of them."""
+    """Return the terms of an exclusive request that knows nothing about the devices."""
     return ALONE
 
 

@@ -1,4 +1,4 @@
-"""Obstacles: why one queued job is not running, in the words of a colleague, and what would help.
+"""Why a queued job is not running, and what would help.
 
 Pure, and from the same values and the same plan as the scheduler; nothing is decided here.
 """
@@ -114,7 +114,7 @@ def _explain_devices(
     wanted = views.eligible(inventory, job.request)
     if len(wanted) < job.request.gpus:
         return _explain_unusable(job, inventory, len(wanted))
-    left = capacity.of(view, inventory, policy) if capacity.is_shared(view) else {}
+    left = capacity.rooms_of_view(view, inventory, policy) if capacity.is_shared(view) else {}
     all_free = planner.free_devices(view, inventory)
     if job.request.vram:
         all_free = {device for device, room in left.items() if room.fits(job.request.mib)}

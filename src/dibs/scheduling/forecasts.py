@@ -95,7 +95,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """The day on which all take the most, as far as it is known."""
+    """The simulated run in which every job takes its longest time, as far as it is known."""
 
     #: Which jobs start next, in that order.
     planned: list[Planned]
@@ -107,8 +107,8 @@ class Ahead:
 TOO_FAR = Forecast(unknown="more jobs are ahead of it than are looked at")
 
 
-class Foreseen:
-    """The days to come after one moment, lived as far as somebody has asked about them. Not for two threads at once."""
+class StartForecaster:
+    """Simulates the queue from one moment on, as far as was asked about so far. Not for two threads at once."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Foreseen:
         self._decide = decide
         self._known = {job.id for job in prospect.view.waiting} | {each.job.id for each in prospect.coming}
         self._short, self._long = (
-            _Days(prospect, inventory, policy, now, is_long=is_long) for is_long in (False, True)
+            _Simulation(prospect, inventory, policy, now, is_long=is_long) for is_long in (False, True)
         )
         self._ends = {job_id: int(end) for job_id, end in self._long.ends.items() if end != math.inf}
 
@@ -146,13 +146,13 @@ class Foreseen:
         return self.starts(list(self._short.planned)[:most])
 
     def plan_ahead(self, most: int) -> Ahead:
-        """Return when those under way end, and which jobs start next on which devices, at most so many."""
+        """Return when running jobs end, and the next starts with their devices, at most `most`."""
         if not self.prospect.view.is_paused:
             self._long.live(self._decide, lambda: len(self._long.planned) >= most)
         return Ahead(list(self._long.planned.values())[:most], self._ends)
 
 
-def foresee(
+def forecast_starts(
     wanted: Collection[JobId],
     prospect: Prospect,
     inventory: Inventory,
@@ -160,11 +160,11 @@ def foresee(
     now: int,
     decide: Planner = planner.plan,
 ) -> dict[JobId, Forecast]:
-    """Return when each of some waiting jobs is expected to start, where nobody else will ask."""
-    return Foreseen(prospect, inventory, policy, now, decide).starts(wanted)
+    """Return when each of some waiting jobs is expected to start, without keeping the simulation."""
+    return StartForecaster(prospect, inventory, policy, now, decide).starts(wanted)
 
 
-def _forecast(job_id: JobId, short: _Days, long: _Days) -> Forecast:
+def _forecast(job_id: JobId, short: _Simulation, long: _Simulation) -> Forecast:
     if_short, if_long = short.planned.get(job_id), long.planned.get(job_id)
     if if_short is None or if_long is None:
         why, hint = (short if if_short is None else long).obstacle(job_id)
@@ -180,8 +180,8 @@ class _Line:
     is_cut: bool = False
 
 
-class _Days:
-    """The days to come, as they would be."""
+class _Simulation:
+    """One simulated run of the queue."""
 
     def __init__(self, prospect: Prospect, inventory: Inventory, policy: Policy, now: int, *, is_long: bool) -> None:
         self.prospect, self.inventory, self.policy, self.now = prospect, inventory, policy, now
@@ -231,7 +231,7 @@ class _Days:
         return len(running) - len(begun)
 
     def live(self, decide: Planner, is_enough: Callable[[], bool]) -> None:
-        """Go on from moment to moment until enough is known, nothing more happens, or the bounds are reached."""
+        """Simulate event by event until enough is known, nothing more happens, or the bounds are reached."""
         while not self.is_over and not is_enough():
             self._live_once(decide)
 
@@ -252,7 +252,7 @@ class _Days:
         self._place(decide(self._view(heads), self.inventory, self.policy, self.now), heads)
 
     def _let_in(self) -> None:
-        """Let those join their lines whose time has come and whose needs are met, if all that ends ends well."""
+        """Queue the jobs whose time has come and whose dependencies are met, if every job succeeds."""
         for each in [
             each for each in self.coming if self._is_due(each) and isinstance(self._judge(each), dependencies.Met)
         ]:
@@ -268,7 +268,7 @@ class _Days:
         return dependencies.judge(outcomes)
 
     def _is_blind(self) -> bool:
-        """Tell whether jobs that we know nothing of might start now."""
+        """Tell whether jobs outside the simulated part of the queue might start now."""
         is_short = any(line.is_cut and len(line.jobs) < self.prospect.window for line in self.lines.values())
         return is_short or self.now >= self.prospect.known_until or not self.done.isdisjoint(self.prospect.cut_needs)
 
@@ -299,11 +299,11 @@ class _Days:
             first = line.jobs[: self.prospect.window]
             line.jobs[: self.prospect.window] = [job for job in first if job.id not in starts]
         if plan.first is None or any(starts.values()):
-            # Our next ticket stands behind everybody's.
+            # Our next ticket goes to the back of the line.
             self.ahead = len(self.others)
 
     def _pass_time(self) -> bool:
-        """Go to the next moment at which something ends or may begin; tell whether there is one."""
+        """Advance to the next moment at which a job ends or may begin; tell whether there is one."""
         begins = (each.begin_at for each in self.coming if each.begin_at is not None and each.begin_at > self.now)
         soonest = min((*self.ends.values(), *begins), default=math.inf)
         if soonest == math.inf:
@@ -320,7 +320,7 @@ class _Days:
     # -- why nothing is known --
 
     def obstacle(self, job_id: JobId) -> tuple[str, str]:
-        """Say why a job did not start on these days, and what would help."""
+        """Say why a job did not start in this simulation, and what would help."""
         if self.is_beyond:
             count = len(self.planned)
             return (f"more than {count} jobs start before it" if count else TOO_FAR.unknown), ""

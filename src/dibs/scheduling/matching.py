@@ -1,6 +1,6 @@
-"""Who may take which devices: a matching that serves those ahead first.
+"""Who may take which devices: a bipartite matching that serves those ahead first.
 
-Pure, and light enough for the lean processes: the daemon's plan and every foreground door decide with this function.
+The daemon's plan and every foreground command decide with this function.
 
 Lean.
 """

@@ -1,4 +1,4 @@
-"""Deciding: which waiting jobs start now, on which devices, and why the others wait.
+"""Which waiting jobs start now, on which devices, and why the others wait.
 
 Pure: everything comes in as a value, time included, and the same input gives the same plan. Inside the queue the order
 is priority, then submission, unless somebody moved a job. The first job that does not fit gets a reservation: the
@@ -145,14 +145,14 @@ def plan(view: View, inventory: Inventory, policy: Policy, now: int) -> Plan:
     """Decide what starts now. Nothing starts while the queue is paused."""
     if view.is_paused:
         return Plan((), tuple(views.order(view.waiting)), None)
-    return _Planning(view, inventory, policy, now).run()
+    return _PlanBuilder(view, inventory, policy, now).run()
 
 
 #: When an active job is expected to end.
 _End = tuple[float, JobId, Active]
 
 
-class _Planning:
+class _PlanBuilder:
     """One plan in the making: what is left shrinks as jobs are started."""
 
     def __init__(self, view: View, inventory: Inventory, policy: Policy, now: int) -> None:
@@ -163,7 +163,7 @@ class _Planning:
         self.unused = free_devices(view, inventory)
         self.usable = frozenset(inventory.usable())
         #: What is left of each device; None where nobody shares any.
-        self.rooms = capacity.of(view, inventory, policy) if capacity.is_shared(view) else None
+        self.rooms = capacity.rooms_of_view(view, inventory, policy) if capacity.is_shared(view) else None
         self.pool = pool_of(view, inventory, policy)
         self.whole = pool_of(View(), inventory, policy)
         self.active = list(view.active)
@@ -295,7 +295,7 @@ class _Planning:
         if room is not None:
             self.room[job.batch] = room - 1
         if chosen:
-            # After a grant our next ticket stands behind everybody's.
+            # After a grant our next ticket goes to the back of the line.
             self.ahead = self.line
         for kind, reserved in self.reserved.items():
             if self._outlasts(job, reserved):

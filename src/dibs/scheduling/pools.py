@@ -1,6 +1,6 @@
-"""What is counted: CPUs, memory, and for etiquette devices. What a job takes of it, and what is left.
+"""Counted resources: CPUs, memory, and for etiquette the number of devices. What a job takes, and what is left.
 
-Which devices they are is `matching`'s business; who gets them is `scheduling`'s.
+`matching` chooses which devices; `planner` decides who gets them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dibs.model.jobs import Request
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a job takes of everything that is counted: devices are also counted, for etiquette."""
+    """What a job takes of each counted resource."""
 
     cpus: int
     mem: int
@@ -28,7 +28,7 @@ def demand_of(request: Request) -> Demand:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What is left of everything that is counted. Infinite where nothing is."""
+    """What is left of each counted resource; infinite where there is no limit."""
 
     cpus: float
     mem: float
@@ -37,7 +37,7 @@ class Pool:
     free: float
 
     def fits(self, demand: Demand) -> bool:
-        """Tell whether there is enough left; of what is not needed there is always enough."""
+        """Tell whether enough is left of each resource that `demand` needs."""
         return (
             (demand.cpus <= self.cpus or not demand.cpus)
             and (demand.mem <= self.mem or not demand.mem)
