@@ -11,6 +11,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -77,6 +78,11 @@ def _warn(text: str | None) -> Warn | None:
     return None if text is None else Warn(*json.loads(text))
 
 
+@lru_cache(maxsize=64)
+def _troubles(text: str) -> tuple[Trouble, ...]:
+    return tuple(Trouble(word) for word in text.split(",") if word)
+
+
 FLAG = Coder(int, bool)
 WORDS = Coder(
     lambda words: json.dumps(words) if words else "[]", lambda text: () if text == "[]" else tuple(json.loads(text))
@@ -86,10 +92,7 @@ ARGV = Coder(
     lambda text: None if text is None else tuple(json.loads(text)),
 )
 PAIRS = Coder(WORDS.encode, _pairs)
-TROUBLES = Coder(
-    lambda troubles: ",".join(trouble.value for trouble in troubles),
-    lambda text: tuple(Trouble(word) for word in text.split(",") if word),
-)
+TROUBLES = Coder(lambda troubles: ",".join(trouble.value for trouble in troubles), _troubles)
 WARN = Coder(lambda warn: None if warn is None else json.dumps([warn.signal, warn.before_s]), _warn)
 
 #: Longest path or command in characters, and longest name.

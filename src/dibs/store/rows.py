@@ -15,8 +15,9 @@ from dibs.sweeps.records import Run, Sweep, SweepSubmission
 
 #: The columns of a `JobSpec`, and how those are decoded that SQLite has no type for.
 SPEC_COLUMNS = tuple(field.column or "" for field in fields.STORED)
-_SPEC_NAMES = tuple(field.name for field in fields.STORED)
 _DECODERS = tuple((place, field.coder.decode) for place, field in enumerate(fields.STORED) if field.coder)
+#: Where the fields without a column stand in `JobSpec`, in ascending order.
+_NOT_STORED = tuple(place for place, field in enumerate(fields.SPEC) if not field.column)
 #: Where the columns of a request, what is read beside them, the spec and the rest begin in a row of {columns}.
 _BESIDE = 1 + len(fields.REQUEST)
 _SPEC = _BESIDE + 2
@@ -48,12 +49,11 @@ def job_of(row: Sequence[Any]) -> Job:
     values = list(row[_SPEC:_REST])
     for place, decode in _DECODERS:
         values[place] = decode(values[place])
-    spec = JobSpec(
-        request=_request(*row[1:_BESIDE]),
-        after=() if after is None else tuple(_after(part) for part in after.split(",")),
-        sweep=sweep,
-        **dict(zip(_SPEC_NAMES, values, strict=True)),
-    )
+    needs = () if after is None else tuple(_after(part) for part in after.split(","))
+    for place, value in zip(_NOT_STORED, (_request(*row[1:_BESIDE]), needs, sweep), strict=True):
+        values.insert(place, value)
+    # By position: every list of jobs is made here, and 35 keywords cost more than the rest.
+    spec = JobSpec(*values)
     (submitted_at, state, outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation,
      *rest) = row[_REST:]  # fmt: skip
     return Job(
