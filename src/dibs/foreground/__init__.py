@@ -1,4 +1,4 @@
 """GPUs without a daemon: `pipe`, `lease` and what the old tools need.
 
-Imports `leases`, `devices`, `scheduling`, `client` and what lies above them. It is what `dibs-compat` builds on.
+May import `leases`, `devices`, `scheduling`, `client` and the packages below them. `dibs-compat` builds on it.
 """

@@ -1,7 +1,7 @@
-"""The parent of a command in this terminal: its signals, its time limit, its end.
+"""Run a command in this terminal: forward signals, enforce its time limit, return its exit code.
 
-The command shares our process group, so the terminal's keys (Ctrl-C, Ctrl-\\, Ctrl-Z) reach it directly. Signals that
-are sent to us alone are passed on.
+The command shares our process group, so the terminal's keys (Ctrl-C, Ctrl-\\, Ctrl-Z) reach it directly. Signals sent
+to us alone are forwarded.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from dibs.errors import TimedOut
 from dibs.system import process_tree, processes
 
-#: Signals that wake us. They are blocked, so that none arrives unseen between a check and the next wait.
+#: Signals that wake us. They are blocked, so that none is lost between a check and the next wait.
 WAKE = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP))
-#: Signals that the terminal sends to the command too.
+#: Signals that the terminal also sends to the command.
 FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
-#: From <asm-generic/siginfo.h>: sent by the kernel, as for a key.
+#: From <asm-generic/siginfo.h>: sent by the kernel, as after a key press.
 SI_KERNEL = 0x80
 
 
@@ -27,7 +27,7 @@ class AttachedCommand:
     """A command that runs in this terminal until it ends or its time limit is reached."""
 
     def __init__(self, start: Callable[[Callable[[], None]], subprocess.Popen[bytes]], is_limited: bool) -> None:
-        """Call `start` with what the child must do first; signals that arrive earlier stay pending until it runs."""
+        """Call `start` with a function that the child must run first; earlier signals stay pending until it does."""
         if is_limited:
             # A process that detaches from the command must not keep the devices.
             processes.become_subreaper()
@@ -40,7 +40,7 @@ class AttachedCommand:
         self._code: int | None = None
 
     def wait(self, limit_s: float | None, grace_s: float, say: Callable[[str], None]) -> int:
-        """Return the exit code of the command, or 124 when its tree was ended at the time limit."""
+        """Return the exit code of the command, or 124 if its process tree was ended at the time limit."""
         limit_at = process_tree.NEVER if limit_s is None else time.monotonic() + limit_s
         while not self._reap() and self._code is None:
             if time.monotonic() >= limit_at:
@@ -52,7 +52,7 @@ class AttachedCommand:
         return self._code
 
     def _reap(self) -> bool:
-        """Record how the command ended if it has; True when no child is left."""
+        """Record the exit code if the command has ended; return True if no child is left."""
         return process_tree.reap(self._record)
 
     def _record(self, pid: int, status: int, usage: object) -> None:
@@ -60,7 +60,7 @@ class AttachedCommand:
             self._code = self._child.returncode = process_tree.exit_code(status)
 
     def _sleep(self, until: float) -> None:
-        """Wait for a signal, and pass on what was sent to us alone."""
+        """Wait for a signal, and forward it if it was sent to us alone."""
         got = process_tree.wait_for_signal(WAKE, until)
         if got is None or got.si_signo == signal.SIGCHLD:
             return
@@ -72,5 +72,4 @@ class AttachedCommand:
 
 
 def _restore(mask: Iterable[int]) -> None:
-    """Unblock in the child the signals that the parent blocks."""
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -1,7 +1,7 @@
-"""A command of a pipe and its process group: starting it, and finding and signalling what it leaves running.
+"""Start a command of a pipe in its own process group; find and signal processes that it leaves running.
 
-Each command has its own process group, so that Ctrl-C reaches only us. Its own session would make it a scheduling group
-of the kernel, at half the speed.
+With its own process group, Ctrl-C reaches only us. Its own session would put it into a separate scheduling group of the
+kernel, at half the speed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from dibs.foreground.pipe_values import Job, Rules
 
-#: What the interpreter ignores and no command expects to.
+#: Signals that the interpreter ignores and that commands expect to have their default action.
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def spawn(job: Job, rules: Rules, environ: dict[bytes, bytes], inherited: Iterable[int], null_fd: int) -> int:
-    """Start the command of a job and return its pid; OSError or ValueError if it cannot be started.
+    """Start the command of a job and return its pid; raise OSError or ValueError if it cannot be started.
 
-    It finds the descriptors of `inherited` on numbers from `processes.FIRST_FD` up.
+    The command gets the `inherited` descriptors on numbers from `processes.FIRST_FD` up.
     """
     actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, null_fd, 0)]
     for number, fd in enumerate(inherited, processes.FIRST_FD):
@@ -48,13 +48,12 @@ def _exec(text: str, shell: str, environ: dict[bytes, bytes], actions: list[tupl
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-    # A script without #!, which every shell knows how to run.
+    # A script without #!, which every shell can run.
     argv = [word.encode(errors="surrogateescape") for word in (shell, "-c", text)]
     return os.posix_spawn(argv[0], argv, environ, file_actions=actions, setpgroup=0, setsigdef=RESTORED)
 
 
 def _open_log(folder: str, job: Job) -> int:
-    """Open the file for the output of an attempt."""
     name = f"{job.number}.log" if job.attempt == 1 else f"{job.number}.{job.attempt}.log"
     return os.open(
         os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666
@@ -62,7 +61,7 @@ def _open_log(folder: str, job: Job) -> int:
 
 
 def is_left(group: int) -> bool:
-    """Tell whether a process of an ended command's group is our child: what the command left running is."""
+    """Return whether an ended command left a process running: one of its group is still our child."""
     try:
         os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -71,16 +70,16 @@ def is_left(group: int) -> bool:
 
 
 def signal_group(group: int, number: int) -> None:
-    """Signal a process group that has a child of ours in it, so that its number cannot mean another group."""
+    """Signal a process group that contains a child of ours, so that its number cannot be reused for another group."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
-        # It ended this moment, or became another user's (sudo).
+        # It has just ended, or now belongs to another user (sudo).
         return
 
 
 def group_of(pid: int) -> int | None:
-    """Return the process group of a process; None if the process is gone."""
+    """Return the process group of a process; None if it has ended."""
     try:
         return os.getpgid(pid)
     except ProcessLookupError:

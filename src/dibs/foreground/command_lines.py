@@ -1,22 +1,19 @@
-"""Lines: a stream of bytes taken apart into commands, each as soon as it is whole.
-
-Knows what a line is, and what makes several lines one command; not where the bytes come from or what becomes of them.
-"""
+"""Split a stream of bytes into commands, each as soon as it is complete."""
 
 from __future__ import annotations
 
 import codecs
 
-#: A line of its own that opens a block, and closes it.
+#: A line with only this text opens or closes a block.
 FENCE = "---"
 
 
 class Lines:
-    """Collects bytes and gives out commands.
+    """Collects bytes and returns complete commands.
 
-    Lines end with LF, blanks at their end (a CR is one) are dropped, and bytes that are no UTF-8 survive as surrogates.
-    With `is_joined` a line that ends in a backslash continues on the next one, and the text between two
-    lines `---` is one command. With `skips_blank` lines that say nothing are passed over.
+    Lines end with LF, trailing whitespace (including CR) is dropped, and bytes that are not UTF-8 survive as
+    surrogates. With `is_joined`, a line that ends in a backslash continues on the next line, and the text between two
+    lines `---` is one command. With `skips_blank`, blank lines and comments are skipped.
     """
 
     __slots__ = ("_block", "_decoder", "_is_joined", "_rest", "_skips_blank")
@@ -25,13 +22,13 @@ class Lines:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._is_joined = is_joined
         self._skips_blank = skips_blank
-        #: The beginning of a line whose end has not come yet.
+        #: The beginning of an incomplete line.
         self._rest = ""
-        #: The lines of a block that was opened, or those that ended in a backslash.
+        #: The lines of an open block, or those that ended in a backslash.
         self._block: list[str] = []
 
     def feed(self, data: bytes) -> list[str]:
-        """Return the commands that are whole with these bytes; no bytes at all are the end of the stream."""
+        """Return the commands that these bytes complete; empty `data` is the end of the stream."""
         text = self._rest + self._decoder.decode(data, final=not data)
         *whole, self._rest = text.split("\n")
         if not data and self._rest:
@@ -43,7 +40,7 @@ class Lines:
         return found
 
     def _add(self, line: str) -> list[str]:
-        """Return the command that ends with this line, if one does."""
+        """Return the command that this line completes, if any."""
         if not self._is_joined:
             return self._checked(line)
         if self._block and self._block[0] == FENCE:
@@ -60,7 +57,7 @@ class Lines:
         return self._close(line) if self._block else self._checked(line)
 
     def _close(self, *last: str) -> list[str]:
-        """Return all that was collected as one command; a block with nothing in it is none."""
+        """Return the collected lines as one command; an empty block is no command."""
         lines = [*self._block, *last]
         self._block = []
         if lines[0] == FENCE:
@@ -72,10 +69,10 @@ class Lines:
 
 
 def _goes_on(line: str) -> bool:
-    """Tell whether the last backslash is not itself escaped by one before it."""
+    """Return whether the line ends in a backslash that is not itself escaped."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def is_blank(command: str) -> bool:
-    """Tell whether a command says nothing: only blanks and comments."""
+    """Return whether a command has only blanks and comments."""
     return all(not line.strip() or line.lstrip().startswith("#") for line in command.split("\n"))

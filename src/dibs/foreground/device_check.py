@@ -1,8 +1,7 @@
 """A last check of devices that were just leased without a daemon.
 
-The daemon looks all the time; `pipe`, `lease` and the old tools look when it matters. What speaks against a device is
-the same for all of them (`capacity.obstacle`); one on which nothing may be started is given back, and looked at again
-after a while.
+The daemon reads the devices all the time; `pipe`, `lease` and the old tools read them when they need one. All use the
+same rule (`capacity.obstacle`). A device on which nothing may be started is released, and checked again later.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from dibs.scheduling import capacity
 from dibs.system.locks import Folder
 from dibs.system.settings import Settings
 
-#: One device, exclusively: the only request that the old tools know.
+#: One device, exclusively: the only request that the old tools make.
 WHOLE = Request()
 
 
 class Vet:
-    """Decides which devices must not be used; `say` gets each reason once."""
+    """Decides which devices must not be used; calls `say` once for each reason."""
 
     def __init__(
         self, eyes: Probe, place: Folder, limits: Limits, say: Callable[[str], None], request: Request
@@ -37,11 +36,11 @@ class Vet:
         self._limits = limits
         self._say = say
         self._request = request
-        #: Why devices are not used now, by id.
+        #: Why devices cannot be used now, by id.
         self.reasons: dict[str, str] = {}
 
     def __call__(self, devices: Sequence[str], *, is_taken: bool) -> set[str]:
-        """Return those of `devices` on which nothing should be started now; `is_taken`: they have just become ours."""
+        """Return the `devices` on which nothing should start now; `is_taken`: we have just leased them."""
         try:
             inventory = self._probe.read()
         finally:
@@ -52,11 +51,11 @@ class Vet:
         for device_id in devices:
             device = inventory.by_id.get(DeviceId(device_id))
             if device is None:
-                # A number or a text that is no device here: the old tools lease those too.
+                # A number or text that is not a device here: the old tools lease those too.
                 continue
             others = self._others(held[device_id]) if is_taken else held[device_id]
             judged = _judged(self._place, device, others, self._limits)
-            # Processes that share a device that is not ours may end; the line waits for that.
+            # Holders that share a device that we do not hold may end; the line waits for that.
             shares = [holder.mib or 0 for holder in others] if is_taken else ()
             why = inventory.problem or capacity.obstacle(judged, self._request)
             why = why or capacity.shortage(judged, self._request, shares)
@@ -67,7 +66,7 @@ class Vet:
         return {device for device in devices if device in self.reasons}
 
     def _others(self, found: Sequence[Holder]) -> list[Holder]:
-        """Return who holds a device beside the lease that we have just taken: nothing of ours runs on that yet."""
+        """Return the other holders of a device that we have just leased: nothing of ours runs on it yet."""
         own = next((h for h in found if h.pid == os.getpid() and (h.mib or 0) == self._request.mib), None)
         return [holder for holder in found if holder is not own]
 
@@ -81,13 +80,13 @@ def of(values: Settings, say: Callable[[str], None], request: Request = WHOLE) -
 
 
 def measured(values: Settings, place: Folder) -> Inventory:
-    """Return the devices with the memory that processes without a lease use, for leases that share them."""
+    """Return the devices with the memory that processes without a lease use, for leases that share a device."""
     found = probe.read(values)
     held = holders.survey(place, found.ids)
     limits = limits_of(values)
 
     def judged(device: Device) -> Device:
-        # Whether that keeps us away is said when it is taken; until then we may wait for it.
+        # Whether foreign use excludes a device is decided when it is leased; until then we may wait for it.
         return replace(_judged(place, device, held.get(device.id, ()), limits), foreign=None)
 
     return replace(found, devices=tuple(judged(device) for device in found.devices))
@@ -99,5 +98,5 @@ def _judged(place: Folder, device: Device, found: Sequence[Holder], limits: Limi
 
 
 def limits_of(values: Settings) -> Limits:
-    """Return from when on foreign use counts, as the settings say."""
+    """Return the limits above which foreign use counts, from the settings."""
     return Limits(values.foreign_memory, values.foreign_process, values.foreign_ignore)

@@ -1,4 +1,4 @@
-"""Devices that are leased for us already: by the runner of our job, by `dibs lease`, or by a pipe above us.
+"""Devices that are already leased for us: by the runner of our job, by `dibs lease`, or by a pipe above us.
 
 Queueing for devices that we already hold would deadlock.
 """
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def devices(place: Folder, inventory: Inventory) -> list[DeviceId]:
-    """Return the devices that our environment names and that we, a process above us or its keeper hold."""
-    # A pipe above us holds more than it gave us; without the variable it gave us nothing.
+    """Return the devices that our environment names and that we, an ancestor or its keeper hold."""
+    # A pipe above us holds more devices than it gave us; without the variable it gave us none.
     told = os.environ.get("DIBS_GPU_INDICES", "").split(",")
     named = [device.id for device in inventory.devices if str(device.index) in told]
     held = holders.survey(place, named) if named else {}
@@ -28,7 +28,7 @@ def devices(place: Folder, inventory: Inventory) -> list[DeviceId]:
 
 
 def _is_ours(holder: Holder, above: set[int]) -> bool:
-    # What another user's process writes about itself proves nothing.
+    # A command line of another user's process proves nothing.
     if holder.pid is None or holder.uid != os.geteuid():
         return False
     held_for = keeper.read(processes.words(holder.pid))

@@ -1,7 +1,6 @@
-"""Leases for a process that we do not start: the shell that asked for them, or one that runs already.
+"""Leases for a process that we do not start: the shell that asked for them, or a running process.
 
-A small process (`leases.keeper`) takes the leases and keeps them until the other one ends. This module starts keepers,
-finds them again, and ends them.
+A small process (`leases.keeper`) holds the leases until that process ends. This module starts, finds and ends keepers.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dibs.leases import device_lease, keeper
 from dibs.model.devices import DeviceId
 from dibs.system import processes
 
-#: Seconds in which a keeper must end after TERM.
+#: Seconds within which a keeper must end after TERM.
 LET_GO_FOR_S = 10.0
 GO = b"g"
 
@@ -39,19 +38,19 @@ class Owner:
 
     @property
     def note(self) -> str:
-        """Return what others read about the lease."""
+        """Return the text that others see about the lease."""
         return f"lease of {self.kind} {self.pid}"
 
 
 def adopted(pid: int) -> Owner:
-    """Return the running process that a user named."""
+    """Return the running process that the user named."""
     return _checked(pid, "process", f"--pid expected a process that runs, got {pid}, which is gone.")
 
 
 def asking_shell() -> Owner:
-    """Return the shell that reads what we print: the nearest process above us that prints somewhere else.
+    """Return the shell that reads our output: the nearest ancestor with another standard output.
 
-    In `$(dibs lease --env)` there may be more between: a fork of the shell, or a wrapper such as `nice`.
+    In `$(dibs lease --env)` there may be processes between: a fork of the shell, or a wrapper such as `nice`.
     """
     ours = _stdout(os.getpid())
     for pid in filter(None, processes.lineage(os.getppid())):
@@ -61,7 +60,6 @@ def asking_shell() -> Owner:
 
 
 def shell_name(owner: Owner) -> str:
-    """Return the name of the program that the owner runs."""
     proc = processes.look(owner.pid)
     return proc.comm.removeprefix("-") if proc else ""
 
@@ -79,7 +77,7 @@ def _stdout(pid: int) -> str:
     try:
         return os.readlink(f"/proc/{pid}/fd/1")
     except OSError:
-        # Closed, or another user's.
+        # Closed, or the process of another user.
         return ""
 
 
@@ -94,21 +92,21 @@ def _uid(pid: int) -> int | None:
 
 
 class Kept:
-    """Leases of a keeper that waits for `confirm`; without it the keeper releases them when we end."""
+    """Leases of a keeper that waits for `confirm`; without it, the keeper releases them when we end."""
 
     def __init__(self, devices: list[DeviceId], word: int) -> None:
         self.devices = devices
         self._word = word
 
     def confirm(self) -> None:
-        """Let the keeper keep them."""
+        """Tell the keeper to keep the leases."""
         os.write(self._word, GO)
 
 
 def keep(
     owner: Owner, place: device_lease.Folder, limit_s: float | None, take: Take, say: Callable[[str], None]
 ) -> Kept:
-    """Have a process of its own `take` leases and keep them for as long as the owner lives."""
+    """Start a process that takes leases with `take` and keeps them while the owner lives."""
     pidfd = processes.open_verified(owner.pid, owner.starttime)
     if pidfd is None:
         raise NotFound(f"process {owner.pid} has just ended.")
@@ -137,14 +135,14 @@ def keep(
 def _be_holder(
     owner: Owner, place: device_lease.Folder, limit_s: float | None, take: Take, pidfd: int, tell: int, hear: int
 ) -> NoReturn:
-    """Leave the terminal, take the leases, and become the program that holds them. Never returns."""
+    """Detach from the terminal, take the leases, and exec the keeper. Never returns."""
 
     def report(*words: object) -> None:
         os.write(tell, json.dumps(words).encode() + b"\n")
 
     try:
         _leave_terminal()
-        # The wait ends when the process that asked, or the owner, does.
+        # The wait ends when the process that asked or the owner ends.
         with select.epoll() as wake:
             wake.register(hear, select.EPOLLIN)
             wake.register(pidfd, select.EPOLLIN)
@@ -159,7 +157,7 @@ def _be_holder(
     except DibsError as error:
         report("error", error.kind, error.message, error.hint)
     except BrokenPipeError:
-        # The process that asked is gone, and the lease with it.
+        # The process that asked has ended; the leases end with us.
         os._exit(1)
     # A fork must never continue as its parent; the parent reports the error.
     except BaseException as error:  # noqa: BLE001
@@ -168,7 +166,7 @@ def _be_holder(
 
 
 def _leave_terminal() -> None:
-    """Let go of the terminal, folder and pipes of the shell: a reader waits until the last writer of a pipe is gone."""
+    """Release the shell's terminal, directory and pipes: a pipe's reader waits until the last writer has closed it."""
     os.setsid()
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
@@ -176,7 +174,7 @@ def _leave_terminal() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
-    # What was open before this program began is inheritable, what it opened itself is not.
+    # Descriptors from before this program started are inheritable; those that it opened itself are not.
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
         if fd > 2 and _is_inherited(fd):
             os.close(fd)
@@ -186,7 +184,7 @@ def _is_inherited(fd: int) -> bool:
     try:
         return os.get_inheritable(fd)
     except OSError:
-        # The folder that was just listed.
+        # The descriptor of the directory that was just listed.
         return False
 
 
@@ -222,12 +220,12 @@ def of(place: device_lease.Folder, owners: Sequence[int]) -> list[Holding]:
 
 
 def above_us() -> list[int]:
-    """Return the pids above us, the nearest first."""
+    """Return the pids of our ancestors, the nearest first."""
     return processes.lineage(os.getppid())
 
 
 def end(held: Sequence[Holding]) -> None:
-    """End keepers, and wait until the devices are free."""
+    """End keepers, and wait until their devices are free."""
     for each in held:
         pidfd = processes.open_verified(each.proc.pid, each.proc.starttime)
         if pidfd is None:

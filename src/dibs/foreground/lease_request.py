@@ -1,4 +1,4 @@
-"""Requests for leases without a job: what is to be leased, on which terms, and waiting for it in the line."""
+"""Requests for leases without a job: which devices, on which terms, and waiting for them in the line."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from dibs.submission.options import Args
 from dibs.system import settings
 from dibs.system.locks import Folder
 
-#: Seconds after which the memory that foreign processes use is measured again, for leases that share a device.
+#: Seconds after which foreign memory use is measured again, for leases that share a device.
 FRESH_S = 5.0
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be leased, on which machine, and how long to wait for it."""
+    """A requested lease: the devices, the machine, and how long to wait."""
 
     request: Request
     inventory: Inventory
     values: settings.Settings
     visible: str
-    #: Seconds to wait; None: as long as it takes.
+    #: Seconds to wait; None: no limit.
     timeout_s: float | None
 
     def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
-        """Return the variables that name the GPUs of a program, and limit its memory where it shares them."""
+        """Return the variables that name a program's GPUs, and limit its memory where it shares them."""
         own = environment.for_devices(self.inventory, ids, self.visible)
         frugal = environment.FRUGAL if self.request.vram else {}
         return {name: value for name, value in frugal.items() if name not in os.environ} | own
 
     def ordered(self, ids: Sequence[str]) -> list[DeviceId]:
-        """Return devices with the preferred ones first, as in a job."""
+        """Return devices with the preferred ones first, as for a job."""
         order = {device: place for place, device in enumerate(views.eligible(self.inventory, self.request))}
         return sorted((DeviceId(device) for device in ids), key=lambda device: order[device])
 
 
 class LeaseTerms:
-    """What is wanted of the devices and what is known of them, read again for each request."""
+    """The request and the current state of its devices, read again for each attempt."""
 
     def __init__(
         self, place: Folder, inventory: Inventory, values: settings.Settings, request: Request,
@@ -59,11 +59,11 @@ class LeaseTerms:
         self._values = values
         self._request = request
         self._clock = clock
-        #: The first request for a share measures.
+        #: The first request for a share measures foreign memory use.
         self._read_at = float("-inf")
 
     def terms(self) -> choice.Terms:
-        """Return what is wanted of each device, and its memory, links and last use as they are now."""
+        """Return the request with the current memory, links and last use of each device."""
         request = self._request
         if request.vram and self._clock() - self._read_at >= FRESH_S:
             self._inventory = device_check.measured(self._values, self._place)
@@ -80,7 +80,7 @@ class LeaseTerms:
 
 
 def inventory_now(values: settings.Settings) -> Inventory:
-    """Return the GPUs of this machine as they are, with what root has drained."""
+    """Return the GPUs of this machine now, including which of them root has drained."""
     inventory = probe.read(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
@@ -88,7 +88,7 @@ def inventory_now(values: settings.Settings) -> Inventory:
 
 
 def request(args: Args, inventory: Inventory) -> Request:
-    """Return what the options ask for; refuse what this machine can never provide."""
+    """Return the request that the options describe; refuse what this machine can never provide."""
     count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
     job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
     if count and count.gpus == 0:
@@ -107,7 +107,7 @@ def request(args: Args, inventory: Inventory) -> Request:
 
 
 def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], None]) -> list[device_lease.Lease]:
-    """Wait in the line until the GPUs are ours; `job` is the text that others see."""
+    """Wait in the line until we hold the GPUs; `job` is the text that others see."""
     place = device_lease.folder()
     inventory, count = wanted.inventory, wanted.request.gpus
     able = views.eligible(inventory, wanted.request)

@@ -1,6 +1,6 @@
-"""What `dibs-compat` needs to know of this machine: GPUs, programs, processes, and the user behind a connection.
+"""What `dibs-compat` needs from this machine: GPUs, programs, processes, and the user of a connection.
 
-The old tools import nothing of `devices` and `system` but the settings; this module is what they are offered instead.
+Of `devices` and `system`, the old tools may import only the settings; they use this module instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dibs.system.settings import Settings
 
 
 def read_gpus(values: Settings) -> Inventory:
-    """Return the GPUs of this machine, as these settings restrict them."""
+    """Return the GPUs of this machine that these settings allow."""
     return probe.read(values)
 
 
@@ -33,7 +33,7 @@ def check_arguments(texts: Sequence[str]) -> None:
 
 
 def running_for_s(pid: int) -> float | None:
-    """Return for how long a process has been running, in seconds; None if it has ended."""
+    """Return for how many seconds a process has been running; None if it has ended."""
     found = processes.look(pid)
     if found is None or found.is_dead:
         return None
@@ -41,7 +41,7 @@ def running_for_s(pid: int) -> float | None:
 
 
 def processes_with_open(path: str) -> list[processes.Proc]:
-    """Return the other processes that have a file open, as far as we may see."""
+    """Return the other processes that have a file open, as far as we have access."""
     wanted = os.stat(path)
     return [proc for proc in processes.everybody() if proc.pid != os.getpid() and _has_open(proc.pid, wanted)]
 
@@ -62,12 +62,12 @@ def _is_same(path: str, wanted: os.stat_result) -> bool:
 
 
 def send_signal(procs: Sequence[processes.Proc], number: int) -> None:
-    """Signal these processes, and none that got a pid of theirs since."""
+    """Signal these processes, and none that has since reused one of their pids."""
     processes.send_all(procs, number)
 
 
 def describe(procs: Sequence[processes.Proc]) -> str:
-    """Return names and pids of processes for people to read."""
+    """Return names and pids of processes as readable text."""
     return processes.names(procs)
 
 

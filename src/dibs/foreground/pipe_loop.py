@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from dibs.foreground.pipe_values import Observer, Rules
     from dibs.foreground.slots import Slot, Slots
 
-#: Bytes asked of the stream at once, and commands read ahead of those that run: a stream may be endless.
+#: Bytes per read, and commands to read ahead of those that run: a stream may be endless.
 READ_BYTES = 65536
 READ_AHEAD = 64
 
-#: What stops us: each of these is one step of `Pipe.stop`.
+#: Signals that stop the pipe; each one is a step of `Pipe.stop`.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-#: What would stop, for ever, a command that asks the terminal something; ignored, its request fails instead.
+#: Signals that would stop a command for ever when it uses the terminal. Ignored, its request fails instead.
 TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
 
-#: Starts that may succeed when another command has ended.
+#: Errors of a start that may succeed after another command has ended.
 FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
@@ -51,7 +51,7 @@ class _Run:
         self.slot = slot
         self.pid = pid
         self.began_at = began_at
-        #: Its end, while something that it left still runs.
+        #: The result of the command, while a process that it left still runs.
         self.result: Ended | None = None
         self.settle_at = NEVER
         self.kill_at = NEVER
@@ -76,9 +76,9 @@ class Pipe:
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._waiting: deque[Job] = deque()
         self._running: dict[int, _Run] = {}
-        #: Commands that have ended but left something running.
+        #: Commands that have ended but left processes running.
         self._leaving: list[_Run] = []
-        #: No process could be made; wait until one has ended.
+        #: No process could be created; wait until one has ended.
         self._is_full = False
         self._has_children = False
         self._is_read = False
@@ -87,30 +87,30 @@ class Pipe:
         self._termination = process_tree.Termination()
         #: When the next round of KILL is due, once it has begun.
         self._kill_at = 0.0
-        #: Steps taken towards the end: 1 start nothing more, 2 TERM, 3 KILL.
+        #: Steps of stopping: 1 start nothing more, 2 TERM, 3 KILL.
         self.stopping = 0
-        #: The signal that began it; None if it was not a signal.
+        #: The signal that began the stop; None if it was not a signal.
         self.stopped_by: int | None = None
         self.is_halted = False
         self.read = self.started = self.done = self.failed = 0
 
     @property
     def running(self) -> int:
-        """Return how many commands run now."""
+        """Return the number of running commands."""
         return len(self._running)
 
     @property
     def dropped(self) -> int:
-        """Return how many commands were read and not started."""
+        """Return the number of commands that were read but not started."""
         return len(self._waiting)
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether there may be commands that were not read."""
+        """Return whether the stream may hold commands that were not read."""
         return not self._is_read
 
     def not_started(self) -> str:
-        """Describe what a stop left out; empty if nothing."""
+        """Describe what was not started because of a stop; empty if nothing."""
         if not self.stopping:
             return ""
         parts = [counted(len(self._waiting))] if self._waiting else []
@@ -120,7 +120,7 @@ class Pipe:
 
     def run(self) -> None:
         """Run until everything has ended. Signals are recorded when they arrive and handled between two steps."""
-        # Everything that a command leaves running becomes our child and can be found.
+        # Processes that a command leaves running become our children, so we can find them.
         processes.become_subreaper()
         with Signals(*STOPPING, wake=(signal.SIGCHLD,), ignored=TERMINAL, is_escapable=False) as signals:
             poll = select.poll()
@@ -135,9 +135,9 @@ class Pipe:
                     os.close(self._fd)
 
     def _is_over(self, now: float, signals: Signals) -> bool:
-        """Do everything that is possible now; tell whether all is done."""
+        """Do everything that is possible now; return whether all is done."""
         self._reap(now)
-        # Again after reaping: a signal that arrived before a command ended counts before the next one starts.
+        # Again after reaping: a signal that arrived before a command ended must count before the next one starts.
         self._handle(signals)
         self._end_leftovers(now)
         self._start(now)
@@ -196,7 +196,7 @@ class Pipe:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            # A terminal that is gone.
+            # The terminal is gone.
             data = b""
         self._is_read = not data
         self._is_eager = self._is_owned
@@ -207,7 +207,6 @@ class Pipe:
     # -- starting
 
     def _start(self, now: float) -> None:
-        """Start what can be started."""
         if self.stopping or self._is_full:
             return
         most = self._rules.most
@@ -222,7 +221,7 @@ class Pipe:
                 return
 
     def _begin(self, job: Job, slot: Slot) -> bool:
-        """Start one command; tell whether another one may be tried."""
+        """Start one command; return whether to try another."""
         if not job.is_told:
             job.is_told = True
             self._observer.starting(job, slot)
@@ -245,7 +244,7 @@ class Pipe:
     # -- ending
 
     def _reap(self, now: float) -> None:
-        """Record every child that has ended."""
+        """Record all children that have ended."""
         ended: list[tuple[_Run, int]] = []
 
         def record(pid: int, status: int, usage: object) -> None:
@@ -255,7 +254,7 @@ class Pipe:
                 ended.append((run, os.waitstatus_to_exitcode(status)))
 
         self._has_children = not process_tree.reap(record)
-        # After all are reaped: a process that ended with its command was not left running.
+        # Only after all are reaped: a process that ended together with its command was not left running.
         for run, code in ended:
             self._command_ended(run, code, now)
 
@@ -288,7 +287,7 @@ class Pipe:
             self.stopping = max(self.stopping, 1)
 
     def _end_leftovers(self, now: float) -> None:
-        """End and report what commands left running: TERM, then KILL. Their slots are free afterwards."""
+        """End and report processes that commands left running: TERM, then KILL. Then free their slots."""
         for run in list(self._leaving):
             if not child.is_left(run.pid):
                 self._leaving.remove(run)
@@ -305,7 +304,7 @@ class Pipe:
                 run.settle_at, run.kill_at = NEVER, now + LEFTOVER_GRACE_S
 
     def _end_orphans(self, now: float) -> bool:
-        """End what is left after the last command: processes that became daemons. Tell whether to wait for them."""
+        """End processes that outlive the last command, such as daemons. Return whether to wait for them."""
         left = process_tree.living()
         if not left or not (self._rules.ends_leftovers or self.stopping > 1):
             if left and self.stopping:
@@ -324,9 +323,9 @@ class Pipe:
         return True
 
     def stop(self, number: int) -> None:
-        """Take one more step towards the end: start nothing more; TERM to all that runs; KILL.
+        """Take the next step of stopping: start nothing more; TERM everything; KILL everything.
 
-        A closed terminal hangs up twice, once from the kernel and once from the shell: that is one step.
+        When a terminal closes, HUP arrives twice, from the kernel and from the shell: that counts as one step.
         """
         if self.stopped_by is None:
             self.stopped_by = number
@@ -340,7 +339,7 @@ class Pipe:
                 self._termination.terminate(process_tree.living())
 
     def _kill(self, now: float) -> bool:
-        """KILL everything; tell whether to give up on what survives it."""
+        """KILL everything; return whether to give up on processes that survive it."""
         self._kill_at = self._termination.kill(now)
         if self._termination.is_stuck(now):
             self._observer.report(process_tree.describe_stuck(process_tree.living()))
@@ -349,11 +348,11 @@ class Pipe:
 
 
 def _own_descriptor(fd: int) -> int:
-    """Return a non-blocking descriptor of the same stream if possible: other processes may read from it too."""
+    """Return a non-blocking descriptor of the same stream if possible: other processes may read it too."""
     if stat.S_ISFIFO(os.fstat(fd).st_mode):
         try:
             return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
-            # Another user's fifo that we may not open: read it as it is.
+            # Another user's fifo that we may not open: use the descriptor as it is.
             return fd
     return fd

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """One command of the stream, and which attempt it is at."""
+    """One command of the stream and the number of its current attempt."""
 
     __slots__ = ("attempt", "is_told", "number", "text")
 
@@ -24,7 +24,7 @@ class Job:
 
 
 class Ended:
-    """How one attempt ended: the exit code, negative for a signal, None (and in `trouble` why) if it never ran."""
+    """Result of an attempt: exit code, negative for a signal, None if it never ran (`trouble` says why)."""
 
     __slots__ = ("code", "is_retried", "job", "label", "took_s", "trouble")
 
@@ -38,7 +38,7 @@ class Ended:
 
 
 class Rules:
-    """What the user asked for beyond the commands themselves."""
+    """The options of a pipe."""
 
     __slots__ = ("ends_leftovers", "halt", "logs", "most", "retries", "shell")
 
@@ -53,14 +53,14 @@ class Rules:
         ends_leftovers: bool = True,
     ) -> None:
         self.shell = shell
-        #: Commands at the same time; None: as many as there are slots.
+        #: Maximum of concurrent commands; None: one per slot.
         self.most = most
         self.retries = retries
         #: Failures after which nothing more is started.
         self.halt = halt
-        #: Folder for the output of each command.
+        #: Directory for the output of each command.
         self.logs = logs
-        #: End what a command leaves running; otherwise it keeps running and holds its devices.
+        #: End processes that a command leaves running; otherwise they keep running and hold its devices.
         self.ends_leftovers = ends_leftovers
 
 
@@ -68,19 +68,19 @@ class Observer:
     """Receives the events of a pipe; this one ignores them."""
 
     def starting(self, job: Job, slot: Slot) -> None:
-        """A command is about to start."""
+        """Handle a command that is about to start."""
 
     def ended(self, ended: Ended) -> None:
-        """An attempt is over."""
+        """Handle the end of an attempt."""
 
     def report(self, text: str) -> None:
-        """A message for the user."""
+        """Show a message to the user."""
 
     def changed(self, pipe: Pipe, now: float) -> float:
-        """The counts may have changed; return when to be called again at the latest."""
+        """Handle a possible change of the counts; return when to be called again at the latest."""
         return NEVER
 
 
 def counted(commands: int) -> str:
-    """Return a number of commands in words."""
+    """Return a number of commands as text."""
     return f"{commands} command" if commands == 1 else f"{commands} commands"

@@ -1,4 +1,4 @@
-"""Signals of a program that runs in a terminal: recorded when they arrive, handled between two steps."""
+"""Signals of a program in a terminal: recorded when they arrive, handled between two steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Left(DibsError):
-    """A signal ended this program; it prints nothing. The exit code is that of the signal."""
+    """A signal ended this program. Prints nothing; the exit code is that of the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__("")
@@ -39,16 +39,15 @@ def leaving() -> Iterator[None]:
 
 
 def _not_ignored(numbers: tuple[int, ...]) -> list[int]:
-    """Return the signals that were not ignored for us on purpose (nohup, a shell without job control)."""
+    """Return the signals that are not ignored on purpose (nohup, a shell without job control)."""
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 class Signals:
-    """Records signals while inside, and is readable when one has arrived.
+    """Records signals inside a `with` block, and becomes readable when one arrives.
 
-    Those of `wake` make it readable and are not recorded; those of `ignored` are ignored while inside. With
-    `is_escapable` a third SIGINT that nobody has taken raises KeyboardInterrupt: the program hangs, and its user must
-    be able to end it.
+    Signals in `wake` make it readable but are not recorded; those in `ignored` are ignored. With `is_escapable`, a
+    third SIGINT that nobody has taken raises KeyboardInterrupt: the program hangs, and the user must be able to end it.
     """
 
     def __init__(
@@ -82,11 +81,11 @@ class Signals:
             raise KeyboardInterrupt
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable with a signal."""
+        """Return the descriptor that becomes readable when a signal arrives."""
         return self._read
 
     def drain(self) -> None:
-        """Be readable only with the next signal. What `wake` announces must be looked for afterwards."""
+        """Clear readiness until the next signal. Check for what `wake` announces after this call, not before."""
         try:
             os.read(self._read, 4096)
         except BlockingIOError:
@@ -104,4 +103,4 @@ class Signals:
 
 
 def _do_nothing(number: int, frame: object) -> None:
-    """Handle a signal whose arrival is all that matters."""
+    """Handle a signal that only has to wake us."""

@@ -1,4 +1,4 @@
-"""Where the commands of `dibs pipe` run: on GPUs that were named or can be had; inside a job, on those of the job."""
+"""Choose where the commands of `dibs pipe` run: on named or available GPUs; inside a job, on the GPUs of the job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dibs.system import settings
 
 
 def _read_groups(text: str) -> tuple[tuple[str, ...], ...]:
-    """Read `0,2-4`, or several such words with blanks between them."""
+    """Parse `0,2-4`, or several such groups separated by blanks."""
     return tuple(tuple(name for part in word.split(",") for name in _names(part.strip())) for word in text.split())
 
 
@@ -50,7 +50,7 @@ AT_ONCE = Option(("-j", "--jobs"), "At most so many commands at once.", options.
 
 
 def groups(args: Args) -> list[tuple[str, ...]]:
-    """Return the GPUs that were named, group by group; several words are groups, as in `--gpu-ids 0,1 2,3`."""
+    """Return the named GPUs, group by group; several words are groups, as in `--gpu-ids 0,1 2,3`."""
     if args.has(GPU_IDS) and args.has(GPUS):
         raise UserError("--gpus and --gpu-ids both name GPUs.", "Leave --gpus out.")
     named = [group for groups in (*args.all(GPU_IDS), *args.all(GPUS)) for group in groups]
@@ -78,7 +78,7 @@ def slots(
     inventory: Inventory,
     say: Callable[[str], None],
 ) -> Slots:
-    """Return where commands can be started; `named` are the GPUs that `groups` found."""
+    """Return the slots for commands; `named` is the result of `groups`."""
     place, note = device_lease.folder(), device_lease.own_note("pipe")
     count = args.get(COUNT)
     per_gpu = args.get(PER_GPU) or 1
@@ -151,7 +151,7 @@ def slots(
 
 
 def _check_ours(args: Args, chosen: Sequence[DeviceId], ours: Sequence[DeviceId], inventory: Inventory) -> None:
-    """Refuse what cannot be had of GPUs that were leased for us before we came."""
+    """Refuse options that GPUs that were leased for us before we started cannot satisfy."""
     have = f"GPU {','.join(str(inventory.index_of(device)) for device in ours)}"
     for device in (device for device in chosen if device not in ours):
         raise UserError(f"--gpu-ids names GPU {inventory.index_of(device)}; in here {have} can be used, and no other.")

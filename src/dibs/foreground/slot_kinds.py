@@ -1,4 +1,4 @@
-"""The kinds of slots: devices chosen among several, slots that were named one by one, and shares of devices."""
+"""The kinds of slots: on devices chosen from a set, listed one by one, and on shares of devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChosenSlots(Slots):
-    """A fixed number of devices for each command, chosen among several, with room for a few commands on them."""
+    """A fixed number of devices per command, chosen from a set, with room for `per_device` commands on them."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class ChosenSlots(Slots):
         self._devices = devices
         self._per_device = per_device
         self._label = label
-        #: Free slots on devices that we hold, the next one last.
+        #: Free slots on devices that we hold; the next one is last.
         self._idle: list[Slot] = []
 
     def take(self, now: float) -> Slot | None:
-        """Return a slot on empty devices, else on new ones, else beside another command; else wait in the line."""
+        """Return a slot on idle devices, else on new ones, else beside another command; else wait in the line."""
         slot = self._reuse(now, is_empty=True)
         if slot is None and now >= self._ask_at and (others := self._others()):
             if self._try(self._count, others, now):
@@ -57,9 +57,9 @@ class ChosenSlots(Slots):
         return slot
 
     def _reuse(self, now: float, *, is_empty: bool) -> Slot | None:
-        """Return a free slot on devices that are ours; `is_empty` says whether nothing runs on them yet."""
+        """Return a free slot on devices that we hold: idle ones if `is_empty`, else only those where a command runs."""
         for slot in reversed(self._idle):
-            # A device that was released took the others of its group with it.
+            # Releasing a device also removed the other slots of its group.
             if slot not in self._idle or is_empty is not (self._kept[slot.devices[0]].running == 0):
                 continue
             if self._may_use(slot.devices):
@@ -68,7 +68,7 @@ class ChosenSlots(Slots):
         return None
 
     def _others(self) -> list[str]:
-        """Return the devices that could still become ours; none if they are too few."""
+        """Return the devices that we could still lease; none if they are too few."""
         others = [device for device in self._devices if device not in self._kept]
         is_enough = len(others) >= self._count and self._etiquette.has_room(len(self._kept), self._count)
         return others if is_enough else []
@@ -86,14 +86,14 @@ class ChosenSlots(Slots):
     def _dropped(self, devices: Collection[str]) -> None:
         gone = {device for slot in self._idle if not set(slot.devices) <= set(self._kept) for device in slot.devices}
         self._idle = [slot for slot in self._idle if set(slot.devices) <= set(self._kept)]
-        # Devices are taken and released together: one alone would wait for the rest and block others.
+        # Devices are taken and released together: a single one would wait for the rest and block others.
         self._release(device for device in gone & set(self._kept) if not self._kept[device].running)
 
 
 class FixedSlots(Slots):
-    """Slots that were named one by one, the last one first; what was freed last comes first. They may overlap.
+    """Slots that are listed one by one; the last one is used first. Slots may overlap.
 
-    They may be without any device, or on devices that are `granted`: leased for us before we came.
+    They may have no device, or devices in `granted`: leased for us before we started.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class FixedSlots(Slots):
         self._granted = frozenset(granted)
 
     def take(self, now: float) -> Slot | None:
-        """Return the last free slot whose devices are ours or can be had now; if there is none, wait in the line."""
+        """Return the last free slot whose devices we hold or can lease now; if there is none, wait in the line."""
         slot = self._find(now)
         if slot is None and self._stand_for_any(now):
             slot = self._find(now)
@@ -138,7 +138,7 @@ class FixedSlots(Slots):
         return [device for device in slot.devices if device not in self._kept and device not in self._granted]
 
     def _stand_for_any(self, now: float) -> bool:
-        """Wait in the line for what would do: any one device if each free slot lacks one, else the first slot's."""
+        """Wait in the line for any one device if each free slot lacks exactly one, else for those of the first slot."""
         lacking = [missing for slot in reversed(self._stack) if (missing := self._missing(slot))]
         if not lacking:
             return False
@@ -151,7 +151,7 @@ class FixedSlots(Slots):
 
 
 class SharedSlots(Slots):
-    """A share of a number of devices for each command, taken when it starts and released when it ends."""
+    """A share of several devices per command, leased when it starts and released when it ends."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class SharedSlots(Slots):
         self._shares: dict[Slot, list[Lease]] = {}
 
     def take(self, now: float) -> Slot | None:
-        """Return a slot on devices that have room for one more, else wait in the line."""
+        """Return a slot on devices that have room for one more command, else wait in the line."""
         if (self._waiter.has_ticket or self._is_held_back) and now < self._ask_at:
             return None
         wanted = self._polite()
@@ -185,7 +185,7 @@ class SharedSlots(Slots):
         got = self._waiter.ask(self._count, wanted)
         if got is None:
             is_choosy = len(wanted) < len(self._devices)
-            # Devices that we skip to keep them free do not wake us.
+            # No event wakes us for devices that we skip to keep them free.
             self._ask_at = now + (min(RETRY_S, self._waiter.sleep_s) if is_choosy else self._waiter.sleep_s)
             return None
         for lease in got:
@@ -197,7 +197,7 @@ class SharedSlots(Slots):
         return slot
 
     def _polite(self) -> Sequence[str]:
-        """Return the devices of which we may take a share: one more of a device in use takes nothing from others."""
+        """Return the devices of which we may take a share: sharing a device in use takes nothing from others."""
         devices = self._devices
         mine = {device for slot in self._shares for device in slot.devices}
         if not self._etiquette.has_room(len(mine), self._count):
@@ -211,15 +211,15 @@ class SharedSlots(Slots):
         """Release the shares of a command that has ended."""
         for lease in self._shares.pop(slot):
             lease.close()
-        # The next command may need what was released.
+        # The next command may need the share that was released.
         self._ask_at = now
 
     def inherited(self, slot: Slot) -> list[int]:
-        """Return the descriptors by which a command holds its shares itself, also when we are killed."""
+        """Return the descriptors through which a command holds its shares itself, even if we are killed."""
         return [fd for lease in self._shares[slot] for fd in lease.fds()]
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all leases and shares."""
         super().close()
         for slot in list(self._shares):
             self.give(slot, 0.0)

@@ -1,7 +1,7 @@
 """Slots: where a pipe can start one more command, and the leases that its slots share.
 
 A device is leased when a command needs it and kept for the next one. It is released when a process ahead of us in the
-line could use it, or when nothing is left to run on it. Nothing here starts a command or waits.
+line could use it, or when no command is left for it. This module starts no command and never waits.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from dibs.scheduling.choice import Terms
     from dibs.system.locks import Folder
 
-#: Where the descriptors of our leases are kept, out of the way of the numbers that a command sees them on.
+#: The lowest descriptor number for our leases, above the numbers on which a command sees them.
 KEPT_FD = 400
 
-#: Seconds for which an idle device is kept for a command that may be about to arrive.
+#: Seconds to keep an idle device for a command that may arrive soon.
 IDLE_S = 1.0
 
-#: Seconds between two notes that this user is being served, while one command follows another on kept leases.
+#: Seconds between two marks that this user was served, while commands follow each other on kept leases.
 SERVED_S = 1.0
 
-#: Seconds to the next try for devices that were not available, while another slot can be used.
+#: Seconds until the next attempt to lease unavailable devices, while another slot can be used.
 RETRY_S = 1.0
 
 #: Seconds between two messages about waiting.
 TELL_S = 60.0
 
-#: Nanoseconds within which two changes of a folder may bear the same time: a tick of the slowest kernel, twice.
+#: Nanoseconds within which two changes of a directory may have the same time: two ticks of the slowest kernel.
 TICK_NS = 20_000_000
 
 
 class Slot:
-    """A place for one command at a time, on these devices."""
+    """Room for one command at a time, on these devices."""
 
     __slots__ = ("devices", "label")
 
@@ -61,37 +61,37 @@ class Etiquette:
     __slots__ = ("_devices", "_keep_free", "_most")
 
     def __init__(self, most: int | None = None, keep_free: int = 0, devices: Collection[str] = ()) -> None:
-        #: Devices that may be ours at the same time; None: any number.
+        #: Maximum of devices that we may hold; None: no limit.
         self._most = most
-        #: How many of these devices stay free for others.
+        #: The number of these devices that stay free for others.
         self._keep_free = keep_free
         self._devices = devices
 
     def has_room(self, kept: int, more: int) -> bool:
-        """Tell whether more may become ours beside those that we have."""
+        """Return whether we may lease more devices beside those that we hold."""
         return self._most is None or kept + more <= self._most
 
     def leaves_enough(self, place: Folder, more: int) -> bool:
-        """Tell whether enough would stay free for others."""
+        """Return whether enough devices would stay free for others."""
         if not self._keep_free:
             return True
         return len(self._devices) - len(holders.held(place, self._devices)) - more >= self._keep_free
 
 
 class _Kept:
-    """A device that this call has leased."""
+    """A device that this process has leased."""
 
     __slots__ = ("idle_since", "lease", "running")
 
     def __init__(self, lease: Lease, now: float) -> None:
         self.lease = lease
-        #: Commands on it.
+        #: The number of commands on it.
         self.running = 0
         self.idle_since = now
 
 
 class Slots:
-    """The slots of one call. What a free slot is and which comes first is what the kinds of `slot_kinds` differ in."""
+    """The slots of one pipe. The classes in `slot_kinds` decide which slots are free and which comes first."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Slots:
     ) -> None:
         self._place = place
         self._etiquette = etiquette or Etiquette()
-        #: Enough is free for us, but not for us and those whom we leave some.
+        #: Enough devices are free for us, but then `keep_free` would not be satisfied.
         self._is_held_back = False
         self._terms = terms
         self._collect_for_s = collect_for_s
@@ -113,9 +113,9 @@ class Slots:
         self._told_at = -NEVER
         self._waiter = waiters.Waiter(place, note, collect_for_s, self._tell, terms, vet)
         self._kept: dict[str, _Kept] = {}
-        #: Devices that were given to us and not used yet: that turn is ours, even if others have queued since.
+        #: Devices that we got and have not used yet: that turn is ours, even if others have queued since.
         self._fresh: set[str] = set()
-        #: When to ask for more devices; they are not asked for again while what is in the way is being watched.
+        #: When to ask for more devices. We do not ask again while we watch what blocks them.
         self._ask_at = 0.0
         self._line = _Line(place)
         self._served_at = 0.0
@@ -123,31 +123,31 @@ class Slots:
     # -- for the loop
 
     def take(self, now: float) -> Slot | None:
-        """Return a slot whose devices are ours, to start a command in; None if there is none now."""
+        """Return a slot whose devices we hold, to start a command in; None if there is none now."""
         raise NotImplementedError
 
     def give(self, slot: Slot, now: float) -> None:
-        """Take a slot back whose command has ended."""
+        """Take back a slot whose command has ended."""
         for kept in self._of(slot):
             kept.running -= 1
             kept.idle_since = now
         self._freed(slot)
 
     def inherited(self, slot: Slot) -> list[int]:
-        """Return the descriptors by which a command holds its devices itself, also when we are killed."""
+        """Return the descriptors through which a command holds its devices itself, even if we are killed."""
         return [fd for kept in self._of(slot) for fd in kept.lease.fds()]
 
     def fds(self) -> Collection[int]:
-        """Return what becomes ready when something in our way goes."""
+        """Return descriptors that become ready when something that blocks us is gone."""
         return self._waiter.fds()
 
     def woken(self, ready: Collection[int], now: float) -> None:
-        """Record what became ready during a sleep."""
+        """Record which descriptors became ready during a sleep."""
         if self._waiter.hung_up(ready):
             self._ask_at = now
 
     def leave_line(self) -> None:
-        """Ask for nothing more until the next `take`."""
+        """Leave the line until the next `take`."""
         self._waiter.leave()
         self._is_held_back = False
         self._ask_at = 0.0
@@ -161,11 +161,11 @@ class Slots:
 
     @property
     def ask_at(self) -> float:
-        """Return when to call `take` again though nothing was ready."""
+        """Return when to call `take` again even if no descriptor is ready."""
         return self._ask_at if self._waiter.is_waiting or self._is_held_back else NEVER
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all leases."""
         self._waiter.leave()
         for kept in self._kept.values():
             kept.lease.close()
@@ -175,14 +175,14 @@ class Slots:
         self._say_wait(ticket.devices)
 
     def _say_wait(self, devices: Sequence[str]) -> None:
-        """Report what we wait for (nothing: the limits of the settings), but only once in `TELL_S`."""
+        """Report what we wait for (nothing: the limits of the settings), at most once in `TELL_S`."""
         now = time.monotonic()
         if self._on_wait is not None and now - self._told_at >= TELL_S:
             self._told_at = now
             self._on_wait(devices)
 
     def _of(self, slot: Slot) -> list[_Kept]:
-        """Return what is kept of a slot's devices; of one that was leased for us before we came it is nothing."""
+        """Return our leases on a slot's devices; we have none on a device that was leased for us before we started."""
         return [self._kept[device] for device in slot.devices if device in self._kept]
 
     # -- for the kinds
@@ -192,7 +192,7 @@ class Slots:
         raise NotImplementedError
 
     def _dropped(self, devices: Collection[str]) -> None:
-        """Forget devices that are no longer ours."""
+        """Forget devices that we no longer hold."""
 
     def _use(self, slot: Slot, now: float) -> Slot:
         """Count a command on the slot's devices."""
@@ -217,14 +217,14 @@ class Slots:
             self._fresh.add(lease.device)
 
     def _may_use(self, devices: Sequence[str]) -> bool:
-        """Tell whether no process ahead of us in the line needs these devices; else release the idle ones."""
+        """Return whether no process ahead of us in the line needs these devices; else release the idle ones."""
         devices = [device for device in devices if device not in self._fresh]
         if not devices or not self._line.has_others():
             return True
         ahead = self._waiter.ahead()
         wanted = {device for ticket in ahead for device in ticket.devices}
         terms = self._terms()
-        # Decided as if we had released them and asked again: the same rule holds for every process.
+        # Decide as if we had released them and asked again: the same rule holds for every process.
         rooms = holders.rooms(self._place, wanted, terms)
         rooms |= {device: choice.room(terms.capacity_mib.get(device), terms.most) for device in devices}
         if tickets.choose(len(devices), devices, rooms, ahead, locks.boot_ns(), self._collect_for_s) is not None:
@@ -233,7 +233,7 @@ class Slots:
         return False
 
     def _try(self, count: int, wanted: Sequence[str], now: float) -> bool:
-        """Take more devices if they are available now."""
+        """Lease more devices if they are available now."""
         if not (self._etiquette.has_room(len(self._kept), count) and self._etiquette.leaves_enough(self._place, count)):
             return False
         got = self._waiter.try_now(count, wanted)
@@ -244,7 +244,7 @@ class Slots:
         return True
 
     def _stand(self, count: int, wanted: Sequence[str], now: float) -> bool:
-        """Take more devices, or wait in the line for them until a holder releases some."""
+        """Lease more devices, or wait in the line until a holder releases some."""
         if not self._etiquette.has_room(len(self._kept), count):
             return False
         if (self._waiter.is_waiting or self._is_held_back) and now < self._ask_at:
@@ -261,13 +261,13 @@ class Slots:
         return True
 
     def _hold_back(self, now: float) -> None:
-        """Leave the line for now. Nothing announces when enough is free for others too, so check from time to time."""
+        """Leave the line for now. No event tells us when `keep_free` is satisfied, so check from time to time."""
         self._waiter.leave()
         self._ask_at = now + RETRY_S
         self._say_wait(())
 
     def _refused(self, now: float) -> None:
-        """Delay the next try for devices that were not available; in the line we are woken instead."""
+        """Delay the next attempt to lease unavailable devices; in the line an event wakes us instead."""
         if not self._waiter.has_ticket:
             self._ask_at = now + RETRY_S
 
@@ -291,10 +291,10 @@ class _Line:
         self._has_others = False
 
     def has_others(self) -> bool:
-        """Tell whether there may be tickets of others; the folder's own time says when to read it again."""
+        """Return whether others may have tickets; the directory's modification time shows when to read it again."""
         changed_ns = os.stat(self._place.path).st_mtime_ns
         if changed_ns != self._seen_ns or self._has_others:
-            # A change in the same clock tick as the last one would not be noticed.
+            # A second change in the same clock tick would not be noticed.
             is_settled = time.time_ns() - changed_ns > TICK_NS
             own = f"{tickets.TICKET}{os.geteuid()}-{os.getpid()}-"
             names = os.listdir(self._place.path)
@@ -304,14 +304,14 @@ class _Line:
 
 
 def move_up(lease: Lease) -> None:
-    """Put the descriptors of a lease on high numbers, so that none stands where a command shall see it."""
+    """Move the descriptors of a lease to high numbers, away from those on which a command sees them."""
     file_fd, socket_fd = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, KEPT_FD) for fd in lease.fds())
     lease.close()
     lease.file_fd, lease.socket_fd = file_fd, socket_fd
 
 
 def key_of(text: str) -> str:
-    """Return what a free text is leased by where it names no device: itself, or a number made from it."""
+    """Return the lease key of a text that names no device: the text itself, or a checksum of it."""
     try:
         return holders.checked(text)
     except ValueError:

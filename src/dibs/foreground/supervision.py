@@ -1,7 +1,7 @@
-"""Supervision for programs that run commands without a daemon, and for `dibs-compat` above all.
+"""Supervision for programs that run commands without a daemon, mainly `dibs-compat`.
 
-A supervisor calls `become_supervisor`, starts one command, and waits with `supervise`, or in a loop of its own around
-a `command_tree`. It returns when no process of the command's tree is left. The work is done by `runner.supervision`.
+A supervisor calls `become_supervisor`, starts one command, and waits with `supervise`, or in its own loop around a
+`command_tree`. It returns when no process of the command's tree is left. `runner.supervision` does the work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dibs.system import process_tree, processes
 
 
 def become_supervisor(signums: Iterable[int] = runner.WAKE) -> set[int]:
-    """Adopt all orphans below this process and block the signals it waits for; return the mask from before."""
+    """Adopt all orphans below this process and block the signals it waits for; return the previous mask."""
     processes.become_subreaper()
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, signums))
 
@@ -28,7 +28,7 @@ def die_with(parent: int, signum: int) -> None:
 
 
 def supervise(pid: int, grace_s: float, new_orders: Callable[[], list[list[str]]]) -> records.Final:
-    """Wait until nothing of a command's tree is left. TERM is an order to stop it; after USR1 orders are read."""
+    """Wait until the command's process tree has ended. TERM stops it; USR1 makes it read `new_orders`."""
     return runner.supervise(_spec(grace_s), pid, new_orders, lambda kind, names: None)
 
 
@@ -38,13 +38,13 @@ def command_tree(pid: int, grace_s: float, on_stuck: Callable[[str], None]) -> r
 
 
 def wait_for_signal(signums: Collection[int], until: float) -> int | None:
-    """Wait for one of these blocked signals, until a moment of the monotonic clock at the latest; return its number."""
+    """Wait for one of these blocked signals, at most until this time of the monotonic clock; return its number."""
     came = process_tree.wait_for_signal(signums, until)
     return None if came is None else came.si_signo
 
 
 def kill_orphans(supervisors: Collection[int]) -> None:
-    """KILL and reap all children of this process but these: what a supervisor that was killed has left to us."""
+    """KILL and reap all children of this process except `supervisors`: orphans of supervisors that were killed."""
     me = os.getpid()
     while orphans := [proc for proc in processes.descendants(me) if proc.ppid == me and proc.pid not in supervisors]:
         processes.send_all(orphans, signal.SIGKILL)
@@ -53,5 +53,5 @@ def kill_orphans(supervisors: Collection[int]) -> None:
 
 
 def _spec(grace_s: float) -> records.Spec:
-    """Return a spec of which only the grace period matters."""
+    """Return a spec in which only the grace period matters."""
     return records.Spec(0, 0, 0, "", (), (), b"", b"", grace_s=grace_s)
