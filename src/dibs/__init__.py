@@ -4,7 +4,7 @@
     job.wait()
     print(job.state, job.log())
 
-Importing this package costs nothing and needs only the standard library; names load when they are first used.
+Importing this package is cheap and needs only the standard library; names load on first use.
 """
 
 import sys
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dibs.python_api.sweep import Sweep as Sweep
     from dibs.version import __version__ as __version__
 
-#: What users find here, and the module that each comes from; an empty one is a module itself.
+#: Public names and the modules that define them; an empty string: the name is itself a module.
 _HOMES = {
     "__version__": "version",
     "Executor": "python_api.executor",
@@ -54,7 +54,7 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'dibs' has no attribute '{name}'")
-    # The builtin and not importlib: runners load this package too, and pay for nothing.
+    # Not importlib: runners load this package too and should not pay for it.
     __import__(f"dibs.{home or name}")
     module = sys.modules[f"dibs.{home or name}"]
     if not home:

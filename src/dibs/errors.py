@@ -1,20 +1,20 @@
-"""Every error dibs raises on purpose, sorted by whose fault it is.
+"""Every error dibs raises on purpose, grouped by who has to act.
 
     DibsError
     ├── UserError            fix the request                      exit 2    HTTP 400
     │   ├── NotFound         there is no such job or device       exit 3    HTTP 404
     │   ├── NotAllowed       somebody else's, or not permitted    exit 4    HTTP 403
-    │   ├── NotSignedIn      no code or token that is still good  exit 4    HTTP 401
-    │   ├── Conflict         not in the state it is in            exit 2    HTTP 409
+    │   ├── NotSignedIn      no valid code or token               exit 4    HTTP 401
+    │   ├── Conflict         the job is in the wrong state        exit 2    HTTP 409
     │   ├── Impossible       can never be satisfied here          exit 69   HTTP 422
     │   └── Busy             cannot start now (`--no-wait`)       exit 75   HTTP 409
-    ├── MachineError         driver, disk, system; may pass       exit 125  HTTP 503
+    ├── MachineError         driver, disk or system; transient    exit 125  HTTP 503
     │   └── NoDaemon         none could be reached or started     exit 5
     ├── JobFailed            a job did not succeed                exit 1
-    ├── TimedOut             waited for as long as was said       exit 124
-    └── Bug                  ours: stop loudly                    exit 125  HTTP 500
+    ├── TimedOut             the caller's timeout expired         exit 124
+    └── Bug                  a defect in dibs: fail loudly        exit 125  HTTP 500
 
-A message says in one line what was expected, what came, and what to do next. `hint` is the part that says what to type.
+A message is one line: what was expected, what came, and what to do next. `hint` is the part that says what to type.
 
 Pure.
 Lean.
@@ -22,7 +22,7 @@ Lean.
 
 
 class DibsError(Exception):
-    """Base of all errors of dibs; `kind` is its name on the wire."""
+    """Base class of all errors of dibs; `kind` is its name in the HTTP API."""
 
     kind = "error"
     exit_code = 125
@@ -37,7 +37,7 @@ class DibsError(Exception):
         return self.line()
 
     def line(self) -> str:
-        """Return message and hint as the one line people see."""
+        """Return message and hint as one line."""
         return f"{self.message} {self.hint}".strip()
 
 
@@ -66,7 +66,7 @@ class NotAllowed(UserError):
 
 
 class NotSignedIn(UserError):
-    """A browser came without a token, or with one that is not valid any more."""
+    """A browser sent no token, or one that is no longer valid."""
 
     kind = "not_signed_in"
     exit_code = 4
@@ -74,14 +74,14 @@ class NotSignedIn(UserError):
 
 
 class Conflict(UserError):
-    """The job is not in a state in which this can be done."""
+    """The job is in a state that does not allow this."""
 
     kind = "conflict"
     http_status = 409
 
 
 class Impossible(UserError):
-    """No amount of waiting would satisfy this request on this machine."""
+    """This request can never be satisfied on this machine, however long it waits."""
 
     kind = "impossible"
     exit_code = 69
@@ -89,7 +89,7 @@ class Impossible(UserError):
 
 
 class Busy(UserError):
-    """It cannot start now, and the caller did not want to wait."""
+    """It cannot start now, and the caller chose not to wait."""
 
     kind = "busy"
     exit_code = 75
@@ -97,7 +97,7 @@ class Busy(UserError):
 
 
 class MachineError(DibsError):
-    """The driver, the disk or the system refused; it may pass."""
+    """The driver, the disk or the system refused; the problem may be temporary."""
 
     kind = "machine"
     http_status = 503
@@ -111,21 +111,21 @@ class NoDaemon(MachineError):
 
 
 class JobFailed(DibsError):
-    """A job that was to succeed did not."""
+    """A job that the caller expected to succeed did not."""
 
     kind = "job_failed"
     exit_code = 1
 
 
 class TimedOut(DibsError, TimeoutError):
-    """The time that somebody was ready to wait is over; what was waited for goes on."""
+    """The caller's timeout expired; the job or operation continues."""
 
     kind = "timed_out"
     exit_code = 124
 
 
 class Bug(DibsError):
-    """Our own mistake; it is said loudly and nothing goes on from it."""
+    """A defect in dibs. It is reported loudly and the operation is abandoned."""
 
     kind = "bug"
 

@@ -1,4 +1,4 @@
-"""What a job, a device, a selector are: values and rules without I/O, clock or logging.
+"""Jobs, devices and selectors: values and rules without I/O, clock or logging.
 
-Imports only `errors`. Everybody may use it.
+Imports only `errors`. Every package may import it.
 """

@@ -1,4 +1,4 @@
-"""Arrays as Slurm writes them: `0-99%4`, `1,3,7`, `0-10:2`. Which numbers are meant, and how many may run at once."""
+"""Job arrays in Slurm's notation: `0-99%4`, `1,3,7`, `0-10:2`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from dibs.errors import UserError
 
 EXAMPLE = "numbers such as 0-99, 1,3,7, 0-10:2 or 0-99%4"
-#: As many as one submission may have.
+#: Maximum number of jobs in one submission.
 MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """The numbers of an array in order, each once, and how many of its jobs may be under way; None: any number."""
+    """The sorted, distinct indices of an array and the limit on concurrent jobs; None: no limit."""
 
     indices: tuple[int, ...]
     at_once: int | None = None
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return what Slurm tells each task about the whole array."""
+        """Return the variables in which Slurm describes the whole array to each task."""
         first, last = self.indices[0], self.indices[-1]
         step = self.indices[1] - first if len(self.indices) > 1 else 1
         return {
@@ -32,7 +32,7 @@ class Array:
 
 
 def parse(text: str) -> Array:
-    """Return the array that `text` means."""
+    """Parse an array specification."""
     numbers, percent, limit = text.strip().partition("%")
     ranges = [_range(part, text) for part in numbers.split(",")]
     if sum(len(each) for each in ranges) > MOST:
@@ -57,7 +57,7 @@ def _range(part: str, text: str) -> range:
 
 
 def _number(word: str, text: str) -> int:
-    # Nine digits are more than any array has, and fit every integer there is.
+    # Nine digits are more than any array has, and fit every integer type.
     if not (word.isascii() and word.isdigit() and len(word) <= 9):
         raise _wrong(text)
     return int(word)

@@ -1,6 +1,6 @@
-"""What a job waits for among other jobs: whether it is there, still to come, or will never be.
+"""Decide whether the dependencies of a job are met, still open, or can never be met.
 
-Pure: the outcomes come in, a verdict goes out.
+Pure: outcomes in, verdict out.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ Outcomes = Sequence[tuple[JobId, When, Outcome | None]]
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """All that it waited for is there."""
+    """All dependencies are met."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """It waits for these."""
+    """The job still waits for these jobs."""
 
     ids: tuple[JobId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Hopeless:
-    """It will never be able to start, because of this one."""
+    """The job can never start, because of this job."""
 
     because: JobId
 
 
 def see(job_id: JobId) -> str:
-    """Say where to learn more about a job that another waits for."""
+    """Return a hint that tells how to learn more about a dependency."""
     return f"`dibs why {job_id}` says how that one stands."
 
 
 def judge(outcomes: Outcomes) -> Met | Open | Hopeless:
-    """Return how it stands. A job that ended badly is no hope for those who need it done."""
+    """Return the state of the dependencies. A dependency that failed can no longer be met."""
     spoiled = [job for job, when, outcome in outcomes if when is When.DONE and outcome not in (None, Outcome.DONE)]
     either = [(job, outcome) for job, when, outcome in outcomes if when is When.ANY]
     if either and all(outcome not in (None, Outcome.DONE) for _, outcome in either):

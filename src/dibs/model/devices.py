@@ -1,6 +1,6 @@
-"""Devices and the inventory: the GPUs of this machine as last seen, as plain values.
+"""Devices and the inventory: the GPUs of this machine as last read, as plain values.
 
-How they are found is `probe`'s business, who holds them `leases`'s; nothing here asks the machine.
+`probe` reads them and `leases` knows who holds them; this module never queries the machine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NewType
 
 DeviceId = NewType("DeviceId", str)
 
-#: The compute modes that administrators may set with `nvidia-smi -c`: anybody, one process at a time, nobody.
+#: The compute modes that administrators set with `nvidia-smi -c`: any process, one process at a time, none.
 DEFAULT, EXCLUSIVE, PROHIBITED = "default", "exclusive-process", "prohibited"
 
 
@@ -23,13 +23,13 @@ class Process:
     pid: int
     user: str | None = None
     name: str | None = None
-    #: Bytes on the device; None where the driver does not tell.
+    #: Bytes on the device; None where the driver does not report it.
     memory: int | None = None
 
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU (or pretend GPU) as last seen. None means that the driver does not tell."""
+    """One GPU (or pretend GPU) as last read. None means that the driver does not report the value."""
 
     id: DeviceId
     index: int
@@ -39,56 +39,57 @@ class Device:
     utilization: int | None = None
     temperature: int | None = None
     processes: tuple[Process, ...] = ()
-    #: Why nothing may be started on it (lost, reset required, ...); None when it is well.
+    #: Why nothing may start on it (lost, reset required, ...); None if healthy.
     fault: str | None = None
-    #: By whom it was drained, and why ("drained by root: fan"); None when it was not.
+    #: Who drained it and why ("drained by root: fan"); None if not drained.
     drained: str | None = None
-    #: Who uses it without a lease, in words, where that is enough to keep others away; None when nobody does.
+    #: Who uses it without a lease, as text, if that use is enough to keep jobs away; None otherwise.
     foreign: str | None = None
-    #: Bytes on it of processes that hold no lease of it; what is left is less by that.
+    #: Bytes used by processes without a lease; subtracted from the available memory.
     foreign_memory: int = 0
-    #: What is still to come back after its last lease ended, in words; None when all has.
+    #: What has not been released yet since its last lease ended, as text; None if everything has.
     settling: str | None = None
-    #: Watts, and how many it may draw.
+    #: Current power draw and power limit in watts.
     power: float | None = None
     power_limit: float | None = None
-    #: Memory errors since the driver was loaded that could not be corrected.
+    #: Uncorrectable memory errors since the driver was loaded.
     ecc_errors: int | None = None
-    #: Where it is plugged in ("00000000:07:00.0"), and the node of memory it is next to.
+    #: PCI address ("00000000:07:00.0") and NUMA node.
     pci: str | None = None
     numa: int | None = None
-    #: The card of which it is a MIG slice.
+    #: The GPU of which this device is a MIG slice.
     parent: str | None = None
-    #: nvidia, amd or intel: which variable names it to a program.
+    #: nvidia, amd or intel: decides which environment variable selects the device.
     vendor: str = "nvidia"
-    #: What speaks against it though it still works, in words; somebody may accept that.
+    #: A health concern about a device that still works, as text; a user may accept it.
     worry: str | None = None
-    #: Who may compute on it, whatever dibs says; None where the driver does not tell.
+    #: Which processes the driver lets compute on it, independent of dibs; None where the driver does not report it.
     compute_mode: str | None = None
 
     @property
     def obstacle(self) -> str | None:
-        """Return why nothing may be started on it; None if something may."""
+        """Return why nothing may start on it; None if something may."""
         return self.obstacle_to(ignores_foreign=False)
 
     def obstacle_to(self, *, ignores_foreign: bool) -> str | None:
-        """Return why a job may not be started on it that does or does not mind who else uses it."""
+        """Return why a job that does or does not tolerate foreign use may not start on it; None if it may."""
         is_minded = not ignores_foreign or self.compute_mode == EXCLUSIVE
         return self.fault or self.drained or self.settling or (self.foreign if is_minded else None)
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """All devices that may be used, in index order, and what is worth saying about how they were found."""
+    """All usable devices in index order, and how they were found."""
 
     devices: tuple[Device, ...] = ()
-    #: What hides devices from us, in words for `status` ("DIBS_DEVICES=0,1"); None when nothing does.
+    #: What hides devices from dibs, as text for `status` ("DIBS_DEVICES=0,1"); None if nothing does.
     restriction: str | None = None
-    #: Why the devices could not be read; None when they could. The devices are then the last ones known.
+    #: Why the devices could not be read; None if they could. `devices` then holds the last known ones.
     problem: str | None = None
-    #: False until the first answer of the driver: nothing may be refused as impossible before that.
+    #: False until the driver first answers: no request may be refused as impossible before that.
     is_known: bool = True
-    #: How closely each two devices are connected, in both orders: 0 across sockets, more is closer, most is NVLink.
+    #: How closely each pair of devices is connected, in both orders: 0 across sockets, higher is closer, NVLink
+    #: highest.
     closeness: Mapping[tuple[DeviceId, DeviceId], int] = field(default_factory=dict, repr=False)
     by_id: dict[DeviceId, Device] = field(init=False, repr=False, compare=False)
 
@@ -101,7 +102,7 @@ class Inventory:
         return tuple(device.id for device in self.devices)
 
     def usable(self, *, ignores_foreign: bool = False) -> tuple[DeviceId, ...]:
-        """Return the ids of the devices on which something may be started; none while they cannot be read."""
+        """Return the ids of the devices on which something may start; none while the devices cannot be read."""
         if self.problem is not None:
             return ()
         return tuple(d.id for d in self.devices if d.obstacle_to(ignores_foreign=ignores_foreign) is None)
@@ -113,7 +114,7 @@ class Inventory:
 
 
 def with_drained(inventory: Inventory, drained: Mapping[str, str]) -> Inventory:
-    """Return the inventory with what is drained marked as such; the same one if nothing is."""
+    """Return the inventory with drained devices marked; the same object if none is drained."""
     if not drained:
         return inventory
     marked = tuple(replace(device, drained=drained.get(device.id)) for device in inventory.devices)
@@ -141,15 +142,15 @@ def find(inventory: Inventory, word: str) -> DeviceId:
 
 
 def find_all(inventory: Inventory, words: Iterable[str]) -> tuple[DeviceId, ...]:
-    """Return the devices that `words` name, in that order and each once."""
+    """Return the devices that `words` name, in that order, without duplicates."""
     return tuple(dict.fromkeys(find(inventory, word) for word in words))
 
 
 def of_type(inventory: Inventory, pattern: str) -> tuple[DeviceId, ...]:
-    """Return the devices of whose product name some part matches the glob `pattern`, in any case.
+    """Return the devices whose product name contains a match of the glob `pattern`, ignoring case.
 
-    A part, because nobody types the "NVIDIA" in front or the "-SXM4-80GB" behind. A name that was copied is taken as it
-    is, whatever its brackets mean in a glob.
+    A partial match is enough because users omit the leading "NVIDIA" and the trailing "-SXM4-80GB". A literal match is
+    tried too, because the brackets in a copied name are special in a glob.
     """
     wanted = pattern.lower()
     literal = tuple(d.id for d in inventory.devices if wanted in d.name.lower())
@@ -157,7 +158,7 @@ def of_type(inventory: Inventory, pattern: str) -> tuple[DeviceId, ...]:
 
 
 def pretend(count: int, memory_bytes: int) -> tuple[Device, ...]:
-    """Return `count` pretend GPUs, `FAKE-0` and on."""
+    """Return `count` pretend GPUs, `FAKE-0`, `FAKE-1`, ..."""
     return tuple(
         Device(DeviceId(f"FAKE-{n}"), n, "Pretend GPU", memory_bytes, memory_used=0, utilization=0)
         for n in range(count)
@@ -165,11 +166,11 @@ def pretend(count: int, memory_bytes: int) -> tuple[Device, ...]:
 
 
 def named(numbers: Sequence[int]) -> tuple[Device, ...]:
-    """Return the Intel GPUs of these numbers, of which nothing else is known."""
+    """Return the Intel GPUs with these numbers; nothing else is known about them."""
     return tuple(Device(DeviceId(f"INTEL-{n}"), n, "Intel GPU", vendor="intel") for n in numbers)
 
 
 def indices(inventory: Inventory, ids: Sequence[DeviceId]) -> tuple[int, ...]:
-    """Return the indices of the devices in `ids` that are still there."""
+    """Return the indices of those devices in `ids` that still exist."""
     found = [inventory.index_of(device_id) for device_id in ids] if ids else ()
     return tuple(index for index in found if index is not None)

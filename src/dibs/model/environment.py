@@ -1,6 +1,6 @@
-"""What a job sees: the environment its command runs in, from what was captured and what was given.
+"""Build the environment of a job's command from the captured and the given variables.
 
-Pure. The devices are named here and nowhere else; what the submitter's shell said about devices never reaches a job.
+Pure. Only this module sets the variables that select devices; the submitter's own never reach a job.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dibs.model.jobs import Job
 
 
 def capture(environ: Mapping[bytes, bytes], exclude: Iterable[str] = ()) -> bytes:
-    """Return the submitter's environment as it is kept: without what dibs sets itself and what config excludes."""
+    """Return the captured environment to store: without variables that dibs sets and those that the config excludes."""
     patterns = tuple(exclude)
-    # A job that queues another one does not hand on the number that it has itself.
+    # A job that submits another job must not pass its own job id to it.
     has_ours = environ.get(b"DIBS_JOB_ID", b"") == environ.get(b"SLURM_JOB_ID")
 
     def is_kept(raw: bytes) -> bool:
@@ -32,7 +32,7 @@ def capture(environ: Mapping[bytes, bytes], exclude: Iterable[str] = ()) -> byte
 
 
 def check_given(name: str) -> None:
-    """Refuse a variable that dibs sets itself: given by hand it would name devices the job does not hold."""
+    """Refuse a variable that dibs sets: a value given by hand would name devices the job does not hold."""
     if name in DEVICE_NAMES:
         raise UserError(f"-e {name}: dibs sets it to the GPUs the job gets.", "Choose GPUs with --gpu-ids or --prefer.")
     if name.startswith("DIBS_"):
@@ -42,27 +42,27 @@ def check_given(name: str) -> None:
 
 
 def for_devices(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> dict[str, str]:
-    """Return the variables that tell a program which GPUs are its own; `visible` is uuid or index."""
+    """Return the variables that select the GPUs of a program; `visible` is uuid or index."""
     numbers = ",".join(str(index) for index in indices(inventory, ids))
     vendors = {inventory.by_id[device].vendor for device in ids if device in inventory.by_id}
     own = {"DIBS_GPU_INDICES": numbers}
     if "intel" in vendors:
         return {"ZE_AFFINITY_MASK": numbers} | own
-    # A MIG slice has no index that CUDA would know it by.
+    # CUDA does not accept an index for a MIG slice.
     is_slice = any(device.startswith("MIG-") for device in ids)
     shown = numbers if visible == "index" and not is_slice else ",".join(ids)
     if "amd" in vendors:
-        # Alone: the other variables are applied after it, and would choose among what it leaves once more.
+        # Set only this one: the other variables apply after it and would select again among the remaining devices.
         return {"ROCR_VISIBLE_DEVICES": shown} | own
     return {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} | own
 
 
-#: What keeps frameworks from taking all memory of a device that is shared.
+#: Keeps frameworks from allocating all memory of a shared device.
 FRUGAL = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 def polite(devices: int, port: int, *, is_sharing: bool = False) -> dict[str, str]:
-    """Return defaults for a command on this many devices: unbuffered output, a rendezvous address, thread limits."""
+    """Return defaults for a command on this many devices: unbuffered output, rendezvous address, memory use."""
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
     return {"PYTHONUNBUFFERED": "1"} | (meeting if devices > 1 else {}) | (FRUGAL if is_sharing else {})
 
@@ -80,7 +80,7 @@ def for_job(
 ) -> dict[bytes, bytes]:
     """Return the whole environment of a job's command.
 
-    `kept` is what was captured, `folder` the job's, `own` what leads back to this daemon.
+    `kept` is the captured environment, `folder` the job's folder, `own` the variables that lead back to this daemon.
     """
     env = _unpacked(kept).copy()
     env.update({os_bytes(name): os_bytes(value) for name, value in job.spec.env})
@@ -123,9 +123,9 @@ def _unpacked(kept: bytes) -> dict[bytes, bytes]:
 
 
 def _slurm(job: Job) -> dict[str, str]:
-    """Return what scripts for Slurm read about themselves.
+    """Return the variables that Slurm scripts read.
 
-    Not the number of tasks: training frameworks take that for a cluster, and wait for other nodes.
+    The number of tasks is left out: training frameworks would assume a cluster and wait for other nodes.
     """
     seen = {"SLURM_JOB_ID": str(job.id), "SLURM_JOBID": str(job.id), "SLURM_JOB_NAME": job.spec.name}
     if job.spec.request.cpus:
@@ -136,16 +136,16 @@ def _slurm(job: Job) -> dict[str, str]:
 
 
 def let_import(env: dict[bytes, bytes], folder: str) -> None:
-    """Let a Python script import what lies beside the file it was read from; it runs from a copy elsewhere."""
+    """Let a Python script import modules beside its original file, since it runs from a copy elsewhere."""
     old = env.get(b"PYTHONPATH")
     env[b"PYTHONPATH"] = os_bytes(folder) + (b":" + old if old else b"")
 
 
 def report_path(attempt: int, folder: str) -> str:
-    """Return where an attempt of a job with this folder reports its numbers."""
+    """Return the path of the report file of an attempt."""
     return f"{folder}/{attempt}/report.jsonl"
 
 
 def os_bytes(text: str) -> bytes:
-    """Return text as the bytes a process sees."""
+    """Encode text as the bytes that a process sees."""
     return text.encode(errors="surrogateescape")

@@ -1,8 +1,8 @@
-"""The table of a job's fields: one row per field, read by everything that spells a job.
+"""The table of a job's fields: one row per field, read by all code that represents a job.
 
-The submission schema, the rows of the store, the JSON of a job, `dibs edit`, `dibs show`, the options and the line that
-would submit a job again are made from it. A plain field has the same value in all of them and needs no code of its own;
-the others keep their code where it belongs, and only their names are here.
+It generates the submission schema, the store's rows, a job's JSON, `dibs edit`, `dibs show`, the options, and the
+command line that would submit the job again. A plain field has the same value in all of them and needs no other code;
+for the other fields only the names are here and the code is where it is used.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class Field:
     key: str | None = None
     #: The long names of the options that set it.
     options: tuple[str, ...] = ()
-    #: The column of the table `jobs`; None: the store has code of its own for it.
+    #: The column of the table `jobs`; None: the store handles it separately.
     column: str | None = None
     coder: Coder | None = None
     default: Any = None
     #: Whether it has the same value in a submission, in JSON and on a command line.
     is_plain: bool = False
-    #: Whether the JSON of a job has it under `key`, as it is.
+    #: Whether the JSON of a job contains it unchanged under `key`.
     is_shown: bool = False
-    #: Never shown and never part of a command line that is shown.
+    #: Never shown, not even in a command line.
     is_secret: bool = False
     is_editable: bool = True
-    #: What `dibs show` calls it; empty: `dibs show` has code of its own for it.
+    #: The label in `dibs show`; empty: `dibs show` handles it separately.
     label: str = ""
-    #: Bounds of a number, or of the length of a text.
+    #: Bounds of a number, or of the length of a string.
     least: int | None = None
     most: int | None = None
     choices: tuple[str, ...] = ()
@@ -61,12 +61,12 @@ def _plain(*options: str, is_shown: bool = True, **more: Any) -> Mapping[str, Fi
 
 
 def _special(key: str, *options: str, **more: Any) -> Mapping[str, Field]:
-    """Return the row of a field that a submission or the JSON spells in a way of its own."""
+    """Return the row of a field that a submission or the JSON represents differently."""
     return {"row": Field(key=key, options=options, **more)}
 
 
 def _internal(**more: Any) -> Mapping[str, Field]:
-    """Return the row of a field that follows from a submission and is not part of it."""
+    """Return the row of a field that is derived from a submission and not part of it."""
     return {"row": Field(is_editable=False, **more)}
 
 
@@ -95,86 +95,86 @@ PAIRS = Coder(WORDS.encode, _pairs)
 TROUBLES = Coder(lambda troubles: ",".join(trouble.value for trouble in troubles), _troubles)
 WARN = Coder(lambda warn: None if warn is None else json.dumps([warn.signal, warn.before_s]), _warn)
 
-#: Longest path or command in characters, and longest name.
+#: Maximum length of a path or command, and of a name, in characters.
 LONG, SHORT = 4096, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What was submitted, as it is stored with the job. Only `dibs edit` changes it."""
+    """A submission as it is stored with the job. Only `dibs edit` changes it."""
 
-    #: As typed: one string for the shell, or the words joined for people to read.
+    #: As typed: one string for the shell, or the words joined for display.
     command: str = field(metadata=_special("command", is_shown=True))
-    #: The words, when words were given: they reach the program as they are.
+    #: The words, if words were given: they reach the program unchanged.
     argv: tuple[str, ...] | None = field(metadata=_special("argv", coder=ARGV))
     cwd: str = field(metadata=_special("cwd", "--chdir", is_shown=True))
     request: Request = field(default=Request(), metadata=_internal(column=""))
     name: str = field(default="", metadata=_plain("--name", most=SHORT))
     project: str = field(default="default", metadata=_plain("--project", least=1, most=200))
     priority: int = field(default=0, metadata=_plain("--priority", least=-(2**31), most=2**31 - 1))
-    #: Added to the captured environment, over it.
+    #: Overrides the captured environment.
     env: tuple[tuple[str, str], ...] = field(default=(), metadata=_special("env", "--env", coder=PAIRS))
     umask: int = field(default=0o077, metadata=_plain(is_shown=False, least=0, most=0o777))
-    #: Where the output goes when not into the job's folder, as typed (a template).
+    #: Output path as typed (a template); None: a file in the job's folder.
     output: str | None = field(default=None, metadata=_plain("--output", is_shown=False, most=LONG))
     stderr: str | None = field(default=None, metadata=_plain("--stderr", is_shown=False, most=LONG))
     tags: tuple[str, ...] = field(default=(), metadata=_special("tags", "--tag", coder=WORDS))
-    #: How the devices are named in the job's environment; None = as set.
+    #: How the environment names the devices; None: as configured.
     visible: str | None = field(default=None, metadata=_plain("--visible", is_shown=False, choices=("uuid", "index")))
     #: Content id of the captured environment in the store.
     environ_id: int | None = field(default=None, metadata=_internal(column="environ"))
     after: tuple[After, ...] = field(
         default=(), metadata=_special("after", "--after", "--after-any", "--after-end", "--dependency", column="")
     )
-    #: Not before this moment, in wall-clock milliseconds.
+    #: Do not start earlier, in wall-clock milliseconds.
     begin_at: int | None = field(default=None, metadata=_special("begin_at", "--begin"))
     retries: int = field(default=0, metadata=_plain("--retries", least=0, most=1000))
     retry_on: tuple[Trouble, ...] = field(
         default=RETRIED_BY_DEFAULT, metadata=_special("retry_on", "--retry-on", coder=TROUBLES)
     )
-    #: The batch it was submitted with, where that has rules of its own; 0: none.
+    #: The batch it belongs to, if that batch has rules; 0: none.
     batch: int = field(default=0, metadata=_internal())
-    #: Content id of a script's text in the store; then the first of `argv` is the file it was read from.
+    #: Content id of a script's text in the store; `argv[0]` is then the original file.
     script_id: int | None = field(default=None, metadata=_internal(column="script"))
-    #: Its number in an array or among equal jobs, and how many of them came before it; None: it stands alone.
+    #: Its index in an array or among repeated jobs, and how many of them precede it; None: a single job.
     index: int | None = field(default=None, metadata=_internal(column="number"))
     place: int | None = field(default=None, metadata=_internal())
-    #: Whether it sees the variables of Slurm: an array, or a script with `#SBATCH` lines.
+    #: Whether it gets Slurm's variables: an array, or a script with `#SBATCH` lines.
     is_slurm: bool = field(default=False, metadata=_special("slurm", is_editable=False))
     warn: Warn | None = field(default=None, metadata=_special("warn", "--signal", coder=WARN))
-    #: Whether it lasts until every process of its tree has ended, and not only its command.
+    #: Whether it lasts until every process of its tree has ended, not only its command.
     wait_tree: bool = field(default=False, metadata=_plain("--wait-tree"))
-    #: Names, and regular expressions whose one group finds their numbers in the log.
+    #: Names, and regular expressions with one group that matches the value in the log.
     metrics: tuple[tuple[str, str], ...] = field(default=(), metadata=_special("metric", "--metric", coder=PAIRS))
-    #: Dropped when its first start cannot be made at once.
+    #: Discard it if it cannot start at once.
     no_wait: bool = field(default=False, metadata=_plain(is_shown=False, is_editable=False))
-    #: Ended when it uses a device that it does not lease.
+    #: Stop it if it uses a device that it does not lease.
     strict_gpus: bool = field(default=False, metadata=_plain("--strict-gpus"))
-    #: Ended when it uses much more memory of a device than it declared.
+    #: Stop it if it uses much more device memory than it declared.
     vram_enforce: bool = field(default=False, metadata=_plain("--vram-enforce"))
-    #: The command to be run when it has ended; None: as set. It may hold the token of a chat.
+    #: Command to run when the job finishes; None: as configured. It may contain a chat token.
     notify: str | None = field(
         default=None, metadata=_plain("--notify", is_shown=False, is_secret=True, least=1, most=LONG)
     )
-    #: Free text for people.
+    #: Free text.
     comment: str | None = field(default=None, metadata=_plain("--comment", label="comment", least=1, most=LONG))
-    #: The sweep of which it is a run, by its id and by its name; None: of none.
+    #: Id and name of the sweep it is a run of; None: no sweep.
     sweep_id: int | None = field(default=None, metadata=_internal(column="sweep"))
     sweep: str | None = field(default=None, metadata=_internal(column=""))
-    #: The key of its point, and the parameters as JSON.
+    #: The key of its point, and its parameters as JSON.
     point: str | None = field(default=None, metadata=_internal())
     params: str | None = field(default=None, metadata=_internal())
-    #: The folder of the run, in which its command may leave what it likes; None: that of the job.
+    #: The folder of the run, free for use by its command; None: the job's folder.
     folder: str | None = field(default=None, metadata=_internal())
 
     @property
     def script(self) -> str | None:
-        """Return the name of the script whose text it runs; None: it runs a command."""
+        """Return the name of the script it runs; None: it runs a command."""
         return self.argv[0].rsplit("/", 1)[-1] if self.script_id is not None and self.argv else None
 
     @property
     def time_limit_s(self) -> float | None:
-        """Return the seconds after which it is ended."""
+        """Return the time limit in seconds."""
         return self.request.limit_s
 
 
@@ -190,9 +190,9 @@ def _row(own: dataclasses.Field[Any]) -> Field:
     )
 
 
-#: The fields of `JobSpec`, in its order.
+#: The fields of `JobSpec`, in order.
 SPEC = tuple(_row(own) for own in dataclasses.fields(JobSpec))
-#: Those of `Request`, which has a table of its own in the store.
+#: The fields of `Request`, which has its own table in the store.
 REQUEST = (
     Field("gpus", "gpus", ("--gpus",)),
     Field("gpu_ids", "gpu_ids", ("--gpu-ids",)),
@@ -216,5 +216,5 @@ _shown_values = attrgetter(*(own.name for own in _SHOWN))
 
 
 def shown(spec: JobSpec) -> dict[str, Any]:
-    """Return the part of a job's JSON that is the same as in its spec."""
+    """Return the part of a job's JSON that equals its spec."""
     return dict(zip(_SHOWN_KEYS, _shown_values(spec), strict=True))

@@ -1,4 +1,4 @@
-"""Jobs: what was asked, and what became of it. Plain values; what may follow what is in `lifecycle`."""
+"""Jobs as plain values: the request and its result. `lifecycle` has the allowed transitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JobId = NewType("JobId", int)
 
 
 class State(enum.Enum):
-    """Where a job stands. How a finished one ended is its `Outcome`."""
+    """The state of a job. `Outcome` tells how a finished job ended."""
 
     HELD = "held"
     QUEUED = "queued"
@@ -28,9 +28,9 @@ class State(enum.Enum):
     FINISHED = "finished"
 
 
-#: An attempt is under way: a runner may exist and devices may be taken.
+#: An attempt is active: a runner may exist and devices may be allocated.
 ACTIVE = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})
-#: Nothing has been started yet.
+#: No attempt has started yet.
 WAITING = frozenset({State.HELD, State.QUEUED})
 
 
@@ -44,7 +44,7 @@ class Outcome(enum.Enum):
     LOST = "lost"
 
 
-#: What the selector `bad` means: it ended, nobody wanted it to, and it did not succeed.
+#: The selector `bad`: the job ended without success and nobody cancelled it.
 BAD = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.LOST})
 
 
@@ -61,7 +61,7 @@ class Cause(enum.Enum):
     LOST = "lost"
 
 
-#: What begins the tag that says which program holds a job, and will let it go.
+#: Prefix of the tag that names the program which holds a job and will release it.
 HELD_BY = "held-by:"
 
 PRIORITIES = {"low": -10, "normal": 0, "high": 10, "urgent": 100}
@@ -69,62 +69,62 @@ PRIORITIES = {"low": -10, "normal": 0, "high": 10, "urgent": 100}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a job asks of the machine. Jobs with equal requests are alike to the scheduler."""
+    """The resources a job requests. The scheduler treats jobs with equal requests alike."""
 
     gpus: int = 1
-    #: Only these devices: all of them, or `gpus` of them if that is less.
+    #: Allow only these devices: all of them, or `gpus` of them if that is fewer.
     gpu_ids: tuple[DeviceId, ...] = ()
-    #: Taken first when they are free.
+    #: Preferred if free.
     prefer: tuple[DeviceId, ...] = ()
-    #: A glob or part of the product name.
+    #: A glob or a part of the product name.
     gpu_type: str | None = None
-    #: CPU cores and bytes of memory that are counted for it; 0: none are.
+    #: CPU cores and bytes of memory to reserve; 0: none.
     cpus: int = 0
     mem: int = 0
-    #: Seconds after which it is ended; also how long it is expected to run.
+    #: Time limit in seconds; also the expected run time.
     limit_s: float | None = None
-    #: Bytes of each device that it will use, beside others; 0: it wants the device alone.
+    #: Bytes of each device it uses while sharing it; 0: exclusive use.
     vram: int = 0
-    #: Whether it may be started on a device that somebody uses without a lease.
+    #: Whether it may start on a device that somebody uses without a lease.
     ignore_foreign: bool = False
 
     @property
     def is_exact(self) -> bool:
-        """Tell whether it names the very devices that it wants, and leaves no choice."""
+        """Tell whether it names exactly the devices it wants and leaves no choice."""
         return 0 < len(self.gpu_ids) == self.gpus
 
     @property
     def mib(self) -> int:
-        """Return the MiB of each device that it will use, rounded up; 0: it wants the device alone."""
+        """Return the MiB it uses of each device, rounded up; 0: exclusive use."""
         return units.mib_of(self.vram)
 
     @property
     def ignores_foreign(self) -> bool:
-        """Tell whether it may be started where somebody has no lease: one that shares counts what they use."""
+        """Tell whether foreign use of a device does not block it; a sharing job subtracts the memory in foreign use."""
         return self.ignore_foreign or self.vram > 0
 
 
 class When(enum.Enum):
-    """What must have become of the jobs that a job waits for."""
+    """The condition that a job's dependencies must meet."""
 
-    #: All of them done.
+    #: All of them are done.
     DONE = "done"
-    #: One of them done.
+    #: At least one of them is done.
     ANY = "any"
-    #: All of them ended, however.
+    #: All of them have finished, successfully or not.
     END = "end"
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """One job that another waits for."""
+    """A dependency on one job."""
 
     id: JobId
     when: When
 
 
 class Trouble(enum.Enum):
-    """Kinds of bad ends that may be worth another try: the words of `--retry-on`."""
+    """Kinds of failure that can be retried: the words of `--retry-on`."""
 
     FAIL = "fail"
     OOM = "oom"
@@ -132,13 +132,13 @@ class Trouble(enum.Enum):
     TIMEOUT = "timeout"
 
 
-#: A job that ran into its time limit would most likely do so again.
+#: Timeouts are not retried by default: the job would most likely time out again.
 RETRIED_BY_DEFAULT = (Trouble.FAIL, Trouble.OOM, Trouble.LOST)
 
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """A signal that comes so long before the time limit."""
+    """A signal sent some time before the time limit."""
 
     #: Its name without SIG.
     signal: str
@@ -146,22 +146,22 @@ class Warn:
 
 
 class Member(NamedTuple):
-    """What sets a job apart from the others of its submission, of which there may be a hundred thousand."""
+    """The fields in which a job differs from others of its submission, which may have a hundred thousand jobs."""
 
     command: str
     name: str
-    #: Index and place, as in `JobSpec`.
+    #: `index` and `place` of `JobSpec`.
     number: int | None = None
     place: int | None = None
-    #: The words, where they differ from job to job; then `command` is for people.
+    #: The words, where they differ between jobs; `command` is then for display.
     argv: tuple[str, ...] | None = None
-    #: Of a run of a sweep, as in `JobSpec`.
+    #: For a run of a sweep, as in `JobSpec`.
     point: str | None = None
     params: str | None = None
     folder: str | None = None
 
     def spec_from(self, spec: JobSpec) -> JobSpec:
-        """Return the spec of this job, from the one that all of them share."""
+        """Return the spec of this job, based on the shared one."""
         return replace(
             spec,
             command=self.command,
@@ -177,7 +177,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What was asked and what became of it. Moments are wall-clock milliseconds."""
+    """A job: its spec and its state. Timestamps are wall-clock milliseconds."""
 
     id: JobId
     spec: JobSpec
@@ -185,13 +185,13 @@ class Job:
     state: State = State.QUEUED
     outcome: Outcome | None = None
     cause: Cause | None = None
-    #: One run of the command; grows with each retry.
+    #: One run of the command; increases with each retry.
     attempt: int = 1
-    #: Tries to begin this attempt; a start may be given up before the command ran.
+    #: Tries to start this attempt; a start may be abandoned before the command runs.
     start: int = 0
-    #: Starts whose runner died before it could commit; three of them are a failure.
+    #: Starts whose runner died before committing; after three of them the job fails.
     dead_starts: int = 0
-    #: Retries that were made by themselves since somebody last asked for one.
+    #: Automatic retries since the last manual one.
     retried: int = 0
     #: False while a queued job waits for other jobs or for its time.
     is_ready: bool = True
@@ -202,29 +202,29 @@ class Job:
     signal: int | None = None
     started_at: int | None = None
     finished_at: int | None = None
-    #: One sentence on how it stands, where the state does not say it all.
+    #: One sentence of detail that the state does not convey.
     remark: str | None = None
-    #: Where it stands among waiting jobs of its priority: `ranks`.
+    #: Its position among waiting jobs of the same priority: see `ranks`.
     rank: str = ""
 
     @property
     def array_id(self) -> JobId:
-        """Return the id of the first job of its array; that of a job that stands alone is its own."""
+        """Return the id of the first job of its array; its own id if it is not in an array."""
         return JobId(self.id - (self.spec.place or 0))
 
     @property
     def held_by(self) -> str | None:
-        """Return the program that holds it and will let it go; None: a person does."""
+        """Return the program that holds the job and will release it; None: a user holds it."""
         return next((tag.removeprefix(HELD_BY) for tag in self.spec.tags if tag.startswith(HELD_BY)), None)
 
     @property
     def is_finished(self) -> bool:
-        """Tell whether nothing more will happen to it by itself."""
+        """Tell whether it has reached its final state."""
         return self.state is State.FINISHED
 
     @property
     def is_active(self) -> bool:
-        """Tell whether an attempt is under way."""
+        """Tell whether an attempt is active."""
         return self.state in ACTIVE
 
     @property
@@ -234,12 +234,12 @@ class Job:
 
     @property
     def word(self) -> str:
-        """Return the one word for state or outcome that every output shows."""
+        """Return the word for its state or outcome that every output shows."""
         return self.outcome.value if self.outcome else self.state.value
 
 
 def default_name(command: str, argv: Sequence[str] | None = None) -> str:
-    """Return a short name taken from the command: its program, or the script that an interpreter runs."""
+    """Return a short name derived from the command: the program, or the script that an interpreter runs."""
     words = argv or command.split(maxsplit=2)[:2]
     tails = [word.rsplit("/", 1)[-1] for word in words[:2]]
     if len(tails) > 1 and tails[0].startswith(("python", "bash", "sh")) and not tails[1].startswith("-"):

@@ -1,7 +1,7 @@
-"""The life of a job: every state, every event, and the one table that joins them.
+"""The life of a job: every state, every event, and the one table of transitions.
 
-Anything that decides what may follow what lives here. Nothing here knows about processes, databases or the time of day;
-events arrive with their time inside. The picture in `docs/lifecycle.md` is drawn from the table.
+All rules about which event may follow which are here. This module knows nothing about processes, databases or the
+clock; events carry their time. The diagram in `docs/lifecycle.md` is generated from the table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dibs.model.jobs import Cause, Job, JobId, Outcome, State, Trouble
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The plan gave it devices; a runner is about to begin."""
+    """The plan assigned devices; a runner is about to start."""
 
     at: int
     devices: tuple[DeviceId, ...]
@@ -23,17 +23,17 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """The start was given up before the command ran; it waits again."""
+    """The start was abandoned before the command ran; the job is queued again."""
 
     at: int
     why: str
-    #: The runner died by itself while we watched. Our own crash does not count against the job.
+    #: The runner itself died while the daemon watched. A crash of the daemon does not count against the job.
     runner_died: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The command runs."""
+    """The command is running."""
 
     at: int
     pid: int
@@ -41,26 +41,26 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The command ended, or could not be started; the runner's own record says how."""
+    """The command ended or could not be started; the details come from the runner's record."""
 
     at: int
     exit_code: int | None = None
     signal: int | None = None
     started_at: int | None = None
     timed_out: bool = False
-    #: It ended because it was told to.
+    #: It ended because it was asked to.
     was_stopped: bool = False
     #: Why the command could not be started at all.
     not_started: str | None = None
-    #: Its last words, or the kernel, say that memory ran out.
+    #: Its last output, or the kernel, reports that memory ran out.
     out_of_memory: bool = False
-    #: How it used a device otherwise than it may, where it was told to end for that.
+    #: Which device rule it broke, if it was stopped for that.
     misused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LostTrack:
-    """Nobody can know how it ended: its runner left no record."""
+    """The outcome is unknown: the runner left no record."""
 
     at: int
     why: str
@@ -68,14 +68,14 @@ class LostTrack:
 
 @dataclass(frozen=True, slots=True)
 class Orphaned:
-    """Its runner is gone while the command still lives."""
+    """The runner is gone but the command is still running."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class CannotStart:
-    """Its runners died again and again before they could begin."""
+    """Its runners repeatedly died before they could start the command."""
 
     at: int
     why: str
@@ -83,14 +83,14 @@ class CannotStart:
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """Somebody wants it to end."""
+    """A user cancelled it."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Misused:
-    """It uses a device otherwise than it may, and is ended for that."""
+    """It uses a device in a way it may not, and is stopped for that."""
 
     at: int
     why: str
@@ -98,7 +98,7 @@ class Misused:
 
 @dataclass(frozen=True, slots=True)
 class NeedFailed:
-    """A job that it waited for ended badly, so it will never run."""
+    """A dependency failed, so it can never run."""
 
     at: int
     need: JobId
@@ -106,7 +106,7 @@ class NeedFailed:
 
 @dataclass(frozen=True, slots=True)
 class NeedRetried:
-    """The job that it waited for in vain is tried again, so it waits again."""
+    """A failed dependency is being retried, so the job waits again."""
 
     at: int
     need: JobId
@@ -114,14 +114,14 @@ class NeedRetried:
 
 @dataclass(frozen=True, slots=True)
 class HoldAsked:
-    """Somebody wants it to wait."""
+    """A user put it on hold."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class UnholdAsked:
-    """Somebody lets it go on waiting for its turn."""
+    """A user released it from hold."""
 
     at: int
 
@@ -135,17 +135,17 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Its processes go on."""
+    """Its processes were continued."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetryAsked:
-    """Somebody wants a new attempt."""
+    """A new attempt was requested."""
 
     at: int
-    #: It was made by itself, as the submitter allowed.
+    #: An automatic retry that the submitter allowed.
     is_automatic: bool = False
 
 
@@ -186,25 +186,25 @@ TRANSITIONS: dict[tuple[State, type], State] = {
     (S.STOPPING, Ended): S.FINISHED,
     (S.STOPPING, LostTrack): S.FINISHED,
     (S.STOPPING, Orphaned): S.STOPPING,
-    # A start that was given up while its job was being stopped must not put the job back in line.
+    # An abandoned start must not requeue a job that is being stopped.
     (S.STOPPING, GivenUp): S.FINISHED,
     (S.FINISHED, RetryAsked): S.QUEUED,
     (S.FINISHED, NeedRetried): S.QUEUED,
 }
 
-#: What is said of a job that will never run, for the sake of `{need}`.
+#: The remark on a job that can never run because of `{need}`.
 NEED_FAILED = "job {need}, which it waited for, did not succeed"
-#: Runners that may die before they commit until the job itself is called unstartable.
+#: Runners that may die before committing until the job counts as unable to start.
 MOST_DEAD_STARTS = 3
 
 
 def allows(job: Job, event: type) -> bool:
-    """Tell whether an event of this type may happen to `job` as it stands."""
+    """Tell whether an event of this type is allowed in the current state of `job`."""
     return (job.state, event) in TRANSITIONS
 
 
 def advance(job: Job, event: Event) -> Job:
-    """Return `job` as it stands after `event`; the table above is the whole rule."""
+    """Return `job` after `event`; the table above is the complete rule."""
     state = TRANSITIONS.get((job.state, type(event)))
     if state is None:
         raise Bug(f"job {job.id} is {job.word}: {type(event).__name__} cannot happen to it.")
@@ -235,7 +235,7 @@ def advance(job: Job, event: Event) -> Job:
             why = NEED_FAILED.replace("{need}", str(need))
             return replace(_finish(moved, at, Outcome.CANCELLED, Cause.DEPENDENCY), remark=why)
         case NeedRetried():
-            # As a rule it never ran, and has no attempt behind it.
+            # Usually it never ran, so there is no previous attempt.
             return _fresh(moved, attempt=job.attempt + (job.start > 0))
         case RetryAsked(is_automatic=is_automatic):
             return _fresh(moved, attempt=job.attempt + 1, retried=job.retried + 1 if is_automatic else 0)
@@ -247,7 +247,7 @@ def _end(job: Job, event: Ended) -> Job:
     started = event.started_at if event.started_at is not None else job.started_at
     job = replace(job, exit_code=event.exit_code, signal=event.signal, started_at=started)
     if event.not_started is not None:
-        # A command that could not be started is a failure of its own even if somebody cancelled it meanwhile.
+        # A command that could not start has failed, even if somebody cancelled the job in the meantime.
         return replace(_finish(job, event.at, Outcome.FAILED, Cause.START), remark=event.not_started)
     if event.timed_out:
         return _finish(job, event.at, Outcome.TIMEOUT, Cause.TIMEOUT)
@@ -278,7 +278,7 @@ def _fresh(job: Job, *, attempt: int, retried: int = 0) -> Job:
 
 
 def trouble(job: Job) -> Trouble | None:
-    """Return the kind of bad end that a retry might cure; None if it has none."""
+    """Return the kind of failure that a retry might fix; None if there is none."""
     match job.outcome, job.cause:
         case Outcome.FAILED, Cause.OOM:
             return Trouble.OOM
@@ -298,7 +298,7 @@ def ran_out_sharing(job: Job) -> bool:
 
 
 def wants_retry(job: Job) -> bool:
-    """Tell whether a finished job is to be tried again by itself."""
+    """Tell whether a finished job is to be retried automatically."""
     return job.retried < job.spec.retries and trouble(job) in job.spec.retry_on
 
 

@@ -1,6 +1,6 @@
-"""Paths with placeholders, as in `-o runs/{name}-{id}.log`: which there are, and what becomes of them.
+"""Paths with placeholders, such as `-o runs/{name}-{id}.log`.
 
-`{{` and `}}` are braces. A number may be padded: `{index:03}`.
+`{{` and `}}` are literal braces. A number may be padded: `{index:03}`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 
 from dibs.errors import UserError
 
-#: What every job can be asked for. `array` is the id of the first job of its array, or its own.
+#: Placeholders available for every job. `array` is the id of the first job of its array, or the job's own id.
 NAMES = ("id", "name", "project", "index", "attempt", "array")
-#: Those that are numbers, and may be padded with zeros.
+#: Numeric placeholders, which may be padded with zeros.
 NUMBERS = frozenset({"id", "index", "attempt", "array"})
 
 PIECE = re.compile(r"\{\{|\}\}|\{([^{}:]*)(?::0([1-9]\d?))?\}|\{")
 
 
 def check(template: str, names: Sequence[str] = NAMES) -> None:
-    """Refuse a placeholder that is none of `names`, and a brace that is left open."""
+    """Refuse an unknown placeholder and an unclosed brace."""
     for piece in PIECE.finditer(template):
         name, width = piece[1], piece[2]
         if piece[0] in ("{{", "}}") or (name in names and (width is None or name in NUMBERS)):
@@ -36,7 +36,7 @@ def used(template: str) -> set[str]:
 
 
 def fill(template: str, values: Mapping[str, object]) -> str:
-    """Return a template with its placeholders filled in; one that is not among `values` is left as it is."""
+    """Return a template with its placeholders filled in; those not in `values` stay unchanged."""
 
     def filled(piece: re.Match[str]) -> str:
         if piece[0] in ("{{", "}}"):
@@ -49,10 +49,10 @@ def fill(template: str, values: Mapping[str, object]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return a text as it must be written in a template to mean itself."""
+    """Escape a text so that a template reproduces it literally."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def _word(value: str) -> str:
-    # A name is data: it never chooses a folder.
+    # A name is data: it must not select a folder.
     return "_" if value in (".", "..") else value.replace("/", "_")

@@ -1,4 +1,4 @@
-"""Scripts that are queued with their text: what is one, its `#DIBS` and `#SBATCH` lines, and who runs it.
+"""Scripts that are stored with their text: detection, `#DIBS` and `#SBATCH` lines, interpreter.
 
 Pure: the client reads the file, the engine writes it for an attempt.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dibs.errors import UserError
 
-#: Bytes of a script; Slurm's own limit.
+#: Maximum size of a script in bytes; the same limit as in Slurm.
 LONGEST_BYTES = 4 * 1024 * 1024
 KINDS = ("DIBS", "SBATCH")
 LINE = re.compile(rb"#(DIBS|SBATCH)[ \t]+(.*)")
@@ -20,7 +20,7 @@ LINE = re.compile(rb"#(DIBS|SBATCH)[ \t]+(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One line of options in a script."""
+    """One option line of a script."""
 
     #: "DIBS" or "SBATCH".
     kind: str
@@ -30,7 +30,7 @@ class Directive:
 
 
 def check(body: bytes, name: str) -> None:
-    """Refuse what cannot be a script."""
+    """Refuse a file that cannot be a script."""
     if b"\0" in body:
         raise UserError(f"{name} is not a script but a program or data.", "Queue it as a command, without --script.")
     if not body.strip():
@@ -44,12 +44,12 @@ def check(body: bytes, name: str) -> None:
 
 
 def is_script(body: bytes) -> bool:
-    """Tell whether a file says itself that it is a script: by `#!`, or by lines of options."""
+    """Tell whether a file identifies itself as a script: by `#!` or by option lines."""
     return b"\0" not in body and (body.startswith(b"#!") or any(_lines(body)))
 
 
 def directives(body: bytes, name: str) -> list[Directive]:
-    """Return the lines of options; as in Slurm they end at the first line that is neither blank nor a comment."""
+    """Return the option lines; as in Slurm they end at the first line that is neither blank nor a comment."""
     return [Directive(kind, number, _words(rest, f"{name}, line {number}")) for kind, number, rest in _lines(body)]
 
 
@@ -65,7 +65,7 @@ def _lines(body: bytes) -> list[tuple[str, int, bytes]]:
 
 
 def _words(raw: bytes, where: str) -> tuple[str, ...]:
-    """Split a line as a shell does; a word that begins with # begins a comment."""
+    """Split a line as a shell does; a word that starts with # starts a comment."""
     try:
         lexer = shlex.shlex(raw.decode(), posix=True)
         lexer.whitespace_split, lexer.commenters = True, ""
@@ -80,16 +80,16 @@ def _words(raw: bytes, where: str) -> tuple[str, ...]:
 
 
 def interpreter(body: bytes, shell: str) -> tuple[str, ...]:
-    """Return who runs a script: what its `#!` says, understood as the kernel does, else the shell."""
+    """Return the interpreter of a script: from its `#!` line, parsed as the kernel does, else the shell."""
     first = body.partition(b"\n")[0]
     if not first.startswith(b"#!") or not first[2:].strip():
         return (shell,)
-    # The kernel gives all that follows the program as one word.
+    # The kernel passes everything after the program as one argument.
     program, *rest = first[2:].decode("utf-8", "surrogateescape").strip().split(maxsplit=1)
     return program, *rest
 
 
 def is_python(words: Sequence[str]) -> bool:
-    """Tell whether an interpreter is Python, also one that env finds."""
+    """Tell whether an interpreter is Python, also if started through env."""
     names = (word.rsplit("/", 1)[-1] for part in words for word in part.split())
     return any(re.fullmatch(r"(python|pypy)[\d.]*", name) for name in names)

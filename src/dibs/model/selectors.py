@@ -1,6 +1,6 @@
-"""Selectors: the words that name jobs (`12`, `3-7`, `@~1`, `failed`, `name:vit*`, `sweep:lr+bad`) as a small value.
+"""Selectors: words that name jobs (`12`, `3-7`, `@~1`, `failed`, `name:vit*`, `sweep:lr+bad`), parsed into values.
 
-Parsing only; `store` turns the value into a query. Several words are a union, `a+b` means both.
+`store` turns the value into a query. Several words are a union; `a+b` is an intersection.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dibs.model.jobs import ACTIVE, Outcome, State
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Jobs whose id is in one of these ranges, ends included."""
+    """Jobs whose id is in one of these inclusive ranges."""
 
     ranges: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The job submitted `back` before the newest."""
+    """The job submitted `back` jobs before the newest."""
 
     back: int
 
@@ -34,7 +34,7 @@ class Everything:
 
 @dataclass(frozen=True, slots=True)
 class InState:
-    """Jobs in one of these states or with one of these outcomes, by the word that outputs show."""
+    """Jobs in one of these states or with one of these outcomes, by the word shown in outputs."""
 
     words: tuple[str, ...]
 
@@ -56,7 +56,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """Jobs whose `field` (project, tag, sweep and gpu by their id) is exactly that; only a door says so."""
+    """Jobs whose `field` (project, tag, sweep and gpu by their id) has exactly this value; no word produces it."""
 
     field: str
     value: str | int
@@ -64,14 +64,14 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Jobs in whose name or command this stands, in any case; only a door says so."""
+    """Jobs whose name or command contains this text, ignoring case; no word produces it."""
 
     part: str
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Jobs submitted from one moment on and before another, in wall-clock milliseconds; only a door says so."""
+    """Jobs submitted in a half-open interval, in wall-clock milliseconds; no word produces it."""
 
     since: int
     until: int
@@ -89,16 +89,16 @@ GROUP_WORDS = {
     "active": tuple(s.value for s in State if s in ACTIVE),
 }
 FIELDS = ("name", "project", "tag", "sweep")
-#: Words and parts other than ids in one selection. SQLite takes expressions up to 1000 deep.
+#: Maximum number of words and parts other than ids in one selection. SQLite limits expressions to a depth of 1000.
 MOST_PARTS = 500
-#: Characters of a glob: more than any name has, and less than SQLite takes.
+#: Maximum length of a glob: more than any name has, less than SQLite's limit.
 LONGEST_PATTERN = 4000
 
 
 def parse(words: Sequence[str]) -> Selection:
-    """Return the selection that `words` mean together; a word that means nothing is an error that says what would."""
+    """Return the selection that `words` describe together; the error for an invalid word suggests a valid one."""
     unions = [tuple(_atom(part) for part in _parts(word)) for word in words]
-    # People hand over thousands of ids as words of their own; together they are one condition.
+    # Scripts pass thousands of ids as separate words; merge them into one condition.
     ids = tuple(ends for atoms in unions for ends in _plain_ids(atoms))
     others = [atoms for atoms in dict.fromkeys(unions) if not _plain_ids(atoms)]
     if sum(len(atoms) for atoms in others) > MOST_PARTS:
@@ -115,22 +115,22 @@ def _plain_ids(atoms: tuple[Atom, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def is_moving(chosen: Selection) -> bool:
-    """Tell whether it may mean other jobs a moment later although none was submitted, or by one that was."""
+    """Tell whether it may match other jobs a moment later, without or because of a new submission."""
     return any(isinstance(atom, Last | InState | Since) for atoms in chosen for atom in atoms)
 
 
 def within(chosen: Selection, states: Iterable[State | Outcome]) -> Selection:
-    """Return the part of a selection that is in one of these states, or ended in one of these ways."""
+    """Return the part of a selection with one of these states or outcomes."""
     return narrowed(chosen, [InState(tuple(state.value for state in states))])
 
 
 def narrowed(chosen: Selection, also: Sequence[Atom]) -> Selection:
-    """Return the part of a selection that is all of these as well."""
+    """Return the part of a selection that matches all of these too."""
     return tuple((*atoms, *also) for atoms in chosen)
 
 
 def states(text: str) -> tuple[str, ...]:
-    """Return the words that outputs show of `failed,unfinished`: states, outcomes, and groups of them."""
+    """Expand `failed,unfinished` (states, outcomes and groups of them) into the words shown in outputs."""
     found: list[str] = []
     for word in text.split(","):
         if word not in STATE_WORDS and word not in GROUP_WORDS:
@@ -141,7 +141,7 @@ def states(text: str) -> tuple[str, ...]:
 
 
 def ranges(ids: Iterable[int]) -> str:
-    """Return the word that means exactly these ids, in runs: `1-5000,7`."""
+    """Return the selector that matches exactly these ids, as ranges: `1-5000,7`."""
     runs: list[list[int]] = []
     for job_id in sorted(set(ids)):
         if runs and runs[-1][1] == job_id - 1:
@@ -152,7 +152,7 @@ def ranges(ids: Iterable[int]) -> str:
 
 
 def _parts(word: str) -> list[str]:
-    # A plus inside name:... belongs to the name unless a selector follows it; names with a plus are rare enough.
+    # A plus inside name:... always splits the word; names with a plus are rare enough.
     return word.split("+")
 
 
@@ -195,7 +195,7 @@ def _nearest(word: str) -> str:
     head, colon, tail = word.partition(":")
     if colon and (field := spelling.nearest(head, [*FIELDS, "since"])):
         return f"Did you mean {field}:{tail or '...'}?"
-    # What other tools call one before the last.
+    # How other tools write the job before the last.
     if word.startswith("@") and word.lstrip("@-~").isdigit():
         return f"Did you mean @~{word.lstrip('@-~')}?"
     return spelling.did_you_mean(word, [*STATE_WORDS, *GROUP_WORDS, "all"])

@@ -1,4 +1,4 @@
-"""Values to and from bytes and JSON: environments, and a job as the outside sees it."""
+"""Conversion of environments to and from bytes, and of jobs to JSON."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dibs.model.jobs import Job, Request, Warn
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
 MASK = "***"
-#: Wall-clock milliseconds of the year 9999: from then on a moment is no date in one time zone or another.
+#: Wall-clock milliseconds close to the end of the year 9999: later timestamps overflow a date in some time zone.
 LATEST = 253_370_764_800_000
-#: The keys of a job that the contract promises, in its order; others follow.
+#: The guaranteed keys of a job, in order; others follow.
 JOB_KEYS = (
     "id", "name", "project", "user", "state", "reason", "cause", "command", "argv", "cwd", "gpus", "gpu_ids",
     "gpu_indices", "vram", "cpus", "mem", "priority", "time_limit_s", "after", "begin_at", "attempt", "retries", "pid",
@@ -33,13 +33,13 @@ def unpack_environ(blob: bytes) -> dict[bytes, bytes]:
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether the value of a variable of this name should never be shown."""
+    """Tell whether the value of a variable with this name must not be shown."""
     upper = name.upper()
     return any(word in upper for word in SECRET_WORDS)
 
 
 def mask_environ(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return variables fit to be shown."""
+    """Return variables with secret values masked."""
     return {name: MASK if is_secret(name) else value for name, value in pairs}
 
 
@@ -51,15 +51,15 @@ def moment(at: int | None) -> str | None:
     """Return wall-clock milliseconds as ISO 8601 in UTC."""
     if at is None:
         return None
-    # One that an older version let in must not keep all the other jobs from being told.
+    # An out-of-range value stored by an older version must not break the output of all other jobs.
     at = min(max(at, 0), LATEST)
-    # Lists are full of moments: this is a quarter of what a format costs.
+    # Lists contain many timestamps: this costs a quarter of formatting.
     stamp = datetime.fromtimestamp(at // 1000, UTC).isoformat()
     return f"{stamp[:19]}.{at % 1000:03d}Z"
 
 
 def parse_moment(text: str) -> int:
-    """Return an ISO 8601 moment as wall-clock milliseconds; raise ValueError for what could not be written again."""
+    """Parse an ISO 8601 timestamp to wall-clock milliseconds; raise ValueError if `moment` could not write it."""
     at = round(datetime.fromisoformat(text).timestamp() * 1000)
     if not 0 <= at < LATEST:
         raise ValueError(f"expected a moment from 1970 to 9998, got {text!r}")
@@ -69,7 +69,7 @@ def parse_moment(text: str) -> int:
 def job_to_json(
     job: Job, inventory: Inventory, *, user: str, log: str, stderr: str | None, reason: str | None
 ) -> dict[str, Any]:
-    """Return a job as every door shows it; the keys are a contract."""
+    """Return the JSON of a job as every interface shows it; the keys are a stable contract."""
     spec = job.spec
     return dict.fromkeys(JOB_KEYS) | {
         "id": job.id,
@@ -97,13 +97,13 @@ def job_to_json(
         "dir": spec.folder,
         "batch": spec.batch or None,
         "script": spec.script,
-        # Whether, and not what: people put the tokens of their chat into that command.
+        # Only whether it is set: the command may contain a chat token.
         "notifies": spec.notify is not None,
     }
 
 
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
-    """Return what would be queued, as a rehearsal shows it; the keys are those of a job."""
+    """Return the JSON of a job that a dry run would submit; the keys are those of a job."""
     beside = {"env": mask_environ(spec.env), "output": spec.output, "stderr": spec.stderr}
     return _spec_to_json(spec) | beside
 
@@ -129,7 +129,7 @@ def _spec_to_json(spec: JobSpec) -> dict[str, Any]:
 
 
 def request_to_json(request: Request) -> dict[str, Any]:
-    """Return which devices would do."""
+    """Return the JSON of the device selection."""
     return {
         "gpu_ids": list(request.gpu_ids),
         "prefer": list(request.prefer),
@@ -139,5 +139,5 @@ def request_to_json(request: Request) -> dict[str, Any]:
 
 
 def warn_to_json(warn: Warn | None) -> dict[str, Any] | None:
-    """Return a warning as the outside sees it."""
+    """Return the JSON of a warning signal."""
     return None if warn is None else {"signal": warn.signal, "before_s": warn.before_s}

@@ -1,4 +1,4 @@
-"""What was probably meant: the known word that is nearest to a mistyped one, if one is really near."""
+"""Suggestions for mistyped words: the nearest known word, if one is close enough."""
 
 from __future__ import annotations
 
@@ -6,37 +6,38 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that a slip or two turned into `word`, or that it begins; None if none is that near."""
+    """Return the known word within a few typos of `word`, or the only one that starts with it; None if there is
+    none."""
     typed = word.lower()
     if not typed:
         return None
     words = list(known)
-    # Words of other lengths are not looked at letter by letter: somebody may have pasted a whole file.
+    # Compare only words of similar length letter by letter: the input may be a whole pasted file.
     alike = [(place, name) for place, name in enumerate(words) if abs(len(typed) - len(name)) <= _allowed(typed, name)]
     scored = [(_slips(typed, name.lower()), place, name) for place, name in alike]
     near = [each for each in scored if each[0] <= _allowed(typed, each[2])]
     if near:
         return min(near)[2]
-    # Three letters say what was meant if only one word begins with them.
+    # A prefix of three letters is enough if only one word starts with it.
     longer = [name for name in words if len(typed) >= 3 and name.lower().startswith(typed)]
     return longer[0] if len(longer) == 1 else None
 
 
 def one_slip(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is a single slip after the first letter away: for a crowd of names, where something
-    is always near."""
+    """Return the known word that differs by one typo after the first letter: for long lists of names, where some name
+    is always close."""
     alike = (name for name in known if name[:1] == word[:1] and abs(len(name) - len(word)) <= 1)
     return min((name for name in alike if len(word) >= 3 and _slips(word, name) == 1), default=None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "Did you mean ...?", or nothing where any guess would be far."""
+    """Return "Did you mean ...?", or an empty string if no known word is close."""
     near = nearest(word, known)
     return f"Did you mean {near}?" if near is not None else ""
 
 
 def _allowed(typed: str, name: str) -> int:
-    """Return how many slips still let people recognise a word: none in the shortest, three in long ones."""
+    """Return how many typos still leave a word recognizable: none in very short words, three in long ones."""
     if len(typed) < 2 or len(name) < 3:
         return 0
     length = min(len(typed), len(name))
@@ -44,7 +45,7 @@ def _allowed(typed: str, name: str) -> int:
 
 
 def _slips(typed: str, name: str) -> int:
-    """Return how many letters were left out, added, changed, or swapped with their neighbour."""
+    """Return the number of letters that were omitted, added, changed, or swapped with their neighbour."""
     before: list[int] = []
     row = list(range(len(name) + 1))
     for i, char in enumerate(typed, 1):

@@ -1,4 +1,4 @@
-"""Times and sizes as people write them: the one parser and the one printer of each.
+"""Durations and sizes: one parser and one formatter for each.
 
 A bare number is always an error, because 30 means minutes to Slurm, seconds to timeout(1) and bytes to ulimit.
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Seconds in each unit, largest first. The first name is the one we print.
+#: Seconds in each unit, largest first. The first name is the one printed.
 TIME_UNITS = (
     (("w", "week", "weeks"), 604800),
     (("d", "day", "days"), 86400),
@@ -22,13 +22,13 @@ TIME_UNITS = (
     (("s", "sec", "secs", "second", "seconds"), 1),
 )
 
-#: Powers of 1024, with and without the i: G, GB and GiB are the same, as for nvidia-smi, Slurm and torch.
+#: Powers of 1024, with or without the i: G, GB and GiB are the same, as in nvidia-smi, Slurm and torch.
 SIZE_UNITS = ("B", "K", "M", "G", "T", "P")
 
-#: A hundred years. More is a slip of the finger, and breaks the arithmetic of dates.
+#: A hundred years. A longer time is a typo and overflows date arithmetic.
 LONGEST_S = 100 * 365 * 86400
 
-#: An exbibyte is more than any machine has, and sums of a few still fit one whole number of SQLite.
+#: An exbibyte is more than any machine has, and sums of a few still fit an SQLite integer.
 LARGEST_BYTES = 2**60
 
 TIME_EXAMPLE = "a time such as 90m, 2h or 1d12h"
@@ -49,7 +49,7 @@ def parse_duration(text: str) -> float:
 
 
 def _clock(word: str) -> float | None:
-    """Read HH:MM:SS with optional days in front, as Slurm prints it; two parts are ambiguous, so refused."""
+    """Parse HH:MM:SS with optional days in front, as Slurm prints it; two parts are ambiguous and refused."""
     days, dash, rest = word.rpartition("-")
     parts = rest.split(":")
     if len(parts) != 3 or not all(is_whole(part) for part in parts) or (dash and not is_whole(days)):
@@ -61,7 +61,7 @@ def _clock(word: str) -> float | None:
 
 
 def _sum_of_parts(word: str) -> float | None:
-    """Add up `1d12h`: every unit once, the larger before the smaller."""
+    """Add up `1d12h`: each unit at most once, in descending order."""
     total, smallest, rest = 0.0, float("inf"), word
     while rest:
         number, rest = _take(rest, "0123456789.")
@@ -98,7 +98,7 @@ def _size_power(name: str) -> int | None:
 
 
 def format_duration(seconds: float) -> str:
-    """Return the two largest units, cut off and not rounded, as a clock does: `45s`, `12m05s`, `1h02m`, `3d04h`."""
+    """Return the two largest units, truncated and not rounded, as a clock does: `45s`, `12m05s`, `1h02m`, `3d04h`."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
     whole = int(seconds)
@@ -109,7 +109,7 @@ def format_duration(seconds: float) -> str:
 
 
 def write_duration(seconds: float) -> str:
-    """Return a duration as one would type it, all of it: `1d12h`, `90.5s`; `parse_duration` reads it."""
+    """Return the exact duration as a user would type it: `1d12h`, `90.5s`; `parse_duration` reads it."""
     parts, left = "", int(seconds)
     if left != seconds:
         return f"{seconds:.6f}".rstrip("0") + "s"
@@ -119,7 +119,7 @@ def write_duration(seconds: float) -> str:
 
 
 def write_size(size: int) -> str:
-    """Return bytes as one would type them, all of them: `18G`, `1536M`; `parse_size` reads it."""
+    """Return the exact size as a user would type it: `18G`, `1536M`; `parse_size` reads it."""
     power = 0
     while size and power + 1 < len(SIZE_UNITS) and size % 1024 ** (power + 1) == 0:
         power += 1
@@ -129,22 +129,22 @@ def write_size(size: int) -> str:
 def format_size(size: int) -> str:
     """Return `size` in bytes as `24G`, `1.5G` or `512M`: at most one decimal, readable by `parse_size`."""
     power = 0
-    # 1023.97M is 1024.0M when rounded, and 1G says that better.
+    # 1023.97M would be rounded to 1024.0M; 1G is clearer.
     while power + 1 < len(SIZE_UNITS) and round(size / 1024**power, 1) >= 1024:
         power += 1
     return f"{size / 1024**power:.1f}".removesuffix(".0") + SIZE_UNITS[power]
 
 
 def _take(text: str, alphabet: str) -> tuple[str, str]:
-    """Split off the longest beginning of `text` made of `alphabet`."""
+    """Split off the longest prefix of `text` that consists of characters in `alphabet`."""
     rest = text.lstrip(alphabet)
     return text[: len(text) - len(rest)], rest
 
 
 def is_whole(text: str) -> bool:
-    """Tell whether a text, of whomever it is, is a whole number that `int` reads and the store can keep."""
-    # Eighteen digits are more than any time, size or queue needs, and never overflow a float. Python reads no more than
-    # 4300 of them, and no "²", which is a digit too.
+    """Tell whether any text, trusted or not, is a whole number that `int` parses and the store can hold."""
+    # Eighteen digits are enough for any time, size or queue and never overflow a float. `int` accepts at most 4300
+    # digits, and rejects "²" although `isdigit` accepts it.
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
@@ -154,7 +154,7 @@ def _is_number(text: str) -> bool:
 
 
 def mib_of(size: int) -> int:
-    """Return bytes as whole MiB, rounded up: what is declared is never made less."""
+    """Return bytes as whole MiB, rounded up so that a declared amount never shrinks."""
     return -(-size // 2**20)
 
 
@@ -164,5 +164,5 @@ def count_gpus(count: int) -> str:
 
 
 def name_gpus(indices: Sequence[int]) -> str:
-    """Return "GPU 2", "GPUs 0, 1"; nothing for none."""
+    """Return "GPU 2" or "GPUs 0, 1"; an empty string for no index."""
     return f"{'GPU' if len(indices) == 1 else 'GPUs'} {', '.join(map(str, indices))}" if indices else ""
