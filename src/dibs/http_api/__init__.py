@@ -1,4 +1,4 @@
-"""The HTTP interface: one file for each resource, the guard before them, event streams, OpenAPI.
+"""The HTTP API: one module per resource, the request guard, event streams, OpenAPI.
 
-Imports everything above it. Only `daemon.main` starts it.
+May import every package before it. Only `daemon.main` starts it.
 """

@@ -1,7 +1,4 @@
-"""One connection: its endpoint, its peer, and the answer to bytes that are not HTTP.
-
-Also the headers of every answer.
-"""
+"""Connections with their endpoint and peer, the headers of every answer, and the answer to bytes that are not HTTP."""
 
 from __future__ import annotations
 
@@ -21,16 +18,16 @@ from dibs.system.peers import Peer
 
 log = logging.getLogger("dibs.http")
 
-#: Connections that wait to be accepted.
+#: Connections waiting to be accepted.
 BACKLOG = 128
-#: Bytes of one request line: the ids that a `wait` without selector waits for may lie scattered.
+#: Bytes of one request line: a `wait` without selectors names all its jobs, perhaps as many short ranges of ids.
 LONGEST_LINE = 4 * 1024 * 1024
 
-#: Characters of what is said of an error: it may repeat a value that came, of whatever size.
+#: Characters of an error message, which may quote a value of any size.
 LONGEST_MESSAGE = 4000
 
-#: On every answer. Nothing that we send is ever more than data to a page of another site, and our own page runs only
-#: scripts that are files of ours. There is no header for CORS, and there are no cookies.
+#: Sent with every answer. Pages of other sites can neither embed nor execute our answers, and our own page runs only
+#: our script files. There are no CORS headers and no cookies.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -41,18 +38,18 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
-    # Instead of the versions of Python and aiohttp.
+    # Hides the versions of Python and aiohttp.
     "Server": "dibs",
 }
-#: Of these, the ones that mean something only for what is shown as a page: parts of one are many, and go without.
+#: Headers that matter only for documents; the many scripts and styles of a page are sent without them.
 OF_PAGES = ("Cross-Origin-Opener-Policy", "X-Frame-Options")
 PARTS = frozenset({"text/javascript", "text/css"})
-#: What may not be kept by a browser: all but the files of the page, which say so themselves.
+#: Default for browsers: keep nothing. The files of the page set their own value.
 NOT_KEPT = ("Cache-Control", "no-store")
 
 
 def protect(answer: web.StreamResponse) -> None:
-    """Put the headers that every answer has on this one."""
+    """Add the common headers to an answer."""
     answer.headers.update(HEADERS)
     if answer.content_type in PARTS:
         for name in OF_PAGES:
@@ -61,7 +58,7 @@ def protect(answer: web.StreamResponse) -> None:
 
 
 def error(status: int, kind: str, message: str, hint: str = "") -> web.Response:
-    """Return an error in the one shape of errors."""
+    """Return an error response; all errors have this shape."""
     if len(message) > LONGEST_MESSAGE:
         message = message[:LONGEST_MESSAGE] + "…"
     body = {"error": {"kind": kind, "message": message, "hint": hint}}
@@ -74,7 +71,7 @@ def _as_bytes(status: str, body: bytes) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-#: What another user is told, whatever was asked.
+#: The answer to every request of another user.
 NOT_YOURS = _as_bytes(
     "403 Forbidden",
     b'{"error":{"kind":"not_allowed","message":"this queue belongs to somebody else.","hint":""}}',
@@ -82,24 +79,24 @@ NOT_YOURS = _as_bytes(
 
 
 class Connection(web.RequestHandler):
-    """A connection of aiohttp that knows its endpoint and its peer."""
+    """An aiohttp connection that knows its endpoint and its peer."""
 
     __slots__ = ("endpoint", "peer")
 
     def __init__(self, runner: web.AppRunner, endpoint: Endpoint, peer: Peer | None) -> None:
         assert runner.server is not None
         loop = asyncio.get_running_loop()
-        # No log of who asked for what, which None means, although its type does not say so.
+        # None disables the access log, although the declared type does not allow it.
         no_log: Any = None
         super().__init__(
             runner.server, loop=loop, access_log=no_log, max_line_size=LONGEST_LINE, tcp_keepalive=endpoint.is_tcp
         )
         self.endpoint = endpoint
-        #: None: it is asked for when the connection is made.
+        #: None: identified in `connection_made`.
         self.peer = peer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask who is at the other end of a unix socket; that of a TCP socket was asked for before."""
+        """Identify the peer of a unix socket; a TCP peer is identified before the connection gets here."""
         if self.peer is None:
             sock: socket.socket = transport.get_extra_info("socket")
             self.peer = peers.of_unix(sock)
@@ -112,8 +109,8 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what cannot be read, or what failed beyond our own handlers."""
-        # Not what it said: there may be a token in it.
+        """Answer a request that cannot be parsed or that failed outside our handlers."""
+        # The request itself is not logged: it may contain a token.
         log.info("an answer of %s to what could not be handled (%s)", status, type(exc).__name__)
         if request.writer.output_size > 0:
             raise ConnectionError("half of another answer was sent already")
@@ -125,7 +122,7 @@ class Connection(web.RequestHandler):
 
 
 async def listen(runner: web.AppRunner, endpoint: Endpoint, path: Path) -> asyncio.Server:
-    """Open a unix socket of which only its owner may make use."""
+    """Open a unix socket that only its owner can use."""
     loop = asyncio.get_running_loop()
     listening = await loop.create_unix_server(lambda: Connection(runner, endpoint, None), path, backlog=BACKLOG)
     path.chmod(0o600)

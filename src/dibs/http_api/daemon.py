@@ -1,4 +1,4 @@
-"""The daemon itself: who serves here, and how it is told to stop."""
+"""`/v1/daemon`: describe the daemon and stop it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dibs.version import __version__
 
 
 async def get_daemon(request: web.Request) -> web.Response:
-    """Say who serves here."""
+    """Describe the daemon: process, socket, version, user and devices."""
     who = request.app[exchange.DAEMON].identity
     return exchange.json(
         machine_answers.Daemon(
@@ -28,7 +28,7 @@ async def get_daemon(request: web.Request) -> web.Response:
 
 
 async def post_stop(request: web.Request) -> web.Response:
-    """End the daemon after this answer; jobs run on. With `drain` it starts nothing new and ends after the last job."""
+    """Stop the daemon after this answer; jobs keep running. With `drain`, start nothing new and stop when idle."""
     daemon = request.app[exchange.DAEMON]
     body = await exchange.body(request) if request.can_read_body else {}
     drain = wire.convert(body, actions.StopIn).drain

@@ -10,17 +10,17 @@ from aiohttp import web
 from dibs.http_api import exchange
 from dibs.http_api.schemas.machine_answers import Check, Doctor
 
-#: Checks that a daemon which answers need not run.
+#: Checks that are pointless here: the daemon is answering.
 NEEDLESS = ("daemon",)
 
 
 async def get_doctor(request: web.Request) -> web.Response:
-    """Return what `dibs doctor` finds on this machine: each check with its state, and what would help."""
+    """Return the result of every `dibs doctor` check: its state and a suggested fix."""
     return exchange.json(Doctor(await asyncio.to_thread(_checks, dict(os.environ))))
 
 
 def _checks(environ: dict[str, str]) -> list[Check]:
-    # Only for this, and it brings the whole command line.
+    # Imported late: only this handler needs it, and it loads much of the command line.
     from dibs.client import doctor
 
     states = {doctor.OK: "ok", doctor.WARNING: "warn", doctor.PROBLEM: "bad"}

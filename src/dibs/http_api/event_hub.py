@@ -1,7 +1,7 @@
-"""The hub of the event streams: what was told last, who listens, and what each of them is given. No clock, no I/O.
+"""The hub of the event streams: the listeners, the latest events, and what each listener receives. No clock, no I/O.
 
-An event is encoded once and its bytes go to everybody. Events are known by their numbers in the store, so a listener
-can go on where it was cut off, also at another daemon. What is kept is a window over the newest numbers.
+An event is encoded once for all listeners. Events are identified by their numbers in the store, so a listener can
+resume after a disconnect, also with a restarted daemon. The hub keeps a window of the newest events.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, Protocol
 
 import msgspec
 
-#: Numbers of events after which one who was away is told to load anew. It bounds the window and what one is sent.
+#: A listener that missed more events than this must reload. Bounds the window and the bytes sent to one listener.
 HISTORY = 5_000
-#: Bytes that may wait for a listener to read them, besides what it is sent at first.
+#: Bytes that may be buffered for a listener, besides the first message.
 MOST_WAITING = 512 * 1024
-#: Seconds for which bytes may wait without ever being all read.
+#: Seconds for which a listener's buffer may stay non-empty.
 PATIENCE_S = 30.0
-#: A comment, which keeps proxies from closing a quiet stream.
+#: A comment, so that proxies do not close an idle stream.
 BEAT = b":\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One event of the store, as it is sent."""
+    """One event of the store, encoded."""
 
     number: int
     job: int
@@ -33,16 +33,16 @@ class Message:
 
 
 class Sink(Protocol):
-    """Where the bytes of one listener go."""
+    """The connection of one listener, as the hub uses it."""
 
     def write(self, data: bytes) -> None:
-        """Send bytes, at once or when there is room for them."""
+        """Send bytes now, or buffer them."""
 
     def waiting(self) -> int:
-        """Return how many bytes have not been taken yet."""
+        """Return the number of buffered bytes."""
 
     def is_closing(self) -> bool:
-        """Tell whether the other side has gone."""
+        """Return whether the connection is closed or closing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,41 +50,41 @@ class Stream:
     """One listener."""
 
     sink: Sink
-    #: The only job whose events it wants; None: all, and the devices.
+    #: The job whose events it receives; None: all events, and the GPUs.
     job: int | None
     #: Called when nothing more will be sent.
     ended: Callable[[], None]
-    #: Bytes that may wait.
+    #: Bytes that may be buffered.
     room: int = MOST_WAITING
-    #: When bytes were last seen to wait that were not there before; None: none did.
+    #: When the buffer became non-empty; None: it was empty at the last check.
     waiting_since: float | None = None
 
 
 @dataclass(slots=True)
 class Hub:
-    """Everybody who listens, and the window: all events with a number above `floor`, up to `top`."""
+    """The listeners, and the window of events with numbers above `floor` up to `top`."""
 
     streams: set[Stream] = field(default_factory=set)
     floor: int = 0
     top: int = 0
     is_awake: bool = False
-    #: What was last told of the queue and of the devices, for those who come.
+    #: The latest messages about the queue and the GPUs, for new listeners.
     counts: bytes = b""
     gpus: bytes = b""
     _window: deque[Message] = field(default_factory=deque)
 
     def wake(self, top: int, counts: bytes) -> None:
-        """Begin to tell what happens after the event `top`."""
+        """Start the window after the event `top`."""
         self.floor = self.top = top
         self.counts, self.gpus, self.is_awake = counts, b"", True
 
     def sleep(self) -> None:
-        """Forget everything: nobody listens."""
+        """Drop the window while there are no listeners."""
         self._window.clear()
         self.is_awake = False
 
     def tell(self, messages: Sequence[Message], top: int, counts: bytes) -> None:
-        """Give everybody what happened up to the event `top`, and how the queue stands now."""
+        """Send the events up to `top` and the current queue counts to all listeners."""
         self._window.extend(messages)
         self.top = top
         while self._window and self._window[0].number <= top - HISTORY:
@@ -99,37 +99,37 @@ class Hub:
             self._send(_joined(messages, job) + counts, job)
 
     def skip(self, top: int, counts: bytes) -> None:
-        """Let everybody load anew: more has happened than is told one by one."""
+        """Tell all listeners to reload, because there are too many new events to send."""
         self._window.clear()
         self.floor = self.top = top
         self.counts = counts
         self._write(reset(top) + counts, list(self.streams))
 
     def tell_gpus(self, gpus: bytes) -> None:
-        """Give those who listen to everything the devices, if something about them has changed."""
+        """Send the GPUs to the listeners to all events, if anything changed."""
         if gpus != self.gpus:
             self.gpus = gpus
             self._send(gpus)
 
     def beat(self) -> None:
-        """Show everybody that the stream is alive."""
+        """Send a keep-alive to all listeners."""
         self._write(BEAT, list(self.streams))
 
     def prepend(self, older: Sequence[Message], since: int) -> None:
-        """Widen the window to all events after `since`, given those up to where it began."""
+        """Extend the window back to `since` with the older events."""
         self._window.extendleft(reversed([one for one in older if one.number <= self.floor]))
         self.floor = min(self.floor, since)
 
     def is_within(self, since: int) -> bool:
-        """Tell whether one who has heard of everything up to `since` can be told the rest."""
+        """Return whether a listener that has everything up to `since` can get the rest."""
         return self.top - HISTORY <= since <= self.top
 
     def missed(self, since: int, job: int | None = None) -> bytes:
-        """Return what happened after `since`, of one job or all; it must lie in the window."""
+        """Return the events after `since`, of one job or all; `since` must be within the window."""
         return _joined([message for message in self._window if message.number > since], job)
 
     def sweep(self, now: float) -> None:
-        """End the streams of those who have gone or do not read."""
+        """End the streams of listeners that have disconnected or do not read."""
         for stream in list(self.streams):
             waiting = stream.sink.waiting()
             if not waiting:
@@ -141,24 +141,24 @@ class Hub:
                 self.end(stream)
 
     def end(self, stream: Stream) -> None:
-        """Send no more to somebody."""
+        """End a stream."""
         if stream in self.streams:
             self.streams.remove(stream)
             stream.ended()
 
     def end_all(self) -> None:
-        """Send no more to anybody."""
+        """End all streams."""
         for stream in list(self.streams):
             self.end(stream)
 
     def _send(self, data: bytes, job: int | None = None) -> None:
-        """Write to those who listen to one job; None: to everything."""
+        """Write to the listeners to one job; None: to the listeners to all events."""
         self._write(data, [stream for stream in self.streams if stream.job == job])
 
     def _write(self, data: bytes, streams: Iterable[Stream]) -> None:
         framed = frame(data)
         for stream in streams:
-            # One that has too much already is ended, not passed over: it comes back for what it missed.
+            # A listener that is too slow is disconnected, not skipped: it reconnects and gets what it missed.
             if stream.sink.waiting() > stream.room or stream.sink.is_closing():
                 self.end(stream)
             else:
@@ -166,19 +166,19 @@ class Hub:
 
 
 def message(event: str, data: Any, number: int | None = None) -> bytes:
-    """Return one message of a stream."""
-    # JSON has no line ends, and what it says cannot become a field of the stream.
+    """Return one server-sent event."""
+    # Encoded JSON contains no newline, so the data cannot inject other fields.
     mark = b"" if number is None else b"id: %d\n" % number
     return b"%sevent: %s\ndata: %s\n\n" % (mark, event.encode(), msgspec.json.encode(data))
 
 
 def reset(top: int) -> bytes:
-    """Return what tells a listener to load anew, and to listen on from the event `top`."""
+    """Return the message that tells a listener to reload and to resume after the event `top`."""
     return message("reset", {"last": top}, top)
 
 
 def frame(data: bytes) -> bytes:
-    """Return a chunk of an HTTP/1.1 answer: made once for all, where the server would make it for each."""
+    """Return an HTTP/1.1 chunk; made once for all listeners, where the server would make one for each."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 

@@ -1,6 +1,6 @@
-"""`GET /v1/events`: everything that happens, as server-sent events.
+"""`GET /v1/events`: all events as server-sent events.
 
-One task reads the event table for all listeners; changes of the core wake it, and bursts are sent together. Without
+One task reads the event table for all listeners. Changes in the core wake it, and bursts are sent together. Without
 listeners there is no task, no wake-up and no GPU reading.
 """
 
@@ -29,18 +29,18 @@ from dibs.version import __version__
 
 log = logging.getLogger("dibs.streaming")
 
-#: Seconds between two writes of what happened, at least, and for each who listens: every write to somebody wakes him
-#: and us, and of many the jobs would notice.
+#: The least seconds between two writes, in total and per listener: every write wakes the listener and us, and with many
+#: listeners that would slow down the jobs.
 GATHER_S, GATHER_EACH_S = 0.1, 0.001
-#: Seconds between looks at the devices, and at those who do not read.
+#: Seconds between two readings of the GPUs, and between two checks for listeners that do not read.
 GPUS_EVERY_S = 2.0
-#: Seconds between comments.
+#: Seconds between keep-alive comments.
 BEAT_EVERY_S = 15.0
-#: Events that are written at once; more follow with the next write.
+#: The most events in one write; more follow with the next write.
 MOST_AT_ONCE = 1_000
-#: Listeners at once: each is a descriptor, and the daemon needs some for itself.
+#: The most concurrent listeners: each takes a file descriptor, and the daemon needs some for itself.
 MOST_STREAMS = 400
-#: Digits of the number of an event.
+#: The most digits of an event number.
 LONGEST_NUMBER = 18
 
 
@@ -48,26 +48,26 @@ Id = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """What one listens to."""
+    """Which events to receive."""
 
     job: Annotated[Id | None, msgspec.Meta(description="only what happens to this job")] = None
 
 
 class Channel:
-    """Those who listen to one daemon, and the task that tells them."""
+    """The listeners of one daemon, and the task that sends them events."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self.hub = Hub()
-        #: How the queue stood at the last look.
+        #: The queue at the last read.
         self._queue = job_answers.QueueState({}, job_answers.Paused(False))
         self._looking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        #: Those who are about to listen: the hub stays awake for them.
+        #: Listeners that are connecting: the hub stays awake for them.
         self._coming = 0
 
     async def listen(self, stream: Stream, since: int | None) -> bytes:
-        """Let somebody listen from now on, to all after the event `since`; return what is to be sent first."""
+        """Add a listener that has all events up to `since`; return the first bytes to send."""
         self._coming += 1
         try:
             if not self.hub.is_awake or (since or 0) > self.hub.top:
@@ -77,7 +77,7 @@ class Channel:
             missed = b"" if since is None else await self._missed(stream.job, since)
             if not self.hub.is_awake:
                 raise MachineError("the events could not be read.")
-            # Nothing is awaited between what is known of what was missed and this.
+            # No await between reading the missed events and adding the stream, or events would be lost.
             gpus = self.hub.gpus if stream.job is None else b""
             first = self._hello(is_mark=since is None) + missed + gpus
             stream.room += len(first)
@@ -87,11 +87,11 @@ class Channel:
         return first
 
     async def _missed(self, job: int | None, since: int) -> bytes:
-        """Return what happened after the event `since`, or what tells to load anew."""
+        """Return the events after `since`, or the message to reload."""
         older: list[Message] = []
         until = since
         if job is not None and since <= self.hub.top:
-            # A listener to one job may have missed much: read all of it from the table.
+            # A listener to one job may have missed many events: read them all from the table.
             until = self.hub.top
             older = await self.daemon.ask(lambda reader: _messages(reader, since, until, job))
         elif self.hub.is_within(since) and since < self.hub.floor:
@@ -102,7 +102,7 @@ class Channel:
         return b"".join(one.text for one in older) + self.hub.missed(until, job)
 
     def _hello(self, *, is_mark: bool) -> bytes:
-        """Return the first message; it is a place to go on from only if nothing before it is still to be told."""
+        """Return the first message; with `is_mark` a listener may resume from it, as no missed events follow."""
         about = job_answers.Hello(
             version=__version__,
             last=self.hub.top,
@@ -114,7 +114,7 @@ class Channel:
         return event_hub.message("hello", about, self.hub.top if is_mark else None)
 
     async def _look(self) -> bool:
-        """Read what is new and tell it; return whether that was all."""
+        """Read and send new events; return whether there are no more."""
         async with self._looking:
             since = self.hub.top if self.hub.is_awake else None
             news = await self.daemon.ask(lambda reader: _news(reader, since))
@@ -129,11 +129,11 @@ class Channel:
             return self.hub.top >= news.newest
 
     async def _tell(self) -> None:
-        """Tell everybody what happens, until nobody listens."""
+        """Send events until there are no listeners."""
         try:
             await self._tell_all()
         except (OSError, DatabaseError, DibsError):
-            # They come back, and find out whether it was for once.
+            # The listeners reconnect; the error may have been temporary.
             log.exception("the event streams")
         finally:
             self.hub.end_all()
@@ -143,7 +143,7 @@ class Channel:
         events = self.daemon.events
         clock = events.loop.time
         gpus_at, beat_at = clock(), clock() + BEAT_EVERY_S
-        # A wait that is over at the moment of its cancelling is not cancelled (Python 3.11): so look oneself.
+        # Check `stopping` too: in Python 3.11 a wait that completes while it is cancelled swallows the cancellation.
         while (self.hub.streams or self._coming) and not self.daemon.stopping.is_set():
             version, began = events.version, clock()
             is_all = await self._look()
@@ -165,7 +165,7 @@ class Channel:
         self.hub.tell_gpus(event_hub.message("gpus", await gpus.gpus(self.daemon, self.daemon.inventory)))
 
     async def close(self) -> None:
-        """Send everybody away and tell nothing more."""
+        """Stop the task and end all streams."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -173,7 +173,7 @@ class Channel:
 
 
 def gather_s(listeners: int) -> float:
-    """Return for how long what happens is gathered before it is written: a thousand writes a second, at most."""
+    """Return the seconds between two writes: at most a thousand writes per second over all listeners."""
     return max(GATHER_S, listeners * GATHER_EACH_S)
 
 
@@ -182,30 +182,30 @@ CHANNEL: web.AppKey[Channel] = web.AppKey("channel", Channel)
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The connection of one listener. It is written to directly: the server's own way costs a task's turn each time."""
+    """The connection of one listener. Written to directly, because aiohttp's write costs a task switch each time."""
 
     transport: asyncio.Transport
 
     def write(self, data: bytes) -> None:
-        """Send bytes, at once or when there is room for them."""
+        """Send bytes now, or buffer them."""
         self.transport.write(data)
 
     def waiting(self) -> int:
-        """Return how many bytes have not been taken yet."""
+        """Return the number of buffered bytes."""
         return self.transport.get_write_buffer_size()
 
     def is_closing(self) -> bool:
-        """Tell whether the other side has gone."""
+        """Return whether the connection is closed or closing."""
         return self.transport.is_closing()
 
     def end(self) -> None:
-        """Let go of one who does not read; the others get a proper end from the server."""
+        """Abort the connection if the listener does not read; otherwise the server ends the response properly."""
         if self.waiting():
             self.transport.abort()
 
 
 async def get_events(request: web.Request) -> web.StreamResponse:
-    """Tell all that happens from now on, or after `Last-Event-ID`, as server-sent events."""
+    """Stream all new events, or those after `Last-Event-ID`, as server-sent events."""
     channel = request.app[CHANNEL]
     job = exchange.query(request, EventsQuery).job
     since = _since(request)
@@ -228,7 +228,7 @@ async def get_events(request: web.Request) -> web.StreamResponse:
 async def _serve(
     channel: Channel, response: web.StreamResponse, wire: Wire, job: int | None, since: int | None
 ) -> None:
-    """Keep a stream open. Its head is sent, so whatever fails now can only end it."""
+    """Keep a stream open. Its headers are sent, so an error can only end it."""
     over = asyncio.Event()
 
     def end() -> None:
@@ -249,7 +249,7 @@ async def _serve(
 
 
 def _since(request: web.Request) -> int | None:
-    """Return the event up to which somebody has heard of everything; None: he comes for the first time."""
+    """Return the last event that the listener has; None if it is new."""
     text = request.headers.get("Last-Event-ID", "")
     if not text:
         return None
@@ -260,7 +260,7 @@ def _since(request: web.Request) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What happened after an event up to another, which is not always the newest, and how the queue stands."""
+    """The events up to `until`, which may be before `newest`, and the current queue."""
 
     messages: list[Message]
     until: int

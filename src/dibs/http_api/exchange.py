@@ -16,7 +16,7 @@ from dibs.model import spelling
 from dibs.model.jobs import JobId
 from dibs.store.writer import Reader
 
-#: Bytes of one request: a hundred thousand commands with their common parts said once.
+#: Bytes of one request: room for a hundred thousand commands with shared defaults.
 LARGEST_BODY = 256 * 1024 * 1024
 #: Seconds one long poll may take.
 LONGEST_WAIT_S = 60.0
@@ -24,23 +24,23 @@ LONGEST_WAIT_S = 60.0
 S = TypeVar("S", bound=msgspec.Struct)
 DAEMON: web.AppKey[Daemon] = web.AppKey("daemon", Daemon)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-#: Of a request that is not routed yet.
+#: Handles a request that is not routed yet.
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 def json(body: msgspec.Struct, status: int = 200) -> web.Response:
-    """Answer in JSON."""
+    """Return a JSON response."""
     return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
 
 
 async def answer(daemon: Daemon, question: Callable[[Reader], msgspec.Struct]) -> web.Response:
-    """Answer a question to the store. The JSON is encoded in the reader's thread: a long list must not block others."""
+    """Answer from the store. The reader's thread encodes the JSON, so a long list does not block the event loop."""
     text = await daemon.ask(lambda reader: msgspec.json.encode(question(reader)))
     return web.Response(body=text, content_type="application/json")
 
 
 async def body(request: web.Request) -> Any:
-    """Return what a request says, which must be JSON."""
+    """Return the decoded JSON body of a request."""
     if request.content_type != "application/json":
         raise UserError(f'expected Content-Type application/json, got "{request.content_type}".')
     try:
@@ -50,7 +50,7 @@ async def body(request: web.Request) -> Any:
 
 
 def query(request: web.Request, kind: type[S]) -> S:
-    """Return the query as one of the structs that the table of routes names; every name and value in it is checked."""
+    """Return the query as a Struct of type `kind`; raise UserError for an unknown name or a wrong value."""
     told = request.query
     is_list = _parameters(kind)
     for name in told:
@@ -62,27 +62,27 @@ def query(request: web.Request, kind: type[S]) -> S:
 
 @functools.cache
 def _parameters(kind: type[msgspec.Struct]) -> dict[str, bool]:
-    """Return the names in a struct, and whether each may come several times. To find out costs more than an answer."""
+    """Return each field name and whether it may be repeated. Cached: computing it costs more than an answer."""
     return {field.encode_name: isinstance(field.default_factory, type) for field in msgspec.structs.fields(kind)}
 
 
 def job_id(request: web.Request) -> JobId:
-    """Return the job that the path names."""
+    """Return the job id in the path."""
     return JobId(int(request.match_info["id"]))
 
 
 def seconds(request: web.Request, name: str) -> float:
-    """Return the seconds of a query, at most what one long poll may take."""
+    """Return a query parameter in seconds, at most `LONGEST_WAIT_S`."""
     text = request.query.get(name, "0")
     try:
-        # Not a number compares with nothing, and would wait for ever.
+        # Comparisons with NaN are always false, so it would wait forever.
         return min(max(float(text), 0.0), LONGEST_WAIT_S) if text.lower() != "nan" else 0.0
     except ValueError:
         raise UserError(f'{name} expected seconds, got "{text}".') from None
 
 
 def whole_number(request: web.Request, name: str, default: int) -> int:
-    """Return a whole number of a query."""
+    """Return a query parameter as an integer."""
     text = request.query.get(name, str(default))
     try:
         number = int(text)

@@ -1,4 +1,4 @@
-"""Verbs on jobs: on many by a selection, on one by its id."""
+"""Actions on jobs: on many by selectors, on one by its id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dibs.model import selectors
 
 
 async def post_actions(request: web.Request) -> web.Response:
-    """Do one verb to many jobs."""
+    """Apply one verb to all selected jobs."""
     action = wire.convert(await exchange.body(request), actions.ActionIn)
     if not action.select:
         raise UserError("expected at least one selector.")
@@ -20,14 +20,14 @@ async def post_actions(request: web.Request) -> web.Response:
 
 
 async def post_verb(request: web.Request) -> web.Response:
-    """Do one verb to one job."""
+    """Apply one verb to one job."""
     body = await exchange.body(request) if request.can_read_body else {}
     said = wire.convert(body, actions.OneActionIn)
     return await _do(request, request.match_info["verb"], _one(request), said)
 
 
 async def patch_job(request: web.Request) -> web.Response:
-    """Change what is asked of a job: fields as in a submission, null for the default."""
+    """Edit a job: fields as in a submission, null for the default."""
     return await _do(request, "edit", _one(request), actions.OneActionIn(changes=await exchange.body(request)))
 
 

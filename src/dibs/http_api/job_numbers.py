@@ -1,4 +1,4 @@
-"""The numbers of jobs on the wire: what was kept, what a report says, and a short wait for what is just being read."""
+"""Metrics that jobs report: stored values, values from the report file, and a short wait for unread reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dibs.store.writer import Reader
 
 
 async def are_read(daemon: Daemon, is_unread: Callable[[Reader], bool], for_s: float) -> None:
-    """Wait a while for the numbers of jobs that have just ended."""
+    """Wait up to `for_s` seconds until the metrics of jobs that just finished are read."""
     deadline = daemon.events.loop.time() + for_s
     while True:
         version = daemon.events.version
@@ -27,7 +27,7 @@ async def are_read(daemon: Daemon, is_unread: Callable[[Reader], bool], for_s: f
 
 
 def of(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:
-    """Return the last numbers of the present attempt; None if it has none."""
+    """Return the last metrics of the current attempt; None if it has none."""
     if job.start == 0:
         return None
     kept = reader.numbers(job) if job.is_finished else None
@@ -35,7 +35,7 @@ def of(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:
 
 
 async def get_numbers(request: web.Request) -> web.Response:
-    """Return how the numbers that an attempt reported went, thinned to what a chart can show."""
+    """Return the metrics of an attempt over time, thinned to what a chart can show."""
     daemon, job_id = request.app[exchange.DAEMON], exchange.job_id(request)
     told = exchange.query(request, job_logs.AttemptQuery)
     job = await daemon.ask(lambda reader: job_logs.having(reader, job_id, told))

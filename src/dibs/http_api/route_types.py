@@ -1,4 +1,4 @@
-"""What a route is: one row of the table in `routes`, from which the router and the OpenAPI document are made.
+"""The type of a row in `routes`. The router and the OpenAPI document are built from these rows.
 
 A row has the types of the request and the answers. Its summary is the first line of the handler's docstring.
 """
@@ -14,14 +14,14 @@ from aiohttp import web
 
 from dibs.http_api.exchange import Handler
 
-#: The parts of a path that vary, and what each may be.
+#: Path variables and their patterns.
 VARIABLES = {
     "id": r"\d{1,18}",
     "verb": "[a-z]+",
     "gpu": "[^/]+",
     "name": "[^/]+",
     "file": ".+",
-    # The addresses of the web page: lists, of which the overview has no name, and single things.
+    # The addresses of the web page: lists (the overview has an empty name) and details.
     "page": "(?:jobs|sweeps|gpus|usage|settings)?",
     "detail_page": "job|sweep|gpu",
 }
@@ -30,12 +30,12 @@ VARIABLE = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An answer that is not JSON, by its content type."""
+    """The content type of an answer that is not JSON."""
 
     kind: str
 
 
-#: What comes out: a type whose JSON it is, or something else than JSON; None: no body.
+#: The type that is sent as JSON, or `Content`; None: no body.
 Answer = Any | Content | None
 
 
@@ -44,37 +44,37 @@ class Route:
     """One method of one path."""
 
     method: str
-    #: With its variables as `{id}`.
+    #: With variables such as `{id}`.
     path: str
     handler: Handler
-    #: The type whose JSON the request must be, or several of which it must be one, and whether it may be left out.
+    #: The type of the JSON body, or a tuple of alternatives; and whether a body is required.
     body: Any = None
     needs_body: bool = True
-    #: A struct with a field for each parameter of the query.
+    #: A Struct with a field for each query parameter.
     query: type | None = None
-    #: What comes out, by status.
+    #: Answers by status.
     answers: Mapping[int, Answer] = field(default_factory=lambda: {200: Any})
-    #: Statuses of errors besides those that every route may answer with.
+    #: Error statuses besides those that every route may return.
     errors: tuple[int, ...] = ()
 
     @property
     def does(self) -> str:
-        """Return what it does, in one sentence."""
+        """Return the one-sentence summary."""
         return (self.handler.__doc__ or "").strip().partition("\n")[0]
 
     @property
     def variables(self) -> list[str]:
-        """Return the names of the parts of the path that vary."""
+        """Return the names of the path variables."""
         return VARIABLE.findall(self.path)
 
     @property
     def bodies(self) -> tuple[Any, ...]:
-        """Return the types of which the JSON of the request must be one; none: it has no body."""
+        """Return the possible types of the JSON body; empty if there is no body."""
         if self.body is None:
             return ()
         return self.body if isinstance(self.body, tuple) else (self.body,)
 
     def definition(self) -> web.RouteDef:
-        """Return it as the router knows it."""
+        """Return the route as aiohttp's router expects it."""
         path = VARIABLE.sub(lambda found: f"{{{found[1]}:{VARIABLES[found[1]]}}}", self.path)
         return web.route(self.method, path, self.handler)

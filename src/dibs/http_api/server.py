@@ -40,9 +40,9 @@ from dibs.system.settings import Settings
 
 @contextlib.asynccontextmanager
 async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Answer on the daemon's socket while inside, and to browsers where they were let in before.
+    """Serve on the daemon's socket inside the context, and on the TCP port that the last daemon had open.
 
-    Gives a function that opens the socket again, should its file have been deleted.
+    Yields a function that reopens the socket after its file was deleted.
     """
     app = web.Application(middlewares=[admission_guard.errors], client_max_size=exchange.LARGEST_BODY)
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
@@ -60,7 +60,7 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[]
     app.add_routes(route.definition() for route in ROUTES)
     await runner.setup()
     assert runner.server is not None
-    # Not a middleware: those come after the router, and after an answer to `Expect`.
+    # Not a middleware: middlewares run after the router and after the response to `Expect`.
     runner.server.request_handler = guard.before(runner.server.request_handler)
     sockets: list[asyncio.Server] = []
 
@@ -81,6 +81,6 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[]
 
 
 async def _listen(runner: web.AppRunner, path: Path) -> asyncio.Server:
-    """Open the socket anew; a file of that name, dead or alive, goes: the daemon's lock says whose it is."""
+    """Open the socket. Any file at its path is removed first: the daemon's lock proves that we own the path."""
     path.unlink(missing_ok=True)
     return await connections.listen(runner, Endpoint(is_tcp=False, uid=os.geteuid()), path)

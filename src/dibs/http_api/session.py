@@ -1,4 +1,4 @@
-"""How a browser gets in: a code, made for somebody on the command line, is exchanged for the token; once."""
+"""Browser sign-in: the command line requests a one-time code, and the browser exchanges it for the token."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ GUARD: web.AppKey[Guard] = web.AppKey("guard", Guard)
 
 
 class CodeIn(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/session` takes."""
+    """The body of `POST /v1/session`."""
 
     code: Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class TokenOut(msgspec.Struct):
-    """What a code is exchanged for."""
+    """The token that a code is exchanged for."""
 
     token: str
 
@@ -34,20 +34,20 @@ class CodeOut(msgspec.Struct):
 
     code: str
     expires_in_s: float
-    #: Of loopback, and the address for a browser; None while browsers are not let in on TCP.
+    #: The TCP port and the address for a browser; None while the TCP port is closed.
     port: int | None
     address: str | None
     socket: str
 
 
 class Rotated(msgspec.Struct):
-    """That the token is a new one."""
+    """Confirms that the token was replaced."""
 
     rotated: bool
 
 
 async def post_codes(request: web.Request) -> web.Response:
-    """Make a code with which a browser gets in, once, within some minutes."""
+    """Create a code that signs in one browser; it expires after some minutes."""
     browsers = request.app[BROWSERS]
     code = request.app[GUARD].tokens.new_code(time.monotonic())
     place = str(request.app[exchange.DAEMON].identity.socket)
@@ -66,6 +66,6 @@ async def post_session(request: web.Request) -> web.Response:
 
 
 async def post_rotate(request: web.Request) -> web.Response:
-    """Make a new token: every browser has to be let in anew, and streams that are open end."""
+    """Replace the token: every browser must sign in again, and open streams are closed."""
     request.app[GUARD].rotate(request)
     return exchange.json(Rotated(True))

@@ -13,7 +13,7 @@ from dibs.version import __version__
 
 
 async def get_settings(request: web.Request) -> web.Response:
-    """Return every setting of the daemon with its value, where that comes from, and what it means."""
+    """Return every setting of the daemon with its value, the source of the value, and its meaning."""
     daemon = request.app[exchange.DAEMON]
     values = daemon.settings
     found = [

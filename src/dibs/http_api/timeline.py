@@ -1,4 +1,4 @@
-"""What ran where and when, what runs, and what would start next: the picture of the devices over time."""
+"""`GET /v1/timeline`: past, running and planned jobs on each GPU over time."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from dibs.model.jobs import Job
 from dibs.scheduling.forecasts import Planned
 from dibs.store.writer import Reader
 
-#: Bars of the past, and of the plan: more than a picture can show.
+#: The most bars of the past and of the plan: more than the page can show.
 MOST_PAST, MOST_PLANNED = 5000, 200
 
 
 class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which stretch of time; what runs and what is planned is always there."""
+    """The time range; running and planned jobs are always included."""
 
     since: Annotated[str, Meta(description="From then on: 2d (ago), 08:00, or a date and time.")] = "6h"
     until: Annotated[str, Meta(description="Before that; now if it is left out.")] = ""
 
 
 async def get_timeline(request: web.Request) -> web.Response:
-    """Return which jobs had which GPUs when, which have them now, and which would get them next."""
+    """Return which jobs used which GPUs and when, which use them now, and which are planned next."""
     daemon = request.app[exchange.DAEMON]
     told, here = exchange.query(request, TimelineQuery), datetime.now()
     since = job_lists.moment("since", told.since, here)
@@ -44,7 +44,7 @@ def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> Timelin
     past = reader.attempts_between(since, until, MOST_PAST)
     bars = [_bar(s.job, s.name, s.attempt, s.devices, s.started_at, s.finished_at, s.word) for s in reversed(past)]
     ahead = daemon.outlook(reader).plan_ahead(MOST_PLANNED)
-    # What is just starting has no moment yet.
+    # A job that is starting has no start time yet.
     bars += [_running(job, job.started_at or now, ahead.ends.get(job.id)) for job in reader.active() if job.allocation]
     bars += [_planned(reader.job(plan.id), plan) for plan in ahead.planned if plan.devices]
     return Timeline(_lanes(daemon, bars), bars, len(past) == MOST_PAST, serialization.moment(now))
@@ -74,13 +74,13 @@ def _bar(
         end=serialization.moment(ended),
         state=word,
         is_plan=False,
-        # Only of a job that runs.
+        # Set only for a running job.
         expected_end=None,
     )
 
 
 def _lanes(daemon: Daemon, bars: list[Bar]) -> list[Lane]:
-    """Return a lane for each device, also for those that are gone but were used."""
+    """Return a lane for each GPU, including GPUs that were used but are gone."""
     lanes = [Lane(each.id, each.index, each.name) for each in daemon.inventory.devices]
     gone = dict.fromkeys(device for bar in bars for device in bar.gpu_ids if device not in daemon.inventory.by_id)
     return lanes + [Lane(device, None, device) for device in gone]

@@ -1,4 +1,4 @@
-"""Who used the GPUs on the days past, and how long jobs waited: `GET /v1/usage`."""
+"""`GET /v1/usage`: GPU time per day, project and sweep, and how long jobs waited."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
 from dibs.store.writer import Reader
 
-#: Days that can be asked for: so long is kept how busy devices were.
+#: The most days in one request: utilization is kept this long.
 MOST_DAYS = 28
-#: Percent of use below which a device is idle in a minute.
+#: A GPU is idle in a minute if its utilization is below this percentage.
 IDLE_BELOW = 5
-#: Sums that are told, and jobs that waited longest.
+#: The most sums, and the most jobs with the longest waits, in one answer.
 MOST_SUMS, MOST_WAITS = 5000, 10
 
 
 class UsageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How far back."""
+    """The days to report."""
 
     days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="So many days, today included.")] = 7
 
 
 async def get_usage(request: web.Request) -> web.Response:
-    """Return for how long jobs had GPUs, day by day, how much of it these were idle, and how long jobs waited."""
+    """Return for each day how long jobs held GPUs and how long these were idle, and how long jobs waited."""
     told = exchange.query(request, UsageQuery)
     bounds, now = days(date.today(), told.days), now_ms()
     return await exchange.answer(request.app[exchange.DAEMON], lambda reader: _usage(reader, bounds, now))
 
 
 def days(today: date, many: int) -> list[tuple[date, int, int]]:
-    """Return the last so many days with their bounds in milliseconds; where clocks are set one has 23 or 25 hours."""
+    """Return the last `many` days with their bounds in milliseconds; a day with a clock change has 23 or 25 hours."""
     found = [today - timedelta(days=back) for back in range(many)][::-1]
     return [(day, _midnight(day), _midnight(day + timedelta(days=1))) for day in found]
 

@@ -1,4 +1,4 @@
-"""Why a job does not run, and when it is expected to."""
+"""`GET /v1/jobs/{id}/why`: why a job does not run, and when it is expected to start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dibs.store.writer import Reader
 
 
 async def get_why(request: web.Request) -> web.Response:
-    """Say why a job is not running, or how it stands."""
+    """Return why a job is not running, or its current state."""
     daemon = request.app[exchange.DAEMON]
     job_id = exchange.job_id(request)
 

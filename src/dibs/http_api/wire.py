@@ -19,7 +19,7 @@ OPTION_OF = {
     "cwd": "--chdir",
     "warn.before_s": "--signal", "after[...].select": "--after",
 }  # fmt: skip
-#: Phrases of msgspec, and ours.
+#: Phrases of msgspec and their replacements.
 WIRE_WORDS = (
     (r" \| null`", "`"),
     (r"`str` of length <= (\d+)", r"at most \1 characters"),
@@ -39,7 +39,7 @@ WIRE_WORDS = (
 
 
 def convert(value: Any, kind: type[S], *, is_text: bool = False) -> S:
-    """Return a value as an instance of `kind`; raise UserError that says what is wrong with it.
+    """Return a value as an instance of `kind`; raise UserError if it does not fit.
 
     With `is_text` numbers and booleans are strings, as in a query.
     """
@@ -50,11 +50,11 @@ def convert(value: Any, kind: type[S], *, is_text: bool = False) -> S:
 
 
 def _in_our_words(text: str, value: Any) -> str:
-    """Return the text of a validation error with the option that was typed and plain names of types."""
+    """Return the text of a validation error with the option's name and plain names of types."""
     what, _, path = text.partition(" - at ")
     name = path.strip("`").removeprefix("$.").removeprefix("$") or "the request"
     if isinstance(value, dict) and isinstance(value.get(name), str):
-        # A number in a query is a text that is not one.
+        # All values of a query are strings, so "got `str`" would not help.
         what = what.removesuffix(", got `str`")
     for wire, ours in WIRE_WORDS:
         what = re.sub(wire, ours, what)

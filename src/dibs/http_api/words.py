@@ -7,12 +7,12 @@ from aiohttp import web
 from dibs.http_api import exchange
 from dibs.http_api.schemas.job_answers import GpuWords, JobWords, Words
 
-#: Unfinished and finished jobs that a shell offers.
+#: The most unfinished and finished jobs to offer.
 WORDS_SHOWN = 100, 50
 
 
 async def get_words(request: web.Request) -> web.Response:
-    """Return jobs and devices in a few words each, for shells that complete what is typed."""
+    """Return the names of jobs and GPUs for shell completion."""
     daemon = request.app[exchange.DAEMON]
     jobs = await daemon.ask(lambda reader: reader.overview(*WORDS_SHOWN))
     return exchange.json(
