@@ -136,7 +136,7 @@ class DriverLink:
                     return
 
     def _take(self, answer: Answer, raw: bytes) -> bool:
-        """Take in one line; tell whether it was the last."""
+        """Take in one line; return whether it was the last."""
         try:
             line = json.loads(raw)
             if not isinstance(line, dict):

@@ -66,7 +66,7 @@ def foreign_processes(
 
 
 def is_ignored(device: Device, limits: Limits) -> bool:
-    """Tell whether the settings say that foreign use of a device does not matter."""
+    """Return whether the settings say that foreign use of a device does not matter."""
     words = [word.lower() for word in limits.ignored if word]
     return any(word == str(device.index) or device.id.lower().startswith(word) for word in words)
 

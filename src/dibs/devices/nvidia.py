@@ -247,7 +247,7 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def is_hidden(minor: int | None, folder: str = "/dev", opened: Callable[[str, int], int] = os.open) -> bool:
-    """Tell whether a container or batch system keeps a card from us that NVML shows.
+    """Return whether a container or batch system keeps a card from us that NVML shows.
 
     Where there is no /dev/nvidiactl the driver works in another way (WSL), and nothing can be said.
     """

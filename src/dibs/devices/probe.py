@@ -150,7 +150,7 @@ class Probe:
 
     @property
     def is_real(self) -> bool:
-        """Tell whether there is a driver behind the devices, so that they may be other than they were."""
+        """Return whether there is a driver behind the devices, so that they may be other than they were."""
         return isinstance(self._choice, Real)
 
     @property

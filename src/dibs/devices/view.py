@@ -55,7 +55,7 @@ class DeviceView:
 
     @property
     def is_fresh(self) -> bool:
-        """Tell whether the last reading is young enough to give out devices."""
+        """Return whether the last reading is young enough to give out devices."""
         return time.monotonic() - self._read_at < FRESH_FOR_S
 
     @property

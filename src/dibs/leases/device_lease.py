@@ -1,4 +1,4 @@
-"""The machine-wide right to use a device, held by the kernel for as long as any holder lives.
+"""The machine-wide right to use a device. The kernel keeps it as long as any holder lives.
 
 A lease is a `flock` on the device's file and a listening abstract socket. Both are needed: a file can be deleted, and a
 socket is not visible from another network namespace. Nothing here waits; `tickets` decides whose turn it is.
@@ -25,24 +25,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Start of the name of the file that says when a user was last given a device.
+#: Prefix of the file that records when a user was last given a device.
 SERVED = ".dibs-served-"
 
-#: Digits of the boot-time ns in it, which are always as many.
+#: Digits of the boot-time ns in that file, always this many.
 BOOT_NS_DIGITS = 20
 
 #: Seconds to wait for a gate. It is held for microseconds, so only a stopped process holds it longer.
 GATE_S = 1.0
 
-#: Seconds between looks at a gate.
+#: Seconds between attempts to lock a gate.
 GATE_PAUSE_S = 0.0005
 
-#: Seconds between looks while file and socket disagree: a holder that is dying lets go of one just before the other.
+#: Seconds between attempts while file and socket disagree: a dying holder releases one just before the other.
 SETTLE_S = (0.001, 0.004, 0.016, 0.064)
 
 
 class Lease:
-    """A lease this process holds. Children that inherit both descriptors hold it too, also after `close`."""
+    """A lease this process holds. Children that inherit both descriptors hold it too, even after `close`."""
 
     __slots__ = ("device", "file_fd", "socket_fd")
 
@@ -56,7 +56,7 @@ class Lease:
         return self.file_fd, self.socket_fd
 
     def close(self) -> None:
-        """Release it; calling it twice is harmless. The socket closes last, because its hang-up wakes the waiters."""
+        """Release the lease. Idempotent. The socket closes last, because its hang-up wakes the waiters."""
         for fd in self.fds():
             if fd >= 0:
                 os.close(fd)
@@ -69,7 +69,7 @@ def duplicate_fds(leases: Iterable[Lease]) -> list[int]:
 
 
 class Refused(errors.Busy):
-    """A device could not be taken: `why` is leased, full (no room to share), split, drained, or gate (it is stuck)."""
+    """A device could not be taken. `why` is leased, full (no room to share), split, drained, or gate (stuck)."""
 
     def __init__(self, device: str, why: str, holder: Holder | None) -> None:
         message = f"device {device} cannot be taken: {REFUSALS[why]}"
@@ -91,7 +91,7 @@ REFUSALS = {
 
 
 class Share:
-    """What a shared take asks for of each device, and the limits it has to keep."""
+    """The amount a shared take needs of each device, and the limits that apply."""
 
     __slots__ = ("capacity_mib", "max_slots", "mib")
 
@@ -99,13 +99,13 @@ class Share:
         if mib < 1:
             raise ValueError(f"expected at least 1 MiB, got {mib}")
         self.mib = mib
-        #: By device; one that is missing has no room at all.
+        #: By device; a missing device has no room at all.
         self.capacity_mib = capacity_mib
         self.max_slots = max_slots
 
 
 def take(place: Folder, devices: Iterable[str], note: Note, share: Share | None = None) -> list[Lease]:
-    """Take all of `devices` or none, for ourselves or a share of each; raise `Refused` when one cannot be had."""
+    """Take all of `devices` or none, exclusively or a share of each; raise `Refused` if one is not available."""
     taken: list[Lease] = []
     try:
         for device in sorted({holders.checked(device) for device in devices}):
@@ -120,7 +120,7 @@ def take(place: Folder, devices: Iterable[str], note: Note, share: Share | None 
 
 
 def take_shared(place: Folder, device: str, mib: int, capacity_mib: int, max_slots: int, note: Note) -> Lease:
-    """Take `mib` of a device beside others who share it; raise `Refused` when it is exclusive or has no room."""
+    """Take `mib` of a shared device; raise `Refused` if it is held exclusively or has no room."""
     return take(place, [device], note, Share(mib, {device: capacity_mib}, max_slots))[0]
 
 
@@ -141,7 +141,7 @@ def _take(place: Folder, device: str, note: Note, share: Share | None) -> Lease:
 
 
 def _try(place: Folder, device: str, note: Note, share: Share | None) -> Lease | str:
-    """Try once, under the gate; return why not if it is refused."""
+    """Try once, under the gate; return the reason if the device is refused."""
     gate = _pass_gate(place, device)
     if gate is None:
         return "gate"
@@ -167,22 +167,22 @@ def _try(place: Folder, device: str, note: Note, share: Share | None) -> Lease |
 
 
 def _slot(share: Share | None, device: str, others: list[holders.Socket], file_fd: int) -> int | str:
-    """Return the slot for one more holder beside `others`, or why there is none."""
+    """Return the slot for one more holder beside `others`, or the reason why there is none."""
     if share is None:
         return "split" if others else 0
-    # A sharer whose slot we cannot see has MiB that we cannot count. (One of the locks is ours.)
+    # We cannot count the MiB of a sharer whose slot we cannot see. (One of the locks is ours.)
     unseen = len(locks.flocked().get(locks.key(os.fstat(file_fd)), ())) - 1 - len(others)
     if unseen > 0 or any(other.mib is None for other in others):
         return "split"
     taken_mib = sum(other.mib or 0 for other in others)
-    # Counted, and not only the slots below the limit: somebody else's limit may be higher.
+    # Count all slots, not only those below our limit: another user's limit may be higher.
     if len(others) >= share.max_slots or taken_mib + share.mib > share.capacity_mib.get(device, 0):
         return "full"
     return min(set(range(share.max_slots)) - {other.slot for other in others})
 
 
 def _pass_gate(place: Folder, device: str) -> int | None:
-    """Hold the device's gate, so that nobody else looks and takes meanwhile; None when it is stuck."""
+    """Lock the device's gate, so that nobody else checks and takes at the same time; return None if it is stuck."""
     path = place.file(f".dibs-gate-{device}")
     until = time.monotonic() + GATE_S
     while True:
@@ -193,17 +193,17 @@ def _pass_gate(place: Folder, device: str) -> int | None:
 
 
 def _leave_gate(fd: int) -> None:
-    # Unlocked by name, not only closed: a thread that forks just now would carry a copy of the gate away.
+    # Unlock explicitly before closing: a thread that forks now would take a copy of the gate with it.
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
 
 
 def mark_served(place: Folder) -> None:
-    """Record that the caller's user has just been given a device."""
+    """Record that the calling user was just given a device."""
     uid = os.geteuid()
     path = place.file(f"{SERVED}{uid}")
     try:
-        # Always the same length and written in place, so that no reader ever sees half of it beside half of the last.
+        # Fixed length and written in place, so that no reader sees a mix of the old and the new record.
         line = f"{processes.boot_id()} {locks.boot_ns():0{BOOT_NS_DIGITS}d}\n".encode("ascii")
         try:
             fd = os.open(path, os.O_WRONLY | locks.OPEN_FLAGS)
@@ -212,18 +212,18 @@ def mark_served(place: Folder) -> None:
             os.fchmod(fd, 0o644)
         try:
             status = os.fstat(fd)
-            # A second name or another owner: planted, perhaps to have us write into a file that is dear to us.
+            # A second name or another owner: planted, perhaps to make us overwrite one of our own files.
             if (status.st_uid, status.st_nlink) == (uid, 1):
                 os.pwrite(fd, line, 0)
         finally:
             os.close(fd)
     except OSError:
-        # A full disk or a planted file costs this user the memory of one turn; it must not cost the device.
+        # On a full disk or with a planted file, this user's turn is not recorded; the device must still be given.
         return
 
 
 def served_of(place: Folder, uids: Iterable[int]) -> dict[int, int]:
-    """Return when each of these users was last given a device, in boot-time ns; who is missing never was since then."""
+    """Return when each user was last given a device, in boot-time ns; users not served since boot are left out."""
     boot_id = processes.boot_id()
     found = {}
     for uid in uids:

@@ -1,6 +1,6 @@
-"""Drained devices, on which nothing new may start: by root for everybody, or by a user for their own jobs.
+"""Drained devices, on which nothing new may start: by root for all users, or by a user for their own jobs.
 
-Root's marks are files in a folder that only root can write. `device_lease.take` obeys them, and with it every program
+Root's marks are files in a folder that only root can write. `device_lease.take` obeys them, and so does every program
 that takes a device. A user's own drains are in the store.
 """
 
@@ -15,24 +15,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.system.locks import Folder
 
-#: Bytes of a reason.
+#: Maximum bytes of a reason.
 LONGEST_BYTES = 800
 STANDARD = ("/tmp", "/run/dibs")
 
 
 def folder(place: Folder) -> str:
-    """Return where root's marks are: on /run, which a boot clears, or beside the leases of a test."""
+    """Return the folder of root's marks: on /run, which a boot clears, or in a test next to its leases."""
     return "/run/dibs/drained" if place.path in STANDARD else f"{place.path}/drained"
 
 
 def _is_trusted(place: Folder, found: os.stat_result) -> bool:
-    """Tell whether root made it; what others plant means nothing."""
+    """Return whether root created it; files that other users plant are ignored."""
     is_ours = place.path not in STANDARD and found.st_uid == os.geteuid()
     return (found.st_uid == 0 or is_ours) and not found.st_mode & 0o022
 
 
 def reason(place: Folder, device: str) -> str | None:
-    """Return why root drained a device, which may be an empty text; None if it is not drained."""
+    """Return why root drained a device, possibly an empty text; None if it is not drained."""
     where = folder(place)
     path = f"{where}/{holders.checked(device)}"
     try:
@@ -51,7 +51,7 @@ def reason(place: Folder, device: str) -> str | None:
 
 
 def marks(place: Folder) -> dict[str, str]:
-    """Return the devices that root drained, and why."""
+    """Return the devices that root drained, each with the reason."""
     try:
         names = os.listdir(folder(place))
     except OSError:
@@ -61,13 +61,13 @@ def marks(place: Folder) -> dict[str, str]:
 
 
 def mark(place: Folder, device: str, why: str) -> None:
-    """Drain a device for everybody; only root can."""
+    """Drain a device for all users; only root can."""
     where = folder(place)
     for path in (os.path.dirname(where), where):
         if not os.path.isdir(path):
             os.mkdir(path)
-            # Whatever the umask: all doors must be able to look. A folder of leases on /run has yet another mode, so
-            # this one is not taken for that.
+            # Regardless of the umask: all programs must be able to read it. A lease folder on /run has another mode, so
+            # this one is not mistaken for it.
             os.chmod(path, 0o755)
     temporary = f"{where}/.{holders.checked(device)}.{os.getpid()}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -80,7 +80,7 @@ def mark(place: Folder, device: str, why: str) -> None:
 
 
 def unmark(place: Folder, device: str) -> bool:
-    """Let everybody use a device again; tell whether it was drained."""
+    """Let all users use a device again; return whether it was drained."""
     try:
         os.unlink(f"{folder(place)}/{holders.checked(device)}")
     except FileNotFoundError:
@@ -89,13 +89,13 @@ def unmark(place: Folder, device: str) -> bool:
 
 
 class Drains:
-    """All that is drained for one user, in words: root's marks, read anew each time, and the user's own."""
+    """The drained devices of one user, as text: root's marks, read each time, and the user's own drains."""
 
     __slots__ = ("own", "place")
 
     def __init__(self, place: Folder, own: dict[str, str]) -> None:
         self.place = place
-        #: Replaced as a whole when it changes: other threads read it.
+        #: Replaced as a whole when it changes, because other threads read it.
         self.own = own
 
     def add_own(self, device: str, why: str) -> None:
@@ -103,11 +103,11 @@ class Drains:
         self.own = {**self.own, device: why}
 
     def remove_own(self, device: str) -> None:
-        """Let this user's jobs have a device again."""
+        """Let this user's jobs use a device again."""
         self.own = {own: why for own, why in self.own.items() if own != device}
 
     def now(self) -> dict[str, str]:
-        """Return the drained devices and by whom and why."""
+        """Return the drained devices, each with who drained it and why."""
         told = {device: _told("you", why) for device, why in self.own.items()}
         return told | {device: _told("root", why) for device, why in marks(self.place).items()}
 

@@ -1,6 +1,6 @@
-"""Who holds which device, read from the kernel's tables without blocking anybody who takes one.
+"""Who holds which device, read from the kernel's tables without blocking a process that takes one.
 
-Also the names of a device's sockets and the note in its file: read here, written by `device_lease`.
+Also the names of a device's sockets and the note in its file, which `device_lease` writes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dibs.scheduling.choice import Room, Terms
     from dibs.system.locks import Folder
 
-#: Characters of a device's id. `/` stays free: it stands for `.` in socket names, where `.` separates the parts.
+#: Characters of a device id. `/` is excluded: it replaces `.` in socket names, where `.` separates the parts.
 ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:")
 
 #: Longest id: a socket name has 108 bytes, and prefix, slot and MiB need up to 40 of them. A MIG UUID has 40.
@@ -30,12 +30,12 @@ ID_LENGTH = 64
 #: Bytes for the note of one slot; slot n is at n times this. Fits 148 characters that need 12 bytes each in JSON.
 NOTE_BYTES = 2048
 
-#: Digits of a slot's number and of its MiB at most. Larger ones are somebody's joke, and would be no place in a file.
+#: Maximum digits of a slot number and of its MiB. Larger numbers are invalid and exceed any file offset.
 SHARE_DIGITS = 12
 
 
 class Note:
-    """What a holder says about itself for people to read; uid, pid and time are added when it is written."""
+    """What a holder says about itself, for display; uid, pid and time are added when it is written."""
 
     __slots__ = ("job", "tool", "user")
 
@@ -63,7 +63,7 @@ class Socket:
 
 
 class Holder:
-    """Who holds a device. `mib` is None for an exclusive lease; other Nones mean that nobody could tell."""
+    """Who holds a device. `mib` is None for an exclusive lease; any other None means unknown."""
 
     __slots__ = ("device", "job", "mib", "pid", "since", "uid", "user")
 
@@ -74,14 +74,14 @@ class Holder:
         self.uid = uid
         self.mib = mib
         self.user = None if uid is None else users.name(uid)
-        # Anybody may have written it: what is no text at all, such as half of a pair of surrogates, cannot be told.
+        # Any user may have written the note: replace what is not valid text, such as a lone surrogate.
         self.job = job.encode("utf-8", "replace").decode() if isinstance(job, str) and job else None
         #: Seconds since 1970.
         self.since = float(since) if isinstance(since, int | float) and 0 < since < 1e11 else None
 
 
 def checked(device: str) -> str:
-    """Return a device id that can be part of a file's and a socket's name; raise ValueError for any other."""
+    """Return a device id that is valid in file and socket names; raise ValueError otherwise."""
     if not device or len(device) > ID_LENGTH or not ID_CHARS.issuperset(device):
         raise ValueError(f"expected a device id of up to {ID_LENGTH} letters, digits and -_.:, got {device!r}")
     return device
@@ -93,12 +93,12 @@ def file(place: Folder, device: str) -> str:
 
 
 def socket_name(place: Folder, device: str, share: str = "") -> bytes:
-    """Return the name of an exclusive lease's socket, or with `share` (".<slot>.<MiB>") of a shared one's."""
+    """Return the socket name of an exclusive lease, or with `share` (".<slot>.<MiB>") of a shared one."""
     return place.socket("gpu", device.replace(".", "/") + share)
 
 
 def held(place: Folder, devices: Iterable[str]) -> set[str]:
-    """Return those of `devices` that anybody holds, alone or shared."""
+    """Return those of `devices` that are held, exclusively or shared."""
     wanted = list(devices)
     if not wanted:
         return set()
@@ -108,7 +108,7 @@ def held(place: Folder, devices: Iterable[str]) -> set[str]:
 
 
 def rooms(place: Folder, devices: Iterable[str], terms: Terms) -> dict[str, Room]:
-    """Return what is left of those of `devices` that nobody has alone."""
+    """Return the free room of those of `devices` that are not held exclusively."""
     wanted = list(devices)
     taken = held(place, wanted)
     shares: dict[str, list[int | None]] = {}
@@ -117,14 +117,14 @@ def rooms(place: Folder, devices: Iterable[str], terms: Terms) -> dict[str, Room
     found = {}
     for device in wanted:
         mibs = [mib for mib in shares.get(device, ()) if mib is not None]
-        # Held and no share to be seen: alone, or by somebody whose socket is hidden from us.
+        # Held without a visible share: exclusive, or the holder's socket is hidden from us.
         if device not in taken or (mibs and len(mibs) == len(shares[device])):
             found[device] = choice.room(terms.capacity_mib.get(device), terms.most, mibs)
     return found
 
 
 def used_at(place: Folder, devices: Iterable[str]) -> dict[str, float]:
-    """Return when each device was last taken, as the times of the lease files tell; 0: never."""
+    """Return when each device was last taken, from the times of the lease files; 0: never."""
     found = {}
     for device in devices:
         try:
@@ -135,7 +135,7 @@ def used_at(place: Folder, devices: Iterable[str]) -> dict[str, float]:
 
 
 def survey(place: Folder, devices: Iterable[str], table: bytes | None = None) -> dict[str, tuple[Holder, ...]]:
-    """Return who holds each of `devices`, of those who did when the kernel's table was `table`, or do now."""
+    """Return the holders of each of `devices`, from the sockets in `table`, or from the current ones."""
     wanted = list(devices)
     if not wanted:
         return {}
@@ -153,10 +153,10 @@ def survey(place: Folder, devices: Iterable[str], table: bytes | None = None) ->
 
 
 def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder | None:
-    """Name the holder behind a socket; None if it has let go meanwhile.
+    """Return the holder behind a socket; None if it has released the device meanwhile.
 
-    The note is believed when the kernel names the same pid (in /proc/locks) and the same uid (in /proc/PID). Only
-    otherwise the socket is asked: that is always right, but each question uses up a place in its queue of connections.
+    The note is trusted if the kernel names the same pid (in /proc/locks) and the same uid (in /proc/PID). Otherwise we
+    connect to the socket: that is always right, but each connection uses up a place in its backlog.
     """
     note = _read_note(place, socket.device, socket.slot)
     pid, uid = note.get("pid"), note.get("uid")
@@ -165,7 +165,7 @@ def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder | None:
     fd = locks.connect(socket.name)
     if fd is None:
         if socket.name not in watchable(place, [socket.device]):
-            # Not somebody whom we cannot see: for their sake every process on the device would count as at home.
+            # Do not report an unknown holder: every process on the device would then count as legitimate.
             return None
         return _hidden_holder(place, socket.device, pids[0] if len(pids) == 1 else None, socket)
     peer = _socket.socket(fileno=fd)
@@ -174,29 +174,29 @@ def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder | None:
     finally:
         peer.close()
     peer_pid, peer_uid = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (0, 4))
-    # The taker may be dead, and what it started hold the lease on.
+    # The process that took the lease may be dead while its children still hold it.
     living = peer_pid if processes.look(peer_pid) else _heir(file(place, socket.device))
     return Holder(socket.device, living or peer_pid, peer_uid, socket.mib, note if pid == peer_pid else {})
 
 
 def _heir(path: str) -> int | None:
-    """Return the oldest process that has a lease's file open, of those that we may look into."""
+    """Return the oldest process that has a lease's file open, among those we may inspect."""
     found = [proc for proc in processes.everybody() if path in open_files(proc.pid)]
     return min(found, key=lambda proc: (proc.starttime, proc.pid)).pid if found else None
 
 
 def open_files(pid: int) -> set[str]:
-    """Return the paths that a process has open; none where we may not look."""
+    """Return the paths that a process has open; none if we may not inspect it."""
     folder = f"/proc/{pid}/fd"
     try:
         return {os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}
     except OSError:
-        # Gone, or somebody else's.
+        # The process is gone or belongs to another user.
         return set()
 
 
 def _hidden_holder(place: Folder, device: str, pid: int | None, socket: Socket | None = None) -> Holder:
-    """Name a holder whose socket does not answer (another network namespace, a full queue) by its lock alone."""
+    """Return a holder whose socket does not answer (another network namespace, a full backlog), by its lock alone."""
     note = _read_note(place, device, 0 if socket is None else socket.slot)
     if pid is None or note.get("pid") != pid:
         note = {}
@@ -210,19 +210,19 @@ def _hidden_holder(place: Folder, device: str, pid: int | None, socket: Socket |
 def watches(place: Folder, device: str) -> list[int]:
     """Return a descriptor for each holder that hangs up when the last copy of the holder's socket closes.
 
-    A holder that cannot be watched (another network namespace, a full queue) is left out. Keep a watch instead of
-    making it anew: each one uses up a place in the holder's queue of connections until the holder ends.
+    A holder that cannot be watched (another network namespace, a full backlog) is left out. Keep a watch instead of
+    reconnecting: each connection uses up a place in the holder's backlog until the holder ends.
     """
     return [fd for name in watchable(place, [device]) if (fd := locks.connect(name)) is not None]
 
 
 def watchable(place: Folder, devices: Iterable[str]) -> dict[bytes, str]:
-    """Return the socket names of all holders of `devices`, each with its device, to be given to `locks.connect`."""
+    """Return the socket names of all holders of `devices`, each with its device, for `locks.connect`."""
     return {socket.name: socket.device for socket in sockets(place, devices)}
 
 
 def sockets(place: Folder, devices: Iterable[str], seen: bytes | None = None) -> list[Socket]:
-    """Return the sockets of `devices` that are listening now, or were when the kernel's table was `seen`."""
+    """Return the sockets of `devices` that are listening now, or that are in the kernel's table `seen`."""
     wanted = set(devices)
     found = []
     for rest in locks.bound(place, "gpu", seen):
@@ -238,23 +238,24 @@ def sockets(place: Folder, devices: Iterable[str], seen: bytes | None = None) ->
 
 
 def write_note(fd: int, slot: int, note: Note, is_alone: bool) -> None:
-    """Write the note of a slot; whoever is alone removes what others left behind."""
+    """Write the note of a slot; the only holder also removes the notes of former holders."""
     text = (
         f'{{"uid": {os.geteuid()}, "user": {_quoted(note.user)}, "pid": {os.getpid()}, "job": {_quoted(note.job)}, '
         f'"since": {time.time():.3f}, "tool": {_quoted(note.tool)}}}'
     )
     try:
-        # Overwritten at its full length instead of truncated to nothing: ext4 would flush it to disk at the next close.
+        # Overwrite the full length instead of truncating to zero, which would make ext4 flush it to disk at the next
+        # close.
         os.pwrite(fd, text.encode("ascii").ljust(NOTE_BYTES - 1) + b"\n", slot * NOTE_BYTES)
         if is_alone and os.fstat(fd).st_size > (slot + 1) * NOTE_BYTES:
             os.ftruncate(fd, (slot + 1) * NOTE_BYTES)
     except OSError:
-        # On a full disk the lease is as good as with a note: the note is for people, the lock is the truth.
+        # On a full disk the lease is still valid: the note is for display, the lock decides.
         return
 
 
 def _read_note(place: Folder, device: str, slot: int) -> dict[str, object]:
-    """Return the note of a slot as its writer, who may be anybody, left it; empty when there is none."""
+    """Return the note of a slot, which any user may have written; empty if there is none."""
     import json
 
     record = locks.read_small(file(place, device), slot * NOTE_BYTES, NOTE_BYTES)

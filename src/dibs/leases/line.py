@@ -25,9 +25,10 @@ class Obstacles:
     __slots__ = ("hidden", "names")
 
     def __init__(self, names: frozenset[bytes], hidden: frozenset[str]) -> None:
-        #: Their sockets; each hangs up when its owner lets go.
+        #: Their sockets; each hangs up when its owner releases it.
         self.names = names
-        #: Devices without a visible socket: the holder is in another network namespace, or is just letting go.
+        #: Devices without a visible socket: the holder is in another network namespace, or is just releasing the
+        #: device.
         self.hidden = hidden
 
 
@@ -48,7 +49,7 @@ class LinePlace:
 
     @property
     def has_ticket(self) -> bool:
-        """Tell whether we have a ticket in the line."""
+        """Return whether we have a ticket in the line."""
         return self._own is not None
 
     def join(self, count: int, devices: Iterable[str], mib: int) -> Ticket | None:
@@ -70,7 +71,7 @@ class LinePlace:
             self._own.renew()
 
     def leave(self) -> None:
-        """Drop our ticket; calling it twice is harmless."""
+        """Drop our ticket. Idempotent."""
         if self._own is not None:
             self._own.close()
             self._own = None
@@ -87,22 +88,22 @@ class LinePlace:
         return others[:before]
 
     def listening(self, table: bytes | None = None) -> set[str]:
-        """Return the names of all other tickets with a visible socket. Cheaper than `around`: reads no ticket."""
+        """Return the names of all other tickets with a visible socket. Cheaper than `around`: it reads no tickets."""
         own = self._own.ticket.name if self._own else None
         return {name for name in locks.bound(self.folder, "ticket", table) if name != own}
 
     # -- what to watch
 
     def obstacles(self, held: Collection[str], names: Iterable[str]) -> Obstacles:
-        """Return the sockets behind `held` devices and the tickets of these names."""
+        """Return the sockets of the holders of `held` devices, and of the tickets with these names."""
         by_name = holders.watchable(self.folder, held)
         sockets = {*by_name, *(tickets.socket_name(self.folder, name) for name in names)}
         return Obstacles(frozenset(sockets), frozenset(held) - frozenset(by_name.values()))
 
     def watch(self, obstacles: Obstacles) -> list[int]:
-        """Watch these too; return the new descriptors, each of which becomes readable when its owner lets go.
+        """Watch these too; return the new descriptors, each of which becomes readable when its owner releases it.
 
-        If there are any, look again: what they stand for may have changed before they were watched.
+        If there are any, check again: the state may have changed before they were watched.
         """
         names = obstacles.names - self._watched.keys()
         # A connection may be refused (a full backlog): see `is_watching`.
@@ -111,7 +112,7 @@ class LinePlace:
         return list(new.values())
 
     def is_watching(self, obstacles: Obstacles) -> bool:
-        """Tell whether all of these are watched."""
+        """Return whether all of these are watched."""
         return obstacles.names <= self._watched.keys()
 
     def watch_only(self, names: Collection[bytes]) -> None:
@@ -125,7 +126,7 @@ class LinePlace:
         return self._watched.values()
 
     def drop_hung_up(self, ready: Collection[int]) -> bool:
-        """Close those of our descriptors that are `ready`, which would stay so; tell whether there were any."""
+        """Close those of our descriptors that are `ready`, which would stay ready; return whether there were any."""
         gone = [name for name, fd in self._watched.items() if fd in ready]
         for name in gone:
             os.close(self._watched.pop(name))

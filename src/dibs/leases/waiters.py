@@ -1,6 +1,6 @@
 """How a foreground command waits in the line until it holds its devices, without polling.
 
-Decides when to look again. `tickets.choose` decides whose turn it is.
+It decides when to check again. `tickets.choose` decides whose turn it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dibs.system.locks import Folder
 
     class Vet(Protocol):
-        """Returns the devices that must not be used now; `is_taken`: we have just taken them."""
+        """Return the devices that must not be used now; `is_taken`: we have just taken them."""
 
         def __call__(self, devices: Sequence[str], *, is_taken: bool) -> Collection[str]: ...
 
@@ -126,21 +126,21 @@ class Waiter:
         self._on_wait = on_wait
         self._terms = terms
         self._pause_s = SHORTEST_S
-        #: Seconds after which to ask again even if nobody hung up.
+        #: Seconds after which to ask again even if nothing hung up.
         self.sleep_s = LONGEST_S
 
     @property
     def has_ticket(self) -> bool:
-        """Tell whether we have a ticket in the line."""
+        """Return whether we have a ticket in the line."""
         return self._line.has_ticket
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether we are in the line, or wait for devices to become fit for use."""
+        """Return whether we are in the line, or wait for devices to become fit for use."""
         return self._line.has_ticket or bool(self._unfit)
 
     def try_now(self, count: int, wanted: Sequence[str]) -> list[Lease] | None:
-        """Take `count` of `wanted` (best first) if that is possible at once without overtaking anybody."""
+        """Take `count` of `wanted` (best first) if that is possible now without overtaking another ticket."""
         while len(fit := self._fit(wanted)) >= count:
             got = self._take(_Look(self._line, count, fit, self._terms()))
             if got is None or self._passes(got):
@@ -148,7 +148,7 @@ class Waiter:
         return None
 
     def ask(self, count: int, wanted: Sequence[str]) -> list[Lease] | None:
-        """Take `count` of `wanted` and leave the line; or wait in it with a ticket for them and return None."""
+        """Take `count` of `wanted` and leave the line; otherwise wait in it with a ticket for them and return None."""
         every = wanted
         while True:
             wanted = self._fit(every)
@@ -177,7 +177,7 @@ class Waiter:
             return None
 
     def _take(self, look: _Look) -> list[Lease] | None:
-        """Take the chosen devices; None if there are none or somebody was faster."""
+        """Take the chosen devices; return None if there are none or another process was faster."""
         if look.chosen is None:
             return None
         terms = look.terms
@@ -198,7 +198,7 @@ class Waiter:
         return [device for device in wanted if device not in self._unfit]
 
     def _passes(self, got: list[Lease]) -> bool:
-        """Tell whether all devices that we have just taken may be used; give them back if not."""
+        """Return whether all devices that we have just taken may be used; release them if not."""
         if self._vet is None:
             return True
         devices = [lease.device for lease in got]
@@ -223,24 +223,24 @@ class Waiter:
         self._line.renew()
 
     def fds(self) -> Collection[int]:
-        """Return the descriptors that become ready when something in our way goes."""
+        """Return the descriptors that become ready when an obstacle goes away."""
         return self._line.fds
 
     def hung_up(self, ready: Collection[int]) -> bool:
-        """Handle the descriptors that were ready after a sleep; tell whether any of them was ours."""
+        """Handle the descriptors that were ready after a sleep; return whether any of them was ours."""
         is_woken = self._line.drop_hung_up(ready)
         self._pause_s = SHORTEST_S if is_woken else min(2 * self._pause_s, LONGEST_S)
         return is_woken
 
     def leave(self) -> None:
-        """Leave the line; calling it twice is harmless."""
+        """Leave the line. Idempotent."""
         self._line.watch_only(())
         self._line.leave()
         self._pause_s, self.sleep_s = SHORTEST_S, LONGEST_S
 
 
 class _Look:
-    """The line and the devices at one moment: what we may take, and who is in the way."""
+    """The line and the devices at one moment: what we may take, and which holders and tickets are in the way."""
 
     __slots__ = ("chosen", "collected", "is_short", "obstacles", "terms")
 
@@ -252,8 +252,8 @@ class _Look:
         self.terms = terms
         self.obstacles = line.obstacles(held, [ticket.name for ticket in ahead])
         self.chosen = tickets.choose(count, wanted, rooms, ahead, locks.boot_ns(), line.collect_for_s, terms)
-        #: What we want, in the order in which it shall become empty for us.
+        #: The devices we want, in the order in which they should be emptied for us.
         self.collected = choice.nearest(wanted, rooms, terms.mib) if held else wanted
-        #: Whether a device is too small for us even if all leases end: processes without a lease, which hang up on
-        #: nobody, may end too.
+        #: Whether a device is too small for us even if all leases end. Processes without a lease may end too, but cause
+        #: no hang-up.
         self.is_short = any(terms.mib > terms.capacity_mib.get(device, terms.mib) for device in wanted)

@@ -1,11 +1,11 @@
-"""The files of one attempt: how runner and daemon tell each other what is asked and what became of it.
+"""The files of one attempt, through which runner and daemon communicate.
 
-    started.S   the commit point of start S, made by link(): a runner's claim with room for its records, or the
-                tombstone of a start given up; locked for as long as its runner is at work on it
-    orders.S    lines from the daemon to the runner, only ever appended
+        started.S   the commit point of start S, created by link(): a runner's claim with room for its records, or the
+                                tombstone of an abandoned start; the runner keeps it locked while it works on the start
+        orders.S    lines from the daemon to the runner, append-only
 
-The folder itself is locked while the runner or anything of the command that kept its descriptors lives.
-`examine` is the one place that says what these files mean together. What to do about it is not decided here.
+The folder itself is locked while the runner, or any process of the command that kept its descriptors, lives.
+`examine` is the only place that interprets these files together. The caller decides what to do about the result.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TOMBSTONE = "tombstone"
 
 @record
 class Tombstone:
-    """This start was given up before the command ran; no runner can claim it any more."""
+    """This start was abandoned before the command ran; no runner can claim it any more."""
 
 
 @record
 class Shim:
-    """A runner claimed this start. Pid 0: the file is there but unreadable, which also means: never start again."""
+    """A runner claimed this start. Pid 0: the file exists but is unreadable; the start must not be repeated either."""
 
     pid: int
     starttime: int
@@ -39,7 +39,7 @@ class Shim:
 
 
 class Claim:
-    """What will say how a start was decided, complete and locked, before it is linked to its name."""
+    """A complete and locked `started` file that is not yet linked to its final name."""
 
     __slots__ = ("fd", "path")
 
@@ -48,16 +48,16 @@ class Claim:
         self.fd = fd
 
     def drop(self) -> None:
-        """Give it up."""
+        """Discard the claim."""
         os.close(self.fd)
         os.unlink(self.path)
 
 
 def prepare(folder: str, text: str, room: int = records.SIZE) -> Claim:
-    """Make what a runner will claim a start with; a full disk is a start that never was, not a lost job.
+    """Create the claim file of a start. A full disk then prevents the start instead of losing the job.
 
-    Nothing is synced: after any crash of ours the kernel still has it, and a power cut ends every runner. What was just
-    starting then and left no file is unknown, not open; see `dispatch.recover`.
+    Nothing is synced: after a crash of our processes the kernel still has the data, and a power cut ends every runner.
+    A start without a file after a power cut is unknown, not open; see `dispatch.recover`.
     """
     path = f"{folder}/.started.{os.getpid()}.{os.urandom(4).hex()}"
     claim = Claim(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
@@ -75,7 +75,7 @@ def prepare(folder: str, text: str, room: int = records.SIZE) -> Claim:
 
 
 def decide(claim: Claim, folder: str, start: int) -> int | None:
-    """Link the `started` file of a start; return it open and locked, or None if the start was decided before."""
+    """Link the `started` file of a start; return its locked descriptor, or None if the start was already decided."""
     try:
         os.link(claim.path, f"{folder}/started.{start}")
     except BaseException as error:
@@ -89,12 +89,12 @@ def decide(claim: Claim, folder: str, start: int) -> int | None:
 
 
 def claim(folder: str, start: int, text: str) -> int | None:
-    """Decide that a start begins, for the runner that asks; as `decide`."""
+    """Claim a start for the calling runner; return the same as `decide`."""
     return decide(prepare(folder, text), folder, start)
 
 
 def bury(folder: str, start: int) -> bool:
-    """Decide that a start never begins; False if it was decided before."""
+    """Decide that a start never begins; return False if it was already decided."""
     fd = decide(prepare(folder, TOMBSTONE, room=0), folder, start)
     if fd is not None:
         os.close(fd)
@@ -102,7 +102,7 @@ def bury(folder: str, start: int) -> bool:
 
 
 def sync(folder: str, start: int) -> None:
-    """Bring what a runner wrote to the disk, where a power cut cannot lose it; without a claim there is nothing."""
+    """Sync the records of a start to disk, so that a power cut cannot lose them. Do nothing without a claim."""
     try:
         fd = os.open(f"{folder}/started.{start}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -114,12 +114,12 @@ def sync(folder: str, start: int) -> None:
 
 
 def open_folder(folder: str) -> int:
-    """Return a descriptor of the folder, which is not inherited by itself."""
+    """Return a descriptor of the folder that children do not inherit by default."""
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def read_started(folder: str, start: int) -> Shim | Tombstone | None:
-    """Return how this start was decided, or None if it is open."""
+    """Return how this start was decided, or None if it is undecided."""
     fd = _open_started(folder, start)
     if fd is None:
         return None
@@ -148,7 +148,7 @@ def _decision(content: bytes) -> Shim | Tombstone:
 
 
 def give_up(folder: str, start: int) -> bool:
-    """Bury a start before it began; False if a runner claimed it first, which then needs an order."""
+    """Bury a start before it begins; return False if a runner claimed it first, which then needs an order."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     return bury(folder, start) or isinstance(read_started(folder, start), Tombstone)
 
@@ -157,14 +157,14 @@ def give_up(folder: str, start: int) -> bool:
 
 
 def append_order(folder: str, start: int, line: str) -> None:
-    """Leave a durable order for the runner of a start; it reads it when it gets SIGUSR1.
+    """Append a durable order for the runner of a start, which reads it on SIGUSR1.
 
     `stop GRACE_S`, `signal N`, `pause`, `resume`, `limit SECONDS` or `limit none`.
     """
     path = os.path.join(folder, f"orders.{start}")
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        # One write each, and a leading newline closes what a crash may have left half written.
+        # One write per order. The leading newline ends a line that a crash left incomplete.
         os.write(fd, f"\n{line}\n".encode())
         os.fsync(fd)
     finally:
@@ -172,7 +172,7 @@ def append_order(folder: str, start: int, line: str) -> None:
 
 
 class Orders:
-    """The orders of one start, each handed out once."""
+    """The orders of one start; each is returned once."""
 
     __slots__ = ("_path", "_read_to")
 
@@ -181,7 +181,7 @@ class Orders:
         self._read_to = 0
 
     def new(self) -> list[list[str]]:
-        """Return the words of each order that came since the last call, whole lines only."""
+        """Return the words of each complete order line since the last call."""
         try:
             with open(self._path, "rb", buffering=0) as file:
                 file.seek(self._read_to)
@@ -193,7 +193,7 @@ class Orders:
 
 
 def orders_in_force(folder: str, start: int) -> tuple[bool, str | None]:
-    """Return what the orders of a start amount to: whether it is paused, and its new limit as it was written."""
+    """Return the effect of a start's orders: whether it is paused, and its new time limit as written."""
     is_paused, limit = False, None
     for verb, *words in Orders(folder, start).new():
         if verb in ("pause", "resume"):
@@ -207,7 +207,7 @@ def orders_in_force(folder: str, start: int) -> tuple[bool, str | None]:
 
 
 def lock_tree(folder: str) -> int | None:
-    """Return a descriptor whose copies show that something of the attempt lives; None if something else of it does."""
+    """Lock the folder for this tree; return the descriptor, or None if another process of the attempt holds it."""
     fd = open_folder(folder)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -218,7 +218,7 @@ def lock_tree(folder: str) -> int | None:
 
 
 def has_tree(folder: str) -> bool:
-    """Tell whether the runner, or anything of the command that kept its descriptors, lives."""
+    """Return whether the runner, or any process of the command that kept its descriptors, lives."""
     fd = open_folder(folder)
     try:
         return _is_locked(fd)
@@ -227,7 +227,7 @@ def has_tree(folder: str) -> bool:
 
 
 def has_runner(folder: str, start: int) -> bool:
-    """Tell whether the runner that claimed this start is at work on it."""
+    """Return whether the runner that claimed this start still works on it."""
     fd = os.open(f"{folder}/started.{start}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         return _is_locked(fd)
@@ -236,12 +236,12 @@ def has_runner(folder: str, start: int) -> bool:
 
 
 def _is_locked(fd: int) -> bool:
-    """Tell whether the lock is held exclusively; several processes may check at a time."""
+    """Return whether the lock is held exclusively; several processes may check at the same time."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    # Unlocked explicitly: a fork in another thread may hold a copy until its exec.
+    # Unlock explicitly: a fork in another thread may hold a copy until its exec.
     fcntl.flock(fd, fcntl.LOCK_UN)
     return False
 
@@ -251,7 +251,7 @@ def _is_locked(fd: int) -> bool:
 
 @record
 class Alive:
-    """Its runner lives and is at work on this start."""
+    """The runner lives and works on this start."""
 
     shim: Shim
     running: records.Running | None
@@ -259,43 +259,43 @@ class Alive:
 
 @record
 class Ended:
-    """The command ran and ended, or could not be started, as `final` says."""
+    """The command ran and ended, or could not be started; `final` has the result."""
 
     final: records.Final
 
 
 @record
 class NoLease:
-    """A device was refused; the command did not run."""
+    """A lease was refused; the command did not run."""
 
     final: records.Final
 
 
 @record
 class NeverStarted:
-    """The command did not run, and for this start it never will."""
+    """The command did not run, and this start never will."""
 
 
 @record
 class Orphaned:
-    """The runner is dead; something of the command lives and still holds its leases."""
+    """The runner is dead; a process of the command lives and still holds its leases."""
 
     running: records.Running | None
 
 
 @record
 class Lost:
-    """The runner died without a record; whether and how the command ended is unknown."""
+    """The runner died without a final record; whether and how the command ended is unknown."""
 
     running: records.Running | None
 
 
 @record
 class Missing:
-    """There is no folder, so nothing can start any more; what it knew is gone.
+    """The folder does not exist, so nothing can start any more and its records are lost.
 
-    Only the caller knows whether it ran: for a start that was never seen running this is `NeverStarted` (the folder is
-    made after the start was decided on), for one that ran it is `Lost`.
+    Only the caller knows whether the command ran: a start never seen running is `NeverStarted` (the folder is created
+    after the decision to start), a start that ran is `Lost`.
     """
 
 
@@ -304,11 +304,11 @@ if TYPE_CHECKING:
 
 
 def examine(folder: str, start: int) -> Verdict:
-    """Return what became of a start, and make it final: a start that has not begun by now never will."""
+    """Return the state of a start and make it final: a start that has not begun by now never will."""
     crash_point("examine:begin")
     fd = _open_started(folder, start)
     if fd is None:
-        # The tombstone before the answer: a runner that is about to claim must find it and leave.
+        # Write the tombstone before answering: a runner that is about to claim must find it and leave.
         try:
             if bury(folder, start):
                 return NeverStarted()
@@ -329,7 +329,7 @@ def _examine_decided(folder: str, fd: int) -> Alive | NeverStarted | Ended | NoL
     if isinstance(started, Tombstone):
         return NeverStarted()
     is_at_work = _is_locked(fd)
-    # Read after that check: a runner that has unlocked has written everything.
+    # Read after the check: a runner that has unlocked has written everything.
     content = os.pread(fd, records.SIZE, 0)
     if is_at_work:
         return Alive(started, records.running_in(content))

@@ -1,8 +1,7 @@
-"""The process that forks runners: a warm, small interpreter, so that a start costs a fork and not an interpreter.
+"""A small, warm interpreter that forks runners, so that a start costs a fork and not a new interpreter.
 
-A child of the daemon in its own session. It holds no lease, decides nothing, and ends when the daemon's socket
-closes; its runners continue. One request is one packet with the socket that the new runner shall serve. Runs under
-`python -I -S`, so only modules that cost nothing are imported.
+A child of the daemon in its own session. It holds no lease and makes no decisions. It ends when the daemon's socket
+closes; its runners continue. One request is one packet with the socket that the new runner serves.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from dibs.system.lean import signal
 
 
 def main() -> None:
-    """Serve the socket whose number is the first argument until it closes."""
+    """Serve the socket whose descriptor is the first argument until it closes."""
     sock = _socket.socket(fileno=int(sys.argv[1]))
     runner.preload()
-    # Runners are small and short: without a collector their pages stay shared with ours.
+    # Runners are small and short-lived: without garbage collection their pages stay shared with ours.
     gc.disable()
     gc.freeze()
     signal.signal(signal.SIGCHLD, _reap)
@@ -36,7 +35,7 @@ def main() -> None:
 
 
 def _receive(sock: _socket.socket) -> int | None:
-    """Return the socket of the next runner, None when the daemon is gone."""
+    """Return the socket of the next runner; None when the daemon is gone."""
     try:
         _, ancillary, _, _ = sock.recvmsg(16, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:
@@ -45,7 +44,7 @@ def _receive(sock: _socket.socket) -> int | None:
 
 
 def _reap(signum: int, frame: object) -> None:
-    """Collect runners that ended; what became of their commands is in their files."""
+    """Reap runners that ended; their files hold the results of their commands."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -54,12 +53,12 @@ def _reap(signum: int, frame: object) -> None:
 
 
 def _run(served: int) -> None:
-    """Be a runner, and end without the rest of this program."""
+    """Act as a runner and exit without returning to the launcher."""
     code = 1
     try:
         runner.serve(served)
         code = 0
-    except BaseException:  # noqa: BLE001 - must not reach the launcher's loop; the files show how far it came
+    except BaseException:  # noqa: BLE001 - must not reach the launcher's loop; the files show how far the runner got
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)

@@ -1,9 +1,8 @@
-"""The parent of one command: claims the start, takes the leases, starts the command, waits, records how it ended.
+"""The parent of one command: claims the start, takes leases, starts the command, waits, records how it ended.
 
-`run` is the start protocol, and the order of its steps is its meaning: each may be the last one before a crash.
-`spawn` starts the command, `supervision` waits for it. The daemon is never needed;
-it only leaves orders. When all is over and the daemon still there, it may give the same process the next start: that
-spares a fork. Runs under `python -I -S`, so only modules that cost nothing are imported.
+`run` is the start protocol. The order of its steps matters, because each may be the last one before a crash. `spawn`
+starts the command, `supervision` waits for it. A runner works without the daemon, which only leaves orders. When a
+start is over, the daemon may send the same process the next one, which saves a fork.
 """
 
 from __future__ import annotations
@@ -20,23 +19,24 @@ from dibs.system.crash_points import crash_point
 from dibs.system.lean import signal
 from dibs.system.process_tree import Termination
 
-#: Blocked from the first moment: what supervision waits for, and the signals of a terminal that a job does not have.
+#: Blocked from the beginning: the signals that supervision waits for, and terminal signals, since a job has no
+#: terminal.
 BLOCKED = supervision.WAKE | {signal.SIGINT, signal.SIGHUP}
 
-#: What a runner tells the daemon when a start is over and everything of it closed.
+#: Message to the daemon that a start is over and all its descriptors are closed.
 OVER = b"over"
-#: Seconds between tries to tell something to a socket whose queue is full.
+#: Seconds between attempts to send to a socket whose queue is full.
 TELL_PAUSES_S = (0.001, 0.002, 0.004, 0.008, 0.016)
 #: Seconds to wait for a lock that another process holds only to check it.
 LOOK_S = 1.0
-#: Shortest and longest pause, in seconds, between looks for what a dead runner left behind.
+#: Shortest and longest pause, in seconds, between scans for the leftovers of a dead runner.
 LEFTOVERS_PAUSE_S = (0.01, 1.0)
-#: Looks in a row that must find nothing.
+#: Consecutive scans that must find nothing.
 EMPTY_LOOKS = 5
 
 
 def main() -> None:
-    """Serve the socket of a number: `3`. Or end what a dead runner left: `leftovers ATTEMPT_DIR GRACE_S MARKER...`."""
+    """Serve a socket descriptor (`3`), or end a dead runner's processes (`leftovers ATTEMPT_DIR GRACE_S MARKER...`)."""
     if sys.argv[1] == "leftovers":
         end_leftovers(sys.argv[2], float(sys.argv[3]), [os.fsencode(word) for word in sys.argv[4:]])
     else:
@@ -44,13 +44,13 @@ def main() -> None:
 
 
 def preload() -> None:
-    """Import now what runners need later, in the process that forks them."""
+    """Import in the forking process what its runners need later."""
     import ctypes as ctypes
     import resource as resource  # wait4 imports it for its third result
 
 
 def serve(fd: int) -> None:
-    """Carry out the starts that arrive at a socket, one after the other, until the daemon closes it."""
+    """Carry out the starts that arrive at a socket, one after another, until the daemon closes it."""
     become_runner(fd)
     sock = _socket.socket(fileno=fd)
     pid = os.getpid()
@@ -68,32 +68,32 @@ def serve(fd: int) -> None:
 
 
 def become_runner(keep: int) -> None:
-    """Leave the caller's session, signals and descriptors behind; the first thing in a new process, forked or not."""
+    """Detach from the caller's session, signals and descriptors. Every new runner calls this first, forked or not."""
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     for signum in supervision.WAKE:
-        # If our parent ignored SIGCHLD, the kernel would reap in our place.
+        # If our parent ignored SIGCHLD, the kernel would reap our children.
         signal.signal(signum, signal.SIG_DFL)
     try:
         os.setsid()
     except PermissionError:
-        pass  # it leads a session or group already
+        pass  # it already leads a session or group
     _close_strangers(keep)
     processes.become_subreaper()
 
 
 def _close_strangers(keep: int) -> None:
-    """Close what the caller left open by mistake; a command must not keep a daemon's socket alive."""
+    """Close descriptors the caller leaked; a command must not keep a daemon's socket alive."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != keep:
             try:
                 os.close(int(name))
             except OSError:
-                continue  # the descriptor of this very listing
+                continue  # the descriptor of this listing itself
     os.set_inheritable(keep, False)
 
 
 def _receive(sock: _socket.socket) -> records.Spec | None:
-    """Return the spec that comes next, in a file of memory; None when the daemon is gone or has no more."""
+    """Return the next spec, sent as a memfd; None when the daemon is gone or has no more."""
     try:
         _, ancillary, _, _ = sock.recvmsg(16, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:
@@ -108,7 +108,7 @@ def _receive(sock: _socket.socket) -> records.Spec | None:
 
 
 def _tell_over(sock: _socket.socket) -> bool:
-    """Tell the daemon that a start is over, whose next commit makes the result durable; False if it is gone."""
+    """Tell the daemon that a start is over; return False if it is gone. Its next commit makes the result durable."""
     try:
         sock.send(OVER)
     except OSError:
@@ -117,7 +117,7 @@ def _tell_over(sock: _socket.socket) -> bool:
 
 
 def _has_children() -> bool:
-    """Tell whether processes of the last start are left: then this runner must not take another one."""
+    """Return whether processes of the last start are left; then this runner must not take another start."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -126,14 +126,14 @@ def _has_children() -> bool:
 
 
 def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
-    """Carry out one start, unless it was carried out or given up already; close everything it opened.
+    """Carry out one start unless it was already carried out or abandoned; close everything it opened.
 
-    `shim` names this process in its claim.
+    `shim` identifies this process in its claim.
     """
     crash_point("runner:begin")
     _forget_signals()
     spare = mine.take(spec)
-    # What is closed in the end, the claim last of all: who finds it unlocked finds everything else settled.
+    # Closed in reverse order, the claim last: if the claim is unlocked, everything else is settled.
     open_fds: list[int] = []
     if spare is not None:
         open_fds.append(spare.log)
@@ -154,13 +154,13 @@ def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
 
 
 def _forget_signals() -> None:
-    """Drop what was meant for the start before; orders for this one cannot have come, and are read anyway."""
+    """Discard signals meant for the previous start. Orders for this one cannot have come yet, and are read anyway."""
     while signal.sigtimedwait(supervision.WAKE, 0) is not None:
         pass
 
 
 def _follow(spec: records.Spec, started: int, pid: int, mine: spares.Spares) -> records.Final:
-    """Write down that the command runs, and return how it ended. It has begun: nothing here may fail the job."""
+    """Record that the command runs, and return how it ended. The command already runs: no error may fail the job."""
     started_at_ns = time.time_ns()
     crash_point("runner:spawned")
     try:
@@ -181,7 +181,7 @@ def _follow(spec: records.Spec, started: int, pid: int, mine: spares.Spares) -> 
 
 
 def _start_command(spec: records.Spec, spare: spares.Spare | None, open_fds: list[int]) -> int | records.Final:
-    """Return the pid of the command, or why there is none; whatever goes wrong here becomes the result."""
+    """Return the pid of the command, or the result if it cannot start; every error here becomes the result."""
     try:
         tree = _lock_tree(spec.folder)
         open_fds.append(tree)
@@ -204,7 +204,7 @@ def _failed(code: int, why: str) -> records.Final:
 
 
 def _lock_tree(folder: str) -> int:
-    """Return the tree's lock, which the command inherits: as long as anything of it has it, something lives."""
+    """Return the tree's lock. The command inherits it: while it is held, some process of the tree lives."""
     give_up_at = time.monotonic() + LOOK_S
     while (lock := attempts.lock_tree(folder)) is None:
         if time.monotonic() > give_up_at:
@@ -217,7 +217,7 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
     """Return the descriptors of all leases, or the refusal."""
     if not spec.devices and not spec.shares:
         return []
-    from dibs.leases import device_lease  # a job without devices does not pay for it
+    from dibs.leases import device_lease  # a job without devices does not pay for this import
 
     place = device_lease.Folder(spec.lease_dir) if spec.lease_dir else device_lease.folder()
     note = device_lease.Note(spec.note_job)
@@ -241,7 +241,7 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
 def _tell(spec: records.Spec, what: str, *more: str) -> None:
     """Send one datagram to the listener, if any; the files have the same information.
 
-    The queue of the socket is short (10 on many systems): retry a few times when many commands start at once.
+    The socket's queue is short (10 on many systems): retry a few times when many commands start at once.
     """
     if spec.notify is None:
         return
@@ -261,9 +261,9 @@ def _tell(spec: records.Spec, what: str, *more: str) -> None:
 
 
 def end_leftovers(folder: str, grace_s: float, markers: list[bytes]) -> None:
-    """End everything that bears all markers in its environment: TERM, KILL after the grace, until the tree is gone.
+    """End all processes with all markers in their environment: TERM, KILL after the grace, until the tree is gone.
 
-    We are not their parent, so a process that respawns may hide from one scan; several empty scans in a row are needed.
+    We are not their parent, so a process that respawns may escape one scan; several consecutive empty scans are needed.
     """
     kill_at = time.monotonic() + grace_s
     termination = Termination()

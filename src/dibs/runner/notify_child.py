@@ -1,7 +1,6 @@
 """The process that runs the user's command for one notification, and ends its process tree at the deadline.
 
-It does not depend on the daemon, which may end before it. Its exit code is that of the command, or 124 at the deadline.
-Runs under `python -I -S`, so only modules that cost nothing are imported.
+It does not depend on the daemon, which may end first. It exits with the command's exit code, or 124 at the deadline.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ def main() -> None:
 
 
 def run(deadline_s: float, shell: str, folder: str, command: str) -> int:
-    """Run the command and wait for all of it; at the deadline end what is left. Return the exit code."""
+    """Run the command and wait for its whole tree; end what is left at the deadline. Return the exit code."""
     until = time.monotonic() + deadline_s
     processes.become_subreaper()
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))
     try:
         os.chdir(folder)
     except OSError:
-        # The job's folder may be gone by now; notify anyway.
+        # The job's folder may no longer exist; notify anyway.
         os.chdir("/")
     try:
         pid = os.posix_spawn(shell, [shell, "-c", command], os.environ, setsigmask=())

@@ -1,13 +1,10 @@
-"""Whether a command ran out of memory: by the end of its output, or by the kernel's count of processes it killed.
-
-Runs under `python -I -S`, so only modules that cost nothing are imported.
-"""
+"""Detect that a command ran out of memory: by the end of its output, or by the kernel's count of OOM kills."""
 
 from __future__ import annotations
 
 from dibs.logs import tails
 
-#: Messages of frameworks when the memory of a device runs out.
+#: Framework messages for exhausted device memory.
 DEVICE_WORDS = (
     b"CUDA out of memory",
     b"OutOfMemoryError",
@@ -17,19 +14,19 @@ DEVICE_WORDS = (
     b"RESOURCE_EXHAUSTED: Out of memory",
     b"CUBLAS_STATUS_ALLOC_FAILED",
 )
-#: Messages when memory runs out, that of a device or of the machine.
+#: Messages for exhausted memory, of a device or of the machine.
 LAST_WORDS = (*DEVICE_WORDS, b"MemoryError", b"std::bad_alloc")
 #: Bytes at the end of the output that are searched.
 TAIL = 16384
 
 
 def said(path: bytes) -> bool:
-    """Tell whether the end of an output reports that memory ran out; False if it cannot be read."""
+    """Return whether the end of an output reports exhausted memory; False if it cannot be read."""
     return _ends_with(path, LAST_WORDS)
 
 
 def said_of_device(path: bytes) -> bool:
-    """Tell whether the end of an output reports that the memory of a device ran out."""
+    """Return whether the end of an output reports exhausted device memory."""
     return _ends_with(path, DEVICE_WORDS)
 
 
@@ -39,7 +36,7 @@ def _ends_with(path: bytes, words: tuple[bytes, ...]) -> bool:
 
 
 def kills() -> int | None:
-    """Return how many processes of our cgroup the kernel has killed for memory; None where it does not tell."""
+    """Return how many processes of our cgroup the kernel has OOM-killed; None if it does not report that."""
     try:
         with open("/proc/self/cgroup", "rb") as file:
             lines = file.read().splitlines()

@@ -1,7 +1,6 @@
-"""What daemon and runner write for each other: the spec of a start, and the records of its run.
+"""The data that daemon and runner exchange: the spec of a start, and the records of its run.
 
-Values and their bytes, readable by any older or newer version. When they are written is the affair of `attempts`
-and `runner`. Runs under `python -I -S`, so only modules that cost nothing are imported.
+Values and their encoding, readable by older and newer versions. `attempts` and `runner` decide when to write them.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 SPEC_HEAD = b"dibs-spec 1"
 STATUS_HEAD = b"dibs-status 1"
 
-#: Bytes of a claimed `started` file, all of them allocated before the claim: a full disk cannot swallow the result.
+#: Bytes of a claimed `started` file, all allocated before the claim: a full disk cannot lose the result.
 SIZE = 4096
-#: The claim has the first sector, the running record the second, the final one the rest: no write can tear another.
+#: The claim has the first sector, the running record the second, the final record the rest: no write can tear another.
 RUNNING_AT = 512
 FINAL_AT = 1024
 #: Bytes kept of a free text in a final record; all texts together must fit.
@@ -30,30 +29,30 @@ TEXT_MAX = 600
 
 @record
 class Spec:
-    """What a runner needs to know. Words, variables and paths are bytes: any but NUL arrive as they were."""
+    """What a runner needs to know. Arguments, variables and paths are bytes: everything but NUL is preserved."""
 
     job: int
     attempt: int
     start: int
-    #: Of this attempt, in the local state; made if it is not there.
+    #: The folder of this attempt, in the local state folder; created if missing.
     folder: str
     argv: tuple[bytes, ...]
-    #: `K=V` each.
+    #: Each `K=V`.
     env: tuple[bytes, ...]
     cwd: bytes
-    #: Where stdout goes, and stderr too unless it has a path of its own.
+    #: Path for stdout, and for stderr unless it has its own path.
     output: bytes
     stderr: bytes | None = None
-    #: None: our own log, private, never through a link. Else the mode of a file the user chose.
+    #: None: our own log, private and never opened through a link. Otherwise the mode of a file the user chose.
     output_mode: int | None = None
     umask: int = 0o077
-    #: Made, with their parents, before the command starts.
+    #: Created, with their parents, before the command starts.
     folders: tuple[bytes, ...] = ()
-    #: The folder of a run of a sweep, which is the user's and not private.
+    #: The folder of a sweep's run, which belongs to the user and is not private.
     run_folder: bytes | None = None
-    #: A link that is made to point at the output; None: no link.
+    #: A link that is made to point to the output; None: no link.
     latest: bytes | None = None
-    #: Devices to lease alone, and those to share: `UUID MIB CAPACITY_MIB SLOTS` each.
+    #: Devices to lease exclusively; and those to share, each `UUID MIB CAPACITY_MIB SLOTS`.
     devices: tuple[str, ...] = ()
     shares: tuple[str, ...] = ()
     lease_dir: str = ""
@@ -62,7 +61,7 @@ class Spec:
     grace_s: float = 30.0
     leftover_grace_s: float = LEFTOVER_GRACE_S
     wait_tree: bool = False
-    #: A signal that is sent `warn_s` before the time limit; 0: none.
+    #: A signal to send `warn_s` before the time limit; 0: none.
     warn_signal: int = 0
     warn_s: float = 0.0
     #: Path of a datagram socket that gets a message for each step; None: no listener.
@@ -74,7 +73,7 @@ def _text(raw: bytes) -> str:
 
 
 def _words(raw: bytes) -> str:
-    """Return a text for people, which may have been cut in the middle of a character."""
+    """Decode display text, which may be cut in the middle of a character."""
     return raw.decode("utf-8", "replace")
 
 
@@ -86,7 +85,7 @@ def _flag(raw: bytes) -> bool:
     return raw == b"1"
 
 
-#: Key of a spec line, attribute, and how its bytes are read. A key with a list may come many times.
+#: Key of a spec line, attribute, and parser. A key with a list may occur many times.
 SPEC_KEYS: dict[bytes, tuple[str, Callable[[bytes], object]]] = {
     b"job": ("job", int),
     b"attempt": ("attempt", int),
@@ -124,12 +123,12 @@ def _bytes(value: object) -> bytes:
 
 
 def pack(spec: Spec) -> bytes:
-    """Return a spec as bytes."""
+    """Encode a spec."""
     items = [SPEC_HEAD]
     for key, (name, reading) in SPEC_KEYS.items():
         value = getattr(spec, name)
         if name == "env":
-            # By far the most of it, and bytes already.
+            # The largest part, and already bytes.
             items += [key + b"=" + one for one in value]
             continue
         for one in value if name in SPEC_LISTS else [] if value is None else [value]:
@@ -141,7 +140,7 @@ def pack(spec: Spec) -> bytes:
 
 
 def unpack(packed: bytes) -> Spec:
-    """Return the spec in these bytes; unknown keys are ignored, so an old runner understands a newer daemon."""
+    """Decode a spec; ignore unknown keys, so that an old runner understands a newer daemon."""
     head, *items = packed.split(b"\0")
     if head != SPEC_HEAD:
         raise ValueError(f"a spec begins with {head[:40]!r}, expected {SPEC_HEAD!r}")
@@ -161,7 +160,7 @@ def unpack(packed: bytes) -> Spec:
 
 @record
 class Running:
-    """The command was started: its process and when (wall clock)."""
+    """The command was started: its process and the start time (wall clock)."""
 
     pid: int
     starttime: int
@@ -173,26 +172,26 @@ class Final:
     """How a start ended: `exited`, `signalled`, `failed` (could not be started) or `nolease`."""
 
     kind: str
-    #: Exit code of `exited`; of `failed` what a shell would say: 126, 127, or 125 for our own fault.
+    #: Exit code of `exited`; for `failed` the code of a shell: 126, 127, or 125 for an internal error.
     code: int = 0
     signal: int = 0
-    #: Why it could not start, or why the lease was refused: for which device, by whom (a pid, 0 unknown).
+    #: Why it could not start, or why the lease was refused: the device, and the holder's pid (0: unknown).
     why: str = ""
     device: str = ""
     holder: int = 0
     #: Wall clock; 0 if the command never ran.
     started_at_ns: int = 0
     ended_at_ns: int = 0
-    #: Of the largest process, and the sums over all that could be counted.
+    #: Of the largest process; and the sums over all processes that were reaped.
     max_rss_kib: int = 0
     utime_s: float = 0.0
     stime_s: float = 0.0
-    #: The command was still running when its limit, or a stop order, came.
+    #: The command was still running when its time limit, or a stop order, came.
     timed_out: bool = False
     stopped: bool = False
-    #: Its last words, or the kernel, say that memory ran out.
+    #: The end of its output, or the kernel, reports exhausted memory.
     out_of_memory: bool = False
-    #: What still ran when the command had ended: `4242 python, 4250 sleep`.
+    #: Processes that were still running when the command ended: `4242 python, 4250 sleep`.
     leftovers: str = ""
     note: str = ""
 
@@ -221,23 +220,23 @@ _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
 
 
 def write_running(started: int, running: Running) -> None:
-    """Note that the command runs. Not synced: after a power cut its pid means nothing."""
+    """Record that the command runs. Not synced: after a power cut its pid means nothing."""
     os.pwrite(started, _record(running, _RUNNING_KEYS), RUNNING_AT)
 
 
 def write_final(started: int, final: Final) -> None:
-    """Write how it ended, in place."""
+    """Write the final record in place."""
     os.pwrite(started, _record(final, _FINAL_KEYS), FINAL_AT)
 
 
 def running_in(content: bytes) -> Running | None:
-    """Return the running record of a `started` file, or None if none was written whole."""
+    """Return the running record of a `started` file, or None if none was written completely."""
     values = _record_in(content[RUNNING_AT:FINAL_AT], _RUNNING_KEYS)
     return Running(**values) if values and len(values) == len(_RUNNING_KEYS) else None  # type: ignore[arg-type]
 
 
 def final_in(content: bytes) -> Final | None:
-    """Return how it ended by a `started` file, or None if that was not written whole."""
+    """Return the final record of a `started` file, or None if none was written completely."""
     values = _record_in(content[FINAL_AT:SIZE], _FINAL_KEYS)
     return Final(**values) if values and values.get("kind") in FINAL_KINDS else None  # type: ignore[arg-type]
 
@@ -248,7 +247,7 @@ def read_running(folder: str, start: int) -> Running | None:
 
 
 def read_final(folder: str, start: int) -> Final | None:
-    """Return how a start ended; None if that is not known."""
+    """Return the final record of a start; None if there is none."""
     return final_in(_read(folder, start))
 
 
@@ -261,7 +260,7 @@ def _read(folder: str, start: int) -> bytes:
 
 
 def _record(source: object, keys: dict[str, Callable[[bytes], object]]) -> bytes:
-    """Return `head NUL key=value NUL ... NUL crc newline`; a newline inside would end it too early."""
+    """Encode `head NUL key=value NUL ... NUL crc newline`. A newline in a value would end the record too early."""
     items = [STATUS_HEAD]
     for key in keys:
         value = _bytes(getattr(source, key)).translate(_ONE_LINE)

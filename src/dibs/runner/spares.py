@@ -1,12 +1,11 @@
-"""A job's folder made in advance: while its command runs, a runner makes what its next start will need.
+"""Job folders created in advance: while a command runs, its runner creates the folder for its next start.
 
     spares/PID.X/          becomes jobs/ID, by one rename
       1/.started.PID.X     becomes 1/started.S, by the link that decides; locked, with room for the records
       1/log  log  checkpoint/
 
-A start then renames two files instead of making a tree of them. Nothing is decided here: a spare belongs to no job
-until it is renamed, and to no start until it is linked. One whose runner died is removed by the next
-daemon. Runs under `python -I -S`, so only modules that cost nothing are imported.
+A start then renames two files instead of creating a tree. Nothing is decided here: a spare belongs to no job until it
+is renamed, and to no start until it is linked. The next daemon removes the spares of dead runners.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import os
 from dibs.runner import attempts, records
 from dibs.system.crash_points import crash_point
 
-#: Our own log: private, only ever appended to, never reached by a link.
+#: Our own log: private, append-only, never opened through a link.
 LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
 
 
 class Spare:
-    """A folder that waits for its job, with its claim and its log open."""
+    """A folder in reserve for a job, with its claim and its log open."""
 
     __slots__ = ("claim", "log", "path")
 
@@ -33,7 +32,7 @@ class Spare:
 
 
 class Spares:
-    """At most one spare, of one runner; `shim` names it in its claims."""
+    """At most one spare, of one runner; `shim` identifies the runner in its claims."""
 
     __slots__ = ("_is_used_again", "_shim", "_spare")
 
@@ -43,7 +42,7 @@ class Spares:
         self._is_used_again = False
 
     def take(self, spec: records.Spec) -> Spare | None:
-        """Make the spare the folder of this start's job; None if there is no spare, or the job has a folder already."""
+        """Rename the spare to the job's folder; return None if there is no spare or the job already has a folder."""
         spare = self._spare
         if spare is None or not _fits(spec):
             return None
@@ -58,17 +57,17 @@ class Spares:
         return spare
 
     def make(self, spec: records.Spec) -> None:
-        """Make a spare for a start like this one; not for a runner's first, which may be its only one."""
+        """Create a spare for a start like this one; not during a runner's first start, which may be its only one."""
         if self._spare is None and self._is_used_again and _fits(spec):
             try:
                 self._spare = _make(_place(spec), self._shim)
             except OSError:
-                # A full disk, say: the next start makes its own folder, and says what is wrong.
+                # For example a full disk: the next start creates its own folder and reports the error.
                 self._spare = None
         self._is_used_again = True
 
     def drop(self) -> None:
-        """Remove the spare: no start will come."""
+        """Remove the spare, because no start follows."""
         if self._spare is not None:
             os.close(self._spare.claim.fd)
             os.close(self._spare.log)
@@ -77,7 +76,7 @@ class Spares:
 
 
 def _fits(spec: records.Spec) -> bool:
-    """Tell whether a start has all its files where a first attempt usually has them."""
+    """Return whether a start has all its files at the default places of a first attempt."""
     home = os.path.dirname(spec.folder)
     raw = os.fsencode(home)
     return (
@@ -88,7 +87,7 @@ def _fits(spec: records.Spec) -> bool:
 
 
 def _place(spec: records.Spec) -> str:
-    """Return the folder of spares beside that of all jobs."""
+    """Return the folder of spares, next to the folder of all jobs."""
     return f"{os.path.dirname(os.path.dirname(os.path.dirname(spec.folder)))}/spares"
 
 
@@ -116,7 +115,7 @@ def _make(place: str, shim: str) -> Spare:
 
 
 def above_standard(fd: int) -> int:
-    """Return a descriptor that is none of 0, 1 and 2: the command gets its own.
+    """Return a descriptor above 2, because the command gets its own 0, 1 and 2.
 
     Such low numbers are free only if our parent closed them.
     """
@@ -124,7 +123,7 @@ def above_standard(fd: int) -> int:
 
 
 def remove_dead(home: str) -> None:
-    """Remove the spares of runners that are gone. (One that lives without it makes its next folder itself.)"""
+    """Remove the spares of dead runners. (A living runner that loses its spare creates its next folder itself.)"""
     try:
         names = os.listdir(f"{home}/spares")
     except FileNotFoundError:
@@ -135,12 +134,12 @@ def remove_dead(home: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a spare, or as much of it as there is."""
+    """Remove a spare, or the parts of it that exist."""
     for folder in (f"{path}/1", f"{path}/checkpoint", path):
         try:
             for name in os.listdir(folder):
                 os.unlink(f"{folder}/{name}")
             os.rmdir(folder)
         except OSError:
-            # Not there, or it contains a folder that is not ours: leave it.
+            # Missing, or it contains a folder that is not ours: leave it.
             continue

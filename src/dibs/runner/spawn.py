@@ -1,7 +1,6 @@
-"""The start of a command: its folders and outputs, and the program as a shell would find it.
+"""Start a command: create its folders and outputs, and find the program as a shell would.
 
-`runner.main` decides when. What cannot be done is reported with the exit code of a shell. Runs under
-`python -I -S`, so only modules that cost nothing are imported.
+`runner.main` decides when. Failures are reported with the exit code of a shell.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dibs.system import processes
 from dibs.system.crash_points import crash_point
 from dibs.system.lean import signal
 
-#: Ignored by Python, by our own launcher, or by what people start daemons with (nohup): a command gets the defaults.
+#: Ignored by Python, by our launcher, or by tools such as nohup: a command gets the default handlers.
 OFTEN_IGNORED = tuple(
     getattr(signal, f"SIG{name}")
     for name in ("HUP", "INT", "QUIT", "PIPE", "TERM", "USR1", "USR2", "CHLD", "TSTP", "TTIN", "TTOU", "XFSZ")
@@ -23,7 +22,7 @@ OFTEN_IGNORED = tuple(
 
 
 class CannotStart(Exception):
-    """The command could not be started, with the exit code a shell would give: 126 or 127."""
+    """The command could not be started, with the exit code of a shell: 126 or 127."""
 
     def __init__(self, code: int, what: bytes, error: OSError) -> None:
         super().__init__(f"{what.decode('utf-8', 'replace')}: {error.strerror or error}")
@@ -31,7 +30,7 @@ class CannotStart(Exception):
 
 
 def spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) -> int:
-    """Start the command in its own session with the given descriptors on numbers from 100 up."""
+    """Start the command in its own session with the given descriptors on numbers from 100 up; return its pid."""
     mask = os.umask(spec.umask)
     opened: list[int] = []
     try:
@@ -55,7 +54,7 @@ def spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) 
 
 
 def _let_go(fds: list[int], mask: int) -> None:
-    """Release the user's files and folders, which may be unmounted; no failure may hide that the command runs."""
+    """Release the user's files and folders, which may be unmounted. An error must not hide that the command runs."""
     os.umask(mask)
     os.chdir("/")
     for fd in fds:
@@ -67,7 +66,7 @@ def _let_go(fds: list[int], mask: int) -> None:
 
 
 def _furnish(spec: records.Spec, spare: spares.Spare | None) -> None:
-    """Make the folders the job expects, and the link to its newest output. Here, for they may be on a slow network."""
+    """Create the job's folders and the link to its newest output. Done in the runner: they may be on a slow network."""
     try:
         for folder in spec.folders if spare is None else ():
             make_folder(os.fsdecode(folder))
@@ -80,7 +79,7 @@ def _furnish(spec: records.Spec, spare: spares.Spare | None) -> None:
 
 
 def _point(link: bytes, target: bytes) -> None:
-    """Make a link, or replace it atomically."""
+    """Create a link, or replace it atomically."""
     try:
         os.symlink(target, link)
     except FileExistsError:
@@ -92,7 +91,7 @@ def _point(link: bytes, target: bytes) -> None:
 
 
 def _open_output(path: bytes, mode: int | None) -> int:
-    """Open a log to append to, making its folders; our own (no mode) is private and never reached by a link."""
+    """Open a log to append to, creating its folders; our own (no mode) is private and never opened through a link."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
     if mode is None:
         flags |= os.O_NOFOLLOW
@@ -109,7 +108,7 @@ def _open_output(path: bytes, mode: int | None) -> int:
 
 
 def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:
-    """Start the program as execvp would: by the job's own PATH, and by sh if it has no `#!`."""
+    """Start the program as execvp would: by the job's own PATH, and with sh if it has no `#!`."""
     env = dict(entry.split(b"=", 1) for entry in spec.env if b"=" in entry)
     program = _find(spec.argv[0], env.get(b"PATH", os.fsencode(os.defpath)))
 
@@ -130,7 +129,7 @@ def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:
 
 
 def _find(name: bytes, path: bytes) -> bytes:
-    """Return the program a shell would run; not found is 127, found but not executable 126."""
+    """Return the program a shell would run; fail with 127 if not found, 126 if not executable."""
     candidates = [name] if b"/" in name else [os.path.join(part or b".", name) for part in path.split(b":")]
     found = [candidate for candidate in candidates if name and os.path.isfile(candidate)]
     for candidate in found:
@@ -142,7 +141,7 @@ def _find(name: bytes, path: bytes) -> bytes:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder that is almost surely new, and what is missing above it."""
+    """Create a folder, which is almost certainly new, and its missing parents."""
     try:
         os.mkdir(path, 0o700)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Supervision: what the parent of a command does until no process of its tree is left.
+"""Supervision of a command by its parent, until no process of its tree is left.
 
 It waits for the command, obeys orders, enforces the time limit, and ends what the command leaves running. The caller
-must be a subreaper without other children and have the signals of `WAKE` blocked: then a wait that finds no child
-means that the whole tree is gone, and no signal is lost between a check and the next wait.
+must be a subreaper without other children and have the signals of `WAKE` blocked: then a wait that finds no child means
+that the whole tree is gone, and no signal is lost between a check and the next wait.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from resource import struct_rusage
 
-#: What wakes the loop: a child ended, an order arrived, or we are to stop.
+#: The signals that wake the loop: a child ended, an order arrived, or we must stop.
 WAKE = frozenset((signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM))
 
-#: Seconds after which a warning that no process catches is tried again.
+#: Seconds until a warning that no process catches is sent again.
 WARN_AGAIN_S = 1.0
-#: Seconds to the next try after an error of our own.
+#: Seconds until the next attempt after an internal error.
 AFTER_ERROR_S = 1.0
 
 
 def supervise(
     spec: records.Spec, pid: int, new_orders: Callable[[], list[list[str]]], tell: Callable[[str, str], None]
 ) -> records.Final:
-    """Return how the command ended, once nothing of its tree is left."""
+    """Return how the command ended, once no process of its tree is left."""
     tree = Tree(spec, pid, time.monotonic(), tell)
     asked: list[list[str]] = []
     while not tree.reap(time.monotonic()):
@@ -43,7 +43,7 @@ def supervise(
             for order in [*asked, *_read(new_orders)]:
                 tree.obey(order, now)
             wake_at = tree.act(now)
-        except Exception:  # noqa: BLE001 - the command runs: an error of ours must not abandon it
+        except Exception:  # noqa: BLE001 - the command runs: an internal error must not abandon it
             sys.excepthook(*sys.exc_info())
             wake_at = time.monotonic() + AFTER_ERROR_S
         woken_by = process_tree.wait_for_signal(WAKE, wake_at)
@@ -53,7 +53,7 @@ def supervise(
 
 
 def _read(new_orders: Callable[[], list[list[str]]]) -> list[list[str]]:
-    """Return new orders; a disk error must not delay what is due."""
+    """Return new orders; a disk error must not delay the time limit or a kill."""
     try:
         return new_orders()
     except OSError:
@@ -72,15 +72,15 @@ class Stopwatch:
 
     @property
     def is_paused(self) -> bool:
-        """Tell whether time does not count at the moment."""
+        """Return whether the clock is stopped."""
         return self._since is None
 
     def pause(self, now: float) -> None:
-        """Stop counting; twice is harmless."""
+        """Stop counting. Idempotent."""
         self._before_s, self._since = self.ran_for(now), None
 
     def resume(self, now: float) -> None:
-        """Continue counting; twice is harmless."""
+        """Continue counting. Idempotent."""
         self._before_s, self._since = self.ran_for(now), now
 
     def ran_for(self, now: float) -> float:
@@ -89,7 +89,7 @@ class Stopwatch:
 
 
 class Tree:
-    """A command and all its descendants: what was ordered, and how they ended."""
+    """A command and all its descendants: their orders, and how they ended."""
 
     __slots__ = (
         "_final",
@@ -112,16 +112,16 @@ class Tree:
         self._limit_s = NEVER if spec.time_limit_s is None else spec.time_limit_s
         self._is_warned = not spec.warn_signal
         self._final = records.Final("")
-        #: Whether the command itself is over; what it left may still run.
+        #: Whether the command itself has ended; its leftovers may still run.
         self._has_ended = False
-        #: When its helpers have had their chance to end by themselves.
+        #: When helper processes have had time to end by themselves.
         self._settled_at = NEVER
         self._termination = process_tree.Termination()
 
     # -- waiting
 
     def reap(self, now: float) -> bool:
-        """Record every child that ended; True when no process of the tree is left."""
+        """Record every child that ended; return True when no process of the tree is left."""
 
         def record(pid: int, status: int, usage: struct_rusage) -> None:
             self._final.max_rss_kib = max(self._final.max_rss_kib, usage.ru_maxrss)
@@ -145,7 +145,7 @@ class Tree:
         crash_point("runner:reaped")
 
     def final(self) -> records.Final:
-        """Return the result. If it was reaped elsewhere it is unknown and must not be recorded."""
+        """Return the result; raise if another process reaped the command, because then the result is unknown."""
         if not self._has_ended:
             raise ChildProcessError(f"the end of {self._pid} was never seen")
         return self._final
@@ -153,7 +153,7 @@ class Tree:
     # -- orders
 
     def obey(self, order: list[str], now: float) -> None:
-        """Carry out one order; an unknown one comes from a newer daemon and is ignored."""
+        """Carry out one order; ignore an unknown one, which comes from a newer daemon."""
         verb, *words = order
         try:
             if verb == "stop":
@@ -170,7 +170,7 @@ class Tree:
                 self._watch.resume(now)
                 processes.send_all(process_tree.living(), signal.SIGCONT)
         except (ValueError, IndexError, OSError):
-            # One bad order must not prevent the next ones.
+            # A bad order must not prevent the next ones.
             sys.excepthook(*sys.exc_info())
 
     def _stop(self, grace_s: float, now: float) -> None:
@@ -179,7 +179,7 @@ class Tree:
         self._end(grace_s, now)
 
     def _freeze(self) -> None:
-        """Stop everything, and what was forked meanwhile, until a scan finds no new process."""
+        """Stop all processes, and those forked meanwhile, until a scan finds no new one."""
         told: set[tuple[int, int]] = set()
         while fresh := [proc for proc in process_tree.living() if not proc.is_stopped and proc.key not in told]:
             processes.send_all(fresh, signal.SIGSTOP)
@@ -189,11 +189,11 @@ class Tree:
 
     @property
     def _is_waited_for(self) -> bool:
-        """Tell whether the job is still going on: with `wait_tree` it lasts as long as anything of it."""
+        """Return whether the job still runs: with `wait_tree` it lasts as long as any process of its tree."""
         return not self._has_ended or self._spec.wait_tree
 
     def act(self, now: float) -> float:
-        """Do what is due, and return when to look again if nothing happens before."""
+        """Do what is due, and return when to check again if no signal arrives first."""
         if not self._is_waited_for and now >= self._settled_at:
             self._end_leftovers(now)
         limit_at = self._limit_at(now)
@@ -214,7 +214,7 @@ class Tree:
         return now + self._limit_s - self._watch.ran_for(now)
 
     def _warn(self) -> bool:
-        """Signal the processes that catch the warning; tell whether there were any.
+        """Signal the processes that catch the warning; return whether there were any.
 
         A process without a handler would die of the signal; a program may still be loading when the warning is due.
         """
@@ -225,7 +225,7 @@ class Tree:
         return self._is_warned
 
     def _end_leftovers(self, now: float) -> None:
-        """End what the command left running, and record it unless the tree was being ended anyway."""
+        """End what the command left running, and record it unless the tree was already being ended."""
         self._settled_at = NEVER
         if not self._termination.has_begun:
             self._final.leftovers = processes.names(process_tree.living())
@@ -236,7 +236,7 @@ class Tree:
         self._termination.begin(grace_s, now)
 
     def _kill(self, now: float) -> float:
-        """KILL the tree, record once what survives it, and return when the next round is due."""
+        """KILL the tree, record once what survives, and return when the next round is due."""
         again_at = self._termination.kill(now)
         if self._termination.is_stuck(now) and not self._final.note and (stuck := process_tree.living()):
             self._final.note = process_tree.describe_stuck(stuck)
@@ -246,6 +246,6 @@ class Tree:
 
 def _seconds(word: str) -> float:
     value = float(word)
-    if value != value:  # nan, with which no comparison is true
+    if value != value:  # NaN: every comparison with it is false
         raise ValueError(f"expected seconds, got {word}")
     return value

@@ -34,14 +34,14 @@ LONGEST_BYTES = 128 * 1024 - 1
 
 
 def needs_shell(command: str) -> bool:
-    """Tell whether a one-string command has to be given to a shell."""
+    """Return whether a one-string command has to be given to a shell."""
     # A shell parts words at blanks; str.split() does so at other white space too, which would be another command.
     has_odd_blanks = "".join(command.split()) != command.replace(" ", "")
     return has_odd_blanks or not SHELL_CHARACTERS.isdisjoint(command) or not command.strip()
 
 
 def is_string(words: Sequence[str]) -> bool:
-    """Tell whether what was typed is one quoted command, and not the words of one."""
+    """Return whether what was typed is one quoted command, and not the words of one."""
     return len(words) == 1 and (needs_shell(words[0]) or len(words[0].split()) > 1)
 
 
@@ -56,7 +56,7 @@ def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: 
 
 
 def is_found(program: str, path: str, cwd: str) -> bool:
-    """Tell whether a program can be started by that name in that folder."""
+    """Return whether a program can be started by that name in that folder."""
     folders = [""] if "/" in program else path.split(":")
     candidates = (os.path.join(cwd, folder, program) for folder in folders)
     return any(os.access(candidate, os.X_OK) and os.path.isfile(candidate) for candidate in candidates)

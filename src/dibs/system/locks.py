@@ -172,7 +172,7 @@ def _broken(path: str, problem: str | None) -> Broken:
 
 
 def is_same(fd: int, path: str) -> bool:
-    """Tell whether `path` still names the file that is open."""
+    """Return whether `path` still names the file that is open."""
     try:
         named = os.lstat(path)
     except FileNotFoundError:

@@ -316,7 +316,7 @@ def _check_unplanted(path: Path) -> None:
 
 
 def _is_shared(path: Path) -> bool:
-    """Tell whether all users can write to `path`, as to /tmp."""
+    """Return whether all users can write to `path`, as to /tmp."""
     try:
         return bool(os.stat(path).st_mode & stat.S_IWOTH)
     except OSError:

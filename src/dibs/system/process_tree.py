@@ -83,15 +83,15 @@ class Termination:
 
     @property
     def has_begun(self) -> bool:
-        """Tell whether the tree has been asked to end."""
+        """Return whether the tree has been asked to end."""
         return self.kill_at < NEVER
 
     def is_stuck(self, now: float) -> bool:
-        """Tell whether KILL has been sent for so long that what is left will not end."""
+        """Return whether KILL has been sent for so long that what is left will not end."""
         return now - self._killing_since > STUCK_S
 
     def has_terminated(self, proc: processes.Proc) -> bool:
-        """Tell whether a process got TERM."""
+        """Return whether a process got TERM."""
         return proc.key in self._terminated
 
     def begin(self, grace_s: float, now: float) -> None:

@@ -46,12 +46,12 @@ class Proc:
 
     @property
     def is_dead(self) -> bool:
-        """Tell whether only the entry is left, waiting for its parent."""
+        """Return whether only the entry is left, waiting for its parent."""
         return self.state in "ZX"
 
     @property
     def is_stopped(self) -> bool:
-        """Tell whether it was stopped by a signal or a debugger."""
+        """Return whether it was stopped by a signal or a debugger."""
         return self.state in "Tt"
 
 
@@ -185,7 +185,7 @@ def open_verified(pid: int, starttime: int) -> int | None:
 
 
 def catches(pid: int, signum: int) -> bool:
-    """Tell whether a process has a handler of its own for a signal."""
+    """Return whether a process has a handler of its own for a signal."""
     try:
         with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
             text = file.read(16384)
