@@ -1,4 +1,4 @@
-"""Everything that changes a job, in the one thread that writes: submissions, actions, dispatch, recovery.
+"""Everything that changes a job, in the one writer thread: submissions, actions, dispatch, recovery.
 
-Imports `store`, `engines` and what lies above them. The daemon builds it; HTTP handlers send it work.
+Imports `store`, `engines` and the packages they import. The daemon builds it; HTTP handlers send it work.
 """

@@ -1,7 +1,7 @@
-"""What a user asks, one function a verb, named as it is typed.
+"""The actions of a user, one function per verb, named as it is typed.
 
-Each runs inside the core thread's present transaction and leaves what must be done after the commit in `turn.effects`.
-Bad input raises before anything is changed.
+Each runs in the queue thread's current transaction and appends what must be done after the commit to `turn.effects`.
+Bad input raises an error before anything changes.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from dibs.model.fields import JobSpec
 from dibs.model.jobs import ACTIVE, Cause, Job, JobId, Member, Outcome, State
 from dibs.system import processes
 
-#: Jobs whose command may be there to hear a signal.
+#: States in which the command may exist and receive a signal.
 SIGNALLED = (State.RUNNING, State.PAUSED, State.STOPPING)
 FINISHED_WORDS = frozenset(outcome.value for outcome in Outcome)
-#: Jobs cancelled together of which somebody may hear: more notices would be left out anyway.
+#: Jobs cancelled together for which notices are sent; `notifications` would drop more of them anyway.
 MOST_NOTICED = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The ids given, and what the submitter should know."""
+    """The assigned ids, and notes for the submitter."""
 
     ids: list[JobId]
     notes: list[str]
-    #: The batch they are in; 0: none with rules.
+    #: Their batch; 0: no batch with rules.
     batch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What would be queued, each job with the submission it comes from, and what the submitter should know."""
+    """The jobs that would be queued, each with its submission, and notes for the submitter."""
 
     jobs: list[tuple[Submission, JobSpec]]
     notes: list[str]
 
 
 def submit(turn: Turn, submissions: Sequence[Submission], rules: Rules = NO_RULES) -> Submitted:
-    """Queue all of `submissions`, or none of them; with a key that was used before, say what came of them then."""
+    """Queue all of `submissions` or none; for a known key, return the jobs of the earlier submission."""
     if rules.key is not None and (known := turn.store.submission(rules.key)):
         return Submitted(known, [], _batch_of(turn, known))
     checked = validation.check(turn, submissions)
     count = sum(submission.count for submission in submissions)
     if rules.batch is not None and not turn.store.is_batch(rules.batch):
         raise UserError(f"batch expected the id of a batch, got {rules.batch}.")
-    # Everything is possible: from here on it is kept.
+    # All checks passed: from here on, things are stored.
     batch = _batch(turn, rules, count, count > 1 and _is_noticed(turn, submissions))
     spec = _kept(turn, submissions, checked, batch)
     ids = _queued(turn, submissions, spec)
@@ -69,7 +69,7 @@ def submit(turn: Turn, submissions: Sequence[Submission], rules: Rules = NO_RULE
 
 
 def _kept(turn: Turn, submissions: Sequence[Submission], checked: Checked, batch: int) -> list[JobSpec]:
-    """Return the spec of each submission; environments and scripts are kept once, however many jobs share them."""
+    """Return the spec of each submission; store each distinct environment and script once."""
     environ_ids: dict[bytes | None, int | None] = {None: None}
     script_ids: dict[bytes | None, int | None] = {None: None}
     spec = []
@@ -83,7 +83,7 @@ def _kept(turn: Turn, submissions: Sequence[Submission], checked: Checked, batch
 
 
 def _queued(turn: Turn, submissions: Sequence[Submission], spec: Sequence[JobSpec]) -> list[JobId]:
-    """Queue what was asked for, in the order given; return the ids, which follow each other."""
+    """Queue the jobs in the given order; return their ids, which are consecutive."""
     if all(submission.members is None for submission in submissions):
         return turn.store.submit(spec, turn.now)
     many = zip(spec, submissions, strict=True)
@@ -95,7 +95,7 @@ def _queued(turn: Turn, submissions: Sequence[Submission], spec: Sequence[JobSpe
 
 
 def _batch(turn: Turn, rules: Rules, count: int, is_noticed: bool) -> int:
-    """Return the batch of so many jobs: an earlier one, a new one, or 0 where no rule makes them one."""
+    """Return the batch of `count` jobs: an existing one, a new one, or 0 if they need none."""
     if rules.batch is not None:
         turn.store.grow_batch(rules.batch, count)
         return rules.batch
@@ -104,13 +104,13 @@ def _batch(turn: Turn, rules: Rules, count: int, is_noticed: bool) -> int:
 
 
 def _batch_of(turn: Turn, ids: Sequence[JobId]) -> int:
-    """Return the batch of jobs that were submitted together; of those that are forgotten, none."""
+    """Return the batch of jobs that were submitted together; 0 if they were deleted."""
     first = turn.store.select(((selectors.Ids(((ids[0], ids[-1]),)),),), turn.now, most=1)
     return first[0].spec.batch if first else 0
 
 
 def rehearse(turn: Turn, submissions: Sequence[Submission]) -> Rehearsed:
-    """Say what would be queued, or why nothing could be; nothing is changed."""
+    """Return what would be queued, or raise; change nothing."""
     checked = validation.check(turn, submissions)
     jobs = [
         (submission, spec) for submission in submissions for spec in _each(checked.spec(submission), submission.members)
@@ -123,7 +123,6 @@ def _alone(spec: JobSpec) -> Member:
 
 
 def _each(spec: JobSpec, members: Sequence[Member] | None) -> Iterator[JobSpec]:
-    """Return what each of the jobs asks for."""
     if members is None:
         yield spec
     for member in members or ():
@@ -131,12 +130,12 @@ def _each(spec: JobSpec, members: Sequence[Member] | None) -> Iterator[JobSpec]:
 
 
 def _is_noticed(turn: Turn, submissions: Sequence[Submission]) -> bool:
-    """Tell whether somebody wants to hear of the end of these jobs: then of all of them once, not of each."""
+    """Tell whether the end of these jobs causes a notice; a batch then sends one for all of them."""
     return bool(turn.settings.notify) or any(submission.spec.notify for submission in submissions)
 
 
 def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None) -> Acted:
-    """Drop what waits, stop what runs."""
+    """Cancel waiting jobs and stop running ones."""
     found = turns.pick_words(turn, chosen)
     active = turn.store.select(selectors.within(chosen, ACTIVE), turn.now)
     ended = turn.store.cancel_waiting(chosen, turn.now)
@@ -152,14 +151,14 @@ def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None
         else:
             changed.append(turns.changed(_cancel(turn, job, grace_s)))
     if ended.named:
-        # Last: whatever fails before undoes the ends, and then there is nothing to tell.
+        # Last: an earlier failure undoes the cancellations, and then there is nothing to notify about.
         turn.finished_for_good += turn.store.noticed(bool(turn.settings.notify), MOST_NOTICED)
     return Acted(sorted(changed, key=lambda job: job.id), sorted(unchanged, key=lambda job: job.id))
 
 
 def _cancel(turn: Turn, job: Job, grace_s: float | None) -> Job:
     if job.state is State.STARTING and turn.engine.give_up(job):
-        # Buried before its command ran: no runner can begin it any more.
+        # Given up before its command ran: no runner can begin it any more.
         job = turn.record(job, lifecycle.CancelAsked(turn.now))
         return turn.record(job, lifecycle.GivenUp(turn.now, "cancelled before the command ran"))
     job = turn.record(job, lifecycle.CancelAsked(turn.now))
@@ -173,7 +172,7 @@ def _stop(turn: Turn, grace_s: float | None) -> str:
 
 
 def retry(turn: Turn, chosen: selectors.Selection, also_done: bool = False) -> Acted:
-    """Queue a new attempt of finished jobs that did not succeed, or of all finished ones."""
+    """Queue a new attempt of finished jobs that did not succeed, or of all finished jobs."""
     found = turns.pick_words(turn, chosen)
     outcomes = [outcome for outcome in Outcome if also_done or outcome is not Outcome.DONE]
     retried = turn.store.retry(chosen, outcomes, turn.now)
@@ -190,7 +189,7 @@ def retry(turn: Turn, chosen: selectors.Selection, also_done: bool = False) -> A
 
 
 def try_again(turn: Turn, job: Job) -> Job:
-    """Queue a job again, and with it those that were cancelled because of it."""
+    """Queue a job again, with the dependent jobs that were cancelled because of it."""
     again = turn.record(job, lifecycle.RetryAsked(turn.now))
     if lifecycle.ran_out_sharing(job):
         turn.retry_alone.append(job.id)
@@ -212,14 +211,14 @@ def _revive(turn: Turn, first: JobId) -> None:
 
 
 def hold(turn: Turn, chosen: selectors.Selection) -> Acted:
-    """Keep queued jobs back."""
+    """Hold queued jobs."""
     found = turns.pick_words(turn, chosen)
     held = turn.store.hold(chosen, turn.now)
     return _shifted(turn, found, held, State.HELD, "only a queued job can be held")
 
 
 def unhold(turn: Turn, chosen: selectors.Selection) -> Acted:
-    """Let held jobs go on waiting for their turn."""
+    """Queue held jobs again."""
     found = turns.pick_words(turn, chosen)
     queued, unready = turn.store.unhold(chosen, turn.now)
     turn.needs_check += unready
@@ -234,7 +233,7 @@ def _shifted(turn: Turn, found: list[tuple[JobId, str]], moved: list[JobId], sta
 
 
 def kill(turn: Turn, chosen: selectors.Selection, number: int) -> Acted:
-    """Send a signal to everything that running jobs consist of."""
+    """Send a signal to all processes of running jobs."""
 
     def send(job: Job) -> Job:
         turn.store.note(job.id, turn.now, "Signalled", processes.signal_name(number))
@@ -245,7 +244,7 @@ def kill(turn: Turn, chosen: selectors.Selection, number: int) -> Acted:
 
 
 def pause(turn: Turn, chosen: selectors.Selection) -> Acted:
-    """Stop the processes of running jobs; they keep their devices, and their time limit stands still."""
+    """Stop the processes of running jobs; they keep their devices, and their time limit does not advance."""
 
     def stop(job: Job) -> Job:
         paused = turn.record(job, lifecycle.Paused(turn.now))
@@ -256,7 +255,7 @@ def pause(turn: Turn, chosen: selectors.Selection) -> Acted:
 
 
 def resume(turn: Turn, chosen: selectors.Selection) -> Acted:
-    """Let the processes of paused jobs go on."""
+    """Continue the processes of paused jobs."""
 
     def go_on(job: Job) -> Job:
         running = turn.record(job, lifecycle.Resumed(turn.now))
@@ -269,7 +268,7 @@ def resume(turn: Turn, chosen: selectors.Selection) -> Acted:
 def _under_way(
     turn: Turn, chosen: selectors.Selection, states: Iterable[State], do: Callable[[Job], Job], why_not: str
 ) -> Acted:
-    """Do something to the chosen jobs that are in these states and have a runner; say of the others why not."""
+    """Call `do` for the chosen jobs that are in these states and have a runner; for the others, say why not."""
     changed, unchanged = [], []
     able = {job.id: job for job in turn.store.select(selectors.within(chosen, states), turn.now)}
     for job_id, word in turns.pick_words(turn, chosen):
@@ -289,5 +288,5 @@ def pause_queue(turn: Turn) -> None:
 
 
 def resume_queue(turn: Turn) -> None:
-    """Go on starting jobs."""
+    """Start jobs again."""
     turn.store.set_fact(PAUSED, "")

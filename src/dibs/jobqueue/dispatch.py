@@ -1,4 +1,4 @@
-"""Place waiting jobs, and record what became of started ones.
+"""Place waiting jobs, and record the results of started ones.
 
 Event driven: `settle` runs when a runner ends or at recovery, `place` after every batch of changes. Both run in the
 queue thread's transaction; starts and orders are carried out after the commit.
@@ -94,7 +94,7 @@ def refresh(turn: Turn, job: Job) -> None:
 
 
 def recover(turn: Turn, boot: str) -> None:
-    """Find out what became of every job that was under way when the last daemon ended; `boot` names this run."""
+    """Settle every job that was active when the last daemon ended; `boot` identifies this boot of the machine."""
     machine_was_down = turn.store.fact(BOOT) not in (None, boot)
     turn.store.set_fact(BOOT, boot)
     # A new or restored database beside older folders must not reuse their ids.
@@ -106,7 +106,7 @@ def recover(turn: Turn, boot: str) -> None:
         try:
             with turn.store.step():
                 if machine_was_down and job.state is State.STARTING and turn.engine.is_undecided(job):
-                    # Its claim may never have reached the disk: it must not begin a second time.
+                    # Its claim may not have reached the disk: it must not begin a second time.
                     why = "the machine went down while it was starting, and nobody knows whether it had begun"
                     turn.record(job, lifecycle.LostTrack(turn.now, why))
                 else:
@@ -119,14 +119,14 @@ def recover(turn: Turn, boot: str) -> None:
 
 
 def recheck(turn: Turn) -> None:
-    """Examine jobs for which no event may come: their runner is gone, but some process of them lives."""
+    """Examine jobs for which no event may arrive: their runner is gone, but one of their processes is alive."""
     for job in turn.store.active():
         if job.remark is not None:
             settle(turn, job)
 
 
 def check_starting(turn: Turn) -> bool:
-    """Examine starts without a message, whose datagram may be lost; tell whether some are still open."""
+    """Examine starts without a message, because the datagram may be lost; tell whether any are still open."""
     starting = [job for job in turn.store.active() if job.pid is None]
     for job in starting:
         running = turn.engine.running(job)
@@ -148,7 +148,7 @@ def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: s
 
 
 def look(turn: Turn, job_id: JobId, attempt: int, start: int, *, runner_died: bool = True) -> Refusal | None:
-    """Settle one start, by default because its runner ended, unless it is long settled."""
+    """Settle one start, by default because its runner ended, unless it is already settled."""
     job = turn.store.job(job_id)
     if job.is_active and (job.attempt, job.start) == (attempt, start):
         return settle(turn, job, runner_died=runner_died)
@@ -156,7 +156,7 @@ def look(turn: Turn, job_id: JobId, attempt: int, start: int, *, runner_died: bo
 
 
 def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None:
-    """Record what the files of an attempt say. `runner_died`: we saw it end, so a missing record is its own doing."""
+    """Record what the files of an attempt say. `runner_died`: we saw it end, so a missing record is its fault."""
     verdict = turn.engine.examine(job)
     crash_point("settle:examined")
     match verdict:
@@ -176,7 +176,7 @@ def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None
         case attempts.Lost():
             why = "its runner ended without a record" if runner_died else "its runner was gone and left no record"
             lost = turn.record(job, lifecycle.LostTrack(turn.now, why))
-            # What closed its descriptors no longer holds tree.lock, and may still run on the device.
+            # A process that closed its descriptors no longer holds tree.lock, but may still run on the device.
             turn.effects.append(EndLeftovers(lost))
     return None
 
@@ -214,7 +214,7 @@ def _settle_ended(turn: Turn, job: Job, final: Final) -> None:
         was_stopped=final.stopped,
         not_started=final.why if final.kind == "failed" else None,
         out_of_memory=final.out_of_memory,
-        # While it is being stopped, a remark is why it had to be.
+        # While a job is being stopped, its remark is the reason.
         misused=job.remark if job.state is State.STOPPING else None,
     )
     turn.record(job, event)
@@ -235,20 +235,20 @@ def _settle_never_started(turn: Turn, job: Job, runner_died: bool) -> None:
 
 
 def _give_up(turn: Turn, job: Job, event: lifecycle.GivenUp) -> None:
-    """Record that a start was given up; one who did not want to wait is dropped instead of queued again."""
+    """Record that a start was given up; cancel a `no_wait` job instead of queueing it again."""
     job = turn.record(job, event)
     if job.is_waiting and job.spec.no_wait and job.attempt == 1:
         turn.record(job, lifecycle.CancelAsked(turn.now), f"it could not start at once ({event.why})")
 
 
 def _settle_missing(turn: Turn, job: Job, runner_died: bool) -> Refusal | None:
-    """The folder of the attempt is not there: it was never made, or somebody deleted it."""
+    # The folder of the attempt does not exist: it was never made, or was deleted.
     if job.state is not State.STARTING:
         turn.record(job, lifecycle.LostTrack(turn.now, "its folder is gone, and with it how it ended"))
     elif turn.engine.give_up(job):
         _settle_never_started(turn, job, runner_died)
     else:
-        # A runner that was late made the folder after we had looked, and claimed the start.
+        # A late runner made the folder after we looked, and claimed the start.
         return settle(turn, job, runner_died=runner_died)
     return None
 

@@ -1,6 +1,6 @@
-"""Changing jobs after they were submitted: where they stand, and what is asked of them.
+"""Change submitted jobs: their position in the queue and their options.
 
-All or nothing: one job that cannot be changed, and none is.
+All or nothing: if one job cannot be changed, none is.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from dibs.model.fields import JobSpec
 from dibs.model.jobs import Job, JobId, Request, State, default_name
 
 REQUEST_KEYS = frozenset(own.key for own in fields.REQUEST)
-#: What may still be changed of a job under way.
+#: Fields of an active job that can still be changed.
 WHILE_ACTIVE = frozenset({"time_limit_s"})
 WHERE = ("first", "last", "before", "after")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be different: the names that were given, and their values in `submission` and `rules`."""
+    """A change: the given field names, and their values in `submission` and `rules`."""
 
     keys: frozenset[str]
     submission: Submission
-    #: Names that go back to their default.
+    #: Fields that are reset to their default.
     cleared: frozenset[str] = frozenset()
     #: `at_once` and `halt_after` of the batch.
     rules: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
     def told(self) -> str:
-        """Return what was changed, for the event; no values, for some are secret."""
+        """Return the changed fields, for the event; without values, because some are secret."""
         return ", ".join(sorted({*self.keys, *self.rules}))
 
 
 def move(turn: Turn, job_id: JobId, where: str, other_id: JobId | None = None) -> str:
-    """Put a waiting job elsewhere among those of its priority; return what is worth knowing about it."""
+    """Move a waiting job among the jobs of its priority; return a note for the user, or nothing."""
     if where not in WHERE:
         raise UserError(f'move expected first, last, before ID or after ID, got "{where}".')
     if (other_id is None) == (where in ("before", "after")):
@@ -73,7 +73,7 @@ def _waiting(turn: Turn, job_id: JobId) -> Job:
 
 
 def edit(turn: Turn, chosen: selectors.Selection, change: Change) -> Acted:
-    """Change what is asked of jobs that wait, the time limit of those that run, the rules of a batch."""
+    """Change options of waiting jobs, the time limit of running jobs, or the rules of a batch."""
     if not change.keys and not change.rules:
         raise UserError("edit expected something to change, got nothing.")
     jobs = turns.pick(turn, chosen)
@@ -86,7 +86,7 @@ def edit(turn: Turn, chosen: selectors.Selection, change: Change) -> Acted:
     new = {job.id: job.spec for job in jobs}
     if change.keys:
         new = _edited_specs(turn, jobs, change)
-    # Everything is possible: from here on it is kept.
+    # All checks passed: from here on, things are stored.
     if change.rules:
         new = _rule(turn, jobs, new, change.rules)
     unchanged = [Left(job.id, job.word, "it is so already") for job in jobs if new[job.id] == job.spec]
@@ -111,7 +111,6 @@ def _check_editable(job: Job, change: Change) -> None:
 
 
 def _edited_specs(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, JobSpec]:
-    """Return what is asked of each job from now on."""
     after = validation.needs_of(turn, change.submission.after) if "after" in change.keys else ()
     ancestors = turn.store.needs_in_turn(need.id for need in after)
     requests: dict[Request, Request] = {}
@@ -139,7 +138,7 @@ def _with_values(spec: JobSpec, change: Change) -> JobSpec:
     if keys & {"command", "argv"}:
         values |= {"command": given.command, "argv": given.argv, "script_id": None}
     if spec.script_id is not None and spec.argv and given.argv and given.argv[0] == spec.argv[0]:
-        # The same script with other arguments: its text stays.
+        # The same script with other arguments keeps its text.
         values |= {"command": shlex.join([spec.script or "", *given.argv[1:]]), "script_id": spec.script_id}
     if "env" in change.keys:
         values["env"] = () if "env" in change.cleared else tuple((dict(spec.env) | dict(given.env)).items())
@@ -148,10 +147,10 @@ def _with_values(spec: JobSpec, change: Change) -> JobSpec:
 
 
 def _request(turn: Turn, job: Job, change: Change) -> Request:
-    """Return the request with what was given; a count and a list of devices replace each other."""
+    """Return the changed request; a device count and a device list replace each other."""
     keys, request = change.keys, job.spec.request
     if job.is_active:
-        # Its devices are given; whether it could be placed anew is no question.
+        # It already has its devices, so placement is not checked again.
         return replace(request, limit_s=change.submission.time_limit_s)
     values: dict[str, Any] = {own.key or "": getattr(request, own.name) for own in fields.REQUEST}
     values |= {key: getattr(change.submission, key) for key in keys & REQUEST_KEYS}
@@ -165,7 +164,7 @@ def _request(turn: Turn, job: Job, change: Change) -> Request:
 def _rule(
     turn: Turn, jobs: list[Job], new: dict[JobId, JobSpec], rules: Mapping[str, int | None]
 ) -> dict[JobId, JobSpec]:
-    """Change the rules of the one batch that the jobs are of, or make one of those that wait and have none."""
+    """Change the rules of the jobs' common batch, or make a batch of waiting jobs that have none."""
     batches = {job.spec.batch for job in jobs}
     if len(batches) > 1:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""What follows a commit: start runners, send orders, and watch every start until it ends.
+"""Carry out the effects of a commit: start runners, send orders, and watch every start until it ends.
 
 The truth about a start is in its files. This module only makes sure that they are examined in time: when the process
 ends, when the runner sends a message, or after a delay. Examining is work of a later turn.
@@ -31,13 +31,13 @@ RETRY_FOR_S = 1.0
 LOOK_AGAIN_FOR_S = 0.05
 #: Seconds between checks of starts whose runner sent no message yet.
 CHECK_EVERY_S = 1.0
-#: Seconds for which the news that a command runs waits for others like it: a short job's end makes it needless, and a
-#: turn in which a device is free does not pay for it.
+#: Seconds for which "running" messages are collected: the end of a short job makes its message unnecessary, and a turn
+#: in which a device is free does not pay for it.
 HURRY_S = 0.02
 
 
 class EffectRunner:
-    """Carries out effects in the queue thread.
+    """Carry out effects in the queue thread.
 
     `post` takes work for the next turn; `refused` is called with a device that a runner could not lease.
     """
@@ -55,12 +55,12 @@ class EffectRunner:
         self.waits = waits
         self._post = post
         self._refused = refused
-        #: News that may wait a moment.
+        #: Messages that are posted after a short delay.
         self._unhurried: list[Work] = []
         self._is_checking = False
-        #: The environment that was needed last, by its id.
+        #: The last used environment and its id.
         self._captured: tuple[int | None, bytes] = None, b""
-        #: The starts whose process is watched: one watcher is enough.
+        #: The starts that are already watched.
         self._watched: set[tuple[JobId, int, int]] = set()
 
     def act(self, turn: Turn, effect: Effect) -> None:
@@ -75,10 +75,10 @@ class EffectRunner:
                 case Watch(shim=shim):
                     self._watch_runner(job, shim)
                 case WatchOrphan(running=None):
-                    # Its runner died before it could note the pid: only its locks tell when it is over.
+                    # Its runner died before it wrote the pid: only its locks tell when it has ended.
                     self._look_later(job)
                 case WatchOrphan(running=running):
-                    # One that ended while a child of it lives on is left to the slow tick.
+                    # If the command has ended but a child lives on, the safety tick examines the job.
                     self._watch(job, self.engine.adopt_command(running))
                 case EndLeftovers():
                     self._when_ended(self.engine.end_leftovers(job, LEFTOVER_GRACE_S), lambda: self._look(job))
@@ -95,13 +95,13 @@ class EffectRunner:
         crash_point("core:spawned")
 
     def _environ(self, environ_id: int | None) -> bytes:
-        """Return a captured environment; jobs that start one after the other mostly have the same."""
+        """Return a captured environment; consecutive starts usually share one."""
         if self._captured[0] != environ_id:
             self._captured = environ_id, self.store.environ(environ_id)
         return self._captured[1]
 
     def _check_starting_later(self) -> None:
-        """Make sure that a start is known to run even if its datagram was lost."""
+        """Schedule a check that notices a running command even if its datagram was lost."""
         if not self._is_checking:
             self._is_checking = True
             self.waits.later(CHECK_EVERY_S, lambda: self._post(Work(self._check_starting, is_quiet=True)))
@@ -112,7 +112,7 @@ class EffectRunner:
             self._check_starting_later()
 
     def hear(self, sock: socket.socket) -> None:
-        """Receive all messages of runners; unknown ones come from another version and are ignored."""
+        """Receive all messages of runners; ignore unknown ones, which come from another version."""
         while True:
             try:
                 words = sock.recv(4096).decode(errors="replace").split(" ", 4)
@@ -125,7 +125,6 @@ class EffectRunner:
                 self._unhurried.append(Work(_told(words), is_quiet=True))
 
     def _hurry(self) -> None:
-        """Post the messages that were collected."""
         for work in self._unhurried:
             self._post(work)
         self._unhurried.clear()
@@ -142,7 +141,7 @@ class EffectRunner:
             self._watch(job, pidfd)
 
     def _watch(self, job: Job, pidfd: int | None) -> None:
-        """Examine a start when its process ends; each start has one watcher."""
+        """Examine a start when its process ends; each start has only one watcher."""
         key = (job.id, job.attempt, job.start)
         if pidfd is None:
             return
@@ -165,7 +164,7 @@ class EffectRunner:
         self._look(job)
 
     def _look_later(self, job: Job) -> None:
-        """Examine a start once after a delay, even if asked several times."""
+        """Examine a start once after a delay, even if called several times."""
         key = (job.id, job.attempt, job.start)
         if key not in self._watched:
             self._watched.add(key)
@@ -178,7 +177,7 @@ class EffectRunner:
         try:
             refusal = dispatch.look(turn, job.id, job.attempt, job.start, runner_died=runner_died)
         except OSError:
-            # The disk may answer later, and nothing else would examine this start again.
+            # The disk may respond later, and nothing else would examine this start again.
             self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=runner_died))
             raise
         if refusal is not None:
@@ -191,7 +190,7 @@ def _told(words: list[str]) -> Callable[[Turn], None]:
 
 
 def reap(pidfd: int) -> None:
-    """Reap a runner that we started, so that it does not stay a zombie; an adopted one is not our child."""
+    """Reap a runner that we started, so that it does not remain a zombie; an adopted runner is not our child."""
     try:
         os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     except ChildProcessError:

@@ -1,6 +1,6 @@
-"""The input of a forecast, read from the store within bounds, and the one forecast that all readers share.
+"""Read the input of a forecast from the store, within limits, and share one forecast among all readers.
 
-Reads no more than the head of every line; where a line is longer, the prospect says so.
+Only the head of every line is read; the prospect marks the lines that are longer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dibs.scheduling.forecasts import Coming, Line, Prospect, StartForecaster
 from dibs.scheduling.views import View, Waiting
 from dibs.store.writer import Reader
 
-#: Jobs of all lines together, but of each line what one plan needs, and at most four times as many for that.
+#: Jobs of all lines together. Each line gets at least what one plan needs, up to four times this limit in total.
 MOST_JOBS = 500
-#: Jobs that wait for their time or for other jobs.
+#: Jobs that wait for their begin time or for other jobs.
 MOST_COMING = 200
 #: Milliseconds for which a forecast is valid while nothing changes: running jobs may take longer than expected.
 HOLDS_FOR_MS = 1000
@@ -40,7 +40,7 @@ class SharedForecast:
 
     @contextlib.contextmanager
     def for_state(self, state: object, now: int, make: Callable[[], StartForecaster]) -> Iterator[StartForecaster]:
-        """Give the forecast for a state of the queue, computed only if the state is new; locked until we leave."""
+        """Yield the forecast for a state of the queue, computed only if the state is new; hold the lock until exit."""
         with self._lock:
             # A forecast from the future means that the clock was set back.
             is_old = not 0 <= now - self._made_at < self._holds_for_ms
@@ -51,9 +51,9 @@ class SharedForecast:
 
 
 def gather(reader: Reader, view: View, window: int, grace_s: float, now: int, asked_for: Job | None = None) -> Prospect:
-    """Return what is to come after `view`, of which each line holds `window` jobs.
+    """Return the prospect of `view`, in which each line has up to `window` jobs.
 
-    `asked_for` is known too, wherever it stands: one that is not submitted yet, or waits for others.
+    It includes `asked_for`, even if that job is not submitted yet or waits for others.
     """
     waiting, cut_lines = _deeper(reader, view, window)
     known = _Known(reader, {job.id: job for job in reader.active()}, {job.id for job in waiting})
@@ -70,7 +70,7 @@ def gather(reader: Reader, view: View, window: int, grace_s: float, now: int, as
 
 
 def _deeper(reader: Reader, view: View, window: int) -> tuple[list[Waiting], set[Line]]:
-    """Return more jobs of each line than `view` has, and the lines that go on even then."""
+    """Return more jobs of each line than `view` has, and the lines that are still cut."""
     kinds = {(job.request, job.batch) for job in view.waiting}
     reach = max(window, MOST_JOBS // max(1, len(kinds)))
     found = views.order(reader.head(reach))
@@ -88,7 +88,7 @@ def _is_ready(job: Job, reader: Reader, now: int) -> bool:
 
 
 def _joined(job: Job, waiting: list[Waiting], cut_lines: set[Line], reader: Reader) -> list[Waiting]:
-    """Return a job that is not submitted yet as it would wait; nothing if we cannot see as far, or know of it."""
+    """Return a job as it would wait after submission; nothing if its place is beyond the cut or it is in `waiting`."""
     new = _waiting(job, reader)
     in_line = [other for other in waiting if (other.request, other.batch) == (new.request, new.batch)]
     is_last = views.order([*in_line, new])[-1] is new
@@ -110,7 +110,7 @@ def _waiting(job: Job, reader: Reader) -> Waiting:
 
 @dataclass
 class _Known:
-    """Jobs of which we know: under way, in a line, or coming."""
+    """The jobs of a forecast: active, in a line, or coming."""
 
     reader: Reader
     active: dict[JobId, Job]
@@ -120,7 +120,6 @@ class _Known:
     cut_needs: set[JobId] = field(default_factory=set)
 
     def add(self, job: Job) -> None:
-        """Take note of a job that is in no line yet."""
         if job.id in self.coming or job.state is not State.QUEUED or job.is_ready:
             return
         stored = self.reader.outcomes(job.id)
@@ -129,7 +128,7 @@ class _Known:
         self.coming_jobs.append(job)
 
     def add_with_needs(self, job: Job) -> None:
-        """Take note of a job and of all that it waits for, and so on."""
+        """Add a job and its dependencies, transitively."""
         left = [job]
         while left and len(self.coming) < MOST_COMING:
             each = left.pop()
@@ -141,14 +140,14 @@ class _Known:
             left += [self.reader.job(need) for need in ids if not self._is_known(need)]
 
     def add_beginners(self, now: int) -> float:
-        """Take note of the jobs whose time comes next; return until when these are all."""
+        """Add the jobs with the next begin times; return the time up to which they are complete."""
         found = self.reader.to_begin(now, MOST_COMING)
         for job_id, _ in found:
             self.add(self.reader.job(job_id))
         return found[-1][1] if len(found) == MOST_COMING else math.inf
 
     def add_dependants(self) -> None:
-        """Take note of those that wait for one of which we know, and so on, as long as they are few."""
+        """Add the dependents of all known jobs, transitively, up to a limit."""
         left = [*self.active, *self.in_line, *self.coming]
         while left:
             need = left.pop()
@@ -177,7 +176,7 @@ def _spans(jobs: Iterable[Job], reader: Reader, grace_s: float, now: int) -> dic
 
 
 def span_of(job: Job, ends_s: list[float], grace_s: float, now: int) -> Span:
-    """Return how long a job may still take, where those like it took `ends_s`."""
+    """Return how long a job may still take if similar jobs took `ends_s`."""
     limit_s = job.spec.time_limit_s
     ran_s = 0.0 if job.started_at is None else max(0, now - job.started_at) / 1000
     if job.state is State.PAUSED:

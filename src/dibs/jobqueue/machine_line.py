@@ -1,7 +1,7 @@
-"""The daemon in the machine-wide line: what others hold, whose turn it is, and the ticket of our first waiting job.
+"""The daemon in the machine-wide line: leases of others, the order of tickets, and the ticket of our first waiting job.
 
-`scheduling` decides what to start. This module shows it the machine in its own terms, and watches what is in the way
-through the reactor.
+`scheduling` decides what to start. This module translates the machine's state for it, and watches obstacles through
+the reactor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outlook:
     held: Mapping[DeviceId, Occupant]
     line: tuple[Collector, ...] = ()
     ahead: int = 0
-    #: The names of all tickets but ours.
+    #: The names of all tickets except ours.
     tickets: frozenset[str] = frozenset()
     #: Shares of devices that are not held by our jobs.
     sharers: Mapping[DeviceId, Sequence[Occupant]] = field(default_factory=dict)
@@ -55,11 +55,11 @@ class MachineLine:
         self._shunned: dict[DeviceId, float] = {}
 
     def look(self, inventory: Inventory, active: Sequence[Active]) -> Outlook:
-        """Return what is in the way of our queue, whose running jobs are `active`."""
+        """Return what blocks our queue, whose running jobs are `active`."""
         ours = {device for job in active if not job.mib for device in job.devices}
         elsewhere = [device for device in inventory.ids if device not in ours]
-        # Only holders with a visible socket. A lease from another network namespace shows none; then a runner is
-        # refused and the device is shunned: too rare to read the lock table in every turn.
+        # Only holders with a visible socket. A lease from another network namespace has none; a runner is then refused
+        # and the device is shunned. That is too rare to read the lock table in every turn.
         table = locks.table()
         seen = holders.sockets(self.folder, elsewhere, table)
         held = {DeviceId(socket.device): Occupant("somebody") for socket in seen if socket.mib is None}
@@ -77,7 +77,7 @@ class MachineLine:
         return Outlook(held, collectors, ahead, frozenset(ticket.name for ticket in others), sharers, names)
 
     def collectors(self) -> tuple[tuple[Collector, ...], int]:
-        """Return the other tickets that free devices are kept for, and how many of them are ahead of ours."""
+        """Return the other tickets for which free devices are kept, and how many of them are ahead of ours."""
         return self._collectors(*self._place.around())
 
     def _collectors(self, others: list[tickets.Ticket], before: int) -> tuple[tuple[Collector, ...], int]:
@@ -92,16 +92,16 @@ class MachineLine:
         return {DeviceId(device): at for device, at in holders.used_at(self.folder, inventory.ids).items()}
 
     def shun(self, device: DeviceId) -> float:
-        """Count a device as held for a while; return for how many seconds."""
+        """Count a device as held for a short time; return the number of seconds."""
         self._shunned[device] = time.monotonic() + SHUN_FOR_S
         return SHUN_FOR_S
 
     def update_ticket(self, wanted: Sequence[DeviceId], request: Request | None, pending: Collection[DeviceId]) -> None:
-        """Hold the ticket that our first waiting job needs, for its request and the devices it collects; or none.
+        """Take a ticket for the request of our first waiting job and the devices it collects, or leave the line.
 
-        `pending` devices were given to runners that do not hold them yet. Until they do, our ticket covers them:
-        otherwise others, woken by its end, would find the devices free. Afterwards our next ticket is a new one at the
-        back of the line. If we are alone in the line, the old ticket serves for both, which saves file operations.
+        `pending` devices were assigned to runners that do not hold them yet. Until they do, our ticket covers them:
+        otherwise other waiters, woken by its end, would find the devices free. Our next ticket is then a new one at the
+        back of the line. If we are alone in the line, we keep the old ticket, which saves file operations.
         """
         if pending and self.is_waiting and not self._is_alone:
             self.is_granting = True
@@ -126,17 +126,17 @@ class MachineLine:
         self._place.leave()
 
     def watch(self, outlook: Outlook, wake: Callable[[], None]) -> bool:
-        """Call `wake` when a holder or another ticket goes; tell whether to look again at once.
+        """Call `wake` when a holder or another ticket disappears; tell whether to look again at once.
 
-        A holder may have gone before it was watched; then nothing would wake us.
+        A holder that disappeared before it was watched would not wake us.
         """
         if not outlook.held and not outlook.tickets and not outlook.sharers:
-            # Only our own runners are in our way, and they report their end.
+            # Only our own runners block us, and they report their end.
             return False
         listening = self._place.listening()
         obstacles = self._place.obstacles({*outlook.held, *outlook.sharers}, listening)
-        # A connection that is refused (a full backlog) is left to the slow tick. Sockets that are no longer in our way
-        # stay watched: they may be soon again, and each new connection uses up a place in the backlog.
+        # A refused connection (full backlog) is left to the safety tick. Sockets that no longer block us stay watched:
+        # they may block us again soon, and each new connection takes a place in the backlog.
         new = self._place.watch(obstacles)
         for fd in new:
             self._watch(fd, lambda fd=fd: self._hung_up(fd, wake))  # type: ignore[misc]
@@ -150,10 +150,10 @@ class MachineLine:
 
 
 def _sharers(shares: Sequence[holders.Socket], active: Sequence[Active]) -> dict[DeviceId, list[Occupant]]:
-    """Return the shares that are not held by our own jobs.
+    """Return the shares that our own jobs do not hold.
 
-    Ours are recognised by their amount alone: each shows exactly what the job declared. While a job of ours does not
-    hold its share yet, an equal share of somebody else counts as ours; then a runner is refused and tries again.
+    Ours are recognised only by their amount, which is exactly what the job declared. While a job of ours does not hold
+    its share yet, an equal share of another user counts as ours; the runner is then refused and tries again.
     """
     ours = Counter((device, job.mib) for job in active if job.mib for device in job.devices)
     found: dict[DeviceId, list[Occupant]] = {}
@@ -173,11 +173,11 @@ def _collector(ticket: tickets.Ticket, is_emptying: bool) -> Collector:
 def people(
     folder: locks.Folder, inventory: Inventory, active: Sequence[Active]
 ) -> tuple[dict[DeviceId, Occupant], dict[DeviceId, list[Occupant]]]:
-    """Return who holds a device exclusively and who shares which, by name, without our own active jobs."""
+    """Return the exclusive holder and the sharers of each device, by name, without our own active jobs."""
     ours = {(device, str(job.id)) for job in active for device in job.devices}
     held: dict[DeviceId, Occupant] = {}
     sharers: dict[DeviceId, list[Occupant]] = {}
-    # Nobody else can hold anything of a device that our job holds exclusively.
+    # A device that our job holds exclusively has no other holder.
     exclusive = {device for job in active if not job.mib for device in job.devices}
     for device, found in holders.survey(folder, [each for each in inventory.ids if each not in exclusive]).items():
         for who in found:

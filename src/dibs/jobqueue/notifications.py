@@ -1,8 +1,8 @@
-"""Notices: one command of the user's, run when jobs have ended. Which ends call for one, and what it is told.
+"""Notices: run a command of the user when jobs end. Decide which ends cause one, and what the command receives.
 
-Decided after the commit that recorded the end, and sent at most once: a crash in between loses the notice, and never
-doubles it. The command runs in a process of its own (`notify_child`) that nobody waits for; too many at once wait in a
-line of their own, and beyond that are left out. What went wrong is noted at the job.
+A notice is decided after the commit that recorded the end, and sent at most once: a crash in between loses it but never
+duplicates it. The command runs in a separate process (`notify_child`), and nothing waits for it. Excess notices wait in
+a queue; when that is full, they are dropped. Failures are recorded at the job.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ log = logging.getLogger("dibs.jobqueue.notifications")
 
 #: Seconds that a notice may take.
 DEADLINE_S = 30.0
-#: Notices under way, and those that wait for their turn, at most.
+#: Maximum number of running notices, and of queued ones.
 MOST_AT_ONCE = 4
 MOST_WAITING = 100
-#: Bytes of the log of what notices print; then it begins anew.
+#: Maximum size of the log with the output of notices; then it is truncated.
 LOG_BYTES = 1024 * 1024
-#: Characters of a command in the environment, where one string has a limit.
+#: Characters of a command in the environment, because the kernel limits the length of one string.
 LONGEST_COMMAND = 1000
-#: Words of states that mean that the queue is not empty. What is held does not run by itself.
+#: States in which the queue is not empty. Held jobs do not count: they do not start by themselves.
 UNDER_WAY = ("queued", "starting", "running", "paused", "stopping")
 
 
 class Event(enum.Enum):
-    """What a notice is about."""
+    """The occasion of a notice."""
 
-    #: The first bad end in a batch that goes on.
+    #: The first bad end in a batch that has not finished.
     FAILED = "failed"
-    #: A job that is in no batch has ended, or the last one of a batch.
+    #: A job without a batch has ended, or the last job of a batch.
     FINISHED = "finished"
-    #: Nothing is queued or under way any more.
+    #: No job is queued or active any more.
     EMPTY = "empty"
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A command to be run, and why. `job` is the one whose end was the occasion."""
+    """A command to run, and why. The end of `job` is the occasion."""
 
     event: Event
     command: str
@@ -63,12 +63,12 @@ class Notice:
 
     @property
     def is_jobs_own(self) -> bool:
-        """Tell whether the command came with the job: then it runs where the job was submitted."""
+        """Tell whether the job defines the command; then it runs in the job's working directory."""
         return self.command == self.job.spec.notify
 
 
 def due(over: Iterable[Job], batches: Mapping[int, BatchTally], is_empty: bool, default: str) -> list[Notice]:
-    """Return the notices that the jobs which ended call for; `batches` as they stand after all of these ends."""
+    """Return the notices for the jobs that ended; `batches` already count all of these ends."""
     notices = []
     together: dict[int, list[Job]] = {}
     last: Job | None = None
@@ -93,7 +93,7 @@ def due(over: Iterable[Job], batches: Mapping[int, BatchTally], is_empty: bool, 
 
 
 def sentence(notice: Notice) -> str:
-    """Say in one line what happened, for a message to people."""
+    """Describe in one line what happened, as the text of a message."""
     job, batch = notice.job, notice.batch
     match notice.event:
         case Event.EMPTY:
@@ -115,7 +115,7 @@ def _told(job: Job) -> str:
 
 
 def variables(notice: Notice, host: str, user: str, output: str) -> dict[str, str]:
-    """Return what the command finds in its environment."""
+    """Return the environment variables of the command."""
     job, batch = notice.job, notice.batch
     known: dict[str, object] = {
         "DIBS_EVENT": notice.event.value,
@@ -139,7 +139,7 @@ def variables(notice: Notice, host: str, user: str, output: str) -> dict[str, st
 
 
 class Notices:
-    """Sends notices, in the core thread. `watch` calls back once when a descriptor becomes readable."""
+    """Send notices, in the queue thread. `watch` calls a function once, when a descriptor becomes readable."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Notices:
         self._waiting: deque[tuple[Notice, dict[bytes, bytes], bytes]] = deque()
 
     def tell(self, turn: Turn) -> None:
-        """Send what the ends of a turn call for. Whatever fails here concerns nobody else."""
+        """Send the notices of a turn. A failure here affects nothing else."""
         default = self._settings.notify
         concerned = [job for job in turn.finished_for_good if default or job.spec.notify]
         if not concerned:
@@ -181,7 +181,7 @@ class Notices:
         self._begin()
 
     def _environ(self, turn: Turn, notice: Notice) -> dict[bytes, bytes]:
-        """Return the submitter's environment for a job's own command, else the daemon's, with the facts over it."""
+        """Return the job's environment if the job defines the command, else the daemon's, updated with `variables`."""
         base = dict(os.environb)
         if notice.is_jobs_own and notice.job.spec.environ_id is not None:
             base = serialization.unpack_environ(turn.store.environ(notice.job.spec.environ_id))
@@ -224,13 +224,13 @@ class Notices:
             self._watch(pidfd, lambda pidfd=pidfd, notice=notice: self._ended(pidfd, notice))  # type: ignore[misc]
 
     def _start(self, notice: Notice, environ: dict[bytes, bytes], document: bytes) -> int:
-        """Start the process of a notice in a session of its own; return its pidfd."""
+        """Start the process of a notice in its own session; return its pidfd."""
         output = self._files.home / "notices.log"
         is_full = output.exists() and output.stat().st_size > LOG_BYTES
         mode = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_full else os.O_APPEND)
         folder = notice.job.spec.cwd if notice.is_jobs_own else "/"
         words = boot("notify_child", str(DEADLINE_S), self._settings.shell, folder, notice.command)
-        # A file in memory: nobody has to stay to feed a pipe.
+        # A file in memory: a pipe would need a writer that stays.
         given = os.memfd_create("notice", os.MFD_CLOEXEC)
         try:
             os.write(given, document)
@@ -263,7 +263,7 @@ class Notices:
         self._begin()
 
     def _complain(self, notice: Notice, what: str) -> None:
-        """Note at the job that a notice went wrong; what the command printed is in a file."""
+        """Record at the job that a notice failed; the output of the command is in `notices.log`."""
         detail = f"its notice ({notice.event.value}) {what}; see {self._files.home / 'notices.log'}"
         log.warning("job %s: %s", notice.job.id, detail)
         self._note(lambda turn: turn.store.note(notice.job.id, turn.now, "NoticeFailed", detail))

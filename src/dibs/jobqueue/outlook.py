@@ -1,6 +1,6 @@
-"""Why jobs wait and how they stand, in words for people: what `why`, `status` and a receipt say.
+"""Explain why jobs wait and when they start, for `why`, `status` and the receipt of a submission.
 
-Looks at queue, leases and line as the scheduler does, but with names, and changes nothing.
+Reads queue, leases and line as the scheduler does, but with names, and changes nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dibs.scheduling.forecasts import Forecast, StartForecaster
 from dibs.scheduling.views import Policy, View, Waiting
 from dibs.store.writer import Reader
 
-#: Jobs that are named of those that another waits for.
+#: Dependencies that are named in a reason.
 MOST_NAMED = 8
-#: Outcomes that are no sentence after "it is".
+#: Outcomes that do not fit after "it is".
 ENDED = {"failed": "it failed", "cancelled": "it was cancelled", "timeout": "it ran out of time"}
 
 
 class QueueOutlook:
-    """What is needed to say why jobs wait, read once for many of them."""
+    """The state of queue and machine, read once to explain many jobs."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class QueueOutlook:
 
     @classmethod
     def of_queue(cls, core: QueueThread, reader: Reader) -> QueueOutlook:
-        """Look once; many jobs may then be asked about."""
-        # Before anything is read: what is read later may be newer than this says, but never older.
+        """Read the queue and the machine once."""
+        # Before anything else is read: the data may then be newer than this commit, but never older.
         commits = core.commits
         inventory, policy = core.devices.inventory(), core.policy
         active = reader.active_devices()
@@ -83,7 +83,7 @@ class QueueOutlook:
         )
 
     def reason(self, job: Job) -> Reason:
-        """Say why a waiting job waits."""
+        """Return why a waiting job waits."""
         if job.state is State.HELD:
             return _held(job)
         if not job.is_ready:
@@ -95,8 +95,8 @@ class QueueOutlook:
         waiting = alike or Waiting(job.id, job.spec.request, job.spec.priority, job.spec.batch, batch_room, job.rank)
         if waiting.room is not None or alike is not None:
             return self._explain(waiting)
-        # Behind the heads of the lines many jobs wait for the same: what is in the way of one is in the way of all
-        # who ask for as much and have the same heads before them. Explaining is most of what a long list costs.
+        # Behind the heads of the lines, jobs with the same request and the same heads before them have the same reason.
+        # Explaining is most of the cost of a long list.
         key = waiting.request, bisect.bisect_left(self._places, waiting.place)
         if key not in self._explained:
             self._explained[key] = self._explain(waiting)
@@ -109,11 +109,11 @@ class QueueOutlook:
         return explanation.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
 
     def if_submitted(self, spec: JobSpec) -> Forecast:
-        """Say when and where a job would be expected to start if it were submitted now."""
+        """Forecast when and where a job would start if it were submitted now."""
         return self.expected(Job(JobId(self.reader.last_id() + 1), spec, now_ms()))
 
     def expected(self, job: Job) -> Forecast:
-        """Say when and where a waiting job is expected to start, or why nobody knows."""
+        """Forecast when and where a waiting job starts, or say why that is unknown."""
         now = now_ms()
         if job.state is State.HELD:
             return Forecast(unknown="it is held")
@@ -123,29 +123,29 @@ class QueueOutlook:
         with self._foreseen(now) as foreseen:
             if any(waiting.id == job.id for waiting in foreseen.prospect.view.waiting):
                 return foreseen.starts([job.id])[job.id]
-        # In no line that is looked at: what it waits for is to be known too.
+        # It is in no line of the shared forecast: make one that includes its dependencies.
         prospect = self._prospect(now, job)
         return forecasts.forecast_starts([job.id], prospect, self.inventory, self.policy, now, self._decide)[job.id]
 
     def expected_of(self, ids: Sequence[JobId]) -> dict[JobId, Forecast]:
-        """Say when waiting jobs that can be served are expected to start."""
+        """Forecast when waiting jobs that are ready start."""
         if not ids:
             return {}
         with self._foreseen(now_ms()) as foreseen:
             return foreseen.starts(ids)
 
     def next_starts(self, most: int) -> dict[JobId, Forecast]:
-        """Return the jobs that start next, at most so many, and when."""
+        """Return at most `most` jobs that start next, and when."""
         with self._foreseen(now_ms()) as foreseen:
             return foreseen.next_starts(most)
 
     def plan_ahead(self, most: int) -> forecasts.Ahead:
-        """Return when jobs under way end, and which start next on which devices, as far as that is known."""
+        """Return when active jobs end, and which jobs start next on which devices, as far as that is known."""
         with self._foreseen(now_ms()) as foreseen:
             return foreseen.plan_ahead(most)
 
     def _foreseen(self, now: int) -> contextlib.AbstractContextManager[StartForecaster]:
-        """Give the forecast that all share who see the same: the queue after that commit, and the machine as it is."""
+        """Return the forecast that all readers of the same commit and the same machine state share."""
 
         def make() -> StartForecaster:
             return StartForecaster(self._prospect(now), self.inventory, self.policy, now, self._decide)
@@ -157,7 +157,7 @@ class QueueOutlook:
         return planner.plan(view, inventory, policy, now)
 
     def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
-        # The larger one where anybody shares: a forecast looks at so many of every line.
+        # The larger window if any job shares devices: the forecast reads that many jobs of every line.
         window = views.windows(self.inventory, self.policy)[capacity.is_shared(self.view)]
         return forecasting.gather(self.reader, self.view, window, self.grace_s, now, job)
 
@@ -171,7 +171,6 @@ class QueueOutlook:
         return Reason(f"it begins at {serialization.moment(job.spec.begin_at)} (--begin)", hint)
 
     def _told(self, ids: Sequence[JobId]) -> str:
-        """Name jobs that another waits for; of a single one also how it stands."""
         if len(ids) == 1:
             return f"job {ids[0]}, which is {self.reader.job(ids[0]).word}"
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
@@ -186,7 +185,7 @@ def _held(job: Job) -> Reason:
 
 
 def receipt(core: QueueThread, reader: Reader, ids: list[JobId]) -> str:
-    """Say in a line what became of a submission."""
+    """Describe the result of a submission in one line."""
     if len(ids) > 1:
         return f"{len(ids)} jobs queued: {ids[0]}-{ids[-1]}"
     job = reader.job(ids[0])
@@ -198,7 +197,7 @@ def receipt(core: QueueThread, reader: Reader, ids: list[JobId]) -> str:
 
 
 def declared_amiss(core: QueueThread, reader: Reader, ids: list[JobId]) -> list[str]:
-    """Say that earlier runs used much more or less GPU memory than was declared now; of many jobs nothing is said."""
+    """Return a hint if earlier runs of a single job used much more or less GPU memory than it declares."""
     request = reader.job(ids[0]).spec.request if len(ids) == 1 else None
     if request is None or not request.gpus:
         return []
@@ -209,7 +208,7 @@ def declared_amiss(core: QueueThread, reader: Reader, ids: list[JobId]) -> list[
 
 
 def describe(job: Job) -> str:
-    """Say how a job stands that is not waiting."""
+    """Describe the state of a job that is not waiting."""
     told = ENDED.get(job.word, f"it is {job.word}")
     if job.remark:
         return f"{told}: {job.remark}"

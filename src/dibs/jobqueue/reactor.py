@@ -1,6 +1,6 @@
-"""The event loop of the queue thread: descriptors, timers, and work that other threads post.
+"""The event loop of the queue thread: descriptors, timers, and work posted by other threads.
 
-The queue thread hears from its runners directly: a hop through another thread would cost more than the work itself.
+The queue thread receives runner messages directly: a hop through another thread would cost more than the work itself.
 While it is awake, readers yield the interpreter to it.
 """
 
@@ -18,16 +18,16 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Seconds from the beginning of a turn for which readers yield. A turn that starts jobs takes a few milliseconds; a
-#: longer one submits thousands of jobs, and must not block readers for all that time.
+#: Seconds from the beginning of a turn for which readers yield. A turn that starts jobs takes a few milliseconds; one
+#: that submits thousands of jobs takes longer, and must not block readers for all that time.
 LONGEST_S = 0.02
 
 
 class ReadPriority:
     """The writer claims priority; readers yield.
 
-    All threads of the daemon share one interpreter. A turn releases it with every query and system call, and each time
-    would have to wait for a computing reader to release it again.
+    All threads of the daemon share one interpreter. A turn releases it with every query and system call, and would have
+    to wait each time until a computing reader releases it again.
     """
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
@@ -58,7 +58,7 @@ class ReadPriority:
 
 
 class Reactor(Generic[T]):
-    """Only `post` and `len` may be called from other threads than the one that calls `wait`."""
+    """An event loop. Only `post` and `len` may be called from threads other than the one that calls `wait`."""
 
     def __init__(self) -> None:
         #: Claimed while the thread is awake.
@@ -73,12 +73,12 @@ class Reactor(Generic[T]):
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
-        """Return how much posted work is pending. From any thread."""
+        """Return the number of posted, pending items. From any thread."""
         return len(self._posted)
 
     def post(self, work: T) -> None:
-        """Hand over work, from any thread."""
-        # The bell is rung under the lock, so that `_take` never finds work without it.
+        """Post work. From any thread."""
+        # Ring the bell under the lock, so that `_take` never finds work without it.
         with self._lock:
             self._posted.append(work)
             if len(self._posted) == 1:

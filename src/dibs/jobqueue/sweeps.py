@@ -1,7 +1,7 @@
-"""What happens to a sweep when it is submitted, for the first time or again: which points are queued, which are not.
+"""Submit a sweep, for the first time or again: decide which of its points are queued.
 
-The points come in parts, each part a turn of its own. Nothing is lost if the one who sends them ends in between: what
-was kept is found again by its point.
+The points arrive in parts, one turn per part. If the sender ends in between, nothing is lost: stored runs are found
+again by their point.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from dibs.sweeps.records import Sweep, SweepSubmission
 from dibs.sweeps.values import Data
 from dibs.system import commands
 
-#: The rest of a sweep is held if so many, the first to end, all ended badly: then it is the command.
+#: Hold the rest of a sweep if the first N runs to end all end badly: then the command itself is wrong.
 HALT_FIRST = 3
 
 
 class Fate(enum.Enum):
-    """What becomes of a point when its sweep is submitted; the values are the words people read."""
+    """What happens to a point when its sweep is submitted; the values are the words that users see."""
 
-    #: It had no run: now it has.
+    #: It had no run and gets one.
     NEW = "new"
-    #: Its run ended badly: a new attempt.
+    #: Its run ended badly and gets a new attempt.
     RETRIED = "retried"
-    #: Its run was held, for too many others had failed: it waits for its turn again.
+    #: Its run was held because too many others failed, and is queued again.
     LET_GO = "let go"
-    #: Left as it is.
+    #: Unchanged.
     DONE = "done"
     QUEUED = "queued"
     HELD = "held"
@@ -49,16 +49,16 @@ class Fate(enum.Enum):
 
 @dataclass(slots=True)
 class Added:
-    """What became of some points, how many of each, and what the submitter should know."""
+    """The number of points per fate, and notes for the submitter."""
 
     fates: Counter[Fate] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
 
 def fate(word: str | None, *, again: bool = False, has_job: bool = True, stay_held: bool = False) -> Fate:
-    """Decide about a point by the word of its newest run, None if it never had one.
+    """Decide about a point from the state of its newest run; None: it never had one.
 
-    `again`: also what is done is run once more. Without a job there is only a result left, and nothing to be retried.
+    `again`: run done points once more. Without a job only the result is left, and there is nothing to retry.
     """
     if word is None:
         return Fate.NEW
@@ -75,14 +75,14 @@ def fate(word: str | None, *, again: bool = False, has_job: bool = True, stay_he
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A sweep that could be submitted: the one of that name, if there is one, and what the submitter should know."""
+    """A valid sweep submission: the existing sweep of that name, if any, and notes for the submitter."""
 
     found: Sweep | None
     notes: list[str]
 
 
 def check(turn: Turn, wanted: SweepSubmission, submission: Submission) -> Checked:
-    """Refuse a sweep whose runs could never start here, and a name that belongs to another command."""
+    """Refuse a sweep whose runs can never start on this machine, or whose name belongs to another command."""
     notes = validation.check(turn, [submission]).notes
     found = turn.store.find_sweep(wanted.project, wanted.name)
     if found is not None and (found.command, found.argv) != (wanted.command, wanted.argv):
@@ -93,7 +93,7 @@ def check(turn: Turn, wanted: SweepSubmission, submission: Submission) -> Checke
 
 
 def begin(turn: Turn, wanted: SweepSubmission, rules: Rules, submission: Submission) -> tuple[Sweep, list[str]]:
-    """Find a sweep or make it, as its runs are asked for now; return it with what the submitter should know."""
+    """Find or create a sweep with the given options; return it with notes for the submitter."""
     checked = check(turn, wanted, submission)
     found = checked.found
     if found is None:
@@ -121,9 +121,9 @@ def add(
     again: bool = False,
     is_last: bool = True,
 ) -> Added:
-    """Queue those of some points that are neither done nor queued nor running; all that or nothing.
+    """Queue the points that are neither done nor queued nor running; all or nothing.
 
-    Nobody is told that a sweep has ended before its last points have come.
+    No notice says that a sweep has ended before its last points have arrived.
     """
     sweep = turn.store.sweep(sweep_id)
     checked = validation.check(turn, [replace(submission, members=members)])
@@ -140,7 +140,7 @@ def add(
     for one in members:
         job_id, word = known.get(_key(one), (None, None))
         if _key(one) in new:
-            # The same point twice in one part: it is queued by now.
+            # The same point twice in one part: the first one is queued.
             word = State.QUEUED.value
         decided = fate(word, again=again, has_job=job_id is not None, stay_held=submission.is_held)
         added.fates[decided] += 1
@@ -159,9 +159,9 @@ def add(
 
 
 def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str, Data]]) -> Counter[str]:
-    """Queue runs that ask for what one of the sweep asks for, environment and folder too, but for some parameters.
+    """Queue runs like one of the sweep, with its environment and folder, but with some other parameters.
 
-    Returns how many are new; a point that had a run already is left alone, however that ended.
+    Returns how many are new; a point that already has a run is not queued, whatever its outcome.
     """
     sweep, model = turn.store.sweep(sweep_id), turn.store.job(like).spec
     if model.sweep_id != sweep.id:
@@ -175,7 +175,7 @@ def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str
         if _key(one) not in known:
             new.setdefault(_key(one), one)
     if new:
-        # What the model had to wait for is over.
+        # The conditions that the model waited for are already met.
         common = replace(model, after=(), begin_at=None, no_wait=False)
         turn.store.open_batch(sweep.batch, turn.now)
         _submit(turn, common, list(new.values()), is_held=False)
@@ -186,7 +186,7 @@ def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str
 def member(
     sweep: Sweep, cwd: str, index: int, params: dict[str, Any], command: str | Sequence[str], folder: str | None
 ) -> Member:
-    """Return a run of a sweep, or refuse one that nothing could run."""
+    """Return a run of a sweep; refuse a command that cannot run."""
     argv = None if isinstance(command, str) else tuple(command)
     if isinstance(command, str):
         validation.check_line(command)
@@ -207,7 +207,7 @@ def member(
 
 
 def _close(turn: Turn, batch: int) -> None:
-    """Let a sweep be whole; if it is over already, its end is told now."""
+    """Mark a sweep as complete; if all its jobs have ended already, send the notice now."""
     ended = turn.store.close_batch(batch)
     if ended is not None and turn.store.batch_tally(batch).is_over:
         turn.finished_for_good.append(ended)
@@ -220,7 +220,7 @@ def _key(member: Member) -> str:
 
 
 def _retry(turn: Turn, job_id: JobId, spec: JobSpec) -> None:
-    """Queue a new attempt, as it is asked for now: a longer limit should help the run that needed it."""
+    """Queue a new attempt with the new options: a longer time limit should help the run that needed it."""
     job = turn.store.job(job_id)
     if job.spec != spec:
         turn.store.edit(job, spec, turn.now, "its sweep was submitted again")

@@ -1,8 +1,8 @@
 """The queue thread: the only writer of the store.
 
-It takes all pending work (requests of users, messages of runners), runs it and one round of placement in one
-transaction, commits, and only then answers and acts. A crash before the commit changes nothing; after it, recovery
-completes the rest.
+It takes all pending work (user requests, runner messages), runs it and one round of placement in one transaction,
+commits, and only then answers and acts. A crash before the commit changes nothing; after it, recovery completes the
+rest.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from dibs.system.settings import Settings
 T = TypeVar("T")
 log = logging.getLogger("dibs.jobqueue.thread")
 
-#: Requests and news in one transaction at most: keeps a turn short when thousands of jobs end at once.
+#: Requests and messages in one transaction: keeps a turn short when thousands of jobs end at once.
 MOST_IN_A_TURN = 500
-#: Seconds of the longest timer: the wall clock, which `--begin` follows, may be set meanwhile.
+#: Seconds of the longest timer, because the wall clock, which `--begin` follows, may be set meanwhile.
 LONGEST_TIMER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What a turn placed, as our place in the line needs it."""
+    """The result of placement in a turn, as the machine-wide line needs it."""
 
     #: The first job that waits for devices.
     first: Waiting | None
@@ -59,7 +59,7 @@ class Placement:
     outlook: Outlook
     #: Devices of runners that do not hold them yet.
     pending: list[DeviceId]
-    #: Of these, the ones that were given out in this turn.
+    #: The pending devices that were assigned in this turn.
     given: Sequence[DeviceId] = ()
 
 
@@ -68,7 +68,7 @@ NOTHING_PLACED = Placement(None, (), NO_OUTLOOK, [])
 
 
 class QueueThread:
-    """Runs turns in its own thread; everything else hands it work. `publish` is called when jobs changed."""
+    """Run turns in one thread, which all others send work to. `publish` is called when jobs changed."""
 
     def __init__(
         self,
@@ -94,26 +94,26 @@ class QueueThread:
         self.request_reading = request_reading
         self.waits = waits
         self.publish = publish
-        #: Called when jobs have finished whose numbers must be read.
+        #: Called when jobs with unread numbers have finished.
         self._read_numbers = read_numbers
-        #: How often something was kept: the queue is the same as long as this is. Read from any thread.
+        #: The number of commits; the queue is unchanged while this is. Read from any thread.
         self.commits = 0
-        #: When jobs will start, for all readers.
+        #: The forecast that all readers share.
         self.forecast = SharedForecast()
-        #: For those who draw curves.
+        #: For metrics.
         self.tally = Tally()
         self.notices = Notices(files, settings, line.user, waits.watch, self.tell)
-        #: What this thread itself has found to do.
+        #: Work that this thread posts to itself.
         self._news: list[Work] = []
         self.effect_runner = EffectRunner(store, engine, waits, self._news.append, self._shun)
-        #: Nothing new starts: the daemon is to stop once nothing runs.
+        #: Start nothing new: the daemon stops when no job runs.
         self.is_closing = False
         self._is_over = False
         self._wakes_at = 0
         self._last_turn_at = 0
 
     def ask(self, run: Callable[[Turn], T]) -> Future[T]:
-        """Run a verb in the next turn; the answer comes after the commit. From any thread."""
+        """Run a verb in the next turn; the future completes after the commit. From any thread."""
         answer: Future[T] = Future()
         self.waits.post(Work(run, answer))
         return answer
@@ -125,7 +125,7 @@ class QueueThread:
     def submit_now(
         self, turn: Turn, submissions: Sequence[Submission], rules: Rules, explain: Callable[[Job], str]
     ) -> Submitted:
-        """Queue jobs that all start in this very turn; else raise, and with the turn's step nothing was queued."""
+        """Queue jobs that all start in this turn; otherwise raise, which undoes the step."""
         submitted = control.submit(turn, submissions, rules)
         for job_id in submitted.ids:
             dispatch.refresh(turn, turn.store.job(job_id))
@@ -137,27 +137,27 @@ class QueueThread:
         return submitted
 
     def wake(self) -> None:
-        """Place once more: something outside has changed. From any thread."""
+        """Run a placement, because something outside the queue has changed. From any thread."""
         self.tell(_nothing)
 
     def close(self, is_wanted: bool) -> None:
-        """Start no further jobs, or take that back. From any thread."""
+        """Start no further jobs, or start jobs again. From any thread."""
         self.is_closing = is_wanted
         self.wake()
 
     def listen(self, sock: socket.socket) -> None:
-        """Take in the messages of runners. Before the thread starts."""
+        """Receive the messages of runners. Call before the thread starts."""
         self.waits.watch(sock.fileno(), lambda: self.effect_runner.hear(sock))
 
     def stop(self) -> None:
-        """End the thread after the work that came before. From any thread."""
+        """End the thread after the work that is already posted. From any thread."""
         self.tell(self._end)
 
     def _end(self, turn: Turn) -> None:
         self._is_over = True
 
     def run(self) -> None:
-        """Run turns until stopped. A bug that gets here ends the daemon: jobs survive that, and records stay right."""
+        """Run turns until stopped. An unexpected error ends the daemon: jobs survive that, and records stay correct."""
         try:
             while not self._is_over:
                 posted = self.waits.wait(is_idle=not self._news)
@@ -198,12 +198,12 @@ class QueueThread:
         except sqlite3.Error as error:
             self._refused(batch, error)
             return
-        # Before any answer: a client that hears of a change must be able to read it.
+        # Before any answer: a client that learns of a change must be able to read it.
         self.commits += 1
         crash_point("core:committed")
         self._last_turn_at = turn.now
         if placement.given and self.devices.is_real:
-            # After the commit: a reading that does not find the job yet would take the device for free.
+            # After the commit: a reading that does not find the job yet would see the device as free.
             self.devices.note_given(placement.given)
             self.request_reading()
         for work, result in zip(batch, answers, strict=True):
@@ -254,7 +254,7 @@ class QueueThread:
             log.exception("the store refused a row")
             return Bug(f"the store refused a row: {error}")
         except sqlite3.Error:
-            # The disk failed: nothing of this turn can be kept.
+            # The disk failed: nothing of this turn can be stored.
             raise
         except OSError as error:
             turn.undo(mark)
@@ -270,7 +270,7 @@ class QueueThread:
             return Bug(f"{type(error).__name__}: {error}")
 
     def _refused(self, batch: list[Work], error: sqlite3.Error) -> None:
-        """Report to clients that nothing was kept, and retry the messages of runners later."""
+        """Report to clients that nothing was stored, and retry the messages of runners later."""
         log.error("the disk refused a transaction: %s", error)
         refusal = MachineError(
             f"nothing was changed: the state folder cannot be written ({error}).", "Free some space?"
@@ -304,7 +304,7 @@ class QueueThread:
         return Placement(plan.first, wanted, outlook, pending + given, given)
 
     def _hold_back(self, outlook: Outlook, active: Sequence[Active]) -> Mapping[DeviceId, Occupant]:
-        """Return who holds what, with the devices that must be read again before they are given out."""
+        """Return the holders of devices, including devices that must be read again before they are assigned."""
         in_use = {device for job in active for device in job.devices}.union(outlook.sharers)
         held = self.devices.hold_back(outlook.held, in_use)
         if len(held) > len(outlook.held):
@@ -312,7 +312,7 @@ class QueueThread:
         return held
 
     def _outlook(self, turn: Turn, active: list[Active]) -> Outlook | None:
-        """Look at the machine; None if it cannot be seen, and then nothing is started for a moment."""
+        """Read the machine's state; if that fails, return None, and nothing starts until the retry."""
         try:
             return self.line.look(turn.inventory, active)
         except (OSError, MachineError) as error:
@@ -321,19 +321,19 @@ class QueueThread:
             return None
 
     def _expect(self, now: int) -> None:
-        """Wake when the next job may begin, at most one timer ahead."""
+        """Set a timer for the next begin time, at most one."""
         begin_at = self.store.next_begin(now)
         if begin_at is not None and not now < self._wakes_at <= begin_at:
             self._wakes_at = min(begin_at, now + int(LONGEST_TIMER_S * 1000))
             self.waits.later((self._wakes_at - now) / 1000, self._wake_soon)
 
     def _shun(self, device: DeviceId) -> None:
-        """Leave a device alone for a while that a runner was refused, unless it is plain to see who holds it."""
+        """Shun a device that a runner could not lease, unless its holder is visible."""
         if not self.line.look(self.devices.inventory(), ()).held.get(device):
             self.waits.later(self.line.shun(device), self._wake_soon)
 
     def _stand(self, turn: Turn, placement: Placement) -> None:
-        """Keep our place in the line and watch what is in our way; whatever fails here costs only a late wake-up."""
+        """Update our place in the line and watch obstacles; a failure here only delays a wake-up."""
         try:
             request = placement.first.request if placement.first else None
             self.line.update_ticket(placement.wanted, request, placement.pending)

@@ -1,6 +1,6 @@
-"""One turn of the core thread as a verb sees it: what it may read and change, and what is to be done after the commit.
+"""One turn of the queue thread: what a verb may read and change, and the effects that follow the commit.
 
-Also what every verb that names jobs needs: finding them, and saying what became of each.
+Also helpers for verbs that select jobs: find them, and report the result for each.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from dibs.system.settings import Settings
 
 T = TypeVar("T")
 
-#: The fact that says whether the queue is paused.
+#: The fact that stores whether the queue is paused.
 PAUSED = "paused"
-#: The fact that names the run of the machine in which jobs were last started.
+#: The fact that stores the boot id under which jobs were last started.
 BOOT = "boot"
 
 
 @dataclass(frozen=True, slots=True)
 class StartRunner:
-    """Start the runner of a job that was placed."""
+    """Start the runner of a placed job."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Tell a job's runner something; where it is gone, end what it left."""
+    """Send an order to a job's runner; if a runner to stop is gone, end its leftover processes."""
 
     job: Job
     line: str
@@ -47,16 +47,16 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Look at the job again when its runner ends."""
+    """Examine the job again when its runner ends."""
 
     job: Job
-    #: None: somebody is deciding about the start right now; look again in a moment.
+    #: None: another process is just deciding about the start; examine it again soon.
     shim: Shim | None
 
 
 @dataclass(frozen=True, slots=True)
 class WatchOrphan:
-    """Look at the job again when its command ends; its runner is gone."""
+    """Examine the job again when its command ends; its runner is gone."""
 
     job: Job
     running: Running | None
@@ -64,7 +64,7 @@ class WatchOrphan:
 
 @dataclass(frozen=True, slots=True)
 class EndLeftovers:
-    """End what may be left of a job whose runner is gone."""
+    """End leftover processes of a job whose runner is gone."""
 
     job: Job
 
@@ -74,7 +74,7 @@ Effect = StartRunner | Order | Watch | WatchOrphan | EndLeftovers
 
 @dataclass(slots=True)
 class Turn:
-    """One turn of the core thread: what a verb may read and change, and what is to be done after the commit."""
+    """What a verb may read and change in one turn, and the effects that follow the commit."""
 
     store: Store
     engine: Local
@@ -83,11 +83,11 @@ class Turn:
     inventory: Inventory
     policy: Policy
     now: int
-    #: When the turn before this one was; what became due until then was seen to.
+    #: The time of the previous turn, which handled everything that was due by then.
     since: int = 0
-    #: What is done after the commit.
+    #: Carried out after the commit.
     effects: list[Effect] = field(default_factory=list)
-    #: Jobs that look different now to anyone who shows them.
+    #: Jobs whose displayed state changed.
     changed: list[JobId] = field(default_factory=list)
     #: Jobs that finished in this turn; `dispatch.follow_up` decides what follows.
     finished: list[Job] = field(default_factory=list)
@@ -100,20 +100,20 @@ class Turn:
 
     @property
     def has_unread_numbers(self) -> bool:
-        """Tell whether a job finished whose numbers must be read from its files."""
+        """Tell whether a job finished and its numbers must be read from its files."""
         return any(job.spec.sweep_id is not None or job.spec.metrics for job in self.finished)
 
     def mark(self) -> tuple[int, ...]:
-        """Return how far this turn has come, for `undo`: its lists only grow, so their lengths are all there is."""
+        """Return the state of this turn for `undo`: the lengths of its lists, which only grow."""
         return tuple([len(getattr(self, name)) for name in LISTS])
 
     def undo(self, mark: tuple[int, ...]) -> None:
-        """Forget everything after `mark`, as the store does when a step fails."""
+        """Remove everything after `mark`, as the store does when a step fails."""
         for name, length in zip(LISTS, mark, strict=True):
             del getattr(self, name)[length:]
 
     def record(self, job: Job, event: lifecycle.Event, detail: str = "") -> Job:
-        """Record an event and remember that the job changed."""
+        """Record an event and mark the job as changed."""
         self.changed.append(job.id)
         moved = self.store.record(job, event, detail)
         if moved.is_finished:
@@ -127,17 +127,17 @@ LISTS = tuple(each.name for each in fields(Turn) if each.default_factory is list
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Something to be done in a turn; without an `answer` it is news, which is tried again when the disk refuses."""
+    """Work for a turn; without an `answer` it is a message, which is retried if the disk fails."""
 
     run: Callable[[Turn], Any]
     answer: Future[Any] | None = None
-    #: It lets nothing start that could not start before, and after a power cut nobody misses it.
+    #: It does not allow any further job to start, and may be lost in a power cut.
     is_quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A job that a verb changed, and the word that it shows now."""
+    """A job that a verb changed, and its new displayed state."""
 
     id: JobId
     word: str
@@ -154,36 +154,36 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What a verb did to the jobs it was given."""
+    """The result of a verb for the selected jobs."""
 
     changed: list[Changed]
     unchanged: list[Left]
-    #: What else is worth knowing.
+    #: A note for the user.
     note: str = ""
 
 
 def pick(turn: Turn, chosen: selectors.Selection) -> list[Job]:
-    """Return the jobs that a selection means; meaning none is an error."""
+    """Return the jobs of a selection; raise if there are none."""
     return require(turn.store.select(chosen, turn.now), chosen, turn.store.last_id())
 
 
 def pick_words(turn: Turn, chosen: selectors.Selection) -> list[tuple[JobId, str]]:
-    """Return id and word of the jobs that a selection means; meaning none is an error."""
+    """Return id and displayed state of the jobs of a selection; raise if there are none."""
     return require(turn.store.words(chosen, turn.now), chosen, turn.store.last_id())
 
 
 def limit_word(seconds: float | None) -> str:
-    """Return a time limit as an order says it."""
+    """Return a time limit as an order spells it."""
     return "none" if seconds is None else str(float(seconds))
 
 
 def changed(job: Job) -> Changed:
-    """Return a changed job as it is told."""
+    """Return the `Changed` of a job."""
     return Changed(job.id, job.word)
 
 
 def require(found: list[T], chosen: selectors.Selection, last_id: int) -> list[T]:
-    """Return `found`, or say that nothing was."""
+    """Return `found`; raise if it is empty."""
     if found:
         return found
     ids = [ends for atoms in chosen for atom in atoms if isinstance(atom, selectors.Ids) for ends in atom.ranges]

@@ -23,7 +23,7 @@ MOST_AT_ONCE = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One job, or many that are alike, as a door hands it in: devices still by the words the user typed."""
+    """One job, or many similar jobs, as a client submits it: devices are still spelled as the user typed them."""
 
     spec: JobSpec
     #: None: one GPU, or none on a machine without any.
@@ -36,39 +36,39 @@ class Submission:
     time_limit_s: float | None = None
     vram: int = 0
     ignore_foreign: bool = False
-    #: Selectors of the jobs it waits for, and for what end.
+    #: Selectors of the jobs it depends on, and the required outcome.
     after: tuple[tuple[str, When], ...] = ()
     #: The captured environment; None: the daemon's own.
     environ: bytes | None = None
-    #: The text of a script, whose file and arguments are the words of the command.
+    #: The text of a script; the command consists of its file and arguments.
     script: bytes | None = None
     is_held: bool = False
-    #: The jobs it stands for, if it stands for many that are alike but for this; None: for one.
+    #: For many similar jobs: how each differs; None: one job.
     members: Sequence[Member] | None = None
 
     @property
     def count(self) -> int:
-        """Return for how many jobs it stands."""
+        """Return the number of jobs."""
         return 1 if self.members is None else len(self.members)
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Return all that makes up its request."""
+        """Return everything that determines its request."""
         devices = self.gpus, self.gpu_ids, self.prefer, self.gpu_type, self.vram, self.ignore_foreign
         return *devices, self.cpus, self.mem, self.time_limit_s
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules for jobs that are submitted together."""
+    """The rules of jobs that are submitted together."""
 
-    #: How many may be under way at once.
+    #: How many may be active at a time.
     at_once: int | None = None
-    #: After so many bad ends the rest is held.
+    #: The number of bad ends after which the rest is held.
     halt_after: int | None = None
-    #: An earlier batch that they join, with the rules that it has.
+    #: An existing batch that they join; its rules apply.
     batch: int | None = None
-    #: The submitter's own name for this submission: said again, it means the same jobs.
+    #: Idempotency key: a second submission with the same key returns the jobs of the first.
     key: str | None = None
 
 
@@ -76,9 +76,9 @@ NO_RULES = Rules()
 
 
 def check_submission(submission: Submission, names: Sequence[str] = path_templates.NAMES) -> None:
-    """Refuse what no machine could run; what depends on this one is checked at `submit`.
+    """Refuse a submission that no machine could run; `check` tests what depends on this one.
 
-    `names` may stand in braces in the paths of its output.
+    `names` are the placeholders allowed in its output paths.
     """
     spec = submission.spec
     for name, _ in spec.env:
@@ -101,7 +101,7 @@ def check_submission(submission: Submission, names: Sequence[str] = path_templat
 
 
 def check_warn(submission: Submission) -> None:
-    """Refuse a warning that could not come before the time limit."""
+    """Refuse a warning signal that does not fit before the time limit."""
     warn = submission.spec.warn
     if warn is None:
         return
@@ -132,7 +132,7 @@ def check_command(spec: JobSpec) -> None:
 
 
 def check_line(command: str) -> None:
-    """Refuse one string that no shell could run."""
+    """Refuse a shell command line that no shell could run."""
     if not command.strip():
         raise UserError("expected a command, got an empty one.")
     commands.check_text(command)
@@ -162,7 +162,7 @@ class Checked:
 
 
 def check(turn: Turn, submissions: Sequence[Submission]) -> Checked:
-    """Refuse what this machine could never run; return what the submissions resolve to on it."""
+    """Refuse submissions that this machine can never run; return what they resolve to on it."""
     count = sum(submission.count for submission in submissions)
     if not count:
         raise UserError("expected at least one job, got none.")
@@ -178,14 +178,14 @@ def check(turn: Turn, submissions: Sequence[Submission]) -> Checked:
 
 
 def needs_of(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ...]:
-    """Return the jobs that the selectors of `--after` and its kin mean now."""
+    """Return the jobs that the selectors of `--after` and similar options mean now."""
     return tuple(
         dict.fromkeys(After(job.id, when) for word, when in words for job in pick(turn, selectors.parse([word])))
     )
 
 
 def request_of(submission: Submission, turn: Turn, notes: list[str], who: str = "the job") -> Request:
-    """Return the request of a submission of `who`; refuse one that this machine can never fulfil."""
+    """Return the request of a submission; refuse one that this machine can never satisfy. `who` names it in errors."""
     inventory = turn.inventory
     if (submission.gpu_ids or submission.prefer) and not inventory.is_known:
         raise MachineError(f"the GPUs are not known yet ({inventory.problem or 'the driver has not answered'}).")
