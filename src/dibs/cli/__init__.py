@@ -1,4 +1,4 @@
-"""The command line: `main` finds the verb, `verbs/` has one file for each, the rest draws and explains.
+"""The command line: `main` finds the verb, `verbs/` has one file per verb, the rest prints and explains.
 
-Imports everything above it but `daemon` and `http_api`. Nobody imports it but the program.
+May import every package except `daemon` and `http_api`. Only the program itself imports it.
 """

@@ -1,6 +1,6 @@
-"""Letting the system start the daemon at boot: a systemd unit where systemd answers, else a line for cron.
+"""Start the daemon at boot: with a systemd unit if systemd answers, else with a crontab line.
 
-A unit of root's is the system's, anybody else's their own. A file that somebody else wrote is left alone.
+Root installs a system unit, other users a user unit. A file that dibs did not write is never changed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from dibs.client import connection
 from dibs.errors import MachineError, UserError
 from dibs.system import paths
 
-#: How a unit of ours begins, and what ends our line for cron.
+#: The first line of our units, and the end of our crontab line.
 MARK = "# Written by `dibs daemon install`; `dibs daemon uninstall` takes it away."
 CRON_MARK = "# dibs daemon install"
 UNIT = "dibs.service"
-#: Seconds that systemctl and crontab may take.
+#: Timeout of systemctl and crontab, in seconds.
 PATIENCE_S = 30.0
 
 
 def find(environ: Mapping[str, str]) -> Systemd | Cron:
-    """Return how daemons are started at boot here."""
+    """Return the way to start daemons at boot on this machine."""
     is_root = os.geteuid() == 0
-    # Asked something, because the program may be there without its service, as in most containers.
+    # Run it, because the program may exist without its service, as in most containers.
     scope = [] if is_root else ["--user"]
     if shutil.which("systemctl") and _run(["systemctl", *scope, "show", "--property=Version"]).returncode == 0:
         return Systemd(environ, is_root)
@@ -56,32 +56,32 @@ def _must(words: list[str], text: str | None = None) -> str:
 
 
 def _kept(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without which it would be another daemon."""
+    """Return the variables that decide which daemon this is."""
     inherited = connection.daemon_environ(environ)
     return {name: value for name, value in inherited.items() if name.startswith(("DIBS_", "XDG_")) or name == "PATH"}
 
 
 @dataclass(frozen=True)
 class Systemd:
-    """A unit, of the system for root and of the user for everybody else."""
+    """A unit: a system unit for root, a user unit for everybody else."""
 
     environ: Mapping[str, str]
     is_root: bool
 
     @property
     def path(self) -> Path:
-        """Return the file of the unit."""
+        """Return the path of the unit file."""
         if self.is_root:
             return Path("/etc/systemd/system") / UNIT
         home = self.environ.get("XDG_CONFIG_HOME") or f"{self.environ.get('HOME') or os.path.expanduser('~')}/.config"
         return Path(home) / "systemd" / "user" / UNIT
 
     def shown(self) -> str:
-        """Return what would be written, and where."""
+        """Return the path and the text that `install` would write."""
         return f"# {self.path}\n{self.text()}"
 
     def text(self) -> str:
-        """Return the unit."""
+        """Return the text of the unit."""
         variables = [f"Environment={_quoted(f'{name}={value}')}" for name, value in sorted(_kept(self.environ).items())]
         return "\n".join(
             [
@@ -103,7 +103,7 @@ class Systemd:
         )
 
     def check(self) -> None:
-        """Refuse to replace what is not ours."""
+        """Refuse to replace a file that dibs did not write."""
         try:
             found = self.path.read_text(errors="replace")
         except FileNotFoundError:
@@ -115,7 +115,7 @@ class Systemd:
         return _must(["systemctl", *([] if self.is_root else ["--user"]), *words])
 
     def install(self) -> list[str]:
-        """Write the unit and start it; return what to tell."""
+        """Write the unit and start it; return messages for the user."""
         self.check()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(self.text())
@@ -131,7 +131,7 @@ class Systemd:
         return "Linger=yes" in _run(["loginctl", "show-user", user, "--property=Linger"]).stdout
 
     def uninstall(self) -> list[str]:
-        """Disable and remove the unit; jobs run on."""
+        """Disable and remove the unit; running jobs are not affected."""
         if not self.path.exists():
             return ["not installed"]
         self.check()
@@ -145,7 +145,7 @@ LINGER = "To have it from boot on, and after you log out, type once: loginctl en
 
 
 def _quoted(text: str) -> str:
-    """Quote for a unit: % and $ mean something to systemd, and so do quotes and backslashes."""
+    """Quote for a unit: systemd interprets %, $, quotes and backslashes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
@@ -161,20 +161,20 @@ class Cron:
         return f"{self.line()}\n"
 
     def line(self) -> str:
-        """Return the line."""
+        """Return the crontab line."""
         import shlex
 
         variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(_kept(self.environ).items())]
         command = f"{' '.join(variables)} {shlex.quote(sys.executable)} -m dibs daemon start >/dev/null 2>&1"
-        # A percent sign ends the command for cron unless it is escaped.
+        # An unescaped percent sign ends the command for cron.
         return f"@reboot {command.replace('%', chr(92) + '%')} {CRON_MARK} {paths.home(self.environ).path}"
 
     def check(self) -> None:
-        """Nothing can be in the way: only our own line is replaced."""
+        """Do nothing: only our own line is ever replaced."""
 
     def _lines(self) -> list[str]:
         done = _run(["crontab", "-l"])
-        # What cannot be read must not be taken for empty, and written over.
+        # A crontab that cannot be read must not be treated as empty and overwritten.
         if done.returncode and "no crontab" not in done.stderr.lower():
             raise MachineError(f"`crontab -l` failed: {' '.join(done.stderr.split())}")
         return done.stdout.splitlines() if done.returncode == 0 else []
@@ -184,12 +184,12 @@ class Cron:
         return [line for line in self._lines() if not line.endswith(mine)]
 
     def install(self) -> list[str]:
-        """Add our line; return what to tell."""
+        """Add our line; return messages for the user."""
         _must(["crontab", "-"], "\n".join([*self._others(), self.line()]) + "\n")
         return ["added a line to your crontab; the daemon starts with the machine"]
 
     def uninstall(self) -> list[str]:
-        """Take our line out; all others stay as they are."""
+        """Remove our line; all others stay as they are."""
         others = self._others()
         if len(others) == len(self._lines()):
             return ["not installed"]

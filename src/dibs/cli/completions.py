@@ -1,7 +1,7 @@
-"""What could be typed next: from the tables that parse a command line, and from the daemon for ids and names.
+"""Completion of a command line: from the tables that parse it, and from the daemon for ids and names.
 
-The usage lines are the grammar: lower-case words stand for themselves, capitals for what VALUES knows. A daemon is
-asked if one listens, for a moment only, and never started.
+The usage lines are the grammar: lower-case words are literal, upper-case words are looked up in VALUES. A running
+daemon is asked with a short timeout; none is started.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dibs.submission import options
 from dibs.submission.options import Option
 from dibs.system import settings
 
-#: Seconds that a daemon may take while somebody holds the Tab key.
+#: Timeout of a request to the daemon, while the user waits after pressing Tab.
 PATIENCE_S = 0.5
 
 
 @dataclass(frozen=True)
 class Word:
-    """Something that could be typed, and what it is."""
+    """A possible word and its description."""
 
     text: str
     about: str = ""
@@ -31,21 +31,21 @@ class Word:
 
 @dataclass(frozen=True)
 class Next:
-    """What could follow: words of ours, or something that the shell itself knows best."""
+    """Possible continuations: our words, or something that the shell completes itself."""
 
     words: tuple[Word, ...] = ()
     #: "", "files", "folders", or "command".
     by_shell: str = ""
-    #: Where a user's command begins among the words typed, when the shell shall complete that.
+    #: Index of the first word of a user's command, if the shell completes that.
     begins: int = 0
 
 
-#: Asks the daemon for jobs and devices; None if none listens.
+#: Asks the daemon for jobs and devices; None if no daemon listens.
 Ask = Callable[[], "Mapping[str, Sequence[Mapping[str, object]]] | None"]
 
 
 def complete(typed: Sequence[str], ask: Ask) -> Next:
-    """Return what could stand in place of the last word of `typed`, which is what follows `dibs`."""
+    """Return what could replace the last word of `typed`, the words after `dibs`."""
     words = list(typed) or [""]
     front, name, rest = _front(words)
     if name is None:
@@ -59,7 +59,7 @@ def complete(typed: Sequence[str], ask: Ask) -> Next:
 
 
 def _front(words: list[str]) -> tuple[int, str | None, list[str]]:
-    """Return where the verb stands, the verb, and what follows it; None while the verb itself is being typed."""
+    """Return the index of the verb, the verb (None while it is being typed), and the words after it."""
     at = 0
     while at < len(words) - 1 and words[at].startswith("-"):
         at += 2 if words[at] == "--color" else 1
@@ -105,7 +105,7 @@ def _value(option: Option[object], typed: str, ask: Ask) -> Next:
 
 
 def _positional(verb: cli.Verb, place: int, plain: list[str], typed: str, at: int, ask: Ask) -> Next:
-    """Return what the usage lines have at this place, if what was typed before agrees with them."""
+    """Return what the usage lines have at this position, if they match the words before it."""
     found = Next()
     for usage in verb.USAGE:
         forms = [form for form in usage.replace("[OPTIONS]", "").split() if not form.strip("[").startswith("-")]
@@ -132,7 +132,7 @@ def _placeholder(form: str, typed: str, ask: Ask) -> Next:
     if form in SHELL_KNOWS:
         return Next(by_shell=SHELL_KNOWS[form])
     if form in LISTS:
-        # The last of a list with commas is what is being typed.
+        # In a list with commas, only the last item is being typed.
         kept, _, last = typed.rpartition(",")
         before = f"{kept}," if kept else ""
         left = [word for word in VALUES["GPU"](ask) if word.text not in kept.split(",")]
@@ -158,7 +158,7 @@ def _jobs(ask: Ask) -> list[Word]:
         tags = job["tags"]
         for tag in tags if isinstance(tags, list) else ():
             fields.setdefault(f"tag:{tag}", f"job {job['id']}")
-    # A name with blanks would have to be quoted, each shell in its own way.
+    # A name with blanks would need quotes, which differ between shells.
     named = [Word(text, about) for text, about in fields.items() if not any(char.isspace() for char in text)]
     states = [Word(word, "all jobs that are so") for word in (*selectors.STATE_WORDS, *selectors.GROUP_WORDS)]
     return [*words, Word("@", "the last job"), Word("all", "every job"), *states, *named]
@@ -177,7 +177,7 @@ def _pages(ask: Ask) -> list[Word]:
     return [*verbs, *(Word(name, topic.summary) for name, topic in help_topics.TOPICS.items() if name not in cli.VERBS)]
 
 
-#: What stands for a value in usage lines and after options, and where its words come from.
+#: Placeholders in usage lines and after options, and the source of their words.
 VALUES: dict[str, Callable[[Ask], list[Word]]] = {
     "SELECTOR": _jobs,
     "JOBS": _jobs,
@@ -186,6 +186,6 @@ VALUES: dict[str, Callable[[Ask], list[Word]]] = {
     "SETTING": _settings,
     "VERB|TOPIC": _pages,
 }
-#: Lists of GPUs are shown by an example.
+#: Lists of GPUs, whose placeholder is an example.
 LISTS = ("0,2", "1,3")
 SHELL_KNOWS = {"FILE": "files", "PATH": "files", "DIR": "folders", "COMMAND": "command"}

@@ -1,4 +1,4 @@
-"""What `--dry-run` shows: the jobs that would be queued, and how they would run. Nothing is queued."""
+"""The output of `--dry-run`: the jobs that would be queued and how they would run. Nothing is queued."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dibs.submission import options
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args
 
-#: Commands of a batch that are shown.
+#: The number of commands of a batch to show.
 SHOWN = 10
 
 
 def show(queue: connection.Client, args: Args, body: Body) -> int:
-    """Let the daemon check a request as if it were meant, and print what it would queue."""
+    """Let the daemon validate a request without queueing it, and print what it would queue."""
     answer = queue.post("/v1/jobs?dry_run=yes", body)
     for note in answer["notes"]:
         screen.say(note)
@@ -40,7 +40,7 @@ def show(queue: connection.Client, args: Args, body: Body) -> int:
 
 
 def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what there is to know about one job; what it does not ask for is left out."""
+    """Return the facts about one job, without options that are not set."""
     request = job["request"]
     which = [f"of type {request['gpu_type']}"] if request["gpu_type"] else []
     word = "exactly" if len(request["gpu_ids"]) == job["gpus"] else "of"
@@ -71,13 +71,13 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def batch_facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what holds for all jobs."""
+    """Return the facts that hold for the whole batch."""
     found = {"at once": str(answer["at_once"] or ""), "halt after": str(answer["halt_after"] or "")}
     return [(name, value) for name, value in found.items() if value]
 
 
 def expected_start(view: Screen, answer: dict[str, Any]) -> str:
-    """Say when the first job would be expected to start, or why nobody knows."""
+    """Describe when the first job is expected to start, or why that is unknown."""
     if answer["expected_start"]:
         return show_job.expected(view, answer["expected_start"], screen.now())
     return f"unknown: {answer['unknown']['why']}" if answer["unknown"] else "unknown"

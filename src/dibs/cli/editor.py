@@ -1,6 +1,6 @@
-"""One job as a small text for an editor: written, opened in $VISUAL or $EDITOR, read back, and only what changed sent.
+"""Edit one job as a small TOML text in $VISUAL or $EDITOR, and send only the changed fields.
 
-A text that cannot be used changes nothing and is kept, and the error says where.
+If the text is invalid, nothing changes, the file is kept, and the error names its path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USUAL = "vi"
 
 
 def edit(queue: Client, job: WholeJob, tell: Callable[[Acted], None]) -> int:
-    """Let a person change the text of a job, and send what changed."""
+    """Let the user edit the text of a job, and send the changes."""
     if job["state"] not in job_state.WAITING:
         raise UserError(
             f"job {job['id']} is {job['state']}: only jobs that wait can be edited.",
@@ -50,7 +50,7 @@ def edit(queue: Client, job: WholeJob, tell: Callable[[Acted], None]) -> int:
 
 
 def fields(job: WholeJob) -> dict[str, object]:
-    """Return what may be changed of a job, with the names of a submission and the spellings of people."""
+    """Return the editable fields of a job, with the names of a submission and readable values."""
     wanted = job["request"]
     limit_s, mem = job["time_limit_s"], job["mem"]
     return {
@@ -83,7 +83,7 @@ def _exact_time(seconds: float) -> str:
 
 
 def text(job_id: int, values: Mapping[str, object]) -> str:
-    """Return the text that is opened."""
+    """Return the text for the editor."""
     lines = [
         f"# Job {job_id}. What you change is changed when you leave the editor; a line that you remove goes back",
         '# to its default. An empty text means none. after = ["12:done"]: done, any or end.',
@@ -96,7 +96,7 @@ def text(job_id: int, values: Mapping[str, object]) -> str:
 def _toml(value: object) -> str:
     import json
 
-    # Strings, whole numbers and lists of strings are written alike, but for characters beyond the basic plane.
+    # TOML reads JSON's strings, integers and lists of strings, except escaped surrogate pairs and a raw DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -122,11 +122,11 @@ def _read(path: str) -> dict[str, object]:
 
 
 def changed(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields of a submission that differ; what is missing goes back to its default."""
+    """Return the changed fields of a submission; a missing field is reset to its default."""
     for name in after:
         if name not in (*before, *NAMES):
             raise UserError(f'there is no field "{options.shown(name)}".', options.nearest(name, (*before, *NAMES)))
-    # To Python true is 1, to people it is not.
+    # Compare types too: in Python, True == 1.
     differ = [
         name
         for name in {**before, **after}
@@ -134,17 +134,17 @@ def changed(before: Mapping[str, object], after: Mapping[str, object]) -> dict[s
     ]
     if {"command", "argv"} & {*differ} and not {"command", "argv"} & after.keys():
         raise UserError("expected a command, got none.")
-    # One of the two is enough, and the other would contradict it.
+    # One of each pair is enough; the other would contradict it.
     dropped = {name for name in ("command", "argv", "gpus", "gpu_ids") if name not in after}
     paired = {"command": "argv", "argv": "command", "gpus": "gpu_ids", "gpu_ids": "gpus"}
     wanted = [name for name in differ if not (name in dropped and paired[name] in after)]
     if before.keys() >= GPUS and GPUS.intersection(differ):
-        # So many of these: what is left of the two means something else alone.
+        # Together they mean a count out of a list; one of them alone means something else.
         wanted = list(dict.fromkeys((*wanted, *sorted(GPUS))))
     return {FIELD.get(name, name): _value(name, after.get(name)) for name in wanted}
 
 
-#: Fields that are called otherwise on the wire, and those that stand in the text only for some jobs.
+#: Fields with another name in the API, and those that only some jobs have in their text.
 FIELD = {"time": "time_limit_s", "begin": "begin_at"}
 NAMES = ("command", "argv", "gpus", "gpu_ids")
 GPUS = {"gpus", "gpu_ids"}

@@ -1,7 +1,7 @@
-"""The thin client of `dibs add`: it hands its words to the daemon, which parses them, and prints the answer.
+"""The thin client of `dibs add`: sends its words to the daemon, which parses them, and prints the answer.
 
-It costs little more than a bare interpreter, whatever the options: `json`, `socket` and `re` are not imported. Where no
-daemon listens, or the daemon refuses, the full command line runs instead; a refusal has changed nothing.
+With any options, it costs little more than a bare interpreter: `json`, `socket` and `re` are not imported. If no daemon
+listens, or the daemon refuses, the full command line runs instead; a refusal has changed nothing.
 
 Lean.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 VERBS = ("add", "submit")
 MACHINE_ID = "/etc/machine-id"
-#: As in `system.paths` and `client.connection`, which cost too much to import.
+#: Copies from `system.paths` and `client.connection`, which are too expensive to import.
 SOCKET_BYTES = 100
 ANSWER_FOR_S = 60
 
 
 def main() -> None:
-    """Do what this process was started for and end it, if it is an `add` that the daemon takes; else return."""
+    """Handle this process and exit if it is an `add` that the daemon accepts; else return."""
     code = add(sys.argv, os.environ)
     if code is not None:
         # All output is flushed, and finalizing the interpreter would cost as much as the request.
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def add(argv: list[str], environ: Mapping[str, str]) -> int | None:
-    """Queue what `argv` says and return the exit code; None if that is left to the full command line."""
+    """Queue the command of `argv` and return the exit code; None if the full command line must do it."""
     if len(argv) < 3 or argv[1] not in VERBS or None in (sys.stdin, sys.stdout, sys.stderr):
         return None
     import _socket
@@ -45,7 +45,7 @@ def add(argv: list[str], environ: Mapping[str, str]) -> int | None:
     except (OSError, ValueError):
         daemon.close()
         return None
-    # From here on the job may have been accepted: without a clear refusal nothing is tried again.
+    # From here on the job may have been accepted: without a clear refusal, do not try again.
     try:
         status, answer = _ask(daemon, body, environ)
         return None if 400 <= status < 500 else _print(status, answer)
@@ -60,7 +60,7 @@ def add(argv: list[str], environ: Mapping[str, str]) -> int | None:
 def request(words: list[str], environ: Mapping[str, str]) -> str:
     """Return the body for `POST /v1/add`."""
     root = os.stat("/")
-    # It can only be read by setting it.
+    # The umask can only be read by setting it.
     mask = os.umask(0o077)
     os.umask(mask)
     texts = {
@@ -75,16 +75,16 @@ def request(words: list[str], environ: Mapping[str, str]) -> str:
 
 
 def _packed(words: Iterable[str]) -> str:
-    """Return words of any bytes as base64, which needs no quoting; each is followed by a NUL."""
+    """Return words of any bytes as base64, which needs no quoting; a NUL follows each word."""
     from binascii import b2a_base64
 
     return b2a_base64(b"".join(os.fsencode(word) + b"\0" for word in words), newline=False).decode()
 
 
 def socket_path(environ: Mapping[str, str]) -> str:
-    """Return the daemon's socket as `system.paths` would, in all but rare cases.
+    """Return the daemon's socket as `system.paths` would, except in rare cases.
 
-    On a network file system `system.paths` chooses another folder, but then no daemon listens in this one.
+    On a network file system `system.paths` chooses another directory, but then no daemon listens in this one.
     """
     home = environ.get("DIBS_HOME", "")
     if not home:
@@ -92,7 +92,7 @@ def socket_path(environ: Mapping[str, str]) -> str:
         state = given if given.startswith("/") else os.path.join(own, ".local/state")
         with open(MACHINE_ID, encoding="utf-8") as file:
             machine = file.read().strip()
-        # Without a proper id, other rules hold.
+        # Without a valid id, other rules apply.
         home = f"{state}/dibs/{machine}" if len(machine) == 32 and machine.isalnum() else ""
     path = f"{os.path.normpath(home)}/dibs.sock"
     if not path.startswith("/") or len(os.fsencode(path)) > SOCKET_BYTES:
@@ -101,7 +101,6 @@ def socket_path(environ: Mapping[str, str]) -> str:
 
 
 def _ask(daemon: Socket, body: str, environ: Mapping[str, str]) -> tuple[int, bytes]:
-    """Send the request; return status and body of the answer."""
     lines = ["POST /v1/add HTTP/1.1", "Host: dibs", "Connection: close"]
     devices = environ.get("DIBS_DEVICES")
     if devices is not None and devices.isprintable():
@@ -117,7 +116,7 @@ def _ask(daemon: Socket, body: str, environ: Mapping[str, str]) -> tuple[int, by
 
 
 def _read(daemon: Socket) -> tuple[int, bytes]:
-    # Not until the end of the stream: a daemon that closes without having read the request resets the connection.
+    # Do not read to the end of the stream: a daemon that closes without reading the request resets the connection.
     data = b""
     while True:
         head, end, answer = data.partition(b"\r\n\r\n")
@@ -130,7 +129,7 @@ def _read(daemon: Socket) -> tuple[int, bytes]:
 
 
 def _print(status: int, answer: bytes) -> int:
-    """Print the lines of an answer, each of which is the number of a stream and a JSON string."""
+    """Print the lines of an answer; each is the number of a stream and a JSON string."""
     if status != 201:
         from dibs.client import connection
 

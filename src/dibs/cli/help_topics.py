@@ -1,4 +1,4 @@
-"""The texts of `dibs help TOPIC`, one place each; `docs/topics.md` is written from them. Tables come from the code."""
+"""The texts of `dibs help TOPIC`, from which `docs/topics.md` is generated. Tables come from the code."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dibs.model import selectors
 from dibs.model.jobs import Cause
 from dibs.system import settings
 
-#: Paragraphs, and tables of two columns between them.
+#: Paragraphs and two-column tables.
 Parts = tuple["str | tuple[tuple[str, str], ...]", ...]
 
-#: Exit codes of `dibs` itself that no error has, and their meaning.
+#: Exit codes of `dibs` itself that belong to no error.
 OWN_CODES = (
     ("0", "It worked; of `wait`: all jobs are done."),
     ("1", "Of `wait`: a job did not succeed; of `doctor`: there is a problem."),
     ("124", "Of `wait --timeout`: the time is over."),
     ("130", "Interrupted with Ctrl-C."),
 )
-#: What `run` and `follow` exit with when not with the code of the command.
+#: Exit codes of `run` and `follow` other than that of the command.
 JOB_CODES = (
     ("128 + n", "Ended by signal n."),
     ("124", "Ended by its time limit."),
@@ -28,7 +28,7 @@ JOB_CODES = (
     ("126, 127", "The command could not be started, or was not found."),
     ("130", "Cancelled before it started."),
 )
-#: What a job finds in its environment.
+#: The environment variables that a job gets.
 VARIABLES = (
     ("CUDA_VISIBLE_DEVICES", "its GPUs, as UUIDs (or indices: `--visible index`); empty without any"),
     ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
@@ -94,7 +94,7 @@ PUEUE = (
 
 @dataclass(frozen=True)
 class Topic:
-    """One text, and what it is about."""
+    """A help text and its summary."""
 
     summary: str
     parts: Callable[[], Parts]

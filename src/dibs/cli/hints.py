@@ -1,4 +1,4 @@
-"""Hints for people, printed on stderr; the same hint is not repeated every time."""
+"""Hints for the user on stderr; the same hint is not repeated every time."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ OLD = "an older version"
 
 
 def about_submission(answer: Mapping[str, Any]) -> None:
-    """Print what the daemon notes about a submission: notes always, hints on a terminal."""
+    """Print the daemon's notes about a submission; on a terminal also its hints."""
     tell(answer["notes"])
     if sys.stderr.isatty():
-        # An older daemon sends none.
+        # An older daemon sends no hints.
         tell(answer.get("hints", ()))
 
 
 def tell(texts: Iterable[str]) -> None:
-    """Print hints."""
     for text in texts:
         screen.say(text)
 
 
 def on_skew(answer: Jobs) -> list[str]:
-    """Return a hint if the daemon has another version than this client."""
+    """Return a hint if the daemon's version differs from ours."""
     theirs = answer["daemon"]["version"] if "daemon" in answer else OLD
     if theirs == __version__:
         return []
@@ -55,7 +54,7 @@ def on_logout(why: str | None, home: Path) -> list[str]:
 
 
 def is_due(stamp: Path, now: float) -> bool:
-    """Return whether a hint was not given for a day, and record that it is given now."""
+    """Return whether a hint was not given in the last 24 hours, and record that it is given now."""
     try:
         if 0 <= now - stamp.stat().st_mtime < DAY_S:
             return False
@@ -66,6 +65,6 @@ def is_due(stamp: Path, now: float) -> bool:
         os.utime(fd, (now, now))
         os.close(fd)
     except OSError:
-        # It cannot be recorded, and would come every time.
+        # Without a record the hint would appear every time.
         return False
     return True

@@ -1,4 +1,4 @@
-"""What the verbs on jobs that need no more than a selection have in common: do it, and say what became of each."""
+"""Shared by verbs that act on a selection of jobs: send the action and print the result for each job."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dibs.model import selectors
 from dibs.submission import options
 from dibs.submission.options import Args
 
-#: Jobs that are named one by one.
+#: Maximum number of jobs to list one by one.
 MOST_NAMED = 20
 
 
 def act(verb: str, args: Args, **said: object) -> answers.Acted:
-    """Do a verb to the selected jobs and say what became of each."""
+    """Apply a verb to the selected jobs and print the result for each."""
     queries.require_words(verb, args.words)
     queries.select(args.words)
     acted = queries.act(connection.connect(os.environ), verb, args.words, **said)
@@ -29,9 +29,9 @@ def act(verb: str, args: Args, **said: object) -> answers.Acted:
 
 
 def tell(acted: answers.Acted, became: Callable[[str], str] = str) -> None:
-    """Say what became of each job, and which were left as they were; `became` puts a state in words.
+    """Print the new state of each job, and which jobs did not change; `became` formats a state.
 
-    People are told of very many jobs in a line for each state; who reads us through a pipe gets a line for each job.
+    On a terminal, many jobs are summarized in one line per state; a pipe always gets one line per job.
     """
     changed = acted["changed"]
     if sys.stdout.isatty() and len(changed) > MOST_NAMED:
@@ -46,7 +46,7 @@ def tell(acted: answers.Acted, became: Callable[[str], str] = str) -> None:
 
 
 def _tell_unchanged(acted: answers.Acted) -> None:
-    """Say which jobs a verb left as they were, and why; of very many only how many."""
+    """Print which jobs did not change and why; of many, only the count of the rest."""
     for left in acted["unchanged"][:MOST_NAMED]:
         why = left["why"].removeprefix(f"it is {left['state']}: ")
         print(safe_text.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Following a job to its end: its output as it comes, the terminal's signals, and a daemon that may come and go."""
+"""Follow a job to its end: print its output, handle signals, and survive a restart of the daemon."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dibs.client.job_waits import Absence
 from dibs.errors import NoDaemon
 from dibs.foreground.signals import Signals
 
-#: Seconds between looks at a growing file.
+#: Seconds between checks of a growing file.
 LOOK_EVERY_S = 0.1
 #: Seconds of one long poll.
 POLL_FOR_S = 30
-#: The same where a new attempt may begin meanwhile, whose output is awaited.
+#: Seconds of one long poll of a job with retries: a new attempt may begin, and its output must be shown.
 SHORT_POLL_FOR_S = 1
 
 
 @dataclass
 class Follower:
-    """Follows one job. Between two steps `on_signal` is called for each signal, `on_news` for each of its states."""
+    """Follows one job. Calls `on_signal` for each signal and `on_news` for each state, between two steps."""
 
     queue: Client
     signals: Signals
@@ -34,7 +34,7 @@ class Follower:
     tails: Sequence[Tail] = ()
 
     def to_the_end(self, job: WholeJob) -> WholeJob:
-        """Pass on the output of the present attempt until it has ended; return the job as it then stands."""
+        """Print the output of the current attempt until it has ended; return the job at that time."""
         attempt = job["attempt"]
         while not job_state.is_finished(job) and job["attempt"] == attempt:
             self.on_news(job)
@@ -46,16 +46,16 @@ class Follower:
                 self._look(None)
         self.on_news(job)
         while [tail for tail in self.tails if tail.pump()]:
-            # A terminal may be far behind: whoever wants to leave need not see all of it.
+            # A terminal may be far behind: the user can interrupt before all is shown.
             self._heed()
         for tail in self.tails:
             tail.drain()
         return job
 
     def to_the_last_end(self, job: WholeJob) -> tuple[WholeJob, int]:
-        """Pass on the output of the present attempt and of those that follow by themselves; return also the last one.
+        """Print the output of this attempt and of automatic retries; return the job and its last attempt.
 
-        The first tail is that of the log, which every attempt has for itself.
+        The first tail is the log, which is a new file for each attempt.
         """
         attempt = job["attempt"]
         job = self.to_the_end(job)
@@ -67,7 +67,7 @@ class Follower:
         return job, attempt
 
     def ask(self, job_id: int, until: str = "", poll_for_s: float = POLL_FOR_S) -> WholeJob:
-        """Return the job as it is once it has started or finished, or as it is now; survive the daemon's absence."""
+        """Return the job once it has started or finished, or as it is now; survive an absent daemon."""
         absence = Absence(self.queue)
         while True:
             if absence.is_over():
@@ -89,7 +89,7 @@ class Follower:
             pending.close()
 
     def _look(self, answer: int | None) -> bool:
-        """Pass on new output, then wait a moment for an answer or a signal; tell whether the answer is there."""
+        """Print new output, then wait briefly for an answer or a signal; return whether the answer is there."""
         has_more = [tail for tail in self.tails if tail.pump()]
         wanted = [self.signals.fileno(), *([] if answer is None else [answer])]
         ready, _, _ = select.select(wanted, [], [], 0 if has_more else LOOK_EVERY_S)

@@ -1,4 +1,4 @@
-"""Logs: a job's output read from its file, from the end or as it grows, in bounded memory."""
+"""Print a job's output from its log file, from the end or while it grows, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from dibs.client.safe_text import LogCleaner
 from dibs.foreground.signals import Left
 from dibs.model import units
 
-#: Bytes read at once.
+#: Bytes per read.
 PIECE = 64 * 1024
 
-#: Bytes passed on before the caller may look at something else: a job can write faster than a terminal shows.
+#: Bytes to print before the caller gets control: a job can write faster than a terminal shows.
 MOST_AT_ONCE = 4 * PIECE
 
-#: Bytes by which a terminal may be behind once somebody is in a hurry, and how many of them are still shown.
+#: Bytes that a terminal may lag behind after `Tail.hurry`, and how many of the skipped ones are still shown.
 MOST_BEHIND = 1024 * 1024
 STILL_SHOWN = 16 * 1024
 
-#: Longest part of a line that is shown where only the last few lines are.
+#: Longest part of a line to show, where only the last lines are shown.
 LONGEST_LINE = 1000
 
 
 class Sink:
-    """Where output goes: as it is into a file or pipe, cleaned onto a terminal."""
+    """The destination of output: unchanged into a file or pipe, cleaned onto a terminal."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -36,15 +36,15 @@ class Sink:
 
     @property
     def is_terminal(self) -> bool:
-        """Tell whether a person reads this."""
+        """Return whether the output goes to a terminal."""
         return self._cleaner is not None
 
     def write(self, data: bytes) -> None:
-        """Pass on all of `data` now."""
+        """Write all of `data` now."""
         self._put(data if self._cleaner is None else _encoded(self._cleaner.feed(data)))
 
     def finish(self) -> None:
-        """Pass on what was held back."""
+        """Write what the cleaner held back."""
         if self._cleaner is not None:
             self._put(_encoded(self._cleaner.finish()))
 
@@ -53,11 +53,11 @@ class Sink:
             try:
                 data = data[os.write(self._number, data) :]
             except BlockingIOError:
-                # Somebody who shares the terminal made it so; wait until it takes more.
+                # Another process that shares the terminal made it non-blocking; wait until it accepts more.
                 select.select([], [self._number], [])
             except OSError as error:
                 if error.errno == errno.EIO and self.is_terminal:
-                    # The terminal is gone, and no signal told us (nohup, or no terminal of our own).
+                    # The terminal is gone, and no signal reached us (nohup, or it is not our controlling terminal).
                     raise Left(signal.SIGHUP) from error
                 raise
 
@@ -67,7 +67,7 @@ def _encoded(text: str) -> bytes:
 
 
 class Tail:
-    """A file that may not exist yet, and how far it has been passed on."""
+    """A file that may not exist yet, and how much of it was printed."""
 
     def __init__(self, path: str, sink: Sink, start: int = 0) -> None:
         self.path = path
@@ -77,39 +77,39 @@ class Tail:
         self._is_hurried = False
 
     def turn_to(self, path: str) -> None:
-        """Go on with another file, from its beginning."""
+        """Continue with another file, from its beginning."""
         if path != self.path:
             self.path, self._at, self._file = path, 0, None
 
     def hurry(self) -> None:
-        """From now on leave out what a terminal cannot show in time; a file or pipe still gets all."""
+        """From now on skip what a terminal cannot show in time; a file or pipe still gets everything."""
         self._is_hurried = self._sink.is_terminal
 
     @property
     def is_found(self) -> bool:
-        """Tell whether there has been a file."""
+        """Return whether the file was found."""
         return self._file is not None
 
     def pump(self) -> bool:
-        """Pass on what is new; tell whether there may be more at once."""
+        """Print new output; return whether there may be more right now."""
         self._file = self._file or open_log(self.path)
         return self._file is not None and self._pass_on(self._file, MOST_AT_ONCE) == MOST_AT_ONCE
 
     def drain(self) -> None:
-        """Pass on the rest up to where it ends now, and what was held back."""
+        """Print everything up to the current end, and what was held back."""
         self._file = self._file or open_log(self.path)
         if self._file is not None:
             self._pass_on(self._file, _size(self._file))
         self.leave()
 
     def leave(self) -> None:
-        """Show what was held back and end a colour: nothing more will come from here."""
+        """Print what was held back and reset colours: no more output follows."""
         self._sink.finish()
 
     def _pass_on(self, file: FileIO, most: int) -> int:
         end = _size(file)
         if end < self._at:
-            # Somebody emptied it: what is there now is new.
+            # The file was truncated: everything in it is new.
             self._at = 0
         if self._is_hurried and end - self._at > MOST_BEHIND:
             left_out = end - STILL_SHOWN - self._at
@@ -125,9 +125,9 @@ class Tail:
 
 
 def open_log(path: str) -> FileIO | None:
-    """Open a log; None if there is none, or if it is no file that has an end."""
+    """Open a log; None if it does not exist or is not a regular file."""
     try:
-        # A job may write to a fifo or a terminal: opening one of those would hang.
+        # A job may write to a fifo or a terminal, and opening one of those would hang.
         file = FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
     except OSError:
         return None
@@ -142,7 +142,7 @@ def _size(file: FileIO) -> int:
 
 
 def size(path: str) -> int:
-    """Return how long a file is, 0 if there is none."""
+    """Return the size of a file, 0 if it does not exist."""
     try:
         return os.stat(path).st_size
     except OSError:
@@ -150,7 +150,7 @@ def size(path: str) -> int:
 
 
 def start_of_last(path: str, lines: int) -> int:
-    """Return where the last `lines` lines of a file begin, reading backwards."""
+    """Return the offset of the last `lines` lines of a file, reading backwards."""
     file = open_log(path)
     if file is None:
         return 0
@@ -158,7 +158,7 @@ def start_of_last(path: str, lines: int) -> int:
         at = end = _size(file)
         if lines == 0:
             return end
-        # The newline at the very end begins no further line.
+        # The newline at the very end starts no further line.
         wanted = lines + (_piece(file, max(0, end - 1), 1) == b"\n")
         while at > 0:
             step = min(PIECE, at)
@@ -184,7 +184,7 @@ def _nth_from_end(piece: bytes, count: int) -> int:
 
 
 def last_lines(path: str, lines: int) -> list[str]:
-    """Return the last lines of a log as text, each cut to a length that people read."""
+    """Return the last lines of a log as text, with overlong lines cut."""
     start = start_of_last(path, lines)
     file = open_log(path)
     if file is None:
@@ -192,5 +192,5 @@ def last_lines(path: str, lines: int) -> list[str]:
     with file:
         most = lines * LONGEST_LINE
         text = _piece(file, max(start, _size(file) - most), most).decode(errors="replace")
-    # A progress bar rewrites its line: what it wrote last is what a terminal would show.
+    # A progress bar rewrites its line: a terminal shows only the last version.
     return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")[-lines:] if text]

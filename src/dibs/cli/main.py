@@ -1,8 +1,8 @@
-"""The command line: finds the verb, imports its module and no other, and turns errors into one line and a code.
+"""The command line: finds the verb, imports only its module, and turns errors into one line and an exit code.
 
-A verb is a module with SUMMARY, USAGE, OPTIONS, EXAMPLES and main(args), and a name in VERBS. One that runs a user's
-command also sets TAKES_COMMAND: options end at the first word of that command. One with a syntax of its own has
-`usual`, which returns the words as the table of options reads them.
+A verb is a module with SUMMARY, USAGE, OPTIONS, EXAMPLES and main(args), and a name in VERBS. A verb that runs a user's
+command also sets TAKES_COMMAND: options end at the first word of that command. A verb with its own syntax has `usual`,
+which rewrites the words for the option parser.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERBS = (
     "daemon", "web", "doctor", "config", "completion", "version", "help",
 )  # fmt: skip
 ALIASES = {"submit": "add", "enqueue": "unhold"}
-#: What people type in other tools: the error suggests our verb, nothing is run.
+#: Verbs of other tools: the error suggests our verb, nothing is run.
 HABITS = {
     "ls": "status", "list": "status", "ps": "status", "queue": "status", "squeue": "status", "jobs": "status",
     "top": "status -w", "watch": "status -w", "check": "doctor", "settings": "config", "set": "config", "man": "help",
@@ -44,12 +44,12 @@ HABITS = {
 BUG = 125
 INTERRUPTED = 130
 CLOSED_PIPE = 141
-#: Characters of a word that an error shows in full: longer than most paths, which people copy.
+#: Longest word that an error shows in full: longer than most paths, which users copy.
 LONGEST_WORD = 400
 
 
 class Verb(Protocol):
-    """What the module of a verb offers."""
+    """The interface of a verb's module."""
 
     SUMMARY: str
     USAGE: tuple[str, ...]
@@ -58,7 +58,7 @@ class Verb(Protocol):
 
     @staticmethod
     def main(args: options.Args) -> int:
-        """Do what the user asked; return the exit code."""
+        """Run the verb; return the exit code."""
 
 
 def main() -> int:
@@ -97,7 +97,7 @@ def explain(error: BaseException, is_debug: bool = False) -> int:
         traceback.print_exception(error)
     match error:
         case DibsError():
-            # A process that was ended, or whose terminal is gone, reports nothing.
+            # A process that was ended, or whose terminal is gone, prints nothing.
             return _say(error.line(), error.exit_code) if error.message else error.exit_code
         case KeyboardInterrupt():
             return INTERRUPTED
@@ -112,7 +112,7 @@ def explain(error: BaseException, is_debug: bool = False) -> int:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
-    """Return the options before the verb, the verb, and the rest; without a verb it is `status`, or help if asked."""
+    """Return the options before the verb, the verb, and the rest; the default verb is `status`, or help if asked."""
     left = list(words)
     front: list[str] = []
     while left and (left[0] in ("--debug", "--help", "-h", "--color") or left[0].startswith("--color=")):
@@ -129,17 +129,17 @@ def load(name: str) -> Verb:
     """Import the module of a verb; for an unknown word, suggest the nearest verb."""
     if name not in VERBS:
         raise UserError(f'there is no verb "{options.shown(name)}".', _suggest(name))
-    # `import` is a keyword of Python, which cannot name a module.
+    # `import` is a Python keyword and cannot name a module.
     return cast("Verb", import_module(f"dibs.cli.verbs.{'import_' if name == 'import' else name}"))
 
 
 def takes_command(verb: Verb) -> bool:
-    """Tell whether options of a verb end at the first word that is none."""
+    """Return whether a verb's options end at the first word that is not an option."""
     return getattr(verb, "TAKES_COMMAND", False)
 
 
 def usual(verb: Verb, words: Sequence[str]) -> Sequence[str]:
-    """Return the words after a verb as its table of options reads them."""
+    """Return the words after a verb in the form that the option parser expects."""
     read: Callable[[Sequence[str]], Sequence[str]] | None = getattr(verb, "usual", None)
     return words if read is None else read(words)
 
@@ -175,7 +175,7 @@ def _open_missing_streams() -> None:
 
 
 def _settle_streams() -> None:
-    """Flush, or drop output that nobody reads: else the interpreter would print an error and change the exit code."""
+    """Flush, or discard output that nobody reads; else the interpreter prints an error and changes the exit code."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""Repainting a picture on a terminal until somebody has seen enough, as `watch` does."""
+"""Repaint a screen on a terminal until the user interrupts, as `watch` does."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dibs.client import safe_text
 from dibs.errors import DibsError
 from dibs.submission.options import Kind, Option
 
-#: Seconds between two looks.
+#: Seconds between two updates.
 USUAL_S = 2.0
 FASTEST_S, SLOWEST_S = 0.1, 86400.0
 
-#: The terminal's second screen, so that what was there before comes back; no cursor jumping about.
+#: Use the terminal's alternate screen, so that the previous content comes back, and hide the cursor.
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[?25h\x1b[?1049l"
-#: Paint over what is there, and clear what is left of each line and of the screen: clearing first would flicker.
+#: Overwrite the screen and clear the rest of each line and of the screen: clearing first would flicker.
 HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
@@ -37,17 +37,17 @@ WATCH = Option(
 
 
 class Ended(Exception):
-    """We were told to leave."""
+    """A signal asked this program to end."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 def watch(paint: Callable[[], str], every_s: float) -> int:
-    """Show what `paint` returns again and again; return 0 after Ctrl-C, with the last picture left on the screen."""
+    """Show what `paint` returns repeatedly; return 0 after Ctrl-C, with the last screen left visible."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
-    # The first look may start a daemon or fail, and is made while errors can still be read.
+    # The first call may start a daemon or fail: make it while errors are still visible.
     picture, news, code = paint(), "", 0
     _write(ENTER)
     try:
@@ -57,7 +57,7 @@ def watch(paint: Callable[[], str], every_s: float) -> int:
             try:
                 picture, news = paint(), ""
             except DibsError as error:
-                # It may pass: the last picture stays, and the reason stands above it.
+                # The error may be temporary: keep the last screen and show the reason above it.
                 news = f"dibs: {safe_text.clean(error.line())}\n"
     except KeyboardInterrupt:
         pass
@@ -70,7 +70,7 @@ def watch(paint: Callable[[], str], every_s: float) -> int:
 
 
 def frame(picture: str, height: int) -> str:
-    """Return what paints a picture over the one before; lines that do not fit are left out and counted."""
+    """Return the text that paints over the previous screen; lines that do not fit are cut and counted."""
     lines = picture.split("\n")
     room = max(height - 1, 1)
     if len(lines) > room:

@@ -1,6 +1,6 @@
-"""Runs of a sweep in a file of our own: fetched from the daemon in parts, then read in any order, any number of times.
+"""The runs of a sweep in a temporary file: fetched from the daemon in parts, then read repeatedly in any order.
 
-There may be a million of them. In memory are only their places in the file, and the number by which they are compared.
+There may be a million runs. Memory holds only their offsets in the file and the number that ranks them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dibs.client import connection
 from dibs.sweeps import ranking
 from dibs.sweeps.ranking import Run
 
-#: Runs in one answer of the daemon.
+#: Runs per answer of the daemon.
 PART = 5000
 
-#: A run as the daemon told of it.
+#: A run as the daemon sent it.
 Told = dict[str, Any]
 
 
 class Spool:
-    """All runs of a sweep, as they were told, until the end of a `with`."""
+    """All runs of a sweep, until the end of a `with` block."""
 
     def __init__(self, metric: str | None, goal: str) -> None:
         self._metric = metric or ""
@@ -32,7 +32,7 @@ class Spool:
         self._places = array("Q")
         self._indices = array("Q")
         self._keys = array("d")
-        #: The names of all numbers, in the order in which they come up.
+        #: The names of all metrics, in order of first appearance.
         self.names: dict[str, None] = {}
 
     def __enter__(self) -> Spool:
@@ -42,7 +42,7 @@ class Spool:
         self._file.close()
 
     def fetch(self, queue: connection.Client, sweep_id: int) -> None:
-        """Take all runs of a sweep from the daemon."""
+        """Fetch all runs of a sweep from the daemon."""
         after: str | None = ""
         while after is not None:
             answer = queue.get(f"/v1/sweeps/{sweep_id}/results", [("most", str(PART)), ("after", after)])
@@ -51,7 +51,7 @@ class Spool:
             after = answer["next"]
 
     def add(self, run: Told) -> None:
-        """Keep one run."""
+        """Store one run."""
         self._places.append(self._file.tell())
         self._indices.append(run["index"])
         self._keys.append(ranking.key(run["numbers"].get(self._metric), self._goal))
@@ -59,7 +59,7 @@ class Spool:
         self._file.write(json.dumps(run).encode() + b"\n")
 
     def best(self, most: int | None) -> Chosen:
-        """Return the runs with the best first, or so many of them."""
+        """Return the runs, the best first, at most `most`."""
         return Chosen(self, ranking.best(self._keys, self._indices, most))
 
     def by_point(self) -> Chosen:
@@ -67,21 +67,21 @@ class Spool:
         return Chosen(self, sorted(range(len(self._indices)), key=self._indices.__getitem__))
 
     def read(self, places: Sequence[int]) -> Iterator[Told]:
-        """Return the runs at these places."""
+        """Yield the runs at these positions."""
         for place in places:
             self._file.seek(self._places[place])
             yield json.loads(self._file.readline())
 
 
 class Chosen:
-    """Some runs of a spool in an order; each time one goes through them they are read anew."""
+    """Selected runs of a spool in a fixed order; each iteration reads them from the file again."""
 
     def __init__(self, spool: Spool, places: Sequence[int]) -> None:
         self._spool = spool
         self._places = places
 
     def told(self) -> Iterator[Told]:
-        """Return the runs as the daemon told of them."""
+        """Yield the runs as the daemon sent them."""
         return self._spool.read(self._places)
 
     def __iter__(self) -> Iterator[Run]:

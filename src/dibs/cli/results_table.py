@@ -1,6 +1,6 @@
-"""Tables of results: which columns there are, and how they look to people, spreadsheets and programs.
+"""Tables of results: their columns, and their formats for users, spreadsheets and programs.
 
-Rows are gone through twice, for their widths and to be written; they are never all held.
+Rows are iterated twice, to measure widths and to print; they are never all in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dibs.cli.screen import Column, Screen
 from dibs.sweeps import values
 from dibs.sweeps.ranking import Group, Run
 
-#: Digits of a number that people read; programs get all of them.
+#: Significant digits of a number for users; programs get all digits.
 DIGITS = 6
 
 Row = Sequence[Any]
@@ -24,7 +24,7 @@ Row = Sequence[Any]
 
 @dataclass(frozen=True)
 class Table:
-    """What is printed: titles, rows of values that may be asked for again, and which columns are numbers."""
+    """A table: titles, rows that can be iterated again, and which columns are numbers."""
 
     titles: list[str]
     rows: Callable[[], Iterable[Row]]
@@ -32,7 +32,7 @@ class Table:
 
 
 def of_runs(runs: Iterable[Run], metric: str | None) -> Table:
-    """Return one row a run: its job, its parameters, how it stands, its numbers with the metric first."""
+    """Return one row per run: its job, parameters, state and numbers, with the metric first."""
     parameters: dict[str, bool] = {}
     known: dict[str, None] = {}
     for run in runs:
@@ -56,7 +56,7 @@ def _or_empty(value: Any) -> Any:
 
 
 def of_groups(groups: Sequence[Group], names: Iterable[str], metric: str | None, *, is_exact: bool) -> Table:
-    """Return one row a group; programs get mean and deviation in columns of their own."""
+    """Return one row per group; with `is_exact`, mean and deviation have separate columns."""
     parameters = list(dict.fromkeys(name for group in groups for name in group.params))
     numbers = _metric_first(names, metric)
     rows = [
@@ -85,7 +85,7 @@ def _spread(group: Group, name: str, *, is_exact: bool) -> list[Any]:
 
 
 def _states(group: Group) -> str:
-    """Return how the runs of a group stand: one word if they agree."""
+    """Return the states of a group's runs: one word if they agree."""
     if len(group.states) == 1:
         return next(iter(group.states))
     return ", ".join(f"{count} {word}" for word, count in group.states.items())
@@ -100,14 +100,14 @@ def _is_number(value: Any) -> bool:
 
 
 def shown(cell: Any) -> str:
-    """Return a value as people read it."""
+    """Return a value as readable text."""
     if cell is None:
         return "nan"
     return f"{cell:.{DIGITS}g}" if isinstance(cell, float) else screen.clean(values.write(cell))
 
 
 def write_csv(what: Table, stream: TextIO) -> None:
-    """Write comma-separated values: every digit, and anything but text as JSON has it."""
+    """Write comma-separated values: all digits, and everything except text as JSON."""
     import csv
 
     writer = csv.writer(stream, lineterminator="\n")
@@ -116,7 +116,7 @@ def write_csv(what: Table, stream: TextIO) -> None:
 
 
 def document(head: dict[str, Any], name: str, items: Iterable[Any]) -> Iterator[str]:
-    """Return the lines of a JSON document, as `screen.print_json` writes it, whose last key has any number of items."""
+    """Yield the lines of a JSON document as `screen.print_json` writes it; its last key has any number of items."""
     yield json.dumps(head, indent=2).removesuffix("\n}") + f',\n  "{name}": ['
     before = None
     for item in items:
@@ -129,7 +129,7 @@ def document(head: dict[str, Any], name: str, items: Iterable[Any]) -> Iterator[
 
 
 def markdown(what: Table) -> Iterator[str]:
-    """Return the lines of a table in Markdown."""
+    """Yield the lines of a Markdown table."""
 
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -141,7 +141,7 @@ def markdown(what: Table) -> Iterator[str]:
 
 
 def fitted(view: Screen, what: Table) -> Iterator[str]:
-    """Return the lines of a table that is as wide as the terminal at most."""
+    """Yield the lines of a table that fits the width of the terminal."""
     columns = [
         Column(screen.clean(title).upper(), least=max(4, min(len(title), 10)), is_right=is_number)
         for title, is_number in zip(what.titles, what.is_number, strict=True)

@@ -1,7 +1,7 @@
-"""What people see: tables, colours and times, on a terminal or piped into something.
+"""Output for users: tables, colours and times, on a terminal or piped.
 
-On a terminal rich draws, fitted to its width; piped, the same text is plain, aligned, whole and with ISO times. Every
-text that somebody else may have written is cleaned on its way through here.
+On a terminal rich draws, fitted to its width; piped, the same text is plain, aligned, complete and with ISO times. Text
+from other sources is cleaned here.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dibs.client.safe_text import clean as clean
 from dibs.model import units
 from dibs.submission import options
 
-#: When the terminal does not tell.
+#: Width if the terminal does not report one.
 USUAL_WIDTH = 80
 GAP = 2
-#: Shown where there is nothing, so that columns can be counted.
+#: Shown for an empty cell, so that columns can be counted.
 NOTHING = "-"
 
 STATE_STYLES = {
@@ -32,7 +32,7 @@ STATE_STYLES = {
 
 @dataclass(frozen=True)
 class Screen:
-    """How a stream is looked at: `width` None means as wide as it needs."""
+    """Properties of an output stream; `width` None means no limit."""
 
     is_terminal: bool
     is_coloured: bool
@@ -41,27 +41,27 @@ class Screen:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; one with a `least` width is cut when the terminal is too narrow."""
+    """A column of a table; one with a `least` width may shrink on a narrow terminal."""
 
     title: str
     least: int | None = None
     is_right: bool = False
     is_state: bool = False
-    #: Goes on in the next line and is not cut in the middle: a sentence is read from its beginning.
+    #: Wraps to the next line instead of being cut in the middle: a sentence is read from its beginning.
     is_sentence: bool = False
-    #: Lines that a sentence may take on a terminal before it is cut; 0: as many as it needs.
+    #: Lines that a sentence may take on a terminal before it is cut; 0: no limit.
     most_lines: int = 0
 
 
 def of(stream: TextIO, args: options.Args, environ: Mapping[str, str] = os.environ) -> Screen:
-    """Return the screen behind a stream, by what it is and what options and environment say about colour."""
+    """Return the screen of a stream; options and environment decide on colour."""
     is_terminal = stream.isatty()
     width = _width(stream) if is_terminal else None
     return Screen(is_terminal, is_coloured(is_terminal, args.get(options.COLOR), environ), width)
 
 
 def is_coloured(is_terminal: bool, chosen: str | None, environ: Mapping[str, str]) -> bool:
-    """Decide on colour: the option, then NO_COLOR, then FORCE_COLOR, then whether it is a terminal that can."""
+    """Decide on colour: the option, then NO_COLOR, then FORCE_COLOR, then whether the terminal supports it."""
     if chosen in ("always", "never"):
         return chosen == "always"
     if environ.get("NO_COLOR"):
@@ -79,7 +79,7 @@ def _width(stream: TextIO) -> int:
 
 
 def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table as text that ends without a newline; an empty row is a blank line on a terminal."""
+    """Return a table without a final newline; an empty row is a blank line on a terminal."""
     cells = [[clean(cell) or NOTHING for cell in row] for row in rows]
     if screen.is_terminal or screen.is_coloured:
         return _drawn(screen, columns, cells)
@@ -136,7 +136,7 @@ def _drawn(screen: Screen, columns: Sequence[Column], cells: Sequence[Sequence[s
 
 
 def _wrapped(text: str, width: int, most_lines: int) -> str:
-    """Return a sentence in lines of `width` columns; of one that needs more than it may, the beginning."""
+    """Return a sentence in lines of `width` columns, cut after `most_lines`."""
     from rich.console import Console
     from rich.text import Text
 
@@ -167,7 +167,7 @@ def _rendered(screen: Screen, what: object, needed: int) -> str:
 
 
 def fit(widths: Sequence[int], columns: Sequence[Column], total: int) -> list[int]:
-    """Return widths that fit into `total`, taken from the widest column that may shrink, one by one."""
+    """Return widths that fit into `total`: repeatedly shrink the widest column that may shrink."""
     fitted = list(widths)
     excess = sum(widths) + GAP * (len(widths) - 1) - total
     while excess > 0:
@@ -180,7 +180,7 @@ def fit(widths: Sequence[int], columns: Sequence[Column], total: int) -> list[in
 
 
 def middle(text: str, width: int) -> str:
-    """Return `text` cut in the middle, because a command differs at both ends."""
+    """Return `text` cut in the middle, because commands differ at both ends."""
     if len(text) <= width:
         return text
     if width < 4:
@@ -190,7 +190,7 @@ def middle(text: str, width: int) -> str:
 
 
 def wrapped(screen: Screen, text: str, indent: str = "") -> str:
-    """Return a line for people, folded between words where the terminal ends; what follows is indented."""
+    """Return text wrapped between words to the width of the terminal; continuation lines are indented."""
     if screen.width is None:
         return text
     import textwrap
@@ -199,7 +199,7 @@ def wrapped(screen: Screen, text: str, indent: str = "") -> str:
 
 
 def facts(screen: Screen, pairs: Iterable[tuple[str, str]]) -> str:
-    """Return names and values one below the other; a value that is empty is left out."""
+    """Return names and values, one pair per line, without empty values."""
     kept = [(name, clean(value)) for name, value in pairs if value]
     width = max((len(name) for name, _ in kept), default=0)
     return "\n".join(f"{paint(screen, name.ljust(width), 'dim')}  {value}" for name, value in kept)
@@ -210,7 +210,7 @@ SGR = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bo
 
 
 def paint(screen: Screen, text: str, style: str) -> str:
-    """Return text in a colour, where there is colour."""
+    """Return text in a colour, if the screen has colours."""
     return f"\x1b[{SGR[style]}m{text}\x1b[0m" if screen.is_coloured and style in SGR else text
 
 
@@ -220,24 +220,24 @@ def state(screen: Screen, word: str) -> str:
 
 
 def moment(screen: Screen, text: str | None, now: datetime) -> str:
-    """Return an ISO moment as it is, or on a terminal how long ago it was."""
+    """Return an ISO time as it is, or on a terminal how long ago it was."""
     if not text:
         return ""
     return f"{units.format_duration(since_s(text, now))} ago" if screen.is_terminal else text
 
 
 def since_s(text: str, now: datetime) -> float:
-    """Return the seconds from an ISO moment until `now`; clocks that were set back count as none."""
+    """Return the seconds from an ISO time until `now`; 0 if the clock was set back."""
     return max(0.0, (now - datetime.fromisoformat(text)).total_seconds())
 
 
 def now() -> datetime:
-    """Return the present moment."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 def say(text: str) -> None:
-    """Print a line for people, who read stderr; stdout is for data."""
+    """Print a message for the user on stderr; stdout is for data."""
     print(f"dibs: {clean(text)}", file=sys.stderr, flush=True)
 
 
@@ -249,6 +249,6 @@ def print_json(document: object) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask on the terminal; anything but yes is no."""
+    """Ask on the terminal; any answer except yes is no."""
     print(f"dibs: {clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,6 +1,6 @@
-"""The picture that `dibs status` paints on a terminal: the machine, what runs, what starts next, what ended lately.
+"""The screen of `dibs status` on a terminal: the machine, and running, next and recently finished jobs.
 
-Jobs that were submitted together are folded into one row. Pure: it gets the daemon's answer and the time, returns text.
+Jobs that were submitted together share a row. No I/O: it takes the daemon's answer and the time, and returns text.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from dibs.model import selectors, units
 
 EMPTY = "No jobs yet. Queue one: dibs add python train.py"
 PAUSED = "the queue is paused: nothing new starts; dibs resume"
-#: In the order in which they are told.
+#: In the order of display.
 COUNTED = ("running", "starting", "stopping", "paused", "queued", "held", "failed", "timeout", "lost")
 
-#: Jobs of one submission that are folded into a row; fewer are worth a row each.
+#: Minimum number of jobs of one submission that share a row; fewer get a row each.
 FOLD_FROM = 4
-#: Rows of each part. More do not answer "what is going on" any better.
+#: Maximum number of rows in each part: more would not be a better overview.
 ACTIVE_ROWS, NEXT_ROWS, FINISHED_ROWS = 24, 8, 6
-#: Columns from which the command has a column of its own.
+#: Terminal width from which the command has its own column.
 WIDE = 110
-#: Characters of a name: what it is called must not cost what is said about it.
+#: Longest name in characters, to leave room for the reason.
 LONGEST_NAME = 20
-#: Lines of a reason; `dibs why` tells all of it.
+#: Lines of a reason; `dibs why` shows all of it.
 REASON_LINES = 3
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a job, or several that belong together."""
+    """One row of the table: a job, or several that belong together."""
 
     jobs: tuple[Job, ...]
 
     @property
     def first(self) -> Job:
-        """Return the job that stands for the row: the first under way, else the next to start."""
+        """Return the job that represents the row: the first active one, else the next to start."""
         return self.jobs[0]
 
 
 def paint(view: Screen, answer: Jobs, now: datetime, starts: Starts | None = None) -> str:
-    """Return the whole picture; `starts` says which jobs are expected next, and when."""
+    """Return the whole screen; `starts` has the jobs that are expected to start next, and when."""
     starts = starts or {}
     machine = answer["machine"]
     names = {job["id"]: job["name"] for job in answer["jobs"]}
@@ -68,7 +68,7 @@ def paint(view: Screen, answer: Jobs, now: datetime, starts: Starts | None = Non
 
 
 def headline(answer: Jobs) -> str:
-    """Return the machine and its queue in one line."""
+    """Return a summary of the machine and its queue in one line."""
     machine, counts = answer["machine"], answer["counts"]
     gpus = [f"{machine['gpus']} GPU{'' if machine['gpus'] == 1 else 's'}, {machine['free']} free"]
     devices = machine.get("devices", [])
@@ -84,7 +84,7 @@ def headline(answer: Jobs) -> str:
 
 
 def gpu_line(machine: Machine, names: dict[int, str]) -> str:
-    """Return who has which GPU, each holder once: `GPU 0,1: job 12 vit · 2: bob · 3-7: free`."""
+    """Return who holds which GPU, each holder once: `GPU 0,1: job 12 vit · 2: bob · 3-7: free`."""
     held: dict[str, list[int]] = {}
     for device in machine.get("devices", []):
         who = screen.middle(device["state"], 24)
@@ -102,19 +102,19 @@ def gpu_line(machine: Machine, names: dict[int, str]) -> str:
 
 
 def _share(holder: Share) -> str:
-    """Return who shares a device, and how much of it: `job 12 6G`."""
+    """Return a holder that shares a device, and its share: `job 12 6G`."""
     who = f"job {holder['job']}" if holder["job"] is not None else holder["user"] or "somebody"
     return f"{screen.middle(who, 24)} {units.format_size(holder['vram'] or 0)}"
 
 
 def warnings(machine: Machine) -> list[str]:
-    """Return what hides devices, keeps them from being read, or is about to run out."""
+    """Return warnings: hidden devices, devices that cannot be read, or a disk that is almost full."""
     restriction = f"restricted: {machine['restriction']}" if machine["restriction"] else ""
     return [text for text in (restriction, machine["problem"], machine.get("disk")) if text]
 
 
 def arrange(jobs: Sequence[Job], starts: Starts) -> tuple[list[Row], list[Row], list[Row]]:
-    """Return the rows of what is under way, of what starts next, and of what ended, the latest first."""
+    """Return the rows of active jobs, of waiting jobs, and of finished jobs with the latest first."""
     unfinished = [job for job in jobs if not job_state.is_finished(job)]
     finished = sorted(
         (job for job in jobs if job_state.is_finished(job)), key=lambda job: (job["finished_at"] or "", job["id"])
@@ -126,15 +126,15 @@ def arrange(jobs: Sequence[Job], starts: Starts) -> tuple[list[Row], list[Row], 
 
 
 def _turn(job: Job, starts: Starts) -> tuple[object, ...]:
-    """Order as jobs are served: under way, then by what is expected, priority and age; what is held comes last."""
+    """Return the sort key: active jobs, then by expected start, priority and age; held jobs come last."""
     is_waiting = job["state"] in job_state.WAITING
-    # Later than any moment: nobody knows.
+    # Sorts after any time: the start is unknown.
     expected = starts[job["id"]]["earliest"] if is_waiting and job["id"] in starts else "~"
     return (is_waiting, job["state"] == "held", expected if is_waiting else "", -job["priority"], job["id"])
 
 
 def fold(jobs: Iterable[Job], apart: Callable[[Job], str]) -> list[Row]:
-    """Return rows in the order of the jobs; many of one submission share a row, unless `apart` tells them apart."""
+    """Return rows in the order of the jobs; many jobs of one submission share a row if `apart` is equal."""
     groups: dict[object, list[Job]] = {}
     for job in jobs:
         groups.setdefault((together(job), apart(job)), []).append(job)
@@ -145,7 +145,7 @@ def fold(jobs: Iterable[Job], apart: Callable[[Job], str]) -> list[Row]:
 
 
 def together(job: Job) -> object:
-    """Return what jobs that belong together have in common: a sweep, a batch, or the moment of submission."""
+    """Return what jobs of one group have in common: a sweep, a batch, or the time of submission."""
     if job["sweep"]:
         return ("sweep", job["project"], job["sweep"])
     return ("batch", job["batch"]) if job.get("batch") else ("moment", job["submitted_at"])
@@ -172,7 +172,7 @@ def _table(view: Screen, parts: Sequence[Sequence[Row]], now: datetime, starts: 
 
 
 def _note(row: Row, told: dict[str, int]) -> str:
-    """Return what is said about a row; the same long reason is said once and then by the job that has it too."""
+    """Return the note of a row; a reason that was already shown refers to the job that has it."""
     job = row.first
     if len(row.jobs) > 1:
         return _tally(row)
@@ -203,7 +203,7 @@ def _name(row: Row) -> str:
 
 
 def _tally(row: Row) -> str:
-    """Return how many of a folded row are in which state, and what the first that waits is waiting for."""
+    """Return the number of jobs per state in a folded row, and the first reason for waiting."""
     states = [job["state"] for job in row.jobs]
     counts = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
     waits = next((job["reason"] for job in row.jobs if job["reason"]), None)
@@ -211,7 +211,6 @@ def _tally(row: Row) -> str:
 
 
 def _gpu(row: Row) -> str:
-    """Return where it runs or ran, or how many each waits for."""
     indices = {index for job in row.jobs for index in job["gpu_indices"]}
     if len(row.jobs) > 1 or len(indices) > 2:
         return selectors.ranges(indices) or gpu_of(row.first)
@@ -219,14 +218,14 @@ def _gpu(row: Row) -> str:
 
 
 def gpu_of(job: Job) -> str:
-    """Return where a job runs or ran, or how many GPUs it waits for."""
+    """Return the GPUs of a job, or how many it waits for."""
     if job["gpu_indices"]:
         return ",".join(str(index) for index in job["gpu_indices"])
     return f"x{job['gpus']}" if job["gpus"] and job["state"] in job_state.WAITING else ""
 
 
 def _when(job: Job, now: datetime, starts: Starts) -> str:
-    """Return when a job is expected to start, if anybody can tell, else its time."""
+    """Return when a job is expected to start, if known, else its time."""
     if job["id"] not in starts or job["state"] not in job_state.WAITING:
         return time_of(job, now)
     soonest, latest = (
@@ -237,7 +236,7 @@ def _when(job: Job, now: datetime, starts: Starts) -> str:
 
 
 def time_of(job: Job, now: datetime) -> str:
-    """Return for how long it runs, since when it waits, or how long ago it ended."""
+    """Return how long a job has been running or waiting, or how long ago it ended."""
     if job["finished_at"]:
         return f"{units.format_duration(screen.since_s(job['finished_at'], now))} ago"
     is_waiting = job["state"] in job_state.WAITING
@@ -246,7 +245,7 @@ def time_of(job: Job, now: datetime) -> str:
 
 
 def remark(job: Job) -> str:
-    """Return why it waits, why it did not succeed, or the numbers that it reported last."""
+    """Return why a job waits, why it did not succeed, or its last reported numbers."""
     if job["reason"]:
         return job["reason"]
     if job.get("marks"):

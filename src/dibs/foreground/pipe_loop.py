@@ -244,7 +244,6 @@ class Pipe:
     # -- ending
 
     def _reap(self, now: float) -> None:
-        """Record all children that have ended."""
         ended: list[tuple[_Run, int]] = []
 
         def record(pid: int, status: int, usage: object) -> None:

@@ -53,7 +53,7 @@ class Rules:
         ends_leftovers: bool = True,
     ) -> None:
         self.shell = shell
-        #: Maximum of concurrent commands; None: one per slot.
+        #: Maximum number of concurrent commands; None: one per slot.
         self.most = most
         self.retries = retries
         #: Failures after which nothing more is started.

@@ -151,7 +151,7 @@ def slots(
 
 
 def _check_ours(args: Args, chosen: Sequence[DeviceId], ours: Sequence[DeviceId], inventory: Inventory) -> None:
-    """Refuse options that GPUs that were leased for us before we started cannot satisfy."""
+    """Refuse options that the GPUs that are already leased for us cannot satisfy."""
     have = f"GPU {','.join(str(inventory.index_of(device)) for device in ours)}"
     for device in (device for device in chosen if device not in ours):
         raise UserError(f"--gpu-ids names GPU {inventory.index_of(device)}; in here {have} can be used, and no other.")

@@ -61,7 +61,7 @@ class Etiquette:
     __slots__ = ("_devices", "_keep_free", "_most")
 
     def __init__(self, most: int | None = None, keep_free: int = 0, devices: Collection[str] = ()) -> None:
-        #: Maximum of devices that we may hold; None: no limit.
+        #: Maximum number of devices that we may hold; None: no limit.
         self._most = most
         #: The number of these devices that stay free for others.
         self._keep_free = keep_free

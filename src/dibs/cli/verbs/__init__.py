@@ -1,1 +1,1 @@
-"""One file for each verb, named as it is typed."""
+"""One file per verb, named as the user types it."""

@@ -1,4 +1,4 @@
-"""`dibs add`: queue a command, or one a line; the ids alone on stdout."""
+"""`dibs add`: queue a command, or one per line; only the ids go to stdout."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ EXAMPLES = (
 
 
 def main(args: Args) -> int:
-    """Queue what was given and print the ids."""
+    """Queue the command and print its ids."""
     asking = add_command.draft(args, screen.say)
     return deliver(asking.args, asking.body, names_follow=True)
 
 
 def deliver(args: Args, body: drafts.Body, *, names_follow: bool = False) -> int:
-    """Send a request and print the ids, or what would be queued."""
+    """Send a request and print the ids, or for a dry run what would be queued."""
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
-        from dibs.cli import dry_run  # it draws a whole job, which costs more than a submission
+        from dibs.cli import dry_run  # it prints a whole job, and its imports cost more than a submission
 
         return dry_run.show(queue, args, body)
     answer = queue.post("/v1/jobs", body)

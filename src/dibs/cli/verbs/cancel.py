@@ -1,4 +1,4 @@
-"""`dibs cancel`: drop what waits, stop what runs."""
+"""`dibs cancel`: drop waiting jobs, stop running ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = ("dibs cancel 12", "dibs cancel queued", "dibs cancel --grace 5m 12-2
 
 
 def main(args: Args) -> int:
-    """Cancel the selected jobs and say what became of each."""
+    """Cancel the selected jobs and print the result for each."""
     queries.require_words("cancel", args.words)
     queries.select(args.words)
     given = args.get(GRACE)
@@ -43,8 +43,8 @@ def main(args: Args) -> int:
 
 
 def _is_meant(queue: connection.Client, args: Args) -> bool:
-    """Ask before several running jobs are ended."""
-    # Only those: the rest may be a hundred thousand.
+    """Ask for confirmation before several running jobs are ended."""
+    # Fetch only these: the rest may be a hundred thousand.
     words = [f"{word}+{state}" for word in queries.compact(args.words) for state in ("running", "paused")]
     try:
         running = queries.overview(queue, words)["jobs"]
@@ -57,7 +57,6 @@ def _is_meant(queue: connection.Client, args: Args) -> bool:
 
 
 def _ended(queue: connection.Client, acted: Acted) -> Acted:
-    """Wait for those that are being stopped, and return how they ended."""
     stopping = [job["id"] for job in (*acted["changed"], *acted["unchanged"]) if job["state"] == "stopping"]
     if stopping:
         words = tuple(str(job_id) for job_id in stopping)

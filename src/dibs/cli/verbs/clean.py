@@ -1,4 +1,4 @@
-"""`dibs clean`: forget finished jobs, their rows and their logs."""
+"""`dibs clean`: delete finished jobs, their rows and their logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRY_RUN: Option[bool] = Option(("--dry-run",), "Only say what would be forgotten
 OPTIONS: tuple[Option[object], ...] = (CHECKPOINTS, DRY_RUN, options.YES, options.JSON)
 EXAMPLES = ("dibs clean", "dibs clean failed --checkpoints", "dibs clean project:old+finished -y")
 
-#: Seconds that removing very many files may take.
+#: Timeout in seconds: there may be very many files to remove.
 PATIENCE_S = 6 * 3600.0
 
 
@@ -35,7 +35,7 @@ class Cleaned(TypedDict):
 
 
 def main(args: Args) -> int:
-    """Say what would go, ask where a person is, and forget it."""
+    """Show what would be deleted, ask for confirmation on a terminal, and delete it."""
     queries.select(args.words)
     queue = connection.connect(os.environ)
     is_asking = sys.stdin.isatty() and not args.has(options.YES)
@@ -70,7 +70,7 @@ def _clean(queue: Client, args: Args, *, is_dry_run: bool) -> Cleaned:
     except NotFound:
         if args.words:
             raise
-        # Nothing is finished, which is what was wanted.
+        # Nothing is finished, so nothing is left to clean.
         return Cleaned(jobs=0, bytes=0, needed=[])
     return answer
 

@@ -1,4 +1,4 @@
-"""`dibs completion`: the script that makes a shell complete verbs, options, jobs and GPUs."""
+"""`dibs completion`: print or install the script with which a shell completes verbs, options, jobs and GPUs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ EXAMPLES = (
     "dibs completion --words -- show 1",
 )
 
-#: Asks dibs itself, so that it is never older than the verbs. Words are those up to the cursor; the last may be empty.
-#: A line that begins with a tab says what the shell completes better itself.
+#: Asks dibs itself, so that it is never older than the verbs. It sends the words up to the cursor; the last may be
+#: empty. A line that begins with a tab names what the shell completes itself.
 BASH = r"""# bash completion of dibs, printed by `dibs completion bash`
 _dibs() {
     local line=${COMP_LINE:0:COMP_POINT} cur before found
@@ -123,7 +123,7 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
 def main(args: Args) -> int:
-    """Print a script, install it, or answer one."""
+    """Print a script, install it, or answer its request."""
     if args.has(WORDS):
         print_words(args.words)
         return 0
@@ -153,7 +153,7 @@ AFTERWARDS = {
 
 
 def target(shell: str, environ: Mapping[str, str]) -> Path:
-    """Return where a shell looks for what a user installed."""
+    """Return where a shell looks for completions that a user installed."""
     home = paths.user_home(environ)
     data = Path(environ.get("XDG_DATA_HOME") or home / ".local/share")
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
@@ -163,7 +163,7 @@ def target(shell: str, environ: Mapping[str, str]) -> Path:
 
 
 def print_words(typed: Sequence[str]) -> None:
-    """Print what could follow, a word and what it is in each line; a line that begins with a tab is for the shell."""
+    """Print possible words with descriptions, one per line; a line that begins with a tab is for the shell."""
     found = completions.complete(typed, _ask)
     if found.by_shell:
         begins = f":{found.begins}" if found.by_shell == "command" else ""
@@ -173,7 +173,7 @@ def print_words(typed: Sequence[str]) -> None:
 
 
 def _ask() -> Mapping[str, Sequence[Mapping[str, object]]] | None:
-    """Ask a daemon that listens; nobody wants to read an error while typing."""
+    """Ask a running daemon; hide errors, which would disturb a user who types."""
     try:
         queue = connection.connect(os.environ)
         sock = queue.connect(completions.PATIENCE_S)

@@ -1,4 +1,4 @@
-"""`dibs config`: every setting with its value, where that comes from, and what it means."""
+"""`dibs config`: every setting with its value, source and meaning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = ("dibs config", "dibs config grace", "dibs config --json | jq .grace.
 
 
 def main(args: Args) -> int:
-    """Show the settings as this shell would hand them to a daemon."""
+    """Print the settings that this shell would pass to a daemon."""
     if len(args.words) > 1:
         raise UserError(f'config expected one setting, got "{options.shown(" ".join(args.words))}".')
     chosen = [_find(word) for word in args.words] or list(settings.SETTINGS)
@@ -38,7 +38,7 @@ def main(args: Args) -> int:
 
 def _find(word: str) -> Setting:
     known = {setting.name: setting for setting in settings.SETTINGS}
-    # The variable is the other name of a setting.
+    # A setting can also be named by its variable.
     known_by_variable = {setting.variable: setting for setting in settings.SETTINGS}
     if found := known.get(word) or known_by_variable.get(word):
         return found
@@ -47,7 +47,7 @@ def _find(word: str) -> Setting:
 
 
 def written(setting: Setting, values: Settings) -> str:
-    """Return the value of a setting as one would write it."""
+    """Return the value of a setting as a user would write it."""
     return settings.written(getattr(values, setting.name))
 
 

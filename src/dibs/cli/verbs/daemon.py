@@ -1,4 +1,4 @@
-"""`dibs daemon`: start, stop, restart, or look at the process that keeps the queue. Jobs run on without it."""
+"""`dibs daemon`: start, stop, restart or inspect the process that runs the queue. Jobs run without it."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ EXAMPLES = (
     "dibs daemon status", "CUDA_VISIBLE_DEVICES=0,1 dibs daemon start", "dibs daemon stop --drain",
     "dibs daemon install",
 )  # fmt: skip
-#: Which options belong to which words.
+#: The options of each action.
 OPTIONS_OF = {
     "start": (FOREGROUND,), "stop": (DRAIN,), "restart": (DRAIN,), "status": (options.JSON,), "install": (PRINT,),
     "uninstall": (),
 }  # fmt: skip
 
-#: Seconds a daemon may take to end.
+#: Seconds within which a daemon must end.
 STOP_FOR_S = 60.0
 LOOK_EVERY_S = 0.02
-#: Seconds between looks at what still runs, which may take hours.
+#: Seconds between checks of running jobs, which may take hours.
 DRAIN_EVERY_S = 0.2
 NOT_RUNNING = 5
 
 
 def main(args: Args) -> int:
-    """Do what the word after `daemon` says."""
+    """Run the action that follows `daemon`."""
     word = args.words[0] if args.words else ""
     if len(args.words) != 1 or word not in ACTIONS:
         got = f'"{options.shown(" ".join(args.words))}"' if args.words else "nothing"
@@ -54,7 +54,7 @@ def main(args: Args) -> int:
 
 
 def start(queue: Client, args: Args) -> int:
-    """Start a daemon that sees what this shell restricts it to."""
+    """Start a daemon with the GPUs that this shell allows."""
     running = queries.identity(queue)
     if running is not None:
         if args.has(FOREGROUND):
@@ -64,7 +64,7 @@ def start(queue: Client, args: Args) -> int:
     if args.has(FOREGROUND):
         queue.prepare_home()
         os.execv(sys.executable, [sys.executable, "-P", "-m", "dibs.daemon"])
-    # Inside a job or a lease it is dibs itself who set it, for that job alone.
+    # Inside a job or a lease, dibs has set the variable, only for that job.
     visible = None if "DIBS_GPU_INDICES" in os.environ else os.environ.get("CUDA_VISIBLE_DEVICES")
     queue.start({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
     running = queries.identity(queue)
@@ -75,7 +75,7 @@ def start(queue: Client, args: Args) -> int:
 
 
 def stop(queue: Client, args: Args) -> int:
-    """End the daemon and wait until it is gone; jobs run on."""
+    """End the daemon and wait until it is gone; running jobs are not affected."""
     running = queries.identity(queue)
     pid = running["pid"] if running else queries.deaf(queue)
     if pid is None:
@@ -93,7 +93,7 @@ def stop(queue: Client, args: Args) -> int:
 
 
 def _drain(queue: Client) -> None:
-    """Wait until the daemon, which starts nothing new, has seen the last job end and leaves; Ctrl-C takes it back."""
+    """Wait until the daemon, which starts nothing new, ends after the last job; Ctrl-C revokes the drain."""
     queue.post("/v1/daemon/stop", {"drain": True})
     queue.may_start = False
     shown = ""
@@ -113,7 +113,7 @@ def _drain(queue: Client) -> None:
 
 
 def _under_way(queue: Client) -> list[str] | None:
-    """Return the jobs that run, the paused ones marked as such; None when the daemon is gone."""
+    """Return the active jobs, with paused ones marked; None if the daemon is gone."""
     words = [("select", word) for word in ("starting", "running", "paused", "stopping")]
     try:
         jobs: list[answers.Job] = queue.get("/v1/jobs", words)["jobs"]
@@ -125,7 +125,7 @@ def _under_way(queue: Client) -> list[str] | None:
 
 
 def _wait_until_gone(queue: Client, pid: int) -> None:
-    """Wait until nobody holds the daemon's lock. Only looked at: taken, it would be in the way of the next one."""
+    """Wait until the daemon's lock is free. Only check it: taking it would block the next daemon."""
     from dibs.system import locks
 
     lock = locks.key_of(str(paths.daemon_lock(queue.home)))
@@ -138,13 +138,13 @@ def _wait_until_gone(queue: Client, pid: int) -> None:
 
 
 def restart(queue: Client, args: Args) -> int:
-    """Stop it if it runs, and start the installed one."""
+    """Stop the daemon if it runs, and start the installed version."""
     stop(queue, args)
     return start(queue, args)
 
 
 def status(queue: Client, args: Args) -> int:
-    """Say whether one runs; the exit code says it too."""
+    """Print whether a daemon runs; the exit code says it too."""
     running = queries.identity(queue)
     if args.has(options.JSON):
         screen.print_json(running or {"running": False, "socket": str(queue.socket_path)})
@@ -161,7 +161,7 @@ def status(queue: Client, args: Args) -> int:
 
 
 def install(queue: Client, args: Args) -> int:
-    """Let the system start the daemon when the machine starts."""
+    """Make the system start the daemon at boot."""
     from dibs.cli import boot_service
 
     way = boot_service.find(os.environ)
@@ -169,7 +169,7 @@ def install(queue: Client, args: Args) -> int:
         print(way.shown(), end="")
         return 0
     way.check()
-    # The system's own takes over; jobs do not notice.
+    # The daemon of the service replaces ours; jobs are not affected.
     if queries.identity(queue) is not None:
         stop(queue, Args())
     for line in way.install():
@@ -178,7 +178,7 @@ def install(queue: Client, args: Args) -> int:
 
 
 def uninstall(queue: Client, args: Args) -> int:
-    """Take back what `install` did."""
+    """Undo `install`."""
     from dibs.cli import boot_service
 
     for line in boot_service.find(os.environ).uninstall():

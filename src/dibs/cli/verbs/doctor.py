@@ -1,4 +1,4 @@
-"""`dibs doctor`: what a newcomer or an admin would check, each with its fix. Starts no daemon and changes nothing."""
+"""`dibs doctor`: checks for new users and admins, each with its fix. Starts no daemon and changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STYLES = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.PROBLEM: "red"}
 
 
 def main(args: Args) -> int:
-    """Say a line for each thing that was looked at; exit 1 if one of them is a problem."""
+    """Print one line per check; return 1 if one of them found a problem."""
     options.refuse_words("doctor", args)
     found = doctor.run(os.environ)
     has_problem = any(finding.level == doctor.PROBLEM for finding in found)
@@ -36,7 +36,7 @@ def main(args: Args) -> int:
 
 
 def line(view: Screen, finding: Finding) -> str:
-    """Return a finding as people read it, with its fix in a line of its own."""
+    """Return a finding as text, with its fix on a separate line."""
     head = f"{finding.level:8} {finding.check:9} "
     text = screen.wrapped(view, screen.clean(f"{head}{finding.text}"), " " * len(head))
     text = screen.paint(view, text[: len(finding.level)], STYLES[finding.level]) + text[len(finding.level) :]

@@ -1,4 +1,4 @@
-"""`dibs edit`: change what is asked of waiting jobs, by options or in an editor."""
+"""`dibs edit`: change waiting jobs, with options or in an editor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPTIONS: tuple[Option[object], ...] = (*edit_drafts.FIELDS, COMMAND, UNSET, opti
 
 
 def main(args: Args) -> int:
-    """Apply the options to the selected jobs, or open the one in an editor."""
+    """Apply the options to the selected jobs, or open a single job in an editor."""
     queries.require_words("edit", args.words)
     queries.select(args.words)
     changes = changed_by(args)
@@ -49,7 +49,7 @@ def _tell(acted: answers.Acted, args: Args) -> None:
 
 
 def changed_by(args: Args) -> dict[str, object]:
-    """Return the fields that the options say."""
+    """Return the fields that the options change."""
     changes = edit_drafts.changed_by(args)
     if (command := args.get(COMMAND)) is not None:
         commands.check_text(command, "--command")

@@ -1,4 +1,4 @@
-"""`dibs follow`: a job's output as it comes, to the end; the same as `dibs log -f`."""
+"""`dibs follow`: print a job's output until it ends; the same as `dibs log -f`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dibs gpus`: every GPU of this machine and who has it, also of other users; `drain` and `undrain` take one out."""
+"""`dibs gpus`: all GPUs of this machine and their holders, other users included; `drain` takes a GPU out of use."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ EXAMPLES = (
 )
 
 
-#: Characters of a bar, and in a narrow window, where only memory has one: who holds a GPU matters more.
+#: Length of a bar, and of the memory bar in a narrow window; that has no other bars: holders matter more.
 BAR, SHORT_BAR = 8, 6
-#: Columns of a window that is wide enough for all bars.
+#: Terminal width from which all bars are shown.
 WIDE = 100
 
 
@@ -45,7 +45,7 @@ class Drained(TypedDict):
 
 
 def main(args: Args) -> int:
-    """Show the GPUs as a table or as JSON."""
+    """Print the GPUs as a table or as JSON."""
     if args.words and args.words[0] in ("drain", "undrain"):
         return _drain(args)
     if args.words:
@@ -76,7 +76,6 @@ def main(args: Args) -> int:
 
 
 def _picture(queue: connection.Client, args: Args) -> str:
-    """Return what is repainted: the table, and who waits."""
     answer: Gpus = queue.get("/v1/gpus")
     waits = [screen.clean(f"{waiter['user']} waits for {waiter['gpus']}") for waiter in answer["waiters"]]
     problem = [screen.clean(answer["problem"])] if answer["problem"] else []
@@ -84,7 +83,7 @@ def _picture(queue: connection.Client, args: Args) -> str:
 
 
 def _drain(args: Args) -> int:
-    """Start nothing new on GPUs, or jobs again."""
+    """Stop starting new jobs on GPUs, or undo that."""
     verb, *words = args.words
     if not words:
         raise UserError(f"gpus {verb} expected a GPU by index or UUID, got nothing.", "See `dibs gpus`.")
@@ -92,7 +91,7 @@ def _drain(args: Args) -> int:
         raise UserError("--reason is for `dibs gpus drain`.")
     queue = connection.connect(os.environ)
     known: Gpus = queue.get("/v1/gpus")
-    # All of them are looked up before the first is changed.
+    # Resolve all GPUs before changing the first.
     ids = [_find(known["gpus"], word) for word in words]
     body = {"reason": args.get(REASON)} if args.has(REASON) else {}
     done: list[Drained] = [queue.post(f"/v1/gpus/{quote(gpu_id, safe='')}/{verb}", body) for gpu_id in ids]
@@ -110,7 +109,7 @@ def _drain(args: Args) -> int:
 
 
 def _find(gpus: list[Gpu], word: str) -> str:
-    """Return the id of the GPU that a word names, or say which there are."""
+    """Return the id of the GPU that a word names; else raise an error that lists the GPUs."""
     found = [gpu["id"] for gpu in gpus if word in (str(gpu["index"]), gpu["id"])]
     found = found or [gpu["id"] for gpu in gpus if gpu["id"].lower().startswith(word.lower())]
     if len(found) == 1:
@@ -153,18 +152,18 @@ def _row(view: Screen, gpu: Gpu, now: datetime) -> tuple[str, ...]:
 
 
 def _bar(view: Screen, share: float, if_narrow: int) -> str:
-    """Return a share as a bar, where somebody looks at it and there is room for it."""
+    """Return a share as a bar, if the output is a terminal with room for it."""
     if view.width is None:
         return ""
     size = BAR if view.width >= WIDE else if_narrow
     full = min(size, max(0, round(share * size)))
-    # What is used at all shows.
+    # Any use at all is visible.
     full = max(full, 1) if share > 0.005 else full
     return f"{'█' * full}{'░' * (size - full)} " if size else ""
 
 
 def _idle(view: Screen, gpu: Gpu, now: datetime) -> list[str]:
-    """Say for how long nobody has used it, and who would."""
+    """Return how long a GPU has been idle, or how many wait for it."""
     waits = [f"{gpu['waiters']} in the line"] if gpu["waiters"] and gpu["state"] != "free" else []
     if gpu["state"] != "free" or not gpu["idle_since"]:
         return waits
@@ -184,6 +183,6 @@ def _holder(view: Screen, holder: Holder, now: datetime) -> str:
 
 
 def _others(gpu: Gpu) -> list[str]:
-    """Return what else is worth knowing: why it is unwell, who uses it without a lease, and that none may share it."""
+    """Return further facts: faults, use without a lease, and a compute mode that prevents sharing."""
     mode = "for one process at a time (compute mode)" if gpu.get("compute_mode") == devices.EXCLUSIVE else None
     return [text for text in (gpu["fault"], gpu["drained"], gpu["settling"], gpu["foreign"], mode) if text]

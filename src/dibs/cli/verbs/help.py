@@ -17,7 +17,7 @@ OPTIONS: tuple[Option[object], ...] = ()
 EXAMPLES = ("dibs help add", "dibs add --help", "dibs help selectors")
 
 WIDTH = 80
-#: Columns until the explanation of an option begins.
+#: Column at which the description of an option begins.
 INDENT = 24
 
 ABOUT = "dibs: call dibs on a GPU. Queue commands on this machine's GPUs and share them fairly."
@@ -29,14 +29,14 @@ VERSION: Option[bool] = Option(("-V", "--version"), "Show the version.")
 
 
 def main(args: Args) -> int:
-    """Show the page that was asked for."""
+    """Print the requested page."""
     if len(args.words) > 1:
         raise UserError(f'help expected one verb or topic, got "{options.shown(" ".join(args.words))}".')
     return show(args.words[0] if args.words else "help")
 
 
 def show(name: str) -> int:
-    """Print the page of a verb, a topic, or of both where they have one name; that of `help` is the overview."""
+    """Print the page of a verb or topic, or both if they share a name; the page of `help` is the overview."""
     name = cli.ALIASES.get(name, name)
     if name == "help":
         pages = [overview()]
@@ -56,7 +56,7 @@ def _suggest(name: str) -> str:
 
 
 def overview() -> str:
-    """Return all verbs and what holds for all of them."""
+    """Return all verbs, topics and common options."""
     width = max(len(name) for name in (*cli.VERBS, *help_topics.TOPICS)) + 2
     return "\n".join(
         [
@@ -82,7 +82,7 @@ def overview() -> str:
 
 
 def page(name: str) -> str:
-    """Return everything about one verb."""
+    """Return the help page of a verb."""
     verb = cli.load(name)
     aliases = [alias for alias, target in cli.ALIASES.items() if target == name]
     usage = [f"dibs {name} {form}".rstrip() for form in verb.USAGE]
@@ -95,7 +95,7 @@ def page(name: str) -> str:
 
 
 def topic(name: str) -> str:
-    """Return the text of a topic."""
+    """Return the help page of a topic."""
     lines = [f"{name}: {help_topics.TOPICS[name].summary}"]
     for part in help_topics.TOPICS[name].parts():
         lines.append("")
@@ -108,20 +108,19 @@ def topic(name: str) -> str:
 
 
 def _row(word: str, meaning: str, width: int) -> list[str]:
-    """Return a word and what it means, folded beside it."""
     lines = textwrap.wrap(meaning, WIDTH - width - 2, break_on_hyphens=False) or [""]
     head = [f"  {word:{width}}{lines[0]}"] if len(word) < width else [f"  {word}", " " * (width + 2) + lines[0]]
     return [*head, *(" " * (width + 2) + line for line in lines[1:])]
 
 
 def named(option: Option[object]) -> str:
-    """Return the names of an option and what follows them, as help and man page show it."""
+    """Return the names of an option and its value, as help and man page show them."""
     between = "" if option.is_bare else " "
     return ", ".join(option.names) + (f"{between}{option.metavar}" if option.metavar else "")
 
 
 def explained(option: Option[object]) -> str:
-    """Return what an option does."""
+    """Return the description of an option."""
     text = option.help + (" May be repeated." if option.is_repeatable else "")
     return text + (f" Also {', '.join(option.habits)}." if option.habits else "")
 

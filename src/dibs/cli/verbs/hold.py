@@ -1,4 +1,4 @@
-"""`dibs hold`: keep queued jobs back."""
+"""`dibs hold`: prevent queued jobs from starting."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ EXAMPLES = ("dibs hold 12", "dibs hold queued", "dibs hold name:vit*")
 
 
 def main(args: Args) -> int:
-    """Hold the selected jobs and say what became of each."""
+    """Hold the selected jobs and print the result for each."""
     job_action.act("hold", args)
     return 0

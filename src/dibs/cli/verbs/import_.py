@@ -1,4 +1,4 @@
-"""`dibs import`: queue the jobs of a file that GPUPeasy wrote or reads; all of them or none."""
+"""`dibs import`: queue all jobs of a GPUPeasy file, or none if one is invalid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dibs.system import commands
 SUMMARY = "Queue the jobs of a GPUPeasy file (.esy); print their ids."
 USAGE = ("[OPTIONS] FILE", "[OPTIONS] -")
 OPTIONS: tuple[Option[object], ...] = (
-    # Name and output are in the file.
+    # Name and output come from the file.
     *(option for option in job_options.JOB_OPTIONS if option not in (job_options.NAME, job_options.OUTPUT)),
     job_options.AT_ONCE,
     job_options.HALT,
@@ -27,12 +27,12 @@ EXAMPLES = ("dibs import sweep.esy", "dibs import -j 2 -P paper -t 12h sweep.esy
 
 
 def main(args: Args) -> int:
-    """Queue every job of the file."""
+    """Queue all jobs of the file."""
     return add.deliver(args, read(args))
 
 
 def read(args: Args) -> Body:
-    """Return the request that the file and the options ask for."""
+    """Return the request that the file and the options describe."""
     if len(args.words) != 1:
         got = f"{len(args.words)} words" if args.words else "none"
         raise UserError(f"import expected one file such as sweep.esy, or - for stdin, got {got}.")
@@ -74,7 +74,7 @@ def _job(entry: esy.Entry | esy.Malformed, where: str, defaults: Body) -> Body:
 
 
 def _check_outputs(source: str, found: list[esy.Entry | esy.Malformed], folder: str) -> None:
-    """Refuse files that are there already, or of two jobs: the output of one would be in that of the other."""
+    """Refuse an output file that exists or that two jobs share: their output would be mixed."""
     seen: dict[str, str] = {}
     for entry in found:
         if not isinstance(entry, esy.Entry):

@@ -1,4 +1,4 @@
-"""`dibs kill`: send a signal to everything that running jobs consist of."""
+"""`dibs kill`: send a signal to all processes of running jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLES = ("dibs kill -s USR1 12", "dibs kill -9 12", "dibs kill -s SIGINT name
 
 
 def usual(words: Sequence[str]) -> list[str]:
-    """Return kill(1)'s own `-9` and `-USR1` as `-s 9` and `-s USR1`; what is no signal stays as it is."""
+    """Rewrite `-9` and `-USR1`, as in kill(1), to `-s 9` and `-s USR1`; other words stay as they are."""
     end = words.index("--") if "--" in words else len(words)
     found: list[str] = []
     for place, word in enumerate(words[:end]):
@@ -43,7 +43,6 @@ def usual(words: Sequence[str]) -> list[str]:
 
 
 def main(args: Args) -> int:
-    """Send the signal to the selected jobs."""
     queries.require_words("kill", args.words)
     queries.select(args.words)
     number = args.get(SIGNAL)

@@ -1,8 +1,8 @@
-"""`dibs lease`: hold GPUs by hand, around a command of this terminal or until Ctrl-C. No daemon is needed.
+"""`dibs lease`: hold GPUs for a command in this terminal or until Ctrl-C. Needs no daemon.
 
-Leases and the machine-wide line are those of every other door. The command inherits the leases, so the GPUs are its
-own for as long as any part of it lives, also if we are killed. With `--env` or `--pid` a small process keeps them for
-as long as a shell, or a process that runs already, lives (`keepers`).
+It uses the same leases and the same machine-wide line as all other ways to get a GPU. The command inherits the leases,
+so it holds the GPUs while any of its processes lives, even if we are killed. With `--env` or `--pid` a small process
+keeps them while a shell, or a process that already runs, lives (`keepers`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Language:
-    """How a shell sets and forgets variables."""
+    """How a shell sets and unsets variables."""
 
     set: str
     unset: str
@@ -74,14 +74,14 @@ LANGUAGES = {
     "fish": Language("set -gx {name} {value}", "set -e {name}"),
     "csh": Language("setenv {name} {value}", "unsetenv {name}"),
 }
-#: The shortest command that fails, in all of them.
+#: The shortest failing command that all these shells understand.
 FAILURE = "false;"
-#: Shells that do not speak sh.
+#: Shells whose language is not sh.
 SPOKEN = {"fish": "fish", "csh": "csh", "tcsh": "csh"}
 
 
 class NotStarted(DibsError):
-    """The command cannot be run; the code is a shell's."""
+    """The command cannot be run; the exit code is the one a shell would return."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class NotStarted(DibsError):
 
 
 class Interrupted(DibsError):
-    """Somebody ended the waiting; the code is that of the signal."""
+    """A signal ended the wait; the exit code is that of the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__("stopped waiting; nothing is leased.")
@@ -158,7 +158,7 @@ def _names(wanted: lease_request.Wanted, ids: Sequence[DeviceId]) -> str:
 
 
 def _keep(args: Args) -> int:
-    """Have the GPUs held for as long as another process lives; where that fails, `eval` shall fail too."""
+    """Keep the GPUs leased while another process lives; on an error, make `eval` fail too."""
     try:
         return _kept(args)
     except (DibsError, KeyboardInterrupt):
@@ -203,7 +203,7 @@ def _print_kept(args: Args, wanted: lease_request.Wanted, owner: keepers.Owner, 
 
 
 def _used_by(args: Args, pid: int, wanted: lease_request.Wanted) -> Request:
-    """Return the request for a process that runs: unless it says otherwise, the GPUs that it uses already."""
+    """Return the request for a running process: by default, the GPUs that it already uses."""
     if args.has(job_options.GPUS) or args.has(job_options.GPU_IDS):
         return wanted.request
     family = {pid, *(proc.pid for proc in processes.descendants(pid))}
@@ -218,7 +218,7 @@ def _language(args: Args, shell: str) -> Language:
 
 
 def _release(args: Args) -> int:
-    """Give back what is held for this shell, or for the process that was named."""
+    """Release the leases of this shell, or of the process in `--pid`."""
     pid = args.get(PID)
     owners = keepers.above_us() if pid is None else [pid]
     held = keepers.of(device_lease.folder(), owners)
@@ -242,7 +242,7 @@ def _release(args: Args) -> int:
 
 
 def _argv(words: Sequence[str], given: dict[str, str], shell: str) -> tuple[str, ...]:
-    """Return what is really run; a program that is not there is said before anything is leased."""
+    """Return the command to run; report a missing program before anything is leased."""
     path = given.get("PATH") or os.environ.get("PATH", os.defpath)
     is_string = commands.is_string(words)
     argv = commands.words(words[0], None if is_string else words, shell, path, os.getcwd())
@@ -256,7 +256,7 @@ def _own_environ() -> dict[str, str]:
 
 
 def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -> int:
-    """Hold the GPUs until we are told to let go; that is how it is meant to end, so the code is 0."""
+    """Hold the GPUs until a signal arrives. That is the normal end, so the exit code is 0."""
     with signals.Signals(*ENDING) as coming:
         print("\n".join(ids))
         for name in (name for name in environment.DEVICE_NAMES if name in env):
@@ -287,7 +287,7 @@ def _run(
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            # A script without #!: run by sh, as every shell does.
+            # A script without #!: sh runs it, as in every shell.
             return subprocess.Popen(("/bin/sh", *argv), env=env, pass_fds=inherited, preexec_fn=prepare)
 
     try:

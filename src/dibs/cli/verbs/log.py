@@ -1,4 +1,4 @@
-"""`dibs log`: a job's output so far, or as it comes."""
+"""`dibs log`: print a job's output so far, or follow it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ EXAMPLES = ("dibs log 12", "dibs log -f @", "dibs log -n 20 name:vit")
 
 
 def main(args: Args) -> int:
-    """Print what there is, and follow if asked."""
+    """Print the output so far, and follow it if requested."""
     queue = connection.connect(os.environ)
     job = queries.find_one(queue, "log", args.words)
     return show(queue, job, args.get(ATTEMPT), args.get(LINES), is_followed=args.has(FOLLOW))
 
 
 def show(queue: connection.Client, job: WholeJob, attempt: int | None, lines: int | None, *, is_followed: bool) -> int:
-    """Print the output of one attempt of a job; followed, return the exit code of its command."""
+    """Print the output of one attempt; if followed, return the exit code of its command."""
     attempt = attempt or job["attempt"]
     path = job_state.log_path(job, attempt)
     tail = log_output.Tail(path, log_output.Sink(1), 0 if lines is None else log_output.start_of_last(path, lines))
@@ -57,7 +57,7 @@ def _follow(queue: connection.Client, job: WholeJob, attempt: int, tail: log_out
             else:
                 tail.drain()
         except KeyboardInterrupt:
-            # The prompt that comes now must not be in the job's colours.
+            # The prompt that follows must not have the job's colours.
             tail.leave()
             raise
     return job_state.attempt_code(job, attempt)

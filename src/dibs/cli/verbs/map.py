@@ -1,4 +1,4 @@
-"""`dibs map`: one job an argument, in the form of GNU parallel; the ids alone on stdout."""
+"""`dibs map`: one job per argument, with the syntax of GNU parallel; only the ids go to stdout."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ EXAMPLES = (
     "dibs map -j 2 python train.py --lr {1} --seed {2} ::: 0.1 0.01 ::: 0 1 2",
     'dibs map "gzip -dc {} > {.}" ::: *.gz',
 )
-#: What the daemon takes in one submission.
+#: The daemon's limit for one submission.
 MOST = 100_000
 
 
 def main(args: Args) -> int:
-    """Queue one job for each argument, or each combination of them."""
+    """Queue one job per argument, or per combination of arguments."""
     return add.deliver(args, read(args))
 
 
 def read(args: Args) -> Body:
-    """Return the request that a command line asks for."""
+    """Return the request that the command line describes."""
     from dibs.sweeps import parallel_args
     from dibs.sweeps.grid import Points
     from dibs.sweeps.templates import Writer

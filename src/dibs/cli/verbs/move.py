@@ -1,4 +1,4 @@
-"""`dibs move`: put a waiting job elsewhere in the queue."""
+"""`dibs move`: change the position of a waiting job in the queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USAGE = ("JOB first", "JOB last", "JOB before JOB", "JOB after JOB")
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs move 12 first", "dibs move @ before 7")
 
-#: How many words follow each place.
+#: The number of words after each position.
 PLACES = {"first": 0, "last": 0, "before": 1, "after": 1}
 
 

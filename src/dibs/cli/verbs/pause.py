@@ -26,7 +26,7 @@ def main(args: Args) -> int:
 
 
 def turn(args: Args, is_paused: bool, told: str) -> int:
-    """Pause the queue or let it go on, and say so."""
+    """Pause or resume the queue, and print the result."""
     queue = connection.connect(os.environ).post("/v1/queue", {"paused": is_paused})
     if args.has(options.JSON):
         screen.print_json(queue)

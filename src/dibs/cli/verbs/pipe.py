@@ -1,4 +1,4 @@
-"""`dibs pipe`: one command a line from stdin, each on GPUs of its own, in the foreground. No daemon is needed."""
+"""`dibs pipe`: run one command per line of stdin, each on its own GPUs, in the foreground. Needs no daemon."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ EXAMPLES = (
     "tail -f -n 0 queue | dibs pipe",
 )
 
-#: Seconds between two looks at the progress line.
+#: Seconds between two updates of the progress line.
 DRAW_S = 0.1
 
 
 def main(args: Args) -> int:
-    """Run every command of stdin; 1 if any of them failed."""
+    """Run every command of stdin; return 1 if one of them failed."""
     named = slot_choice.groups(args)
     values = settings.load(os.environ)
     inventory = probe.read(values)
@@ -72,7 +72,7 @@ def main(args: Args) -> int:
 
 
 def exit_code(pipe: pipe_loop.Pipe) -> int:
-    """Return how the call ended: by a signal, with failures, or well."""
+    """Return the exit code: of a signal, 1 after failures, else 0."""
     if pipe.stopped_by is not None:
         return 128 + pipe.stopped_by
     return 1 if pipe.failed else 0
@@ -88,7 +88,7 @@ def _logs(folder: str | None) -> str | None:
 
 
 class Environs:
-    """What the commands see, made once for each set of devices."""
+    """The environments of commands, built once per set of devices."""
 
     def __init__(self, inventory: Inventory, visible: str, *, is_sharing: bool = False) -> None:
         self._inventory = inventory
@@ -99,7 +99,7 @@ class Environs:
         self._made: dict[tuple[str, ...], dict[bytes, bytes]] = {}
 
     def of(self, slot: Slot) -> dict[bytes, bytes]:
-        """Return the environment for a slot; commands on several GPUs get a port of their own each time."""
+        """Return the environment for a slot; each command on several GPUs gets a new port."""
         if len(slot.devices) > 1:
             from dibs.engines import local
 
@@ -118,22 +118,22 @@ def _encoded(environ: dict[str, str]) -> dict[bytes, bytes]:
     return {environment.os_bytes(name): environment.os_bytes(value) for name, value in environ.items()}
 
 
-# -- what people see
+# -- output for the user
 
 
 class Teller(pipe_values.Observer):
-    """Says on stderr what went wrong and how far it is; remembers everything if a summary was asked for."""
+    """Prints failures and progress on stderr; records every attempt if a summary is requested."""
 
     def __init__(self, *, is_summing: bool, is_drawing: bool) -> None:
         self._is_summing = is_summing
         self._is_drawing = is_drawing
-        #: Number, command, GPU, state, time and end of every attempt.
+        #: Number, command, GPU, state, time and result of every attempt.
         self._records: list[tuple[int, tuple[str, ...]]] = []
         self._drawn = ""
         self._drawn_at = 0.0
 
     def ended(self, ended: pipe_values.Ended) -> None:
-        """Say what failed."""
+        """Print a failure, and record the attempt for the summary."""
         how = _how(ended)
         if ended.code != 0:
             again = ", trying again" if ended.is_retried else ""
@@ -152,16 +152,16 @@ class Teller(pipe_values.Observer):
             self._records.append((ended.job.number, row))
 
     def report(self, text: str) -> None:
-        """Print a line for people, above the progress line."""
+        """Print a message above the progress line."""
         self._draw("")
         try:
             screen.say(text)
         except OSError:
-            # Nobody is there to read it (a closed terminal); what runs goes on.
+            # Nobody can read it (a closed terminal); running commands continue.
             return
 
     def changed(self, pipe: pipe_loop.Pipe, now: float) -> float:
-        """Keep the progress line up to date, but not for every command that ends."""
+        """Update the progress line, but not for every command that ends."""
         if not self._is_drawing:
             return NEVER
         text = progress(pipe)
@@ -174,7 +174,7 @@ class Teller(pipe_values.Observer):
         return NEVER
 
     def finish(self, pipe: pipe_loop.Pipe) -> None:
-        """Take the progress line away, and say what was not done."""
+        """Remove the progress line, and print what was not done."""
         self._draw("")
         if not_started := pipe.not_started():
             self.report(f"{'halted' if pipe.is_halted else 'stopped'}: {not_started} not started")
@@ -182,7 +182,7 @@ class Teller(pipe_values.Observer):
             self.report(f"{pipe.failed} of {pipe_values.counted(pipe.failed + pipe.done)} failed")
 
     def summary(self, view: screen.Screen, pipe: pipe_loop.Pipe) -> str:
-        """Return what ran where, how long, and how it ended."""
+        """Return a table of all attempts: where they ran, for how long, and how they ended."""
         columns = (
             screen.Column("COMMAND", is_right=True), screen.Column("WHERE"), screen.Column("STATE", is_state=True),
             screen.Column("END"), screen.Column("TIME", is_right=True), screen.Column("TEXT", least=20),

@@ -1,4 +1,4 @@
-"""`dibs report`: numbers from inside a job, for tables, plots and people."""
+"""`dibs report`: report numbers from inside a job, for tables and plots."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(args: Args) -> int:
 
 
 def read(words: tuple[str, ...]) -> dict[str, float]:
-    """Return the numbers that words such as `loss=0.3` mean."""
+    """Parse words such as `loss=0.3`."""
     if not words:
         raise UserError(f"{reports.EXPECTED}, got nothing.")
     numbers: dict[str, float] = {}

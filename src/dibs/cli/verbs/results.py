@@ -1,4 +1,4 @@
-"""`dibs results`: what came out of a sweep, one line a run, the best first."""
+"""`dibs results`: the results of a sweep, one line per run, the best first."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXAMPLES = (
 
 
 def main(args: Args) -> int:
-    """Print the results of one sweep, or without a name all sweeps."""
+    """Print the results of one sweep; without a name, list all sweeps."""
     if len(args.words) > 1:
         raise UserError(f'results expected one sweep, got "{options.shown(" ".join(args.words))}".')
     if sum(args.has(option) for option in FORMATS) > 1:
@@ -126,7 +126,6 @@ def _print(args: Args, what: Table) -> None:
 
 
 def _list(queue: connection.Client, args: Args) -> int:
-    """Print all sweeps, one line each."""
     for option in (METRIC, GOAL, GROUP):
         if args.has(option):
             raise UserError(f"{option.names[0]} expected the name of a sweep before it, got none.")

@@ -1,4 +1,4 @@
-"""`dibs resume`: start jobs again, or let paused ones go on."""
+"""`dibs resume`: resume the queue or paused jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = ("dibs resume", "dibs resume 12", "dibs resume paused")
 
 
 def main(args: Args) -> int:
-    """Let the queue go on, or the selected jobs."""
+    """Resume the queue, or the selected jobs."""
     if not args.words:
         return pause.turn(args, False, "queue resumed: jobs start again")
     job_action.act("resume", args)

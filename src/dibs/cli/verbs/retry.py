@@ -1,4 +1,4 @@
-"""`dibs retry`: a new attempt of finished jobs."""
+"""`dibs retry`: run finished jobs again."""
 
 from __future__ import annotations
 

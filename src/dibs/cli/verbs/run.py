@@ -1,4 +1,4 @@
-"""`dibs run`: a job attached to this terminal: its output, its exit code, Ctrl-C."""
+"""`dibs run`: a job attached to this terminal, with its output, its exit code and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OPTIONS: tuple[Option[object], ...] = (*job_options.OPTIONS, NO_WAIT)
 TAKES_COMMAND = True
 EXAMPLES = ("dibs run python eval.py", "dibs run -g 2 -t 1h python test.py && echo good")
 
-#: Signals that end us and not the job.
+#: Signals that end us but not the job.
 DETACHING = (signal.SIGTERM, signal.SIGHUP)
-#: Keys of a job that name files it writes to, and the options that choose them.
+#: Keys of a job that name its output files, and the options that choose them.
 FILES = {"log": job_options.OUTPUT, "stderr": job_options.STDERR}
 
 
@@ -42,7 +42,7 @@ def main(args: Args) -> int:
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
         return dry_run.show(queue, args, body)
-    # A file that is there already is appended to: what it held before is not this job's output.
+    # The job appends to an existing file: the content from before is not its output.
     old = {name: _size(args, option) for name, option in FILES.items()}
     with signals.Signals(signal.SIGINT, *DETACHING) as coming:
         answer = queue.post("/v1/jobs", body)
@@ -76,7 +76,7 @@ def _tails(job: WholeJob, old: dict[str, int]) -> list[log_output.Tail]:
 
 
 class Attached:
-    """What the terminal and the job tell each other."""
+    """Connects the terminal and the job: forwards Ctrl-C, prints why the job waits."""
 
     def __init__(self, queue: connection.Client, job_id: int) -> None:
         self.queue = queue
@@ -88,7 +88,7 @@ class Attached:
 
     @property
     def is_interrupted(self) -> bool:
-        """Tell whether somebody here wanted it to end."""
+        """Return whether the user pressed Ctrl-C."""
         return self._interrupts > 0
 
     def on_signal(self, number: int) -> None:
@@ -101,7 +101,7 @@ class Attached:
         for tail in self.tails:
             tail.hurry()
         if self._has_ended and self._interrupts == 1:
-            # Nothing is left to be stopped but what is still to be shown.
+            # The job has ended; only the rest of its output is still to be shown.
             return
         if self._has_ended:
             raise KeyboardInterrupt
@@ -121,7 +121,7 @@ class Attached:
             _say(f"could not cancel job {self.job_id}: {error.line()}")
 
     def on_news(self, job: Job) -> None:
-        """Say on a terminal why the job waits, once for each reason; take note of its end."""
+        """Print on a terminal why the job waits, once per reason; record whether it has ended."""
         self._has_ended = job_state.is_finished(job)
         text = f"job {self.job_id} waiting: {job['reason']}" if job["state"] in job_state.WAITING else ""
         if text and text != self._told and sys.stderr.isatty():
@@ -138,7 +138,7 @@ def _say(text: str) -> None:
 
 
 def _say_end(job: Job) -> None:
-    """Say how it ended, unless its own output and exit code do."""
+    """Print how the job ended, unless its output and exit code already show it."""
     if job["state"] != "done" and job["cause"] != "exit":
         why = status.remark(job)
         _say(f"job {job['id']} {job['state']}{f': {why}' if why else ''}")

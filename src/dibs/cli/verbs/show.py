@@ -1,4 +1,4 @@
-"""`dibs show`: everything about a job."""
+"""`dibs show`: all details of jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXAMPLES = ("dibs show 12", "dibs show @", "dibs show 12 --json | jq .log")
 
 LOG_LINES = 10
 
-#: Every kind of event, as people read it; programs get its name.
+#: The text for each kind of event; programs get the name of the kind.
 EVENT_WORDS = {
     "Submitted": "submitted",
     "Ready": "joined the line",
@@ -60,7 +60,7 @@ EVENT_WORDS = {
 
 
 def main(args: Args) -> int:
-    """Show each job that the selectors mean."""
+    """Print each selected job."""
     queue = connection.connect(os.environ)
     jobs = _find(queue, args)
     if args.has(options.JSON):
@@ -83,7 +83,7 @@ def _find(queue: connection.Client, args: Args) -> list[WholeJob]:
 
 
 def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str:
-    """Return facts, attempts and events of one job; what its state line says is not said again below."""
+    """Return facts, attempts and events of one job; the facts do not repeat the state line."""
     title = screen.paint(view, f"job {job['id']}", "bold")
     why = screen.clean(status_view.remark(job)) if job["state"] != "done" else ""
     parts = [screen.wrapped(view, f"{title}  {screen.state(view, job['state'])}{f': {why}' if why else ''}", "  ")]
@@ -147,7 +147,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
 
 
 def _use(use: Use) -> str:
-    """Say how one of its GPUs was used: what to declare with --vram, and whether it was worth it."""
+    """Return how a GPU was used: how much to declare with --vram, and whether the job kept it busy."""
     peak = "" if use["peak_memory"] is None else f"up to {units.format_size(use['peak_memory'])}"
     mean = "" if use["mean_utilization"] is None else f"{use['mean_utilization']:.0f}% busy"
     return f"{use['id']}: {', '.join(text for text in (peak, mean) if text) or 'nothing is told'}"
@@ -179,7 +179,7 @@ def _needs(job: WholeJob) -> str:
 
 
 def _begin(view: Screen, begin_at: str | None) -> str:
-    """Return the moment as it is, or for people in their own time zone."""
+    """Return the time as it is, or on a terminal in the local time zone."""
     if not begin_at or not view.is_terminal:
         return begin_at or ""
     return times.shown(datetime.fromisoformat(begin_at))
@@ -192,13 +192,13 @@ def _starts(view: Screen, job: WholeJob, now: datetime) -> str:
 
 
 def expected(view: Screen, start: ExpectedStart, now: datetime) -> str:
-    """Say when a job is expected to start and on which GPUs, as far as that is told: `now, on GPU 0`."""
+    """Return when a job is expected to start and on which GPUs, if known: `now, on GPU 0`."""
     where = units.name_gpus(start.get("gpu_indices") or ())
     return _expected_at(view, start, now) + (f", on {where}" if where else "")
 
 
 def _expected_at(view: Screen, start: ExpectedStart, now: datetime) -> str:
-    """Return the moments as they are, or for people by their clock and how far from now; `now` is a word for both."""
+    """Return the times as they are, or on a terminal in local time and relative to now; `now` is a word for both."""
     earliest, latest = (datetime.fromisoformat(moment) for moment in (start["earliest"], start["latest"]))
     told = times.between(earliest, latest, now)
     if view.is_terminal or told == times.NOW:
@@ -207,7 +207,7 @@ def _expected_at(view: Screen, start: ExpectedStart, now: datetime) -> str:
 
 
 def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:
-    """Return the attempts that ended; the facts above are of the present one."""
+    """Return the attempts that have ended; the facts above describe the current one."""
     columns = (
         Column("ATTEMPT", is_right=True),
         Column("STATE", is_state=True),

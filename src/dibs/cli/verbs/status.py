@@ -1,4 +1,4 @@
-"""`dibs status`, or just `dibs`: what is going on, at a glance on a terminal, as a plain table for scripts."""
+"""`dibs status`, or just `dibs`: an overview on a terminal, a plain table for scripts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLES = (
 
 
 def main(args: Args) -> int:
-    """Show jobs as a picture, as a table, as ids, or as JSON."""
+    """Print jobs as an overview, as a table, as ids, or as JSON."""
     queue = connection.connect(os.environ)
     view = screen.of(sys.stdout, args)
     is_data = args.has(options.JSON) or args.has(options.QUIET)
@@ -52,7 +52,7 @@ def main(args: Args) -> int:
 
 
 def _look_again(queue: connection.Client, args: Args) -> str:
-    """Return the picture of this moment; a daemon that was stopped meanwhile is waited for and not started."""
+    """Return the current screen; if the daemon was stopped, raise NoDaemon instead of starting one."""
     sock = queue.connect()
     if sock is None:
         raise NoDaemon("no daemon runs any more; waiting for one.")
@@ -62,12 +62,12 @@ def _look_again(queue: connection.Client, args: Args) -> str:
 
 
 def _starts(queue: connection.Client, args: Args, answer: Jobs) -> Starts:
-    """Return what is expected to start next, where the picture shows it."""
+    """Return the expected starts, if the overview shows them."""
     return queries.starts(queue, status_view.NEXT_ROWS) if answer["counts"].get("queued") and not args.words else {}
 
 
 def picture(view: Screen, args: Args, answer: Jobs, starts: Starts) -> str:
-    """Return what a terminal shows: the overview, or a row for each job that was selected."""
+    """Return the screen for a terminal: the overview, or one row per selected job."""
     now = screen.now()
     if not args.words:
         return status_view.paint(view, answer, now, starts)
@@ -77,7 +77,7 @@ def picture(view: Screen, args: Args, answer: Jobs, starts: Starts) -> str:
 
 
 def _print_plain(view: Screen, answer: Jobs) -> None:
-    """Print one row a job, whole, with a header; what is said about the queue goes to stderr."""
+    """Print one complete row per job, with a header; messages about the queue go to stderr."""
     said = [status_view.PAUSED] if answer["queue"]["paused"] else []
     said += status_view.warnings(answer["machine"])
     for text in said:
@@ -90,7 +90,7 @@ def _print_plain(view: Screen, answer: Jobs) -> None:
 
 
 def table(view: Screen, jobs: list[Job], now: datetime) -> str:
-    """Return one row a job. Piped, a moment stands where people on a terminal see how long it is."""
+    """Return one row per job. A terminal shows durations, a pipe gets times."""
     columns = (
         Column("ID", is_right=True),
         Column("NAME", least=8),

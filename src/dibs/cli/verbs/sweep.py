@@ -1,4 +1,4 @@
-"""`dibs sweep`: one job for each point of a parameter space; run again, it queues what is missing or failed."""
+"""`dibs sweep`: one job per point of a parameter space; a second run queues what is missing or failed."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ EXAMPLES = (
     "dibs sweep sweep.yaml --dry-run",
 )
 
-#: Commands that a dry run shows.
+#: The number of commands that a dry run shows.
 SHOWN = 5
-#: In the order in which they are told; the first ones always are.
+#: Counts in the order of display; the first ones are always shown.
 ALWAYS_TOLD = ("new", "retried", "done")
 ALSO_TOLD = ("let go", "queued", "running", "held")
 
 
 def main(args: Args) -> int:
-    """Queue the points of a sweep, or show what that would be."""
+    """Queue the points of a sweep, or show them."""
     asked = read(args)
     for note in asked.sweep.notes:
         screen.say(note)
@@ -77,11 +77,11 @@ def main(args: Args) -> int:
     return _tell(asked, made, counts)
 
 
-# -- what was asked ---------------------------------------------------------------------------------------------
+# -- the request ------------------------------------------------------------------------------------------------
 
 
 def read(args: Args) -> sweep_drafts.Asked:
-    """Return what a command line asks for; whatever can be wrong without a daemon is said here."""
+    """Parse the command line; report every error that can be found without a daemon."""
     before, after = args.words, None
     if args.before_dashes is not None:
         before, after = args.words[: args.before_dashes], args.words[args.before_dashes :]
@@ -100,7 +100,7 @@ def read(args: Args) -> sweep_drafts.Asked:
 
 
 def _space(args: Args, before: Sequence[str]) -> tuple[Sweep, str | None]:
-    """Return the sweep of a file, and which, or that of the parameters that were typed."""
+    """Return the sweep of a file and its path, or the sweep of the parameters of `-p`."""
     from dibs.sweeps import documents, files, parameters, spaces
 
     typed = args.all(PARAMETER)
@@ -124,7 +124,7 @@ def _space(args: Args, before: Sequence[str]) -> tuple[Sweep, str | None]:
 def _command(
     before: Sequence[str], after: Sequence[str] | None
 ) -> tuple[list[tuple[str, str]], str | tuple[str, ...] | None]:
-    """Return variables that stand before the command, and the command: a string, words, or none."""
+    """Return the variables before the command, and the command: a string, words, or None."""
     if before and after:
         raise UserError(
             f'expected one command, got "{options.shown(before[0])}" and "{options.shown(after[0])}" after --.',
@@ -148,7 +148,7 @@ def _command(
 
 @contextmanager
 def _progress(most: int) -> Iterator[Callable[[int], None]]:
-    """Count on a terminal the points that were sent; if it is interrupted, say how to go on."""
+    """Show on a terminal how many points were sent; after an interruption, print how to continue."""
     is_shown = sys.stderr.isatty() and most > sweep_drafts.PART
     sent = 0
 
@@ -169,7 +169,7 @@ def _progress(most: int) -> Iterator[Callable[[int], None]]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-# -- what is told -----------------------------------------------------------------------------------------------
+# -- the answer -------------------------------------------------------------------------------------------------
 
 
 def _tell(asked: sweep_drafts.Asked, made: dict[str, Any], counts: dict[str, int]) -> int:
@@ -188,14 +188,14 @@ def _tell(asked: sweep_drafts.Asked, made: dict[str, Any], counts: dict[str, int
 
 
 def summary(total: int, counts: dict[str, int]) -> str:
-    """Return what became of the points: `500 points: 0 new, 3 retried, 497 done`."""
+    """Return the counts of the points: `500 points: 0 new, 3 retried, 497 done`."""
     told = [f"{counts.get(word, 0):,} {word}" for word in ALWAYS_TOLD]
     told += [f"{counts[word]:,} {word}" for word in ALSO_TOLD if counts.get(word)]
     return f"{total:,} point{'' if total == 1 else 's'}: {', '.join(told)}"
 
 
 def _rehearse(queue: connection.Client, asked: sweep_drafts.Asked) -> int:
-    """Show the first commands and how many there are; nothing is queued."""
+    """Print the first commands and their number; nothing is queued."""
     answer = queue.post("/v1/sweeps?dry_run=yes", sweep_drafts.request(asked))
     for note in answer["notes"]:
         screen.say(note)

@@ -1,4 +1,4 @@
-"""`dibs unhold`: let held jobs go on."""
+"""`dibs unhold`: release held jobs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ EXAMPLES = ("dibs unhold 12", "dibs unhold held")
 
 
 def main(args: Args) -> int:
-    """Unhold the selected jobs and say what became of each."""
+    """Release the selected jobs and print the result for each."""
     job_action.act("unhold", args)
     return 0

@@ -1,4 +1,4 @@
-"""`dibs version`: ours, and the daemon's if it differs."""
+"""`dibs version`: the version of dibs, and of the daemon if it differs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = ("dibs version", "dibs --version")
 
 
 def main(args: Args) -> int:
-    """Print the version; a daemon is asked if one runs, and never started."""
+    """Print the version; ask a daemon only if one runs."""
     options.refuse_words("version", args)
     running = queries.identity(connection.connect(os.environ))
     theirs = running["version"] if running else None

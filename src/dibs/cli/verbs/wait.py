@@ -1,4 +1,4 @@
-"""`dibs wait`: block until jobs have finished; the exit code says whether all succeeded."""
+"""`dibs wait`: wait until jobs have finished; the exit code says whether all succeeded."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def main(args: Args) -> int:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Waited], None]]:
-    """Show a bar on a terminal that can draw one, nothing elsewhere."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield lambda waited: None
         return
@@ -54,9 +53,9 @@ def _progress() -> Iterator[Callable[[Waited], None]]:
 
     def tell(waited: Waited) -> None:
         if waited["over"] and not progress.task_ids:
-            # Nothing to wait for: no bar for a moment.
+            # Nothing to wait for: do not flash a bar.
             return
-        # Only now: what is refused before is said in one line on a screen that nobody has touched.
+        # Start late: an earlier refusal is then printed as one line on a clean screen.
         progress.start()
         for task in progress.task_ids or [progress.add_task("", total=waited["total"], bad="")]:
             bad = f", {waited['bad']} not done" if waited["bad"] else ""
@@ -65,6 +64,6 @@ def _progress() -> Iterator[Callable[[Waited], None]]:
     try:
         yield tell
     finally:
-        # The terminal may be what we lost.
+        # The terminal may be gone.
         with suppress(OSError):
             progress.stop()

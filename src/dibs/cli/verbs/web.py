@@ -1,4 +1,4 @@
-"""`dibs web`: the page in a browser. Prints a link that is good once; through ssh, the tunnel that it needs."""
+"""`dibs web`: print a link to the web page that works once; over ssh, also the tunnel that it needs."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ STOP: Option[bool] = Option(("--stop",), "Close the port; the next daemon does n
 OPTIONS: tuple[Option[object], ...] = (OPEN, PORT, ROTATE, STOP, options.JSON)
 EXAMPLES = ("dibs web", "dibs web --open", "dibs web --port 8080", "dibs web --rotate", "dibs web --stop")
 
-#: Ports on one's own computer for tunnels: a different one for each server and user, and always the same.
+#: Local ports of tunnels: always the same port for one server and user, another one for the next.
 TUNNEL_PORTS = range(20000, 30000)
 
 
 @dataclass(frozen=True)
 class Tunnel:
-    """What somebody who came by ssh has to type at home."""
+    """The ssh command that a remote user must run on their own computer, and its local port."""
 
     command: str
     port: int
 
 
 def main(args: Args) -> int:
-    """Let a browser in, or shut all out."""
+    """Print a link for a browser, or sign browsers out."""
     options.refuse_words("web", args)
     if args.has(STOP) and (args.has(OPEN) or args.has(PORT)):
         raise UserError("--stop closes the port; it takes neither --open nor --port.")
@@ -68,7 +68,7 @@ def main(args: Args) -> int:
 
 
 def tunnel_of(environ: Mapping[str, str], user: str, socket: str, port: int | None) -> Tunnel | None:
-    """Return the tunnel for whoever came by ssh: back the way they came, to the unix socket; None for others."""
+    """Return the tunnel to the unix socket for a user who came by ssh; None for a local user."""
     # "client port server port"
     words = environ.get("SSH_CONNECTION", "").split()
     if len(words) != 4:
@@ -109,7 +109,8 @@ def _show(args: Args, told: dict[str, Any], tunnel: Tunnel | None) -> int:
 
 
 def _open(link: str) -> None:
-    # Every user here can read the words of a command. A code is of no use to them, unless another machine may use it.
+    # Every local user can read the arguments of a command. The code is useless to them, unless other machines may use
+    # it.
     if not link.startswith("http://127.0.0.1:"):
         raise UserError("--open is for loopback; open the link yourself.")
     import webbrowser

@@ -21,7 +21,7 @@ EXAMPLES = ("dibs why 12", "dibs why @")
 
 
 def main(args: Args) -> int:
-    """Say a sentence or two about each job."""
+    """Print a sentence or two about each job."""
     queries.require_words("why", args.words)
     queue = connection.connect(os.environ)
     if all(queries.is_id(word) for word in args.words):
@@ -40,7 +40,7 @@ def main(args: Args) -> int:
 
 
 def _expected(view: Screen, told: Why, now: datetime) -> str:
-    """Say when a job that waits is expected to start, or why nobody knows."""
+    """Return when a waiting job is expected to start, or why that is unknown."""
     if told["expected_start"]:
         return f"Expected to start {show.expected(view, told['expected_start'], now)}."
     unknown = told["unknown"]
