@@ -1,8 +1,7 @@
 """Ranks: the position of a waiting job among jobs of its priority, as a sortable string.
 
 The initial rank derives from the job id, so the order is that of submission. There is always a rank between two others,
-so a move changes one job only, however long the queue is. A rank made by a move ends with the job id, so ranks are
-unique.
+so a move changes one job only, however long the queue is. A move puts the job id at the end, so ranks are unique.
 """
 
 from __future__ import annotations
@@ -36,6 +35,5 @@ def between(low: str, high: str, job_id: int) -> str:
 
 
 def _own(number: int, digits: int, job_id: int) -> str:
-    # The id has a fixed width, so equal suffixes mean equal ids. The last digit is not 0 because `between` pads with
-    # zeros.
+    # With a fixed width, equal suffixes mean equal ids. The last digit is not 0 because `between` pads with zeros.
     return f"{number:0{digits}x}{job_id:012x}1"

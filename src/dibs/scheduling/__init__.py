@@ -1,4 +1,4 @@
-"""Which job starts where, why it does not, and when it will: pure functions over values.
+"""Decide which job starts where, why a job waits, and when it will start: pure functions over values.
 
-Imports `model`. The queue, `pipe` and the forecasts ask the same functions.
+Imports `model`. The queue, `pipe` and the forecasts call the same functions.
 """

@@ -1,7 +1,7 @@
-"""Free memory of each device for jobs that share it, now and at future moments of a plan.
+"""Free memory of each device for jobs that share it, now and at future times of a plan.
 
-What a job declared counts from its start to its end, whatever it really uses. Use without a lease counts too. `choice`
-and `planner` decide who gets what is left.
+A job's declared memory counts from its start to its end, whatever it really uses. Use without a lease counts too.
+`choice` and `planner` decide who gets the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WHOLE = choice.room(None, 1)
 #: A device with an exclusive holder.
 NONE = Room(0, 0, 1)
 
-#: Why a device cannot be shared, in words.
+#: Why a device cannot be shared, as text.
 ONE_PROCESS = (
     "cannot be shared: its compute mode is exclusive-process, one process at a time; "
     "without --vram a job has it alone, or nvidia-smi -c 0 as root allows sharing"
@@ -42,10 +42,10 @@ def is_shared(view: View) -> bool:
 
 
 def obstacle(device: Device, request: Request) -> str | None:
-    """Return why nothing that asks for this may be started on a device, whoever holds it; None if it may.
+    """Return why this request may not start on a device, regardless of who holds it; None if it may.
 
-    The rule of all doors: one who wants a device alone does not get one that strangers use, unless it ignores them; one
-    who shares counts what they use.
+    All interfaces apply this rule: an exclusive request does not get a device with foreign use, unless it ignores that;
+    a sharing request subtracts the memory in foreign use.
     """
     found = device.obstacle_to(ignores_foreign=request.ignores_foreign)
     if found is not None or not request.vram:
@@ -58,7 +58,7 @@ def obstacle(device: Device, request: Request) -> str | None:
 
 
 def shortage(device: Device, request: Request, shares: Iterable[int] = ()) -> str | None:
-    """Return why a device has no room for one who shares it beside `shares` (MiB) and strangers; None if it has."""
+    """Return why a device lacks memory for a sharing request beside `shares` (MiB) and foreign use; None if it fits."""
     left = capacity_mib(device)
     if not request.vram or left is None or request.mib + sum(shares) <= left:
         return None
@@ -67,20 +67,20 @@ def shortage(device: Device, request: Request, shares: Iterable[int] = ()) -> st
 
 
 def capacity_mib(device: Device) -> int | None:
-    """Return what jobs can share of a device: all but what strangers use; None where nobody knows."""
+    """Return the memory that jobs can share: all but foreign use; None if unknown."""
     if device.memory_total is None or (device.foreign and not device.foreign_memory):
         return None
     return max(0, device.memory_total - device.foreign_memory) // choice.MIB
 
 
 def capacities(inventory: Inventory) -> dict[str, int]:
-    """Return what jobs can share of each device, where that is known."""
+    """Return the memory that jobs can share of each device, where known."""
     known = {device.id: capacity_mib(device) for device in inventory.devices}
     return {device: mib for device, mib in known.items() if mib is not None}
 
 
 def rooms_of_view(view: View, inventory: Inventory, policy: Policy) -> dict[DeviceId, Room]:
-    """Return what is left of each usable device that nobody has alone."""
+    """Return the free memory of each usable device without an exclusive holder."""
     shares: dict[DeviceId, list[int]] = {device: [other.mib for other in who] for device, who in view.sharers.items()}
     alone = {device for job in view.active if not job.mib for device in job.devices}.union(view.held)
     for job in view.active:
@@ -94,7 +94,7 @@ def rooms_of_view(view: View, inventory: Inventory, policy: Policy) -> dict[Devi
 
 
 def less(rooms: Mapping[DeviceId, Room], chosen: Iterable[DeviceId], mib: int) -> dict[DeviceId, Room]:
-    """Return what is left once a job has begun on these devices, of which it takes so much; 0: all."""
+    """Return the free memory after a job has started on these devices and takes `mib` of each; 0: all."""
     left = dict(rooms)
     for device in chosen:
         if device in left:
@@ -103,7 +103,7 @@ def less(rooms: Mapping[DeviceId, Room], chosen: Iterable[DeviceId], mib: int) -
 
 
 def beside(device: Device, staying: Sequence[Active], most: int) -> Room:
-    """Return what is left of a device beside jobs of ours; other people may go at any moment, and count as gone."""
+    """Return the free memory of a device beside our jobs; other users may leave at any time and count as gone."""
     if any(not job.mib for job in staying):
         return NONE
     return choice.room(capacity_mib(device), most, [job.mib for job in staying])

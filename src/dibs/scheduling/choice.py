@@ -1,7 +1,7 @@
-"""Sharing devices by memory: what is left of each, and who may take which without delaying anybody ahead.
+"""Sharing devices by memory: what is free on each, and which a request may take without delaying those ahead.
 
-The daemon's plan and every foreground command choose with `choose`. A request with an amount (MiB) shares a device with
-others of its kind; one without wants the device exclusively.
+The daemon's plan and every foreground command use `choose`. A request with an amount (MiB) shares a device with other
+such requests; one without needs the device exclusively.
 
 Lean.
 """
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from dibs.scheduling.topology import Closeness
 
-    #: By device, whatever its name is to the type checker.
+    #: Keyed by device, whatever type the caller uses for its id.
     Rooms = Mapping[Any, "Room"]
 
 MIB = 2**20
-#: Default for the number of jobs that share a device.
+#: Default limit on the number of jobs that share a device.
 MOST_SHARERS = 4
 
 
@@ -32,13 +32,13 @@ class Room:
 
     def __init__(self, left_mib: float, places: int, sharers: int = 0, shared_mib: int = 0) -> None:
         self.left_mib = left_mib
-        #: How many more may share it.
+        #: How many more jobs may share it.
         self.places = places
         self.sharers = sharers
         self.shared_mib = shared_mib
 
     def fits(self, mib: int) -> bool:
-        """Tell whether `mib` more fit; 0 asks for the device exclusively."""
+        """Tell whether `mib` more fit; 0 means exclusive use."""
         if mib == 0:
             return self.sharers == 0
         return self.places > 0 and mib <= self.left_mib
@@ -53,7 +53,7 @@ class Room:
 
 
 def room(capacity_mib: int | None, most: int, shares: Collection[int] = ()) -> Room:
-    """Return what is left of a device beside `shares`. One of unknown size is given as a whole or not at all."""
+    """Return what is left of a device beside `shares`. A device of unknown size can only be used exclusively."""
     if capacity_mib is None:
         return Room(float("inf"), 1) if not shares else Room(0, 0, len(shares), sum(shares))
     taken = sum(shares)
@@ -61,7 +61,7 @@ def room(capacity_mib: int | None, most: int, shares: Collection[int] = ()) -> R
 
 
 class Want:
-    """What somebody ahead in the line wants, in the order in which they empty what is not free yet."""
+    """The devices that a request ahead in the line wants, in the order in which it waits for them to become free."""
 
     __slots__ = ("count", "devices", "is_emptying", "mib")
 
@@ -69,12 +69,12 @@ class Want:
         self.count = count
         self.devices = devices
         self.mib = mib
-        #: Whether devices that are shared now are kept from newcomers, so that they become free for it.
+        #: Whether newcomers are kept off devices that are shared now, so that they become free for this request.
         self.is_emptying = is_emptying
 
 
 class Terms:
-    """What a request wants of each device, and what is known about the devices."""
+    """What a request needs of each device, and facts about the devices."""
 
     __slots__ = ("capacity_mib", "closeness", "first", "mib", "most", "used_at")
 
@@ -87,15 +87,15 @@ class Terms:
         first: Sequence[str] = (),
         used_at: Mapping[Any, float] | None = None,
     ) -> None:
-        #: 0: the device alone.
+        #: 0: exclusive use.
         self.mib = mib
-        #: The memory of each device, without what strangers use of it; who is missing does not tell.
+        #: Memory of each device without foreign use; devices of unknown size are missing.
         self.capacity_mib = capacity_mib or {}
         self.most = most
         self.closeness = closeness or {}
-        #: Taken before all others.
+        #: Devices to take before all others.
         self.first = first
-        #: When each was last taken.
+        #: When each device was last taken.
         self.used_at = used_at or {}
 
 
@@ -103,7 +103,7 @@ ALONE = Terms()
 
 
 def alone() -> Terms:
-    """Return the terms of an exclusive request that knows nothing about the devices."""
+    """Return the terms of an exclusive request without information about the devices."""
     return ALONE
 
 
@@ -117,13 +117,13 @@ def choose(
 ) -> tuple[str, ...] | None:
     """Return `count` devices of `wanted` that nobody ahead could use; None if there are not enough.
 
-    `allows` may refuse some of them together, but none that are part of what it does not refuse.
+    `allows` may refuse a set of devices; it must then also refuse every larger set that contains it.
 
-    Devices that were asked for first come first, then the best connected, the fullest in which it fits, the one that
-    was used longest ago.
+    Preference order: devices in `terms.first`, the best connected, the fullest that still fits, the least recently
+    used.
     """
     if not is_shared(rooms, ahead, terms):
-        # Nobody shares anything: those ahead can be seated exactly.
+        # Without sharing, the requests ahead can be matched exactly.
         free = rooms.keys()
         wants = [(want.count, want.devices) for want in ahead]
         if count == 1 or not (terms.closeness or terms.used_at):
@@ -145,22 +145,21 @@ def choose(
     places = {device: place for place, device in enumerate(wanted)}
     able.sort(key=lambda d: (d not in terms.first, _waste(rooms[d], terms.mib), terms.used_at.get(d, 0), places[d]))
     chosen = topology.best(count, able, terms.first, terms.closeness, is_spare)
-    # Which ones is decided; they come in the order in which they were wanted, as people expect of 0,1,2,3.
+    # Return the devices in the order in which they were listed, because users expect 0,1,2,3.
     return None if chosen is None else tuple(sorted(chosen, key=places.__getitem__))
 
 
 def is_shared(rooms: Rooms, ahead: Sequence[Want], terms: Terms = ALONE) -> bool:
-    """Tell whether anybody shares a device, or wants to."""
+    """Tell whether any request shares a device or wants to."""
     return bool(terms.mib) or any(want.mib for want in ahead) or any(room.sharers for room in rooms.values())
 
 
 def _waste(room: Room, mib: int) -> float:
-    """Return what would be left unused: the fullest device first, so that whole ones stay for those who need one."""
+    """Return the memory left unused: the fullest device sorts first, so that exclusive requests find whole ones."""
     return room.left_mib - mib if mib else 0
 
 
 def _taken(rooms: Rooms, own: Sequence[str], mib: int) -> dict[str, Room]:
-    """Return what is left once some devices are taken."""
     left = dict(rooms)
     for device in own:
         if mib:
@@ -171,16 +170,16 @@ def _taken(rooms: Rooms, own: Sequence[str], mib: int) -> dict[str, Room]:
 
 
 def nearest(devices: Sequence[str], rooms: Rooms, mib: int) -> list[str]:
-    """Return devices in the order in which waiting for them is worth it: those on which least has to end first.
+    """Return devices in the order in which they are worth waiting for: the least occupied first.
 
-    Whoever waits puts them on the ticket in this order, and everybody keeps away from the first ones. It may change
-    while one waits, but only to a device on which less is in the way, and nothing new comes there.
+    A waiting request writes them on its ticket in this order, and others keep off the first ones. The order may change
+    during the wait, but only in favour of a less occupied device, and nothing new starts there.
     """
 
     def distance(device: str) -> tuple[float, float]:
         room = rooms.get(device)
         if room is None or not room.could_fit(mib):
-            # Somebody has it alone, or strangers do: nothing that we keep away would make it free.
+            # It has an exclusive holder or too much foreign use: keeping newcomers off would not free it.
             return float("inf"), 0
         if mib == 0:
             return room.sharers, room.shared_mib
@@ -190,17 +189,17 @@ def nearest(devices: Sequence[str], rooms: Rooms, mib: int) -> list[str]:
 
 
 def serve(ahead: Sequence[Want], rooms: Rooms) -> tuple[list[int], set[str]]:
-    """Return how many devices each of those ahead can have now, in order, and which are kept empty for the rest.
+    """Return how many devices each request ahead can have now, in order, and which are kept clear for the rest.
 
-    One who cannot have all keeps newcomers from as many devices as are missing, the first of its list that are shared
-    now and would do once they are empty.
+    A request that cannot be fully served keeps newcomers off as many devices as it lacks: the first on its list that
+    are shared now and would suffice once empty.
     """
     seats = _Seats(rooms)
     closed: set[str] = set()
     served = []
     for want in ahead:
         got = 0
-        # Who finds no seat finds none at the next try either.
+        # If one attempt finds no seat, the next finds none either.
         while got < want.count and seats.add(want, closed):
             got += 1
         served.append(got)
@@ -215,7 +214,7 @@ def _is_emptied(room: Room, mib: int) -> bool:
 
 
 class _Seats:
-    """Where those ahead would sit. One who comes later is never served by unseating one who came before."""
+    """An assignment of devices to the requests ahead. A later request never displaces an earlier one."""
 
     __slots__ = ("_rooms", "_seated")
 
@@ -224,12 +223,12 @@ class _Seats:
         self._seated: dict[str, list[Want]] = {}
 
     def add(self, want: Want, closed: Collection[str]) -> bool:
-        """Give a want one more device, moving another one aside where it can sit elsewhere."""
+        """Assign one more device to a want; move another want to a different device if needed."""
         return self._seat(want, set(closed))
 
     def _seat(self, want: Want, seen: set[str]) -> bool:
         able = [d for d in want.devices if d in self._rooms and self._rooms[d].fits(want.mib)]
-        # The fullest first, as `choose` does; the names decide the rest, not the order on a ticket.
+        # The fullest first, as in `choose`; ties are broken by name, not by the order on a ticket.
         for device in sorted(able, key=lambda d: (_waste(self._rooms[d], want.mib), d)):
             here = self._seated.setdefault(device, [])
             if device in seen or want in here:

@@ -1,7 +1,7 @@
-"""How long a job may still take: by its time limit, and by the jobs like it that ended well.
+"""Estimate how long a job may still take, from its time limit and from similar jobs that succeeded.
 
-Pure: the times that others took come in, a span goes out. Alike are jobs of one project and one request (but for the
-limit) that have the same name up to numbers or, where nobody gave them a name, the same command up to numbers.
+Pure: durations in, a span out. Jobs are similar if they have the same project, the same request (except the limit) and
+the same name apart from numbers or, for unnamed jobs, the same command apart from numbers.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from dibs.model.fields import JobSpec
 from dibs.model.jobs import default_name
 
-#: Good ends of which a typical time can be told. Two may be chance.
+#: Successful runs needed for an estimate. Two may be chance.
 LEAST_ENDS = 3
-#: What is typical: the times of the middle four fifths.
+#: Percentiles of the typical range: the middle four fifths.
 LOW, HIGH = 0.1, 0.9
 
 LIMIT_HELPS = "A time limit (-t) would help."
@@ -25,19 +25,19 @@ _NUMBERS = re.compile(r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Seconds that a job may still take."""
+    """The remaining run time of a job in seconds."""
 
     least_s: float = 0.0
-    #: None: nobody knows, and `why` says why.
+    #: None: unknown, and `why` gives the reason.
     most_s: float | None = None
-    #: Goes on after "job 7 ...".
+    #: Continues the text "job 7 ...".
     why: str = ""
-    #: What would help to know.
+    #: What would make an estimate possible.
     hint: str = ""
 
 
 def likeness(spec: JobSpec) -> str:
-    """Return a text that is equal for jobs of which one may tell how long another takes."""
+    """Return a key that is equal for similar jobs."""
     has_name = bool(spec.name) and spec.name != default_name(spec.command, spec.argv)
     shape = _NUMBERS.sub("#", spec.name if has_name else spec.command)
     request = spec.request
@@ -46,9 +46,9 @@ def likeness(spec: JobSpec) -> str:
 
 
 def span(limit_s: float | None, ends_s: Sequence[float], ran_s: float = 0.0) -> Span:
-    """Return how long a job may take that has run for `ran_s`, where those like it took `ends_s`.
+    """Return how long a job that has run for `ran_s` may still take, if similar jobs took `ends_s`.
 
-    Of one that runs, those that took less than it has tell nothing. A limit alone tells the most and no more.
+    Runs that were shorter than `ran_s` are ignored. A limit alone gives only the maximum.
     """
     left_s = None if limit_s is None else max(0.0, limit_s - ran_s)
     longer = sorted(end_s for end_s in ends_s if end_s >= ran_s)
@@ -67,7 +67,7 @@ def _too_little(ends_s: Sequence[float]) -> str:
 
 
 def _percentile(ordered: Sequence[float], part: float) -> float:
-    """Return the value below which that part of `ordered` lies, between two of them by their distance."""
+    """Return a percentile, with linear interpolation."""
     place = part * (len(ordered) - 1)
     low = ordered[int(place)]
     high = ordered[min(int(place) + 1, len(ordered) - 1)]

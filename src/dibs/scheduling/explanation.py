@@ -1,6 +1,6 @@
-"""Why a queued job is not running, and what would help.
+"""Explain why a queued job is not running, and what would help.
 
-Pure, and from the same values and the same plan as the scheduler; nothing is decided here.
+Pure. It uses the same values and the same plan as the scheduler and decides nothing.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from dibs.scheduling.planner import Plan
 from dibs.scheduling.pools import Pool
 from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
 
-#: Holders that are named.
+#: Maximum number of holders to list.
 MOST_TOLD = 8
 
-#: What helps a job that waits behind another one.
+#: Advice for a job that waits behind another job.
 PASSING = "A higher --priority would pass it; so would a --time that ends before it can start."
 
-#: What helps a job that stands behind other people.
+#: Advice for a job that waits behind other users.
 THEIR_TURN = "Whoever was served least recently comes first; your turn is after theirs."
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a job waits, in words, and what would help."""
+    """Why a job waits, and what would help, as text."""
 
     text: str
     hint: str = ""
@@ -37,7 +37,7 @@ class Reason:
 def explain(
     job: Waiting, view: View, inventory: Inventory, policy: Policy, now: int, decided: Plan | None = None
 ) -> Reason:
-    """Say why one queued job is not running, and what would help; `decided` is the plan for `view` if there is one."""
+    """Return why a queued job is not running and what would help; `decided` is the plan for `view`, if there is one."""
     if view.is_paused:
         return Reason("the queue is paused", "`dibs resume` lets it go on.")
     decided = decided or planner.plan(view, inventory, policy, now)
@@ -47,7 +47,7 @@ def explain(
         return reason
     view = _once_started(view, decided)
     pool, demand = planner.pool_of(view, inventory, policy), pools.demand_of(job.request)
-    # Of what is not needed there is always enough, also where less than nothing is left.
+    # A resource that is not needed never blocks, even if less than zero of it is left.
     if 0 < demand.cpus > pool.cpus:
         return _explain_cpus(job, pool, policy)
     if 0 < demand.mem > pool.mem:
@@ -65,7 +65,7 @@ def explain(
 
 
 def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason | None:
-    """Say why a job waits for its batch; None if it does not."""
+    """Explain a wait for the batch limit; None if the job does not wait for that."""
     mates = {other.id for other in view.waiting if other.batch == job.batch and _before(other, job)}
     room -= sum(start.id in mates for start in decided.starts)
     if room <= 0:
@@ -79,7 +79,7 @@ def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason 
 
 
 def _once_started(view: View, decided: Plan) -> View:
-    """Return the view once a plan is made true: its starts use what they need, and put us behind the whole line."""
+    """Return the view after a plan was carried out: starts use resources and move us to the back of the line."""
     requests = {job.id: job.request for job in view.waiting}
     new = [
         Active(start.id, start.devices, asked.cpus, asked.mem, mib=asked.mib)
@@ -150,7 +150,7 @@ def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
     is_choosy = len(inventory.usable()) >= job.request.gpus
     hint = f"Without {choice} it could use the others." if is_choosy else "`dibs gpus` shows how the GPUs are."
     if len(named) < job.request.gpus and not inventory.problem:
-        # There were more when it was submitted.
+        # There were more devices when it was submitted.
         return Reason(
             f"needs {need}; this machine has {len(named) or 'none'} {'that would do' if choice else 'now'}{why}", hint
         )
@@ -158,7 +158,7 @@ def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
 
 
 def _what_frees(job: Waiting, view: View, wanted: Sequence[DeviceId], free: int, all_free: int) -> str:
-    """Say what would help a job in whose way nothing is but those who use the devices."""
+    """Return what would help a job that is blocked only by current users of the devices."""
     if 0 < free < job.request.gpus and not job.request.gpu_ids:
         return f"It would start now with -g {free}."
     if all_free >= job.request.gpus and _choice(job):
@@ -172,7 +172,7 @@ def _what_frees(job: Waiting, view: View, wanted: Sequence[DeviceId], free: int,
 
 
 def _choice(job: Waiting) -> str:
-    """Return the option by which a job chose among the devices; empty if it did not."""
+    """Return the option with which a job restricted the devices; empty if it did not."""
     return "--gpu-ids" if job.request.gpu_ids else "--gpu-type" if job.request.gpu_type else ""
 
 
@@ -181,7 +181,7 @@ def _before(other: Waiting, job: Waiting) -> bool:
 
 
 def _occupied(device: DeviceId, left: Mapping[DeviceId, Room], view: View, mib: int) -> str:
-    """Say who has a device, and to one who would share it how much of it is left."""
+    """Describe who has a device and, for a sharing job, how much of it is left."""
     who, room = _holders_of(device, view), left.get(device)
     if not mib or room is None:
         return who or "not usable"
@@ -207,7 +207,7 @@ def _told(holder: Occupant) -> str:
 
 
 def _by_gpu(told: Mapping[DeviceId, str], inventory: Inventory) -> list[str]:
-    """Return what is told of each device, the same of several once: `GPU 0-2: job 7`."""
+    """Return one text per group of devices with the same description: `GPU 0-2: job 7`."""
     alike: dict[str, list[int]] = {}
     for device in inventory.devices:
         if device.id in told:

@@ -1,4 +1,4 @@
-"""Refusals: what no amount of waiting would satisfy on this machine, and what to ask for instead. Pure."""
+"""Refuse requests that this machine can never satisfy, and suggest an alternative. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dibs.scheduling.views import Policy
 
 
 def check_possible(request: Request, inventory: Inventory, policy: Policy, who: str = "the job") -> None:
-    """Raise Impossible if no amount of waiting would satisfy `request`, which `who` makes, on this machine."""
+    """Raise Impossible if `request`, made by `who`, can never be satisfied on this machine."""
     _check_counted(request, policy, who)
     if request.gpus == 0 or not inventory.is_known:
         return
@@ -46,7 +46,7 @@ def check_possible(request: Request, inventory: Inventory, policy: Policy, who: 
 
 
 def _check_vram(request: Request, inventory: Inventory, who: str) -> None:
-    """Refuse more memory than enough of the devices have; what strangers use of them now may come back."""
+    """Refuse more memory than enough of the devices have; foreign use is ignored, since it may end."""
     right = [d for d in inventory.devices if d.id in views.request_devices(inventory, request)]
     able = [d for d in right if d.compute_mode != devices.EXCLUSIVE]
     if len(able) < min(request.gpus, len(right)):
@@ -87,7 +87,7 @@ def _check_counted(request: Request, policy: Policy, who: str) -> None:
 
 
 def resolve(request_words: Sequence[str], option: str, inventory: Inventory) -> tuple[DeviceId, ...]:
-    """Return the devices that the words of an option name, or say in one line which word does not."""
+    """Return the devices that the words of an option name; raise an error that names the invalid word."""
     try:
         return devices.find_all(inventory, request_words)
     except devices.UnknownDevice as error:

@@ -1,11 +1,12 @@
-"""When will it start, and where? The scheduler's own plan, made again and again at the moments to come.
+"""Forecast when and where a job starts, by running the scheduler's own planner at future times.
 
-Pure. Two simulations: one in which every job takes the least it may and other people are gone, one in which every job
-takes the most and other people stay. What lies between is the range; what the second never reaches is unknown. Every
-job is taken to end well and nobody to submit anything. Work is bounded: beyond the bounds the answer is unknown too.
+Pure. There are two simulations: in one, every job takes its shortest time and other users are gone; in the other, every
+job takes its longest time and other users stay. The forecast is the range between both; what the second never reaches
+is unknown. Both assume that every job succeeds and nobody submits anything. Work is bounded: beyond the bounds the
+answer is unknown too.
 
-The range is no promise. Where jobs start strictly in order the start lies in it whenever every job keeps to its span;
-backfill has anomalies: a job that ends sooner may let a third one in, and that one may be in the way later.
+The range is no guarantee. If jobs start strictly in order, the start lies in it whenever every job keeps to its span.
+Backfill has anomalies: a job that ends sooner may let a third job start, which may then block others later.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Active, Policy, View, Waiting
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
-#: Jobs that ask for the same and were submitted together stand in one line.
+#: Jobs with the same request and batch form one line.
 Line = tuple[Request, int]
 
-#: Plans in one simulation, and jobs given to all of them together. A plan takes up to 20 µs a job.
+#: Limits per simulation: plans, and jobs passed to all plans together. A plan takes up to 20 µs per job.
 MOST_PLANS = 400
 MOST_LOOKS = 20_000
 
@@ -35,7 +36,7 @@ UNKNOWN_SPAN = Span(why="cannot be foreseen")
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """A queued job that is in no line yet: it waits for other jobs, or for its time."""
+    """A queued job that is in no line yet: it waits for other jobs or for its begin time."""
 
     job: Waiting
     #: Wall-clock milliseconds.
@@ -45,30 +46,30 @@ class Coming:
 
 @dataclass(frozen=True)
 class Prospect:
-    """All that is known of what is to come. Where only the beginning of something is known, that is said too."""
+    """All information about the future queue, including where that information is incomplete."""
 
-    #: As the scheduler sees it, but of each line more jobs than one plan needs.
+    #: The scheduler's view, but with more jobs of each line than one plan needs.
     view: View
-    #: How many jobs of each line the scheduler looks at in one plan.
+    #: How many jobs of each line the scheduler considers in one plan.
     window: int
-    #: How long each job may take or, when it runs, may still take.
+    #: The run time of each waiting job and the remaining run time of each running one.
     spans: Mapping[JobId, Span]
     coming: Sequence[Coming] = ()
-    #: Lines that go on after what `view` tells.
+    #: Lines with more jobs than `view` contains.
     cut_lines: Collection[Line] = ()
-    #: Jobs for which more wait than `coming` tells.
+    #: Jobs with more dependents than `coming` contains.
     cut_needs: Collection[JobId] = ()
-    #: From this moment on more may begin than `coming` tells.
+    #: From this time on more jobs may begin than `coming` contains.
     known_until: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When a job starts, in wall-clock milliseconds: if all take the least, and if all take the most."""
+    """When a job starts, in wall-clock milliseconds: if all jobs are short, and if all are long."""
 
     if_short: int | None = None
     if_long: int | None = None
-    #: Where, if all take the most: on that day nobody is taken to give back what they hold.
+    #: The devices in the long simulation, which assumes that other users release nothing.
     devices: tuple[DeviceId, ...] = ()
     #: Why there is no range, and what would help.
     unknown: str = ""
@@ -79,13 +80,13 @@ class Forecast:
         """Return the earliest and the latest expected start; None: unknown."""
         if self.if_short is None or self.if_long is None:
             return None
-        # With backfill the longer day may be the earlier one.
+        # With backfill, a job may start earlier in the long simulation.
         return min(self.if_short, self.if_long), max(self.if_short, self.if_long)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job on the devices on which it would start, and until when, in wall-clock milliseconds; None: unknown."""
+    """A job, the devices on which it would start, and its end in wall-clock milliseconds; None: unknown."""
 
     id: JobId
     devices: tuple[DeviceId, ...]
@@ -97,18 +98,18 @@ class Planned:
 class Ahead:
     """The simulated run in which every job takes its longest time, as far as it is known."""
 
-    #: Which jobs start next, in that order.
+    #: The next jobs to start, in that order.
     planned: list[Planned]
-    #: When those under way end, in wall-clock milliseconds.
+    #: When active jobs end, in wall-clock milliseconds.
     ends: dict[JobId, int]
 
 
-#: The answer for a job of which the prospect does not tell.
+#: The answer for a job that the prospect does not contain.
 TOO_FAR = Forecast(unknown="more jobs are ahead of it than are looked at")
 
 
 class StartForecaster:
-    """Simulates the queue from one moment on, as far as was asked about so far. Not for two threads at once."""
+    """Simulates the queue from a given time on, only as far as needed so far. Not thread-safe."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class StartForecaster:
         self._ends = {job_id: int(end) for job_id, end in self._long.ends.items() if end != math.inf}
 
     def starts(self, wanted: Collection[JobId]) -> dict[JobId, Forecast]:
-        """Return when each of some waiting jobs is expected to start."""
+        """Return when each of these waiting jobs is expected to start."""
         if self.prospect.view.is_paused:
             return dict.fromkeys(wanted, Forecast(unknown="the queue is paused"))
         looked_for = self._known.intersection(wanted)
@@ -139,14 +140,14 @@ class StartForecaster:
         }
 
     def next_starts(self, most: int) -> dict[JobId, Forecast]:
-        """Return the `most` jobs that would start first if all took the least, and when each is expected to."""
+        """Return the forecasts of the `most` jobs that start first in the short simulation."""
         if self.prospect.view.is_paused:
             return {}
         self._short.live(self._decide, lambda: len(self._short.planned) >= most)
         return self.starts(list(self._short.planned)[:most])
 
     def plan_ahead(self, most: int) -> Ahead:
-        """Return when running jobs end, and the next starts with their devices, at most `most`."""
+        """Return when running jobs end, and at most `most` next starts with their devices."""
         if not self.prospect.view.is_paused:
             self._long.live(self._decide, lambda: len(self._long.planned) >= most)
         return Ahead(list(self._long.planned.values())[:most], self._ends)
@@ -160,7 +161,7 @@ def forecast_starts(
     now: int,
     decide: Planner = planner.plan,
 ) -> dict[JobId, Forecast]:
-    """Return when each of some waiting jobs is expected to start, without keeping the simulation."""
+    """Return when each of these waiting jobs is expected to start; the simulation is discarded."""
     return StartForecaster(prospect, inventory, policy, now, decide).starts(wanted)
 
 
@@ -187,7 +188,7 @@ class _Simulation:
         self.prospect, self.inventory, self.policy, self.now = prospect, inventory, policy, now
         self.is_long = is_long
         view = prospect.view
-        # What nobody has is looked at, or comes back by itself, in a moment.
+        # A device with a note but no holder becomes free by itself soon, or is checked soon.
         self.held = {device: who for device, who in view.held.items() if is_long and who.note is None}
         self.sharers = view.sharers if is_long else {}
         self.others = tuple(view.line) if is_long else ()
@@ -199,13 +200,13 @@ class _Simulation:
         self.ends: dict[JobId, float] = {job.id: now + self._takes_ms(job.id) for job in view.active}
         self.coming = list(prospect.coming)
         self.done: set[JobId] = set()
-        #: In the order in which they start.
+        #: In the order of their starts.
         self.planned: dict[JobId, Planned] = {}
-        #: How often was planned, and how many jobs were given to all plans together.
+        #: Number of plans, and of jobs passed to all plans together.
         self.plans = self.looks = 0
-        #: Nothing more can be said.
+        #: Nothing more can be found out.
         self.is_over = False
-        #: Of that the bounds and not the world are the reason.
+        #: It ended because of the bounds, not because nothing more happens.
         self.is_beyond = False
         for job in view.waiting:
             self._join(job)
@@ -225,7 +226,7 @@ class _Simulation:
         return line
 
     def _under_way(self, batch: int) -> int:
-        """Return how many more of a batch are under way than there were when this began."""
+        """Return by how many jobs the active part of a batch has grown since the start of the simulation."""
         begun = {job.id for job in self.prospect.view.active if job.batch == batch}
         running = {job.id for job in self.active.values() if job.batch == batch}
         return len(running) - len(begun)
@@ -236,7 +237,7 @@ class _Simulation:
             self._live_once(decide)
 
     def _live_once(self, decide: Planner) -> None:
-        """Plan at the next moment, if there is one and it lies within the bounds."""
+        """Plan at the next point in time, if there is one within the bounds."""
         is_first = self.plans == 0
         self.is_beyond = self.looks > MOST_LOOKS
         self.is_over = self.is_beyond or not (is_first or self._pass_time())
@@ -252,7 +253,7 @@ class _Simulation:
         self._place(decide(self._view(heads), self.inventory, self.policy, self.now), heads)
 
     def _let_in(self) -> None:
-        """Queue the jobs whose time has come and whose dependencies are met, if every job succeeds."""
+        """Queue the jobs whose begin time is reached and whose dependencies are met, if every job succeeds."""
         for each in [
             each for each in self.coming if self._is_due(each) and isinstance(self._judge(each), dependencies.Met)
         ]:
@@ -295,15 +296,15 @@ class _Simulation:
             end = self.ends[job.id]
             self.planned[job.id] = Planned(job.id, starts[job.id], self.now, None if end == math.inf else int(end))
         for line in self.lines.values():
-            # Those that start are among the first of their line.
+            # Starting jobs are among the first of their line.
             first = line.jobs[: self.prospect.window]
             line.jobs[: self.prospect.window] = [job for job in first if job.id not in starts]
         if plan.first is None or any(starts.values()):
-            # Our next ticket goes to the back of the line.
+            # After a start our next ticket goes to the back of the line.
             self.ahead = len(self.others)
 
     def _pass_time(self) -> bool:
-        """Advance to the next moment at which a job ends or may begin; tell whether there is one."""
+        """Advance to the next time at which a job ends or may begin; tell whether there is one."""
         begins = (each.begin_at for each in self.coming if each.begin_at is not None and each.begin_at > self.now)
         soonest = min((*self.ends.values(), *begins), default=math.inf)
         if soonest == math.inf:
@@ -317,15 +318,15 @@ class _Simulation:
                 self.room[job.batch] += 1
         return True
 
-    # -- why nothing is known --
+    # -- why a forecast is unknown --
 
     def obstacle(self, job_id: JobId) -> tuple[str, str]:
-        """Say why a job did not start in this simulation, and what would help."""
+        """Return why a job did not start in this simulation, and what would help."""
         if self.is_beyond:
             count = len(self.planned)
             return (f"more than {count} jobs start before it" if count else TOO_FAR.unknown), ""
         for each in sorted(self.coming, key=lambda each: -each.job.id):
-            # A job waits only for older ones, so that one look at each is enough to find the end of the chain.
+            # A job depends only on older jobs, so one pass is enough to find the end of the chain.
             if each.job.id == job_id and isinstance(verdict := self._judge(each), dependencies.Open):
                 job_id = verdict.ids[0]
         if job_id in self.active:
@@ -336,7 +337,7 @@ class _Simulation:
         return self._in_the_way(job)
 
     def _in_the_way(self, job: Waiting) -> tuple[str, str]:
-        """Say what keeps a job that is in its line from starting for ever."""
+        """Return what keeps a queued job from ever starting in this simulation."""
         wanted = views.eligible(self.inventory, job.request)
         endless = [each for each in self.active.values() if self.ends[each.id] == math.inf]
         endless.sort(key=lambda each: not set(wanted).intersection(each.devices))

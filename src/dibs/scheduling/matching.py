@@ -1,6 +1,6 @@
-"""Who may take which devices: a bipartite matching that serves those ahead first.
+"""Decide who may take which devices: a bipartite matching that serves requests ahead first.
 
-The daemon's plan and every foreground command decide with this function.
+The daemon's plan and every foreground command use it.
 
 Lean.
 """
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 def choose(count: int, wanted: Sequence[str], free: Collection[str], ahead: Sequence[Want]) -> tuple[str, ...] | None:
     """Return `count` free devices of `wanted`, best first, that nobody ahead could use; None if there are not enough.
 
-    Each of `ahead` is (count, devices) and collects what it can get, in order. Augmenting paths never take a device
-    from a want without finding it another one, so those ahead lose nothing; they may only be moved to another device.
+    Each of `ahead` is (count, devices) and takes what it can get, in order. An augmenting path takes a device from a
+    want only if it finds another one for it, so requests ahead lose nothing; they may only be moved to another device.
     """
     owner: dict[str, int] = {}
     slots: list[Sequence[str]] = []
 
     def seat(slot: int, seen: set[str]) -> bool:
-        """Give `slot` a device, moving others aside where they can sit elsewhere."""
+        """Assign a device to `slot`; move others to a different device if needed."""
         for device in slots[slot]:
             if device in seen:
                 continue

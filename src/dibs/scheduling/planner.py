@@ -1,10 +1,9 @@
-"""Which waiting jobs start now, on which devices, and why the others wait.
+"""Decide which waiting jobs start now, on which devices, and why the others wait.
 
-Pure: everything comes in as a value, time included, and the same input gives the same plan. Inside the queue the order
-is priority, then submission, unless somebody moved a job. The first job that does not fit gets a reservation: the
-moment at which, by the limits of those that run, it could start, and the devices it would get then. Later jobs pass it
-only if they do not push it back (EASY backfill). Other people's tickets are served first wherever they stand before
-ours.
+Pure: everything is an argument, including the time, and the same input gives the same plan. The queue order is
+priority, then submission, unless a user moved a job. The first job that does not fit gets a reservation: the time at
+which, by the limits of the running jobs, it could start, and its devices at that time. Later jobs pass it only if they
+do not delay it (EASY backfill). Tickets of other users that are ahead of ours are served first.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ class Start:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to start, who waits for what, and the ticket to hold meanwhile."""
+    """What to start, which jobs wait, and the ticket to hold meanwhile."""
 
     starts: tuple[Start, ...]
-    #: Waiting jobs in order; each could be started if its devices were free.
+    #: Waiting jobs in order; each could start if its devices were free.
     waits: tuple[Waiting, ...]
-    #: The first job that waits for devices: what our ticket should say.
+    #: The first job that waits for devices: it determines our ticket.
     first: Waiting | None
-    #: What is kept for the first that wait, at most one of each kind, the one that is served first in front.
+    #: Reservations for the first waiting jobs, at most one of each kind, in serving order.
     reserved: tuple[Reservation, ...] = ()
 
 
 def collected(plan: Plan, inventory: Inventory) -> tuple[DeviceId, ...]:
-    """Return the devices for which the first that waits stands in the line, those that are kept for it first.
+    """Return the devices that the first waiting job queues for, its reserved ones first.
 
-    Others let them become empty for it, the first ones first: all doors must mean the same ones.
+    Others keep off the first ones until they are empty, so all interfaces must agree on the order.
     """
     if plan.first is None:
         return ()
@@ -69,24 +68,24 @@ def used_by(job: Active) -> Demand:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """When the first job that does not fit could start, what it would use, and what would be left beside it."""
+    """When the first job that does not fit could start, what it would use, and what would be left."""
 
     id: JobId
     at: float
     devices: frozenset[DeviceId]
     spare: Pool
-    #: What would be left of its devices beside it, where they are shared.
+    #: Free memory of its devices beside it, where they are shared.
     rooms: Mapping[DeviceId, Room] = field(default_factory=dict)
 
-    #: The devices that our jobs would use then, where any are shared.
+    #: The devices that our jobs would use at that time, if any are shared.
     ours: frozenset[DeviceId] | None = None
 
     def leaves(self, device: DeviceId, mib: int) -> bool:
-        """Tell whether there is room for so much on one of its devices beside it."""
+        """Tell whether `mib` would fit on one of its devices beside it."""
         return device in self.rooms and self.rooms[device].fits(mib)
 
     def less(self, demand: Demand, chosen: Collection[DeviceId], mib: int, usable: Collection[DeviceId]) -> Reservation:
-        """Return what would be left beside a job that starts now and still runs then."""
+        """Return the reservation with less left, after a job that starts now and still runs at that time."""
         if self.ours is None:
             return replace(self, spare=self.spare.less(demand))
         spare = self.spare.less(_beside(demand, chosen, self.ours, usable))
@@ -100,17 +99,17 @@ def _used(active: Iterable[Active]) -> frozenset[DeviceId]:
 def _beside(
     demand: Demand, chosen: Iterable[DeviceId], ours: Collection[DeviceId], free: Collection[DeviceId]
 ) -> Demand:
-    """Return what a job takes of what etiquette counts.
+    """Return what a job takes from the etiquette limits.
 
-    Devices that jobs of ours use already are not counted again, and those that others share or strangers use were not
-    among the free ones before.
+    Devices that our jobs already use are not counted again; devices that others share or use without a lease were not
+    free before.
     """
     more = [device for device in chosen if device not in ours]
     return replace(demand, gpus=len(more), free=sum(device in free for device in more))
 
 
 def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
-    """Return what is left now."""
+    """Return the resources that are left now."""
     used = [used_by(job) for job in view.active]
     mine = len(_used(view.active))
     most = math.inf if policy.max_gpus is None else policy.max_gpus - mine
@@ -123,10 +122,10 @@ def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
 
 
 def expected_end(job: Active, policy: Policy, now: int) -> float:
-    """Return when an active job is expected to end. One that overran is expected to take as long again.
+    """Return when an active job is expected to end. One that overran is expected to need its original span again.
 
-    As long as it was first expected to, that is, and not as long as it has run: otherwise a job that overran twice
-    would be outlived by one without a limit that starts now, which may then pass all who wait.
+    Adding the time it has run instead would be wrong: a job without a limit that starts now would be expected to end
+    before a job that overran twice, and could pass all waiting jobs.
     """
     span = (job.limit_s or policy.assumed_s) * 1000
     began = now if job.started_at is None else job.started_at
@@ -134,9 +133,9 @@ def expected_end(job: Active, policy: Policy, now: int) -> float:
 
 
 def outlasts(request: Request, reserved: Reservation, policy: Policy, now: int) -> bool:
-    """Tell whether a job that started now might still run at a reserved time."""
+    """Tell whether a job that starts now might still run at a reserved time."""
     if request.limit_s is None:
-        # Expected to take as long as all others without a limit: nobody is passed on the strength of that.
+        # It has the same assumed duration as all jobs without a limit; that is too weak a reason to pass anyone.
         return now + policy.assumed_s * 1000 >= reserved.at
     return now + request.limit_s * 1000 > reserved.at
 
@@ -148,21 +147,21 @@ def plan(view: View, inventory: Inventory, policy: Policy, now: int) -> Plan:
     return _PlanBuilder(view, inventory, policy, now).run()
 
 
-#: When an active job is expected to end.
+#: The expected end of an active job.
 _End = tuple[float, JobId, Active]
 
 
 class _PlanBuilder:
-    """One plan in the making: what is left shrinks as jobs are started."""
+    """One plan under construction: resources shrink as jobs are started."""
 
     def __init__(self, view: View, inventory: Inventory, policy: Policy, now: int) -> None:
         self.view, self.inventory, self.policy, self.now = view, inventory, policy, now
-        #: Also those that somebody uses without a lease: each request says whether it minds.
+        #: Includes devices in foreign use: each request decides whether it tolerates that.
         self.free = free_devices(view, inventory, ignores_foreign=True)
-        #: Those that nobody uses at all, which is what etiquette leaves to others; and if nobody else were there.
+        #: Devices nobody uses, which etiquette counts; and all that would be usable without other users.
         self.unused = free_devices(view, inventory)
         self.usable = frozenset(inventory.usable())
-        #: What is left of each device; None where nobody shares any.
+        #: Free memory of each device; None if no device is shared.
         self.rooms = capacity.rooms_of_view(view, inventory, policy) if capacity.is_shared(view) else None
         self.pool = pool_of(view, inventory, policy)
         self.whole = pool_of(View(), inventory, policy)
@@ -172,13 +171,13 @@ class _PlanBuilder:
         self.room = {job.batch: job.room for job in view.waiting if job.room is not None}
         #: One for jobs with devices and one for jobs without: neither kind may starve behind the other.
         self.reserved: dict[bool, Reservation] = {}
-        #: Places of batches that are kept for those.
+        #: Places in batches that are kept for the reserved jobs.
         self.kept: Counter[int] = Counter()
-        #: Whether one who was refused might be let in by what has started since.
+        #: Whether a job that was refused might fit because of what has started since.
         self.is_worth_another_try = False
 
     def run(self) -> Plan:
-        """Go through the waiting jobs in order, again and again where devices are shared, until nothing more starts."""
+        """Go through the waiting jobs in order; with shared devices, repeat until nothing more starts."""
         plan = self._try(views.order(self.view.waiting))
         while self.is_worth_another_try:
             self.is_worth_another_try = False
@@ -189,11 +188,10 @@ class _PlanBuilder:
         return plan
 
     def _try(self, waiting: Iterable[Waiting]) -> Plan:
-        """Go through waiting jobs in order, once."""
         starts: list[Start] = []
         waits: list[Waiting] = []
         first: Waiting | None = None
-        #: What is left only shrinks here: what did not fit once need not be tried again for the next who asks the same.
+        #: Resources only shrink here: a request that did not fit once need not be tried again.
         refused: set[Request] = set()
         for job in waiting:
             if self.room.get(job.batch, 1) <= self.kept.get(job.batch, 0) or job.request in refused:
@@ -203,21 +201,21 @@ class _PlanBuilder:
             if chosen is not None:
                 self._start(job, chosen)
                 starts.append(Start(job.id, chosen))
-                # It may share a device that was kept for another until now, who can be served on this one instead:
-                # those ahead empty another device for themselves, and what is reserved may be reserved elsewhere.
+                # It may share a device that was kept for another request until now, which can be served here instead:
+                # requests ahead then wait for another device, and the reservation may move.
                 self.is_worth_another_try |= bool(refused and chosen and self.rooms is not None)
                 continue
             waits.append(job)
             refused.add(job.request)
             if not self._is_possible(job):
-                # A device it needs is unwell, or a setting forbids it: nobody knows until when, so nothing is kept.
+                # A device it needs is faulty, or a setting forbids it: the end is unknown, so nothing is reserved.
                 continue
             if job.request.gpus and first is None:
                 first = job
             kind = job.request.gpus > 0
             if kind not in self.reserved:
                 self.reserved[kind] = self._reserve(job)
-                # Its place in the batch is kept too, or those behind it would use up what `-j` allows.
+                # Reserve its place in the batch too, or later jobs would use up the limit of `-j`.
                 self.kept[job.batch] += job.batch in self.room
         return Plan(tuple(starts), tuple(waits), first, tuple(self.reserved.values()))
 
@@ -229,11 +227,11 @@ class _PlanBuilder:
         return len(able) >= job.request.gpus and self.whole.fits(pools.demand_of(job.request))
 
     def _could_hold(self, device: DeviceId, mib: int) -> bool:
-        """Tell whether a device would have room for so much if nobody else had it; strangers stay."""
+        """Tell whether `mib` would fit on a device without other jobs; foreign use stays."""
         return mib <= (capacity.capacity_mib(self.inventory.by_id[device]) or 0)
 
     def _choose(self, job: Waiting) -> tuple[DeviceId, ...] | None:
-        """Return the devices on which a job can start now without pushing a reservation back; None if it cannot."""
+        """Return the devices on which a job can start now without delaying a reservation; None if it cannot."""
         demand = pools.demand_of(job.request)
         in_the_way = [reserved for reserved in self.reserved.values() if self._outlasts(job, reserved)]
         if not self.pool.fits(demand) or not all(reserved.spare.fits(demand) for reserved in in_the_way):
@@ -247,7 +245,7 @@ class _PlanBuilder:
     def _choose_beside_ours(
         self, job: Waiting, demand: Demand, in_the_way: Sequence[Reservation]
     ) -> tuple[DeviceId, ...] | None:
-        """Return devices some of which are shared already: etiquette counts devices, and not those again."""
+        """Return devices, some of which may be shared already: etiquette does not count those again."""
         now = (self.pool, _used(self.active), self.unused)
         limits = [now, *((kept.spare, kept.ours or (), self.usable) for kept in in_the_way)]
 
@@ -257,7 +255,7 @@ class _PlanBuilder:
         return self._take(job, self._left(job, in_the_way), allows) if allows(()) else None
 
     def _left(self, job: Waiting, in_the_way: Sequence[Reservation]) -> list[DeviceId]:
-        """Return the devices that would do and are not kept for others; of a shared one there may be enough left."""
+        """Return suitable devices that are not reserved; a shared reserved one may have enough left."""
         wanted = views.eligible(self.inventory, job.request)
         if not in_the_way:
             return list(wanted)
@@ -305,10 +303,10 @@ class _PlanBuilder:
         return outlasts(job.request, reserved, self.policy, self.now)
 
     def _reserve(self, job: Waiting) -> Reservation:
-        """Find the earliest moment at which a job that does not fit now could start, and with which devices.
+        """Find the earliest time at which a job that does not fit now could start, and its devices.
 
-        A device that somebody else holds may come back at any moment: it counts as coming back right after the free
-        ones, which are then kept for this job, as its ticket does towards other people.
+        A device that another user holds may be released at any time: it counts as released right after the free ones.
+        The free ones are then kept for this job, as its ticket does towards other users.
         """
         demand, wanted = pools.demand_of(job.request), views.eligible(self.inventory, job.request)
         ends = sorted((expected_end(active, self.policy, self.now), active.id, active) for active in self.active)
@@ -334,15 +332,15 @@ class _PlanBuilder:
     def _reserve_shared(
         self, job: Waiting, soonest: float, back: Mapping[DeviceId, float], ends: Sequence[_End]
     ) -> Reservation:
-        """Find the earliest moment from `soonest` on at which all that is counted is there for a job.
+        """Find the earliest time from `soonest` on at which all counted resources suffice for a job.
 
-        A device that several of our jobs share comes back with the last of them.
+        A device that several of our jobs share is free when the last of them ends.
         """
         demand, mib = pools.demand_of(job.request), job.request.mib
         for at in [soonest, *(end for end, _, _ in ends if end > soonest)]:
             staying = [active for end, _, active in ends if end > at]
             ours, pool = _used(staying), pool_of(View(active=staying), self.inventory, self.policy)
-            # To one who shares, a device that our jobs use then costs nothing of what etiquette allows.
+            # For a sharing job, a device that our jobs use at that time costs nothing under etiquette.
             last = [device for device in back if device not in ours] if mib else self.view.held
             best = _by_then(job.request.gpus, back, at, last)
             cost = _beside(demand, best, ours, self.usable)
@@ -352,7 +350,7 @@ class _PlanBuilder:
         return Reservation(job.id, at, frozenset(best), pool.less(cost), left, ours.union(best))
 
     def _fits_at(self, device: DeviceId, mib: int, ends: Sequence[_End]) -> float:
-        """Return when there is room for so much on a device, once enough of our jobs that share it have ended."""
+        """Return when `mib` fit on a device, after enough of our jobs that share it have ended."""
         moments = [float(self.now), *(end for end, _, active in ends if device in active.devices)]
         return next((at for at in moments if self._room_after(device, at, ends).fits(mib)), moments[-1])
 
@@ -362,10 +360,10 @@ class _PlanBuilder:
 
 
 def _by_then(count: int, back: Mapping[DeviceId, float], at: float, last: Collection[DeviceId]) -> Sequence[DeviceId]:
-    """Return the devices to reserve for a moment, of those that are `back` by then; those in `last` come last.
+    """Return the devices to reserve for a time, of those that are `back` by then; those in `last` come last.
 
-    Which one is back first does not matter then. If it did, a job that passes would change the choice: what one plan
-    keeps for somebody, the next one would give away.
+    The order in which they come back must not matter. Otherwise a job that passes would change the choice, and the next
+    plan would give away what this one reserved.
     """
     places = {device: place for place, device in enumerate(back)}
     return sorted(back, key=lambda device: (max(back[device], at), device in last, places[device]))[:count]

@@ -1,6 +1,6 @@
-"""Counted resources: CPUs, memory, and for etiquette the number of devices. What a job takes, and what is left.
+"""Counted resources: CPUs, memory and, for etiquette, the number of devices.
 
-`matching` chooses which devices; `planner` decides who gets them.
+`matching` chooses the devices; `planner` decides who gets them.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ class Demand:
 
     cpus: int
     mem: int
-    #: Devices that our other jobs do not use, and those of them that nobody uses.
+    #: Devices that our other jobs do not use, and how many of those nobody uses.
     gpus: int
     free: int
 
 
 def demand_of(request: Request) -> Demand:
-    """Return what a request takes. A job without devices uses a CPU slot even if it does not say so."""
+    """Return what a request takes. A job without devices takes a CPU slot even if it asks for none."""
     return Demand(request.cpus or (0 if request.gpus else 1), request.mem, request.gpus, request.gpus)
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What is left of each counted resource; infinite where there is no limit."""
+    """What is left of each counted resource; infinite if there is no limit."""
 
     cpus: float
     mem: float
-    #: Devices that etiquette still allows us: all in all (`max_gpus`), and of those that are free (`keep_free`).
+    #: Devices that etiquette still allows us: in total (`max_gpus`), and of the free ones (`keep_free`).
     gpus: float
     free: float
 
@@ -50,5 +50,5 @@ class Pool:
         return Pool(self.cpus - demand.cpus, self.mem - demand.mem, self.gpus - demand.gpus, self.free - demand.free)
 
     def more(self, demand: Demand) -> Pool:
-        """Return what is left after `demand` came back."""
+        """Return what is left after `demand` was released."""
         return Pool(self.cpus + demand.cpus, self.mem + demand.mem, self.gpus + demand.gpus, self.free + demand.free)

@@ -1,7 +1,7 @@
-"""The best connected devices: which of those that may be had are closest to each other.
+"""Choose the devices that are connected best.
 
-Pure, and light enough for the lean processes. A job on several devices is as fast as its slowest link, so of two sets
-the one whose worst link is better wins, then the one whose links are better altogether, then the one that stands first.
+Pure. A job on several devices is as fast as its slowest link. So the set with the better worst link wins, then the one
+with the better sum of links, then the first one.
 
 Lean.
 """
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    #: By two devices, whatever their names are to the type checker.
+    #: Keyed by pairs of devices, whatever type the caller uses for their ids.
     Closeness = Mapping[tuple[Any, Any], int]
     IsSpare = Callable[[Sequence[str]], bool]
 
-#: Devices among which every set is considered; among more, one is grown around each of them.
+#: Up to this many devices every set is considered; beyond that, one set is grown around each device.
 MOST_EXACT = 16
 
 
@@ -26,7 +26,7 @@ def best(
 ) -> tuple[str, ...] | None:
     """Return `count` of `able`, best first, those in `first` before all others; None if there are not enough.
 
-    `is_spare` tells whether some of them may be had together; if they may, so may any fewer of them.
+    `is_spare` tells whether a set of devices may be taken; every subset of it may then be taken too.
     """
     if len(able) < count:
         return None
@@ -40,7 +40,7 @@ def best(
 def _completed(
     count: int, able: Sequence[str], begun: list[str], closeness: Closeness, is_spare: IsSpare
 ) -> Sequence[str] | None:
-    """Return `begun` and the best of the others with it."""
+    """Return `begun` completed with the best of the others."""
     rest = [device for device in able if device not in begun]
     if not closeness or count < 2 or len(begun) == count:
         found = _in_order(count, rest, begun, is_spare)
@@ -53,7 +53,7 @@ def _completed(
 
 
 def _in_order(count: int, able: Sequence[str], begun: Sequence[str], is_spare: IsSpare) -> list[str]:
-    """Return `begun` and the first of `able` that may be had with it, up to `count`."""
+    """Return `begun` extended in order by devices that may be taken with it, up to `count`."""
     chosen = list(begun)
     for device in able:
         if len(chosen) < count and is_spare([*chosen, device]):
@@ -62,13 +62,13 @@ def _in_order(count: int, able: Sequence[str], begun: Sequence[str], is_spare: I
 
 
 def _links(devices: Sequence[str], closeness: Closeness) -> tuple[float, int]:
-    """Return the worst link between devices, and all of them together."""
+    """Return the worst link between devices, and the sum of all links."""
     links = [closeness.get((a, b), 0) for at, a in enumerate(devices) for b in devices[:at]]
     return min(links, default=float("inf")), sum(links)
 
 
 class _Search:
-    """Every set, but for those that cannot become better than the best one so far."""
+    """An exhaustive search that skips sets which cannot beat the best one so far."""
 
     __slots__ = ("_closeness", "_count", "_is_spare", "_most", "_rest", "_score", "_spare_most", "found")
 
@@ -80,7 +80,7 @@ class _Search:
         self._closeness = closeness
         self._is_spare = is_spare
         everybody = [*begun, *rest]
-        #: For each device the most that its links in any set can come to.
+        #: Upper bound on the sum of each device's links in any set.
         self._most = {
             one: sum(sorted(closeness.get((one, other), 0) for other in everybody if other != one)[1 - count :])
             for one in everybody
@@ -90,12 +90,12 @@ class _Search:
         self.found: list[str] | None = None
 
     def extend(self, chosen: list[str], start: int, worst: float, total: int) -> None:
-        """Go through all ways to complete `chosen` with devices from `start` on."""
+        """Try all ways to complete `chosen` with devices from `start` on."""
         missing = self._count - len(chosen)
         if missing == 0:
             self._score, self.found = (worst, total), chosen
             return
-        # Each link is counted at both of its ends.
+        # Each link is counted at both ends.
         bound = (sum(self._most[one] for one in chosen) + sum(self._spare_most[:missing])) // 2
         if (worst, bound) <= self._score:
             return
@@ -112,7 +112,7 @@ class _Search:
 def _grown(
     count: int, rest: Sequence[str], begun: Sequence[str], closeness: Closeness, is_spare: IsSpare
 ) -> Sequence[str] | None:
-    """Return the best of the sets that grow around each device by what is closest to it: not always the very best."""
+    """Return the best of the sets grown greedily around each device; it is not always optimal."""
     found: list[str] | None = None
     for seed in rest:
         grown = [*begun, seed] if is_spare([*begun, seed]) else []

@@ -1,6 +1,6 @@
-"""What a plan is made of, as values: the queue's head, what is under way, the machine-wide line, and the settings.
+"""The input of a plan, as values: the queue's head, active jobs, the machine-wide line, and the settings.
 
-Also which devices could serve a request at all. Who gets them is `scheduling`'s business.
+Also which devices could serve a request at all; `planner` decides who gets them.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from dibs.scheduling import capacity, choice
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A queued job as the plan sees it; among equal priorities the lower rank comes first, then the lower id."""
+    """A queued job as the planner sees it; among equal priorities the lower rank comes first, then the lower id."""
 
     id: JobId
     request: Request
     priority: int = 0
     batch: int = 0
-    #: How many more of its batch may be under way; None: any number.
+    #: How many more jobs of its batch may be active; None: no limit.
     room: int | None = None
     rank: str = ""
 
     @property
     def place(self) -> tuple[int, str, JobId]:
-        """Return what sorts jobs in the order in which they are served."""
+        """Return the key that sorts jobs in serving order."""
         return -self.priority, self.rank, self.id
 
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """A job with an attempt under way, and what it uses until it ends."""
+    """A job with an active attempt, and the resources it uses until it ends."""
 
     id: JobId
     devices: tuple[DeviceId, ...] = ()
@@ -44,67 +44,67 @@ class Active:
     #: Wall-clock milliseconds; None: it is about to start.
     started_at: int | None = None
     batch: int = 0
-    #: MiB that it has of each device; 0: all of it.
+    #: MiB it has of each device; 0: exclusive use.
     mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """Somebody else who holds a device."""
+    """Another user who holds a device."""
 
     user: str
     pid: int | None = None
     job: str | None = None
-    #: MiB of it; 0: all of it.
+    #: MiB of it; 0: exclusive use.
     mib: int = 0
-    #: In words, where it is nobody: what has to happen before the device is free.
+    #: If there is no holder: what has to happen before the device is free, as text.
     note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Another door in the machine-wide line, when it is its turn to collect devices."""
+    """Another participant in the machine-wide line whose turn it is to collect devices."""
 
     user: str
     count: int
     devices: Collection[str]
-    #: MiB of each device; 0: all of it.
+    #: MiB of each device; 0: exclusive use.
     mib: int = 0
-    #: Whether devices that are shared now are kept from newcomers for it, the first ones first.
+    #: Whether newcomers are kept off devices that are shared now, the first ones first.
     is_emptying: bool = True
 
 
 @dataclass(frozen=True)
 class View:
-    """All that the plan may know: the queue's head, what is under way, and the machine-wide line."""
+    """Everything the plan depends on: the queue's head, active jobs, and the machine-wide line."""
 
     waiting: Sequence[Waiting] = ()
     active: Sequence[Active] = ()
-    #: Devices held by leases that are not of our active jobs.
+    #: Devices whose leases do not belong to our active jobs.
     held: Mapping[DeviceId, Occupant] = field(default_factory=dict)
-    #: Other doors' tickets in serving order, and how many of them stand before ours.
+    #: Tickets of others in serving order, and how many of them are ahead of ours.
     line: Sequence[Collector] = ()
     ahead: int = 0
     is_paused: bool = False
-    #: Those who share a device and are not of our active jobs.
+    #: Sharers of each device other than our active jobs.
     sharers: Mapping[DeviceId, Sequence[Occupant]] = field(default_factory=dict)
-    #: When devices were last taken; told only where that may decide.
+    #: When devices were last taken; only set where it may affect the choice.
     used_at: Mapping[DeviceId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings that matter to deciding."""
+    """The settings that affect scheduling."""
 
     cpu_slots: int = 1
-    #: Bytes of memory that `--mem` jobs share; None: not counted.
+    #: Bytes of memory shared by `--mem` jobs; None: not counted.
     mem_total: int | None = None
-    #: Seconds that a job without a limit is expected to run.
+    #: Assumed run time in seconds of a job without a limit.
     assumed_s: float = 86400.0
-    #: Etiquette: the most devices our jobs use at once, and those they leave free for others.
+    #: Etiquette: the most devices our jobs use at once, and how many they leave free for others.
     max_gpus: int | None = None
     keep_free: int = 0
-    #: How many jobs share a device at most.
+    #: Maximum number of jobs that share a device.
     most_sharers: int = choice.MOST_SHARERS
 
 
@@ -114,13 +114,13 @@ def order(waiting: Sequence[Waiting]) -> list[Waiting]:
 
 
 def windows(inventory: Inventory, policy: Policy) -> tuple[int, int]:
-    """Return how many jobs of a line can start in one plan at most: of one for whole devices, of one that shares."""
+    """Return how many jobs of a line can start in one plan at most: for exclusive use, and for sharing."""
     count = len(inventory.devices)
     return count + policy.cpu_slots, count * policy.most_sharers + policy.cpu_slots
 
 
 def request_devices(inventory: Inventory, request: Request) -> frozenset[DeviceId]:
-    """Return the devices of the right kind for `request`, well or not."""
+    """Return the devices of the right kind for `request`, healthy or not."""
     if request.gpu_ids:
         return frozenset(request.gpu_ids)
     return frozenset(devices.of_type(inventory, request.gpu_type) if request.gpu_type else inventory.ids)

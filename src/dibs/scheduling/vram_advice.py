@@ -1,6 +1,6 @@
-"""What to declare: whether earlier runs of a command used much more or much less GPU memory than `--vram` says now.
+"""Advise on `--vram`: whether earlier runs of a command used much more or much less GPU memory than declared.
 
-Pure: what they used comes in, a hint goes out. Nothing is decided by it; people decide what they declare.
+Pure: measured use in, a hint out. Nothing is changed; the user decides what to declare.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from dibs.model import units
 
 GIB = 2**30
-#: Rows of what jobs used that are looked at, the newest; one for each device of an attempt.
+#: Newest rows of measured use to consider; one row per device of an attempt.
 MOST_ROWS = 256
-#: Looks after which the most that was seen is taken for the most there was: frameworks allocate late.
+#: Samples after which the observed peak counts as the real one: frameworks allocate late.
 LEAST_LOOKS = 3
-#: Bytes declared in vain that are worth a word: several jobs' worth of small models.
+#: Unused declared bytes that are worth a hint: room for several small models.
 MUCH = 4 * GIB
-#: A job that needs less than this part of a card could share it.
+#: A job that needs less than one part in this many of a GPU could share it.
 SMALL_PART = 4
-#: What is advised is more than what was seen by so much, in whole GiB: no two runs are quite the same.
+#: Margin over the observed peak, then rounded up to whole GiB: runs vary.
 SPARE_PERCENT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What an earlier run used of one device, in bytes, by so many looks."""
+    """Peak memory of an earlier run on one device in bytes, and the number of samples."""
 
     peak: int
     looks: int
@@ -33,9 +33,9 @@ class Earlier:
 
 
 def hint(declared: int, runs: Iterable[Earlier], card: int | None) -> str:
-    """Return what to say to whoever declares so many bytes per device (0: the card alone); "" if nothing.
+    """Return the hint for a job that declares this many bytes per device (0: exclusive use); "" if there is none.
 
-    `card` is the memory of a device that jobs can share; None: nobody knows, or nobody may.
+    `card` is the memory of a device that jobs can share; None: unknown, or sharing is not possible.
     """
     runs = list(runs)
     most = max((run.peak for run in runs), default=0)
@@ -43,7 +43,7 @@ def hint(declared: int, runs: Iterable[Earlier], card: int | None) -> str:
     if declared and most > declared:
         remedy = "without --vram it has a card alone" if card and enough(most) > card else f"try {_option(most)}"
         return f"{used}, more than the {units.format_size(declared)} declared: {remedy}"
-    # One that failed may have done so before it needed much, and one that was hardly looked at may have used more.
+    # A failed run may have ended before it needed much, and one with few samples may have used more.
     if not most or not any(run.is_done and run.looks >= LEAST_LOOKS for run in runs):
         return ""
     if declared > 2 * most and declared - most >= MUCH:
@@ -54,7 +54,7 @@ def hint(declared: int, runs: Iterable[Earlier], card: int | None) -> str:
 
 
 def enough(peak: int) -> int:
-    """Return the bytes to declare for a job that was seen to use `peak`."""
+    """Return the bytes to declare for an observed peak."""
     return -(-peak * (100 + SPARE_PERCENT) // (100 * GIB)) * GIB
 
 
