@@ -119,8 +119,7 @@ def choose(
 
     `allows` may refuse a set of devices; it must then also refuse every larger set that contains it.
 
-    Preference order: devices in `terms.first`, the best connected, the fullest that still fits, the least recently
-    used.
+    Preference order: the first ones of `terms`, the best connected, the fullest that fits, the least recently used.
     """
     if not is_shared(rooms, ahead, terms):
         # Without sharing, the requests ahead can be matched exactly.
