@@ -1,4 +1,4 @@
-"""From what a person types or writes to the request that is sent: options, scripts, `#SBATCH` lines, times.
+"""Turn user input into the request that is sent: options, scripts, `#SBATCH` lines, times.
 
-Imports `model`, `system` and `sweeps`. It decides nothing about machines; the queue does.
+Imports `model`, `system` and `sweeps`. Decisions that depend on the machine belong to the queue.
 """

@@ -1,6 +1,6 @@
-"""A whole `dibs add` command line: the request that it makes, and the lines that are printed about the answer.
+"""A whole `dibs add` command line: the request it makes, and the output about the answer.
 
-The daemon runs this for the thin client, and the command line runs it itself where the daemon cannot.
+The daemon runs this for the thin client; the command line runs it itself where the daemon cannot.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ STDOUT, STDERR = 1, 2
 
 
 class Line(NamedTuple):
-    """One or more lines of output, without the last line end."""
+    """One or more lines of output, without the final newline."""
 
     stream: int
     text: str
 
 
 def note(text: str) -> Line:
-    """Return a line for people, who read stderr; stdout is for data."""
+    """Return a message for stderr; stdout is for data."""
     return Line(STDERR, f"dibs: {text}")
 
 
 def parse(words: Sequence[str], caller: Caller) -> Args:
-    """Return what the words after `dibs add` mean."""
+    """Parse the words after `dibs add`."""
     return options.parse("add", OPTIONS, words, takes_command=True, caller=caller)
 
 
 def draft(args: Args, say: script_files.Say) -> script_files.Asking:
-    """Return the request that a command line makes; `say` gets what its author should know."""
+    """Return the request of a command line; `say` receives notes for the user."""
     file = args.get(FILE)
     if file is None and (args.words != ("-",) or args.has(job_options.SCRIPT)):
         return script_files.read(args, "add", say)
@@ -58,10 +58,10 @@ def _lines(args: Args, file: str | None) -> drafts.Body:
 
 
 def report(args: Args, answer: Mapping[str, Any], *, is_terminal: bool, names_follow: bool = False) -> Iterator[Line]:
-    """Return what is printed about jobs that were queued.
+    """Return the output about queued jobs.
 
-    Notes are for everybody. Hints and the receipt are for people: `is_terminal` is about stderr. With `names_follow`
-    the receipt of a single job names the command that follows it.
+    Notes are always printed. Hints and the receipt are printed only if stderr is a terminal (`is_terminal`). With
+    `names_follow` the receipt of a single job names the command that follows it.
     """
     # An older daemon sends no hints.
     hints = answer.get("hints", ()) if is_terminal else ()

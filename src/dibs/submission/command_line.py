@@ -1,7 +1,7 @@
-"""The `dibs add ...` line that would make a job again, from what was asked: the way back through the table of options.
+"""Build the `dibs add ...` line that would submit a job again: the inverse of option parsing.
 
-Left out is what no option says: the captured environment, the rules of a batch, the point of a sweep, and a command for
-its end, which may hold somebody's token. Values of variables whose names look like secrets are masked, as everywhere.
+It omits what no option sets: the captured environment, the batch rules, the point of a sweep; and the notify command,
+which may contain a token. Values of variables with secret-looking names are masked, as everywhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AFTER = {When.DONE: job_options.AFTER, When.ANY: job_options.AFTER_ANY, When.END
 
 
 def line(spec: JobSpec, now: int, *, is_held: bool = False) -> str:
-    """Return the line, quoted for a shell; a moment to begin that has passed by `now` is not said again."""
+    """Return the line, quoted for a shell; a begin time before `now` is omitted."""
     return shlex.join(["dibs", "add", *words(spec, now, is_held=is_held)])
 
 
@@ -32,7 +32,7 @@ def words(spec: JobSpec, now: int, *, is_held: bool = False) -> list[str]:
         return [*found, *_typed(job_options.SCRIPT, spec.argv[0]), *spec.argv[1:]]
     typed = [spec.command] if spec.argv is None else list(spec.argv)
     if spec.argv is not None and (drafts.split_variables(typed)[0] or commands.is_string(typed)):
-        # Words that would be read as something else: for the shell they are just words.
+        # These words would be parsed as something else; as one quoted string they go to the shell unchanged.
         typed = [shlex.join(typed)]
     if len(typed) == 1 and (drafts.split_variables(typed)[0] or not typed[0].strip()):
         return [*found, *_typed(job_options.WRAP, typed[0])]
@@ -47,7 +47,7 @@ def _typed(option: Option[object], value: str | None) -> list[str]:
 
 
 def _options(spec: JobSpec, now: int, is_held: bool) -> Iterator[tuple[Option[object], str | None]]:
-    """Return the options that say it, each with its value; None: it has none."""
+    """Return the options of a job with their values; None: a flag."""
     yield from _devices(spec.request)
     if spec.name and spec.name != default_name(spec.command, spec.argv):
         yield job_options.NAME, spec.name
@@ -89,7 +89,7 @@ def _devices(request: Request) -> Iterator[tuple[Option[object], str | None]]:
 
 
 def _running(spec: JobSpec) -> Iterator[tuple[Option[object], str | None]]:
-    """Return what is said about its run and its end."""
+    """Return the options about its run and its end."""
     if spec.retries and set(spec.retry_on) != set(RETRIED_BY_DEFAULT):
         yield job_options.RETRY_ON, ",".join(trouble.value for trouble in Trouble if trouble in spec.retry_on)
     if spec.warn is not None:

@@ -1,4 +1,4 @@
-"""Hints to a submitter about variables that choose devices: those set in the shell, and those the job sets itself."""
+"""Hints about variables that select devices: those set in the submitter's shell, and those the job sets itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOLD_FILE = "told.devices"
 
 
 def about_shell(home: Path, environ: Mapping[str, str]) -> list[str]:
-    """Return that jobs ignore the shell's choice of devices; once for each choice."""
+    """Return a hint that jobs ignore the shell's device selection; once per selection."""
     chosen = environment_names.chosen(environ)
     # Inside a job or a lease dibs itself set them.
     if not chosen or "DIBS_GPU_INDICES" in environ:
@@ -30,13 +30,13 @@ def about_shell(home: Path, environ: Mapping[str, str]) -> list[str]:
     try:
         told.write_bytes(os.fsencode(chosen))
     except OSError:
-        # It cannot be recorded, so the hint comes again next time.
+        # It cannot be recorded, so the hint is repeated next time.
         pass
     return [f"{chosen} is set here, but jobs do not see it: dibs chooses their GPUs (--gpu-ids, --prefer)"]
 
 
 def about_assignment(body: Mapping[str, object]) -> list[str]:
-    """Return that a job chooses its devices itself, where its command, its script or its Python file shows that."""
+    """Return a hint that a job selects devices itself, if its command, script or Python file shows that."""
     jobs, defaults = body.get("jobs"), body.get("defaults")
     # A batch of different commands would produce one hint per command.
     job = jobs[0] if isinstance(jobs, list) and len(jobs) == 1 else {}

@@ -1,6 +1,6 @@
-"""Whether a command, a script or the Python file it runs chooses devices itself, which is dibs's business.
+"""Detect whether a command, a script or the Python file it runs selects devices itself, which is the job of dibs.
 
-A look at the text, no more: what a program really does shows when it runs, as a stray.
+This only inspects the text. What a program really uses is detected while it runs.
 
 Pure.
 """
@@ -12,12 +12,12 @@ import re
 from dibs.model.environment_names import DEVICE_NAMES
 
 _NAME = "(" + "|".join(DEVICE_NAMES) + ")"
-#: `NAME=0 python x.py`, `export NAME=0` as the shell reads it; `os.environ["NAME"] = "0"` and its kin as Python does.
+#: Shell: `NAME=0 python x.py`, `export NAME=0`. Python: `os.environ["NAME"] = "0"` and similar.
 _SHELL = rf"(?:^|[\s;&|(`])(?:export\s+|env\s+)?{_NAME}=(?!=)"
 _PYTHON = rf"""environb?\s*\[\s*b?["']{_NAME}["']\s*\]\s*=(?!=)|(?:putenv|setdefault)\s*\(\s*b?["']{_NAME}["']"""
 _ASSIGNMENT = re.compile(f"{_SHELL}|{_PYTHON}", re.MULTILINE)
 
-#: How frameworks complain that expect a number where CUDA allows a UUID.
+#: Errors of frameworks that expect a number where CUDA also allows a UUID.
 _BLIND = re.compile(
     r"invalid literal for int\(\).*(?:GPU|MIG)-"
     r"|(?:invalid|cannot parse|could not convert|unknown).{0,40}(?:GPU|MIG)-[0-9a-f]",
@@ -30,12 +30,12 @@ BLIND = (
 
 
 def is_blind_to_uuids(text: str) -> bool:
-    """Tell whether a log says that the program cannot read the UUID of a GPU."""
+    """Tell whether a log shows that the program cannot parse the UUID of a GPU."""
     return _BLIND.search(text) is not None
 
 
 def assigned(text: str) -> str | None:
-    """Return the variable that names devices and that a text assigns; None if it assigns none."""
+    """Return the device variable that a text assigns; None if it assigns none."""
     plain = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     found = _ASSIGNMENT.search(plain)
     return next((name for name in found.groups() if name), None) if found else None

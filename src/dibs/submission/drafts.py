@@ -1,6 +1,6 @@
-"""From words and options to the job that is sent to the daemon; shared by all verbs that submit.
+"""Build the request for the daemon from words and options; shared by all verbs that submit.
 
-Whatever can be said wrong without asking the daemon is said here, before one is started.
+Errors that can be found without the daemon are raised here, before one is started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Body = dict[str, object]
 
-#: Characters; no program has a longer name (NAME_MAX).
+#: Maximum length of a program's name in characters (NAME_MAX).
 LONGEST_PROGRAM = 255
 
 
@@ -55,7 +55,7 @@ def _from_wrapped(args: Args, words: Sequence[str]) -> Body:
 
 
 def batch(args: Args) -> Body:
-    """Return what is said about the jobs as a whole; that of one job is nothing."""
+    """Return the settings of a batch; empty for a single job."""
     if args.has(job_options.ARRAY) and args.has(job_options.REPEAT):
         raise UserError("--array and --repeat both say how many jobs there are.", "Leave one of them out.")
     if not args.has(job_options.ARRAY) and not args.has(job_options.REPEAT):
@@ -69,7 +69,7 @@ def batch(args: Args) -> Body:
 
 
 def rules(args: Args) -> Body:
-    """Return what was said about many jobs as a whole."""
+    """Return the options that apply to many jobs as a whole."""
     known: dict[str, Option[object]] = {
         "array": job_options.ARRAY,
         "repeat": job_options.REPEAT,
@@ -80,7 +80,7 @@ def rules(args: Args) -> Body:
 
 
 def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
-    """Return the request that submits one job a line; blank lines and comments are none."""
+    """Return the request that submits one job per line; blank lines and comments are skipped."""
     from dibs.model import path_templates
 
     kept: list[str] = []
@@ -98,7 +98,7 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
 
 
 def split_variables(words: Sequence[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
-    """Split `A=1 B=2 program ...` as a shell does; a lone string with blanks is for the shell itself."""
+    """Split `A=1 B=2 program ...` as a shell does; a single string with blanks is left to the shell."""
     given = []
     left = list(words)
     while left and _is_assignment(left[0]) and (len(left) > 1 or len(left[0].split()) == 1):
@@ -112,7 +112,7 @@ def _is_assignment(word: str) -> bool:
 
 
 def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
-    """Return what all jobs of one command line share."""
+    """Return the fields that all jobs of one command line share."""
     env = dict((*args.all(job_options.ENV), *more_env))
     for name, value in env.items():
         environment.check_given(name)
@@ -151,7 +151,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
 
 
 def told_begin(args: Args) -> str:
-    """Return what a receipt adds about `--begin`: the moment as it was understood, in the submitter's time zone."""
+    """Return the receipt's note about `--begin`: the parsed time in the submitter's time zone."""
     begin = args.get(job_options.BEGIN)
     if begin is None:
         return ""
@@ -161,7 +161,6 @@ def told_begin(args: Args) -> str:
 
 
 def _needs(args: Args) -> list[Body]:
-    """Return the jobs it waits for."""
     needs = [(word, When.DONE) for word in args.all(job_options.AFTER)]
     needs += [(word, When.ANY) for word in args.all(job_options.AFTER_ANY)]
     needs += [(word, When.END) for word in args.all(job_options.AFTER_END)]
@@ -175,7 +174,7 @@ def _environ(caller: Caller, exclude: Sequence[str]) -> bytes:
 
 
 def _folder(caller: Caller, chosen: str | None) -> str:
-    """Return the folder a job runs in; `os.getcwd` fails when somebody deleted it under our feet."""
+    """Return the folder a job runs in; `os.getcwd` fails if the folder was deleted."""
     try:
         folder = os.path.realpath(caller.path(chosen)) if chosen else caller.folder()
     except FileNotFoundError:
@@ -188,8 +187,8 @@ def _folder(caller: Caller, chosen: str | None) -> str:
 
 
 def _umask() -> int:
-    # Where the kernel does not tell, it can only be read by setting it; then a thread that creates a file meanwhile, or
-    # asks at the same time, would see the wrong one.
+    # Without /proc it can only be read by setting it; another thread that creates a file or reads it at the same time
+    # would then see the wrong value.
     with suppress(OSError), open("/proc/self/status", "rb") as status:
         for line in status:
             if line.startswith(b"Umask:"):
@@ -200,20 +199,20 @@ def _umask() -> int:
 
 
 def search_path(caller: Caller, defaults: Mapping[str, object]) -> str:
-    """Return where a job looks for programs."""
+    """Return the search path for programs of a job."""
     env = defaults["env"]
     return (env.get("PATH") if isinstance(env, dict) else None) or caller.environ.get("PATH", os.defpath)
 
 
 def check_template(template: Template, defaults: Mapping[str, object], verb: str) -> None:
-    """Refuse words with places for values whose program is known and cannot be started."""
+    """Refuse a template whose program is fixed and cannot be started."""
     program = template.words[0]
     if all(isinstance(piece, str) for piece in program):
         check_program(Args(), ["".join(str(piece) for piece in program)], defaults, verb)
 
 
 def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, object], verb: str) -> None:
-    """Refuse a first word that cannot be started, and say what was most likely meant."""
+    """Refuse a program that cannot be started, and suggest what was probably meant."""
     path, cwd = search_path(args.caller, defaults), str(defaults["cwd"])
     program, shown = words[0], options.shown(words[0])
     if commands.is_found(program, path, cwd) and program not in commands.BUILTINS:
@@ -239,7 +238,7 @@ def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, objec
 
 
 def _near_program(program: str, path: str) -> str | None:
-    """Return the program that was probably meant, if there is one; a folder that cannot be read has none."""
+    """Return the program that was probably meant, if there is one; unreadable folders are skipped."""
     if "/" in program or len(program) > LONGEST_PROGRAM:
         return None
     names: list[str] = []

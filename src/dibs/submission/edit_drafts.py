@@ -7,18 +7,18 @@ from dibs.submission import drafts, job_options
 from dibs.submission.options import Args, Option
 
 _KEYS = {option: own.key for own in fields.EDITABLE.values() for option in job_options.setters(own)}
-#: The field that an option sets, in the order of the options.
+#: The field that each option sets, in the order of the options.
 FIELDS: dict[Option[object], str] = {
     option: key for option in job_options.JOB_OPTIONS if (key := _KEYS.get(option)) is not None
 } | {job_options.AT_ONCE: "at_once", job_options.HALT: "halt_after"}
 
 
 def changed_by(args: Args) -> dict[str, object]:
-    """Return the fields that options say, with their new values."""
+    """Return the fields that the options change, with their new values."""
     given = [option for option in args.given if option in FIELDS]
     if not given:
         return {}
-    # Whether the number of tries is known here is for the daemon to say.
+    # Leave `--retry-on` to the daemon: only it knows whether the job has retries.
     own = Args((), {option: values for option, values in args.given.items() if option != job_options.RETRY_ON})
     body: dict[str, object] = drafts.common(own, [])
     body |= {"at_once": args.get(job_options.AT_ONCE), "halt_after": args.get(job_options.HALT)}

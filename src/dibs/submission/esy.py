@@ -1,7 +1,7 @@
-"""The list of jobs that GPUPeasy reads, on its page and in `.esy` files: `NAME;;OUTPUT;;COMMAND;;;`, repeated.
+"""Parse GPUPeasy's job lists, from its page or from `.esy` files: `NAME;;OUTPUT;;COMMAND;;;`, repeated.
 
-Line ends are blanks, blanks in a row are one, empty parts are left out. The command is split as a shell splits words,
-and never reaches one.
+Whitespace is collapsed and newlines count as blanks; empty parts are skipped. The command is split into words as a
+shell does, but no shell runs it.
 
 Pure.
 """
@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: What ends a job, and what stands between its parts.
+#: The terminator of a job, and the separator of its parts.
 END, BETWEEN = ";;;", ";;"
 
 
@@ -27,16 +27,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A part of a list that is no job, as it was written."""
+    """An invalid part of a list, as written."""
 
     text: str
-    #: Its name, where only its command cannot be split into words.
+    #: Its name, if only its command cannot be split into words.
     name: str | None = None
     why: str = f"it has not three parts with {BETWEEN} between them"
 
 
 def parse(text: str) -> list[Entry | Malformed]:
-    """Return what a list says, in its order."""
+    """Return the entries of a list, in order."""
     flat = " ".join(text.split())
     return [_entry(part) for part in _filled(flat, END)]
 
@@ -49,7 +49,7 @@ def _entry(text: str) -> Entry | Malformed:
     try:
         argv = tuple(shlex.split(command))
     except ValueError as error:
-        # A quote that is never closed, say.
+        # For example an unclosed quote.
         return Malformed(text, name, str(error))
     return Entry(name, output, argv) if argv else Malformed(text, name, "No command")
 

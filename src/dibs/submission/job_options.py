@@ -1,6 +1,6 @@
-"""The options that say what a job is: one table for all verbs that submit or change jobs, and for the lines of scripts.
+"""The options that describe a job: one table for all verbs that submit or change jobs, and for script lines.
 
-Each reads its own word and refuses a wrong one; what they say together is for `submission`.
+Each option parses and validates its own value; `submission` checks combinations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Count:
 
 
 def read_count(text: str) -> Count:
-    """Read `2`, `2:a100`, or how Slurm writes it."""
+    """Parse `2`, `2:a100`, or Slurm's notation."""
     if "," in text:
         listed = options.shown(text)
         raise UserError(f'expected a count, got the list "{listed}".', f"Choose GPUs with --gpu-ids {listed}.")
@@ -55,7 +55,7 @@ def _read_priority(text: str) -> int:
 
 
 def read_variable(text: str) -> tuple[str, str]:
-    """Read `NAME=VALUE`."""
+    """Parse `NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise ValueError
@@ -70,7 +70,7 @@ def _read_selector(text: str) -> str:
 
 
 def _read_dependency(text: str) -> tuple[tuple[str, When], ...]:
-    """Read `afterok:12:13,afterany:14`."""
+    """Parse `afterok:12:13,afterany:14`."""
     needs: list[tuple[str, When]] = []
     for part in text.split(","):
         kind, *ids = part.split(":")
@@ -103,7 +103,7 @@ def _read_vram(text: str) -> int:
 
 
 def _read_warn(text: str) -> dict[str, object]:
-    """Read `USR1@2m`; Slurm's `B:` before it says whom it reaches, which is ours to say."""
+    """Parse `USR1@2m`; Slurm's `B:` prefix is dropped, because dibs decides which processes get the signal."""
     import signal
 
     word, at, before = text.removeprefix("B:").partition("@")
@@ -133,7 +133,7 @@ def _read_array(text: str) -> str:
 
 
 def _read_path(text: str) -> str:
-    """Read a path with placeholders of ours; Slurm's hold in #SBATCH lines."""
+    """Parse a path with dibs placeholders; Slurm's are valid only in #SBATCH lines."""
     from dibs.model import path_templates
 
     if not text.strip():
@@ -154,13 +154,13 @@ def _read_troubles(text: str) -> tuple[str, ...]:
     return words
 
 
-#: What Slurm calls afterany is an end of any kind, not any one of several jobs.
+#: Slurm's afterany means that a job finished in any way, not any one of several jobs.
 SLURM_KINDS = {"afterok": When.DONE, "afterany": When.END}
-#: Placeholders that are typed after -o by habit.
+#: Slurm placeholders that users type after -o by habit.
 SLURM_NAMES = {"%j": "{id}", "%A": "{array}", "%a": "{index}", "%x": "{name}"}
-#: Seconds; what the wire takes.
+#: Seconds; the maximum of the HTTP API.
 LONGEST_LIMIT_S = 1e9
-#: Seconds before the limit at which a warning comes when it is not said, as in Slurm.
+#: Default lead time of a warning signal in seconds, as in Slurm.
 WARN_S = 60.0
 
 SELECTOR = Kind("a job such as 12, 3-7, @ or name:vit*", _read_selector)
@@ -266,10 +266,10 @@ REPEAT = Option(("--repeat",), "So many equal jobs; DIBS_INDEX counts them from 
 AT_ONCE = Option(("-j", "--jobs"), "Of a batch: at most so many at once.", options.whole(1), "N")
 HALT = Option(("--halt",), "Of a batch: hold the rest after so many failures.", options.whole(1), "N")
 AFTERS: tuple[Option[object], ...] = (AFTER, AFTER_ANY, AFTER_END, DEPENDENCY)
-#: For verbs that queue many jobs.
+#: For verbs that submit many jobs.
 BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
 
-#: What may be said on the command line and in the lines of a script.
+#: Allowed on the command line and in script lines.
 JOB_OPTIONS: tuple[Option[object], ...] = (
     GPUS, GPU_IDS, PREFER, GPU_TYPE, VRAM, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END,
     DEPENDENCY, BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, COMMENT,

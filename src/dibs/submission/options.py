@@ -1,7 +1,7 @@
-"""Options: one table a verb, from which parsing and help come.
+"""Options: one table per verb, used for parsing and help.
 
-Errors are one exact line, a user's command is never looked into, and nothing is imported that a quick verb would pay
-for. What an option means is not known here.
+Errors are one exact line. The words of a user's command are not parsed. Imports are kept cheap for quick verbs. The
+meaning of an option is defined elsewhere.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dibs.model import units
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-#: Longest piece of somebody's input in an error: the line should stay one line.
+#: Maximum length of quoted input in an error, so that it stays on one line.
 LONGEST_SHOWN = 80
-#: Bytes of a file that is read on behalf of another process. Longer ones would keep the daemon from its work.
+#: Maximum size of a file read on behalf of another process; a larger one would block the daemon.
 LARGEST_REMOTE = 2**20
 
 
 @dataclass(frozen=True)
 class Kind(Generic[T_co]):
-    """A kind of value: what the error says was expected, and how it is read."""
+    """A kind of value: the expectation named in errors, and the parser."""
 
     expected: str
-    #: Raises ValueError, or a UserError that begins with "expected" and says it better.
+    #: Raises ValueError, or a UserError that starts with "expected" and is more precise.
     read: Callable[[str], T_co]
 
 
@@ -42,27 +42,27 @@ class Option(Generic[T_co]):
     names: tuple[str, ...]
     help: str
     kind: Kind[T_co] | None = None
-    #: What stands for the value in help.
+    #: Placeholder for the value in help.
     metavar: str = ""
     is_repeatable: bool = False
-    #: May stand without its value, which then is None; with one it is `-w2` or `--watch=2`, never the next word.
+    #: The value is optional (None); if given, it is attached: `-w2` or `--watch=2`, never the next word.
     is_bare: bool = False
-    #: Takes all words up to the next option as one value, a tuple; after a first word with "=" no more.
+    #: Takes all words up to the next option as one tuple; only one word if that contains "=".
     is_greedy: bool = False
-    #: Spellings from other tools, for those who type them by habit.
+    #: Spellings from other tools that users type by habit.
     habits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The process whose words these are: paths, programs and settings mean what they mean there. Default: this one."""
+    """The process that typed the words: paths, programs and settings are resolved for it. Default: this process."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     #: Its working directory; empty: that of this process.
     cwd: str = ""
     #: None: that of this process.
     umask: int | None = None
-    #: Whether it is another process: then its stdin, pipes and large files are left to it.
+    #: Whether it is another process: its stdin, pipes and large files are then left to it.
     is_remote: bool = False
 
     def path(self, name: str) -> str:
@@ -76,7 +76,7 @@ class Caller:
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Open a file for reading; "-" is stdin."""
         if self.is_remote:
-            # Before it is opened: what was read of a pipe would be lost, and its writer ended.
+            # Check before opening: data read from a pipe would be lost, and its writer would be killed.
             found = None if name == "-" else os.stat(self.path(name))
             if found is None or not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_REMOTE:
                 raise UserError("only the process that names this file can read it.")
@@ -85,11 +85,11 @@ class Caller:
 
 @dataclass(frozen=True)
 class Args:
-    """What was typed after a verb."""
+    """The parsed words after a verb."""
 
     words: tuple[str, ...] = ()
     given: dict[Option[object], tuple[object, ...]] = field(default_factory=dict)
-    #: How many of the words stood before `--`; None: there was none.
+    #: Number of words before `--`; None: there was none.
     before_dashes: int | None = None
     caller: Caller = field(default_factory=Caller)
 
@@ -98,7 +98,7 @@ class Args:
         return option in self.given
 
     def get(self, option: Option[T]) -> T | None:
-        """Return the value of an option; of several the last one holds."""
+        """Return the value of an option; the last one if it was given several times."""
         return cast("T", self.given[option][-1]) if option in self.given else None
 
     def all(self, option: Option[T]) -> tuple[T, ...]:
@@ -106,12 +106,12 @@ class Args:
         return cast("tuple[T, ...]", self.given.get(option, ()))
 
 
-#: Nine digits are more than anybody counts here, and JSON readers agree on them.
+#: Nine digits are enough here, and all JSON parsers agree on them.
 MOST = 999_999_999
 
 
 def whole(least: int, most: int = MOST) -> Kind[int]:
-    """Return the kind of whole numbers from `least` up, or up to `most`."""
+    """Return the kind of whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
@@ -122,7 +122,7 @@ def whole(least: int, most: int = MOST) -> Kind[int]:
 
 
 def one_of(*words: str) -> Kind[str]:
-    """Return the kind that is one of a few words."""
+    """Return the kind that accepts one of a few words."""
 
     def read(text: str) -> str:
         if text not in words:
@@ -148,7 +148,7 @@ DEBUG: Option[bool] = Option(("--debug",), "Show where an error came from.")
 COLOR = Option(
     ("--color",), "When to use colour; auto: on a terminal.", one_of("auto", "always", "never"), "auto|always|never"
 )
-#: Every verb takes these, and they may stand before the verb.
+#: Accepted by every verb, and also before the verb.
 COMMON: tuple[Option[object], ...] = (COLOR, DEBUG, HELP)
 
 JSON: Option[bool] = Option(("--json",), "Print one JSON document.")
@@ -164,7 +164,7 @@ def parse(
     takes_command: bool = False,
     caller: Caller | None = None,
 ) -> Args:
-    """Return what `words` mean to `verb`. With `takes_command` options end at the first word that is none."""
+    """Parse the words after `verb`. With `takes_command` options end at the first word that is not one."""
     known = {name: option for option in (*table, *COMMON) for name in (*option.names, *option.habits)}
     given: dict[Option[object], tuple[object, ...]] = {}
     plain: list[str] = []
@@ -191,7 +191,7 @@ def parse(
 
 
 def _check_utf8(text: str, what: str) -> None:
-    """Refuse bytes that no name, selector or number can have; the words of a command are looked at by who runs it."""
+    """Refuse bytes that no name, selector or number can contain; the words of a command are checked elsewhere."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -199,14 +199,14 @@ def _check_utf8(text: str, what: str) -> None:
 
 
 def _is_option(word: str) -> bool:
-    # A dash alone is stdin, two end the options.
+    # A single dash is stdin; two dashes end the options.
     return word.startswith("-") and word not in ("-", "--")
 
 
 def _take(
     verb: str, known: dict[str, Option[object]], word: str, left: list[str]
 ) -> tuple[Option[object], str, str | None]:
-    """Return the option that `word` begins, its name as typed, and its value, taken from `left` if need be."""
+    """Return the option that `word` starts, its name as typed, and its value, taken from `left` if needed."""
     name, value = _split(word)
     option = known.get(name)
     if option is None or _is_slip(word, known):
@@ -224,7 +224,7 @@ def _take(
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    """Split `--gpus=2`, `-g2` and `-g=2` into name and value; None if the value is yet to come."""
+    """Split `--gpus=2`, `-g2` and `-g=2` into name and value; None if the value is the next word."""
     if word.startswith("--"):
         name, equals, value = word.partition("=")
         return name, value if equals else None
@@ -232,7 +232,7 @@ def _split(word: str) -> tuple[str, str | None]:
 
 
 def _is_slip(word: str, known: Iterable[str]) -> bool:
-    """Tell whether one dash is missing: -name means --name, not -n with the value "ame"."""
+    """Tell whether a dash is missing: -name means --name, not -n with the value "ame"."""
     return not word.startswith("--") and len(word) > 2 and f"-{word.partition('=')[0]}" in known
 
 
@@ -247,10 +247,10 @@ def _next_value(option: Option[object], name: str, known: dict[str, Option[objec
 
 
 def read(option: Option[object], name: str, text: str | None) -> object:
-    """Return what a text means to an option; `name` is what the one who said it calls the option."""
+    """Parse a text as the value of an option; `name` is the option's name as the user wrote it."""
     if option.kind is None or text is None:
         return None if option.is_bare else True
-    # A file may have any name.
+    # A file name may contain any bytes.
     if option.kind is not PATH:
         _check_utf8(text, option.names[-1])
     try:
@@ -272,7 +272,7 @@ def _many(first: str | None, left: list[str]) -> tuple[str, ...]:
 
 
 def _is_number(word: str) -> bool:
-    """Tell whether a word with a dash is a negative number."""
+    """Tell whether a word with a leading dash is a negative number."""
     try:
         float(word)
     except ValueError:
@@ -285,17 +285,17 @@ def _suggest(verb: str, known: Iterable[str], word: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return "Did you mean ...?" if something known looks like `word`, else nothing."""
+    """Return "Did you mean ...?" if a known word resembles `word`, else an empty string."""
     from dibs.model import spelling
 
-    # -name and --name differ only in dashes, which matter little to what was meant.
+    # Ignore dashes: -name and --name mean the same.
     bare = {name.lstrip("-"): name for name in known if len(name) > 2}
     near = spelling.nearest(word.lstrip("-"), bare)
     return f"Did you mean {bare[near]}?" if near is not None else ""
 
 
 def shown(text: str) -> str:
-    """Return input as it can stand in a one-line error."""
+    """Shorten input so that it fits a one-line error."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
 
 

@@ -1,7 +1,7 @@
-"""What `#SBATCH` lines mean in our options: Slurm's names, units and `%` placeholders.
+"""Translate `#SBATCH` lines into dibs options: Slurm's names, units and `%` placeholders.
 
-Words go in and words come out, ours to be read by the table of options like any others. What cannot be honoured on one
-machine is returned as it was; more than one node is refused, because the script counts on them.
+Words in, words out; the result is parsed by the option table like any other words. Options that one machine cannot
+honour are returned unchanged; more than one node is refused, because the script depends on it.
 
 Pure.
 """
@@ -22,15 +22,15 @@ SHORT = {
     "overcommit", "o": "output", "p": "partition", "Q": "quiet", "q": "qos", "S": "core-spec", "s": "oversubscribe",
     "t": "time", "v": "verbose", "W": "wait", "w": "nodelist", "x": "exclude",
 }  # fmt: skip
-#: Options that take no word after them; some take a value after "=".
+#: Options without a following value; some take a value after "=".
 FLAGS = frozenset(
     {"hold", "no-kill", "overcommit", "quiet", "oversubscribe", "verbose", "wait", "requeue", "no-requeue", "exclusive"}
     | {"contiguous", "spread-job", "use-min-nodes", "test-only", "parsable", "ignore-pbs", "reboot", "get-user-env"}
     | {"nice", "propagate"}
 )
-#: Retries of a job that Slurm would requeue after a crash of the machine.
+#: Retries for a job that Slurm would requeue after a machine crash.
 REQUEUES = 3
-#: Seconds before the limit at which `--signal` comes when it does not say.
+#: Default lead time of `--signal` in seconds.
 SIGNAL_S = 60
 
 CLOCKS = {"midnight": "00:00", "noon": "12:00", "teatime": "16:00"}
@@ -39,7 +39,7 @@ TIME = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the placeholders of a path stand for where the script is queued."""
+    """Values of the user and host placeholders in a path."""
 
     user: str = ""
     host: str = ""
@@ -47,14 +47,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """Our words for a line, and those of its options that cannot be honoured."""
+    """The dibs words for a line, and the options that cannot be honoured."""
 
     words: tuple[str, ...]
     left: tuple[str, ...]
 
 
 def translate(words: Sequence[str], place: Place) -> Translated:
-    """Return what the options of one line mean here."""
+    """Translate the options of one line."""
     ours: list[str] = []
     left: list[str] = []
     for name, value, typed in _each(words):
@@ -67,7 +67,7 @@ def translate(words: Sequence[str], place: Place) -> Translated:
 
 
 def _each(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the options as `_options`, and the parts of `--gres=gpu:2,nvme:1` one by one."""
+    """Yield the options like `_options`, but with the parts of `--gres=gpu:2,nvme:1` separated."""
     for name, value, typed in _options(words):
         parts = value.split(",") if name == "gres" else []
         yield from [(name, part, f"--gres={part}") for part in parts] if len(parts) > 1 else [(name, value, typed)]
@@ -92,7 +92,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _meaning(name: str, value: str, place: Place) -> tuple[str, ...] | None:
-    """Return our words for one option; None: it cannot be honoured."""
+    """Return the dibs words for one option; None: it cannot be honoured."""
     if name in PLAIN:
         return (f"{PLAIN[name]}={value}",)
     if name in PATHS:
@@ -109,7 +109,7 @@ PATHS = {"output": "--output", "error": "--stderr"}
 
 
 def path(text: str, place: Place) -> str:
-    """Return a path of Slurm as one of our templates."""
+    """Translate a Slurm path into a dibs template."""
     names = {
         "j": "{id}", "J": "{id}", "A": "{array}", "a": "{index}", "x": "{name}", "u": path_templates.escape(place.user),
         "N": path_templates.escape(place.host), "n": "0", "t": "0", "s": "batch", "%": "%",
@@ -140,7 +140,7 @@ def _one(value: str) -> tuple[str, ...] | None:
 
 
 def _gpus(value: str) -> tuple[str, ...] | None:
-    """Read `2`, `a100` or `a100:2`; several kinds at once are more than one request can say."""
+    """Parse `2`, `a100` or `a100:2`; several kinds at once do not fit one request."""
     kind, colon, count = value.rpartition(":")
     if not colon:
         kind, count = ("", value) if units.is_whole(value) else (value, "1")
@@ -150,7 +150,7 @@ def _gpus(value: str) -> tuple[str, ...] | None:
 
 
 def gres(value: str) -> tuple[str, ...] | None:
-    """Read `gpu:2` or `gpu:a100:2`; where it may sit on the board does not matter."""
+    """Parse `gpu:2` or `gpu:a100:2`; the socket restriction is ignored."""
     kind, _, rest = value.partition("(")[0].partition(":")
     if value in ("", "none"):
         return ()
@@ -158,7 +158,7 @@ def gres(value: str) -> tuple[str, ...] | None:
 
 
 def _time(value: str) -> tuple[str, ...] | None:
-    """Read Slurm's times: a bare number is minutes, `90:30` minutes and seconds, `1-12` days and hours."""
+    """Parse Slurm's times: a bare number is minutes, `90:30` minutes and seconds, `1-12` days and hours."""
     if value.lower() in ("0", "infinite", "unlimited", "-1"):
         return ()
     match = TIME.fullmatch(value)
@@ -172,7 +172,7 @@ def _time(value: str) -> tuple[str, ...] | None:
 
 
 def _mem(value: str) -> tuple[str, ...] | None:
-    """Read a size whose bare number is MiB; 0 means all there is, which is no number of ours."""
+    """Parse a size whose bare number is MiB; 0 means all memory, which dibs cannot express."""
     match = re.fullmatch(r"(\d{1,18})([KMGT]?)B?", value, re.IGNORECASE)
     if match is None or int(match[1]) == 0:
         return None
@@ -186,14 +186,14 @@ def _begin(value: str) -> tuple[str, ...] | None:
 
 
 def _export(value: str) -> tuple[str, ...] | None:
-    """Read the variables that are set; all the others come along anyway, so that NONE cannot be honoured."""
+    """Parse the variables to set; all others are always captured, so NONE cannot be honoured."""
     if value.upper() in ("NONE", "NIL"):
         return None
     return tuple(f"--env={part}" for part in value.split(",") if "=" in part)
 
 
 def _signal(value: str) -> tuple[str, ...] | None:
-    """Read `B:USR1@120`: seconds. Whom it reaches is ours to say."""
+    """Parse `B:USR1@120` (seconds). The prefix is dropped: dibs decides which processes get the signal."""
     word, at, seconds = value.rpartition(":")[2].partition("@")
     if at and not units.is_whole(seconds):
         return None

@@ -1,6 +1,6 @@
-"""Submitted scripts: their text is stored, their `#DIBS` and `#SBATCH` lines are options like others.
+"""Submitted scripts: their text is stored, and their `#DIBS` and `#SBATCH` lines are options.
 
-The command line wins over the lines, and `#DIBS` over `#SBATCH`, so that one file serves a cluster and this machine.
+The command line overrides the lines, and `#DIBS` overrides `#SBATCH`, so one file serves a cluster and this machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Caller, Option
 from dibs.system import commands, settings, users
 
-#: Options of which the one who speaks last means all: what was said before about the same thing no longer counts.
+#: Groups of options in which a later source replaces all options of an earlier one.
 GROUPS: tuple[tuple[Option[object], ...], ...] = (
     (job_options.GPUS, job_options.GPU_IDS),
     job_options.AFTERS,
@@ -29,7 +29,7 @@ LINE_OPTIONS: tuple[Option[object], ...] = (*job_options.JOB_OPTIONS, *job_optio
 
 @dataclass(frozen=True)
 class Script:
-    """A script as it was read: where from, its text, its arguments, and variables that stood before it."""
+    """A script as it was read: its path, its text, its arguments, and the variables in front of it."""
 
     path: str
     body: bytes
@@ -38,13 +38,13 @@ class Script:
 
     @property
     def name(self) -> str:
-        """Return what people call it."""
+        """Return the file name."""
         return os.path.basename(self.path)
 
 
 @dataclass(frozen=True)
 class Asking:
-    """A whole command line: its options with those of the script's lines, and the request they make."""
+    """A parsed command line: its options merged with those of the script's lines, and the request."""
 
     args: Args
     body: Body
@@ -54,7 +54,7 @@ Say = Callable[[str], None]
 
 
 def read(args: Args, verb: str, say: Say) -> Asking:
-    """Return what a command line that names a command or a script asks for; `say` hears what people should know."""
+    """Return the request of a command line that names a command or a script; `say` receives notes for the user."""
     script = find(args)
     if script is None:
         body = drafts.from_words(args, args.words, verb)
@@ -65,7 +65,7 @@ def read(args: Args, verb: str, say: Say) -> Asking:
 
 
 def find(args: Args) -> Script | None:
-    """Return the script that is meant: by `--script`, or by one word that is a file which says that it is one."""
+    """Return the script: given by `--script`, or by a single word that names a file which identifies itself as one."""
     chosen = args.get(job_options.SCRIPT)
     if chosen is not None:
         path = args.caller.path("stdin" if chosen == "-" else chosen)
@@ -78,7 +78,7 @@ def find(args: Args) -> Script | None:
     word = words[0]
     path = args.caller.path(word)
     programs = args.caller.environ.get("PATH", os.defpath)
-    # A program by that name is what a shell would take too.
+    # A shell would prefer a program of that name too.
     if ("/" not in word and commands.is_found(word, programs, "/")) or not os.path.isfile(path):
         return None
     if not os.access(path, os.R_OK):
@@ -91,7 +91,7 @@ def find(args: Args) -> Script | None:
 
 
 def _contents(caller: Caller, path: str) -> bytes:
-    """Return what a file holds, or the beginning of one that is too long for a script."""
+    """Return the contents of a file, or the beginning of one that is too long for a script."""
     try:
         with caller.open(path) as file:
             return file.read(scripts.LONGEST_BYTES + 1)
@@ -100,7 +100,7 @@ def _contents(caller: Caller, path: str) -> bytes:
 
 
 def with_lines(args: Args, script: Script, verb: str, say: Say) -> tuple[Args, bool]:
-    """Return the options of the command line over those of the script, and whether it has lines for Slurm."""
+    """Return the options of the command line merged over those of the script, and whether it has `#SBATCH` lines."""
     place = sbatch.Place(users.own(), socket.gethostname().partition(".")[0])
     slurm: list[Args] = []
     ours: list[Args] = []
@@ -132,7 +132,7 @@ def _parse(verb: str, words: Sequence[str]) -> Args:
 
 
 def layered(*layers: Args) -> Args:
-    """Return options of several sources as one; later ones win, and what may be repeated adds up."""
+    """Merge options of several sources; later ones win, and repeatable ones accumulate."""
     given: dict[Option[object], tuple[object, ...]] = {}
     for layer in layers:
         for group in GROUPS:
@@ -143,7 +143,7 @@ def layered(*layers: Args) -> Args:
 
 
 def _joined(lines: Sequence[Args]) -> Args:
-    """Return the lines of one kind as if they were one."""
+    """Merge the lines of one kind."""
     given: dict[Option[object], tuple[object, ...]] = {}
     for line in lines:
         given |= {option: (*given.get(option, ()), *values) for option, values in line.given.items()}
@@ -151,7 +151,7 @@ def _joined(lines: Sequence[Args]) -> Args:
 
 
 def _without_idle_warning(whole: Args, typed: Args) -> tuple[Args, list[str]]:
-    """Drop a warning before a limit that a script leaves to the cluster; one that was typed is an error elsewhere."""
+    """Drop a warning signal whose time limit the script leaves to the cluster; a typed one is an error elsewhere."""
     if not whole.has(job_options.SIGNAL) or whole.has(job_options.TIME) or typed.has(job_options.SIGNAL):
         return whole, []
     given = {option: values for option, values in whole.given.items() if option != job_options.SIGNAL}
@@ -159,7 +159,6 @@ def _without_idle_warning(whole: Args, typed: Args) -> tuple[Args, list[str]]:
 
 
 def _body(args: Args, script: Script, is_slurm: bool) -> Body:
-    """Return the request that submits a script."""
     for word in (script.path, *script.words):
         commands.check_text(word, "the script")
     more = [("SLURM_SUBMIT_DIR", args.caller.folder())] if is_slurm else []

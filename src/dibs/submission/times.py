@@ -1,6 +1,6 @@
-"""Moments as people write them after `--begin`, in the time zone of the one who types, and as they are told back.
+"""Parse the times that users type after `--begin`, in their time zone, and format times for output.
 
-An expected start is a pair of them, and is said here too.
+Also formats the range of an expected start.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from datetime import datetime, time, timedelta
 from dibs.errors import UserError
 from dibs.model import units
 
-#: Said of what is expected within a second.
+#: The text for a start expected within a second.
 NOW = "now"
 EXAMPLE = "a moment to come such as 22:00, now+2h or 2026-11-16T08:00"
 
 
 def parse(text: str, now: datetime) -> datetime:
-    """Return the moment that `text` means at `now`, which is local time and has no zone.
+    """Parse `text` relative to `now`, a local time without a zone.
 
-    A clock time that has passed today is tomorrow's.
+    A clock time that has passed today means tomorrow.
     """
     word = text.strip()
     if word.startswith("now+"):
@@ -26,7 +26,7 @@ def parse(text: str, now: datetime) -> datetime:
         return (now.astimezone() + span).astimezone().replace(microsecond=0)
     if (clock := _clock(word)) is not None:
         today = datetime.combine(now, clock)
-        # By the calendar and not 24 hours later: the night may have 23 or 25 of them.
+        # By calendar and not 24 hours later: a day may have 23 or 25 hours.
         return (today if today > now else datetime.combine(now + timedelta(days=1), clock)).astimezone()
     moment = _written(word)
     if moment is None and word[-1:].isalpha() and word[:1].isdigit():
@@ -40,7 +40,7 @@ def parse(text: str, now: datetime) -> datetime:
 
 
 def past(text: str, now: datetime) -> datetime:
-    """Return the moment that was meant at `now`, local time without a zone: `2d` ago, today at 8:00, a date."""
+    """Parse a past time relative to `now`, a local time without a zone: `2d` ago, today at 8:00, or a date."""
     word = text.strip()
     if (clock := _clock(word)) is not None:
         return datetime.combine(now, clock).astimezone()
@@ -53,7 +53,7 @@ def past(text: str, now: datetime) -> datetime:
 
 
 def _clock(word: str) -> time | None:
-    """Read 22:00 or 22:00:30; a bare 22 or 2200 may mean anything."""
+    """Parse 22:00 or 22:00:30; a bare 22 or 2200 is ambiguous."""
     parts = word.rjust(5, "0").split(":")
     if len(parts) not in (2, 3) or not all(part.isascii() and part.isdigit() and len(part) == 2 for part in parts):
         return None
@@ -65,7 +65,7 @@ def _clock(word: str) -> time | None:
 
 
 def _written(word: str) -> datetime | None:
-    """Read a date, with or without time and zone; one without dashes looks like a bare number."""
+    """Parse a date, with or without time and zone; without dashes it would look like a bare number."""
     if word[4:5] != "-":
         return None
     try:
@@ -75,13 +75,13 @@ def _written(word: str) -> datetime | None:
 
 
 def shown(moment: datetime) -> str:
-    """Return a moment as people here read it: `Mon 2026-11-16 08:00 CET`."""
+    """Return a time in local notation: `Mon 2026-11-16 08:00 CET`."""
     here = moment.astimezone()
     return f"{here:%a %Y-%m-%d %H:%M:%S}".removesuffix(":00") + f" {here:%Z}"
 
 
 def between(earliest: datetime, latest: datetime, now: datetime) -> str:
-    """Say when something is expected to start: `between 14:05 and 15:30 (in 5m00s to 1h30m)`."""
+    """Describe when a start is expected: `between 14:05 and 15:30 (in 5m00s to 1h30m)`."""
     soonest_s, longest_s = ((moment - now).total_seconds() for moment in (earliest, latest))
     if longest_s < 1:
         return NOW
@@ -94,7 +94,7 @@ def between(earliest: datetime, latest: datetime, now: datetime) -> str:
 
 
 def _near(moment: datetime, now: datetime) -> str:
-    """Return a moment to come with no more of the date than is needed to tell which one it is."""
+    """Return a future time with only as much of the date as is needed."""
     here, today = moment.astimezone(), now.astimezone().date()
     clock = f"{here:%H:%M}" if (moment - now).total_seconds() >= 600 else f"{here:%H:%M:%S}"
     days = (here.date() - today).days
