@@ -1,4 +1,4 @@
-"""Reading GPUs and judging what was seen: driver, health, foreign processes, usage.
+"""Reads GPUs and judges the readings: driver, health, foreign processes, usage.
 
 Imports `model`, `system` and `leases`. Data flows from `probe` through `assessment` to `view`.
 """

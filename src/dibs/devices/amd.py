@@ -1,6 +1,6 @@
-"""What AMD's library tells of each GPU, as the same records as `nvidia`: for the child of `probe` alone.
+"""Reads each AMD GPU through AMD's library, into the same records as `nvidia`. Only the child of `probe` uses it.
 
-The extra `dibs[amd]`. Its binding must match the installed ROCm, and fails to load in many ways: then there is none.
+Needs the extra `dibs[amd]`. Its binding must match the installed ROCm; if it does not load, no AMD GPU is reported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dibs.devices import nvidia
 
 Record = dict[str, object]
 
-#: Bytes of what amdsmi counts in MB.
+#: Bytes in one MB as amdsmi counts it.
 MB = 2**20
 
 
@@ -23,7 +23,7 @@ def read(begin: Callable[[str], None]) -> list[Record]:
         smi = importlib.import_module("amdsmi")
         smi.amdsmi_init()
     except Exception:  # noqa: BLE001
-        # ImportError, KeyError, OSError, its own errors: any of them means that there is no AMD here.
+        # ImportError, KeyError, OSError, the binding's own errors: each means that there is no usable AMD GPU.
         return []
     found = []
     for index, handle in enumerate(smi.amdsmi_get_processor_handles()):
@@ -39,17 +39,17 @@ class _Card:
         self.handle = handle
 
     def ask(self, name: str, *more: object) -> Any:
-        """Return what one call answers; None where the card, the driver or this version does not tell."""
+        """Return the answer of one call; None if the card, the driver or this version does not report it."""
         try:
             return getattr(self.smi, name)(self.handle, *more)
         except Exception:  # noqa: BLE001
-            # Each version has its own errors for that.
+            # Each version raises its own errors for that.
             return None
 
 
 def _read_card(smi: Any, index: int, handle: Any) -> Record:
     card = _Card(smi, handle)
-    # ROCr knows a GPU by the id that enumeration tells; the other one names the card itself.
+    # ROCr identifies a GPU by the id from enumeration; the other id belongs to the card itself.
     numbers = card.ask("amdsmi_get_gpu_enumeration_info") or {}
     uuid = numbers.get("hip_uuid") or card.ask("amdsmi_get_gpu_device_uuid")
     if not uuid:
@@ -93,7 +93,7 @@ def _processes(card: _Card) -> list[Record]:
 
 
 def _number(value: object, scale: float = 1) -> float | None:
-    """Return a number; its library writes "N/A" where it has none."""
+    """Return a number; None where the library reports "N/A"."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(str(value)) * scale if is_number else None
 

@@ -1,7 +1,7 @@
-"""Judging one reading of the devices, the leases and our jobs.
+"""Judges one reading of the devices, the leases and our jobs.
 
-Decides about use without a lease, jobs on devices they were not given, release (a device is free when its memory has
-come back, not when its lease ended) and health. Time comes in as seconds.
+Decides about use without a lease, jobs on devices they were not given, release (a device is free when its memory is
+released, not when its lease ends) and health. Time is passed in as seconds.
 
 Pure.
 """
@@ -17,24 +17,24 @@ from dibs.model import units
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job, JobId
 
-#: What a reading may find out about a job, as its events name it.
+#: What a reading may find about a job; also the names of its events.
 KINDS = ("Stray", "Exceeds", "Foreign", "Unwell")
 #: Seconds within which memory must be released after the last lease of a device ended.
 SETTLES_WITHIN_S = 60.0
-#: Factor of its declared memory that a sharing job may use: the driver's own context is easily forgotten.
+#: A sharing job may use its declared memory times this factor: the driver's own context is easily forgotten.
 EXCESS = 1.1
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read at one moment: the devices, who holds them, our jobs, and which processes are whose."""
+    """The state at one moment: the devices, who holds them, our jobs, and which process belongs to which job."""
 
     raw: Inventory
     at_s: float
     #: The users who hold a lease of a device; None for a holder we cannot see.
     users: Mapping[DeviceId, Collection[str | None]] = field(default_factory=dict)
     jobs: Sequence[Job] = ()
-    #: The job of each process on the devices that belongs to one, by pid.
+    #: Pid to job, for the processes on the devices that belong to a job.
     job_of: Mapping[int, JobId] = field(default_factory=dict)
     user: str = ""
     #: Processes on a shared device that were not started under any of its leases.
@@ -43,25 +43,25 @@ class Reading:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What is known after a reading, and needed to judge the next one."""
+    """What is known after a reading and needed to judge the next one."""
 
     inventory: Inventory = field(default_factory=lambda: Inventory(is_known=False))
-    #: Devices that were in use and have not been read as free with their memory released since.
+    #: Devices that were in use and have not since been read as free with their memory released.
     unsettled: frozenset[DeviceId] = frozenset()
     #: Since when memory is being released, in seconds.
     releasing: Mapping[DeviceId, float] = field(default_factory=dict)
-    #: Devices that stay out of use until a person accepts them, and why; and the concerns that were accepted.
+    #: Devices that stay out of use until a user accepts them, with the reason; and the accepted concerns.
     unwell: Mapping[DeviceId, str] = field(default_factory=dict)
     accepted: Mapping[DeviceId, str] = field(default_factory=dict)
-    #: Remarks about jobs, for as long as they are true.
+    #: Remarks about jobs, kept as long as they are true.
     marks: Mapping[JobId, tuple[str, ...]] = field(default_factory=dict)
-    #: What was reported already.
+    #: Findings that were already reported.
     reported: frozenset[tuple[object, ...]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something new: about a job, or a device that is out of use from now on."""
+    """Something new about a job, or a device that is out of use from now on."""
 
     #: One of `KINDS`.
     kind: str
@@ -71,7 +71,7 @@ class Finding:
 
 
 def assess(before: Assessment, reading: Reading, limits: Limits) -> tuple[Assessment, list[Finding]]:
-    """Return what is known after a reading, and what is new."""
+    """Return the assessment after a reading, and the new findings."""
     if reading.raw.problem is not None or not reading.raw.is_known:
         # Devices that could not be read cannot be judged.
         inventory = replace(reading.raw, devices=before.inventory.devices or reading.raw.devices)
@@ -94,7 +94,7 @@ def assess_xid(before: Assessment, device_id: str, xid: int) -> tuple[Assessment
 
 
 def accept(before: Assessment, device_id: DeviceId) -> Assessment:
-    """Return what is known after a person decided to use a device as it is."""
+    """Return the assessment after a user decided to use a device as it is."""
     device = before.inventory.by_id.get(device_id)
     unwell = {other: why for other, why in before.unwell.items() if other != device_id}
     concern = None if device is None else health.concern(device)
@@ -131,7 +131,7 @@ class _Assessor:
         )
 
     def judge(self, device: Device) -> Device:
-        """Return one device with what speaks against it."""
+        """Return one device with the reasons against using it."""
         ours = [job for job in self.reading.jobs if device.id in job.allocation]
         users = set(self.reading.users.get(device.id, ())) | ({self.reading.user} if ours else set())
         device = foreign.with_foreign_use(device, users, self.limits, self.reading.outside.get(device.id, ()))
@@ -147,7 +147,7 @@ class _Assessor:
         return device
 
     def _settle(self, device: Device) -> Device:
-        """Judge a device that was in use: it is free when its memory has come back or is used without a lease."""
+        """Judge a device that was in use: it is free when its memory is released or is used without a lease."""
         used = device.memory_used or 0
         if used <= self.limits.memory or foreign.foreign_processes(device, (), self.limits):
             self.unsettled.discard(device.id)
@@ -195,7 +195,7 @@ class _Assessor:
             self._remark(job, "Foreign", f"GPU {device.index} is {device.foreign}", device.id)
 
     def _remark(self, job: Job, kind: str, text: str, device: DeviceId) -> None:
-        """Mark a job with a remark for as long as it is true, and report it once."""
+        """Mark a job with a remark as long as it is true, and report it once."""
         marks = self.marks.setdefault(job.id, [])
         if text not in marks:
             marks.append(text)

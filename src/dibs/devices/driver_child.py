@@ -1,8 +1,8 @@
-"""The child of `probe` that talks to the driver: `python -m dibs.driver read|listen [LIBRARY]`.
+"""The child of `probe` that talks to the driver: `python -m dibs.devices.driver_child read|listen [LIBRARY]`.
 
-Nothing else makes a driver call, because one may hang for ever or take its process with it. `read` answers each line
-on stdin (indices not to ask about) with lines of JSON: what it is about to ask, what it learnt, `end`. `listen` prints
-a line for each fault that the driver tells of by itself. Both end when their parent is gone.
+No other process calls the driver, because a call may hang forever or crash its process. `read` answers each line on
+stdin (indices to skip) with lines of JSON: what it asks next, what it found, `end`. `listen` prints a line for each
+fault that the driver reports. Both end when their parent is gone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, TextIO
 
 from dibs.devices import amd, nvidia
 
-#: Seconds after which an answer is given up, in case the parent is gone and the driver hangs.
+#: Seconds after which an answer is abandoned, in case the parent is gone and the driver hangs.
 LIFE_S = 60
-#: Milliseconds of one wait for faults; then it is seen whether the parent still lives.
+#: Milliseconds of one wait for faults, after which we check whether the parent still lives.
 WAIT_MS = 5000
-#: What is asked after all cards, as `begin` and `skip` call it.
+#: Queried after all cards; the name used by `begin` and `skip`.
 TOPOLOGY = "topology"
-#: NVML's code for "nothing happened meanwhile".
+#: NVML's error code for a timeout without an event.
 TIMED_OUT = 10
 
 Say = Callable[[dict[str, object]], None]
@@ -29,7 +29,7 @@ Say = Callable[[dict[str, object]], None]
 
 def main(arguments: Sequence[str]) -> None:
     """Read or listen until the parent is gone."""
-    # Libraries print on stdout when they feel like it. Ours is a copy that they do not know.
+    # Libraries may print on stdout at any time, so we write to a copy that they do not know.
     with open(os.dup(1), "w", encoding="utf-8") as output:
         os.dup2(2, 1)
         kind, *rest = arguments
@@ -57,15 +57,15 @@ def _serve(library: str | None, say: Say) -> None:
     is_held = False
     for line in sys.stdin:
         signal.alarm(LIFE_S)
-        # Kept open as long as we live, under what each answer opens: without persistence mode cards fall asleep when
-        # nobody has them open, and take seconds to wake.
+        # Keep NVML open as long as we live, besides each answer's own open: without persistence mode, cards power down
+        # when no process has them open and take seconds to wake.
         is_held = is_held or _is_opened(nvml, library)
         known = answer(library, frozenset(line.strip().split(",")), known, say)
         signal.alarm(0)
 
 
 def answer(library: str | None, skip: Collection[str], known: set[str], say: Say) -> set[str]:
-    """Say all about the devices once; return the ids of the cards whose closeness has been told."""
+    """Report all devices once; return the ids of the cards whose closeness was reported."""
     import pynvml as nvml
 
     def begin(index: str) -> None:
@@ -103,7 +103,7 @@ def _is_opened(nvml: Any, library: str | None) -> bool:
     try:
         _init(nvml, library)
     except (OSError, nvml.NVMLError):
-        # The answer says why.
+        # The answer reports the reason.
         return False
     return True
 
@@ -113,13 +113,13 @@ def _init(nvml: Any, library: str | None) -> None:
     if library is not None:
         import ctypes
 
-        # Its name inside is libnvidia-ml.so.1, so the binding finds this one instead of the system's.
+        # Its soname is libnvidia-ml.so.1, so the binding finds this library instead of the system's.
         ctypes.CDLL(library)
     nvml.nvmlInit()
 
 
 def listen(library: str | None, say: Say, parent: int) -> None:
-    """Say each Xid that the driver reports, until the parent is gone or the driver is."""
+    """Report each Xid from the driver, until the parent or the driver is gone."""
     import pynvml as nvml
 
     try:
@@ -136,7 +136,7 @@ def listen(library: str | None, say: Say, parent: int) -> None:
             uuid = nvml.nvmlDeviceGetUUID(event.device)
         except nvml.NVMLError as error:
             if getattr(error, "value", 0) != TIMED_OUT:
-                # The card that the event was about, or all of them, are gone: a look at the cards tells which.
+                # The event's card, or every card, is gone: the next reading shows which.
                 say({"deaf": str(error)})
                 return
             continue
@@ -145,7 +145,7 @@ def listen(library: str | None, say: Say, parent: int) -> None:
 
 
 def _register(nvml: Any, index: int, events: Any) -> bool:
-    """Ask for the faults of one card; one that has none to tell, or is unwell, is left out."""
+    """Register for the faults of one card; return False if it reports none or is unhealthy."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)

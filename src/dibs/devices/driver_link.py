@@ -1,7 +1,7 @@
-"""Child processes that talk to the driver, asked with a deadline and never waited for.
+"""Child processes that talk to the driver; they have a deadline and are never waited for.
 
 A child that does not answer in time is killed and abandoned: inside the driver it may ignore the signal for hours.
-While it hangs, the card it was asking about is not asked about again. `probe` interprets the answers.
+While it hangs, no child asks about that card again. `probe` interprets the answers.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any
 
 from dibs import errors
 
-#: Seconds after which a card that hung is asked about again, if the child that hung is gone.
+#: Seconds after which a card that hung is queried again, if the child that hung is gone.
 RETRY_S = 60.0
 
-#: Answers of one child, a minute's worth. Only a new process sees that the driver's library was replaced, or that there
-#: are more cards; and what a library prints or leaks is bounded.
+#: Answers of one child, about a minute's worth. Only a new process notices a replaced driver library or additional
+#: cards; this also limits what a library prints or leaks.
 MOST_ANSWERS = 12
 
-#: Bytes of one answer.
+#: Maximum bytes of one answer.
 LONGEST = 8 * 2**20
 
-#: What a child is about before it asks the first card.
+#: The position of a child before it queries the first card.
 BEGINNING = ""
 
 
@@ -36,15 +36,15 @@ class Answer:
     """The answer of one child, up to its end or until it hung or died."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
-    #: What it was asking about last.
+    #: What it queried last.
     at: str = BEGINNING
-    #: Why the answer is not whole; None when it is.
+    #: Why the answer is incomplete; None if it is complete.
     trouble: str | None = None
 
 
 @dataclass(frozen=True)
 class _Stuck:
-    """A child that was given up."""
+    """An abandoned child."""
 
     child: subprocess.Popen[bytes]
     since: float
@@ -52,7 +52,7 @@ class _Stuck:
 
 
 class DriverLink:
-    """Asks child processes of one kind; starts a new one when the last was abandoned. For one thread."""
+    """Asks child processes of one kind; starts a new one after abandoning the last. For one thread."""
 
     def __init__(self, command: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._command = tuple(command)
@@ -64,7 +64,7 @@ class DriverLink:
 
     @property
     def avoided(self) -> dict[str, str]:
-        """Return what is not asked about now because a call about it hung or crashed, and why."""
+        """Return what is not queried now because a call about it hung or crashed, with the reason."""
         for at, stuck in list(self._stuck.items()):
             is_due = at == BEGINNING or self._clock() - stuck.since >= RETRY_S
             if stuck.child.poll() is not None and is_due:
@@ -73,14 +73,14 @@ class DriverLink:
 
     @property
     def stuck(self) -> int:
-        """Return how many children have been given up and are not gone yet."""
+        """Return how many abandoned children still exist."""
         return sum(stuck.child.poll() is None for stuck in self._stuck.values())
 
     def ask(self, skip: Sequence[str], deadline_s: float, first_deadline_s: float) -> Answer:
-        """Return what a child says; raise MachineError if none can be started.
+        """Return the answer of a child; raise MachineError if none can be started.
 
-        Each line may take `deadline_s`, because a slow machine is not a hanging one. The first line of a new child may
-        take `first_deadline_s`.
+        The deadline is per line, because a slow machine is not a hanging one: `deadline_s`, or `first_deadline_s` for
+        the first line of a new child.
         """
         if self._child is None or self._child.poll() is not None or self._answers >= MOST_ANSWERS:
             self.close()
@@ -101,10 +101,10 @@ class DriverLink:
 
     def _begin(self) -> subprocess.Popen[bytes]:
         self._answers = 0
-        # In memory: a pipe that nobody reads would fill, and stop the child.
+        # A file in memory: a pipe without a reader would fill up and block the child.
         self._complaints = os.memfd_create("complaints", os.MFD_CLOEXEC)
         try:
-            # Its own session, so that Ctrl-C at a terminal is not for it. All other descriptors are closed, so
+            # A session of its own, so that Ctrl-C at a terminal does not reach it. All other descriptors are closed, so
             # that a child stuck in the driver cannot hold a lease.
             return subprocess.Popen(
                 self._command,
@@ -117,7 +117,7 @@ class DriverLink:
             raise errors.MachineError(f"cannot read the GPUs: {error.strerror} ({self._command[0]}).") from error
 
     def _hear(self, answer: Answer, deadline_s: float, patience_s: float) -> None:
-        """Take in lines until the one that ends the answer; `patience_s` is for the first."""
+        """Read lines until the end of the answer; `patience_s` applies to the first."""
         assert self._child is not None
         assert self._child.stdout is not None
         fd, rest, size = self._child.stdout.fileno(), b"", 0
@@ -136,7 +136,7 @@ class DriverLink:
                     return
 
     def _take(self, answer: Answer, raw: bytes) -> bool:
-        """Take in one line; return whether it was the last."""
+        """Add one line to the answer; return whether it was the last."""
         try:
             line = json.loads(raw)
             if not isinstance(line, dict):
@@ -151,7 +151,7 @@ class DriverLink:
         return "end" in line
 
     def _death(self) -> str:
-        """Say how a child ended that should not have."""
+        """Describe how a child ended unexpectedly."""
         assert self._child is not None
         try:
             code = self._child.wait(1.0)

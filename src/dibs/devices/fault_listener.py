@@ -1,6 +1,6 @@
-"""Receives faults that the driver reports by itself (Xids), through a child process that stays.
+"""Receives the faults (Xids) that the driver reports, through a long-lived child process.
 
-A thread reads the child's lines. When the child is no longer wanted, it is killed and not waited for.
+A thread reads the child's lines. When the child is no longer needed, it is killed and not waited for.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 
 log = logging.getLogger("dibs.devices.fault_listener")
 
-#: Seconds until a new child is started after one stopped listening: a card may have come back.
+#: Seconds until a new child replaces one that stopped listening: a card may have come back.
 AGAIN_S = 60.0
 
 
 class Listener:
-    """Listens while it is wanted. A thread calls `heard` with the id of the card and the Xid."""
+    """Listens while it is wanted. A thread calls `heard` with the card's id and the Xid."""
 
     def __init__(self, command: Sequence[str], heard: Callable[[str, int], None]) -> None:
         self._command = tuple(command)
@@ -28,7 +28,7 @@ class Listener:
         self._began_at = float("-inf")
 
     def want(self, is_wanted: bool) -> None:
-        """Start or stop listening; a child that ended is replaced after `AGAIN_S`."""
+        """Start or stop listening; replace a child that ended after `AGAIN_S`."""
         if self._child is not None and self._child.poll() is not None:
             self._child = None
         if is_wanted and self._child is None and time.monotonic() - self._began_at >= AGAIN_S:

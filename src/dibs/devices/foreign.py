@@ -1,4 +1,4 @@
-"""Foreign use: which processes use a device without a lease, and from which amount on that blocks the device.
+"""Foreign use: which processes use a device without a lease, and how much use blocks the device.
 
 A process is foreign by its owner: the holder of an exclusive lease may use the device with any process. On a shared
 device only processes started under a share are not foreign. Memory without a visible owner counts only if nobody holds
@@ -15,19 +15,19 @@ from dataclasses import dataclass, replace
 from dibs.model import units
 from dibs.model.devices import Device, Process
 
-#: Processes that are named.
+#: Processes that a description names.
 MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Above which use counts, in bytes, and on which devices it never does."""
+    """The amounts in bytes above which use counts, and the devices on which it never does."""
 
-    #: On a device that nobody leases: less is the driver's own.
+    #: On a device without a lease: less belongs to the driver itself.
     memory: int = 2**30
-    #: Of one process: a desktop needs a little of each GPU.
+    #: Per process: a desktop uses a little of each GPU.
     process: int = 200 * 2**20
-    #: Indices, ids, or beginnings of ids.
+    #: Indices, ids, or prefixes of ids.
     ignored: tuple[str, ...] = ()
 
 
@@ -36,7 +36,7 @@ def with_foreign_use(
 ) -> Device:
     """Return a device with its foreign use.
 
-    `users` hold a lease of it, None stands for an unknown one; `outside` are processes started under no share.
+    `users` hold a lease of it (None: an unknown user); `outside` are processes that were started under no share.
     """
     strangers = foreign_processes(device, users, limits, outside)
     memory = sum(process.memory or 0 for process in strangers)
@@ -51,14 +51,14 @@ def with_foreign_use(
 def foreign_processes(
     device: Device, users: Collection[str | None], limits: Limits, outside: Collection[int] = ()
 ) -> tuple[Process, ...]:
-    """Return the living processes on a device that are big enough to count and of nobody who holds it."""
+    """Return the living processes on a device that exceed the limit and do not belong to a holder."""
     if None in users:
-        # An unknown user holds it: any process may belong to that user.
+        # An unknown user holds the device, and any process may belong to that user.
         return ()
     return tuple(
         process
         for process in device.processes
-        # Without an owner it is dead, or of another container: then its memory tells.
+        # A process without an owner is dead or in another container; only its memory counts.
         if process.user is not None
         and (process.user not in users or process.pid in outside)
         and (process.memory is None or process.memory >= limits.process)
@@ -66,7 +66,7 @@ def foreign_processes(
 
 
 def is_ignored(device: Device, limits: Limits) -> bool:
-    """Return whether the settings say that foreign use of a device does not matter."""
+    """Return whether the settings ignore foreign use of a device."""
     words = [word.lower() for word in limits.ignored if word]
     return any(word == str(device.index) or device.id.lower().startswith(word) for word in words)
 
@@ -81,6 +81,6 @@ def describe(strangers: Sequence[Process], memory: int) -> str:
 
 
 def describe_process(process: Process) -> str:
-    """Name one process: `bob's python (pid 4242, 3G)`."""
+    """Describe one process: `bob's python (pid 4242, 3G)`."""
     size = "" if process.memory is None else f", {units.format_size(process.memory)}"
     return f"{process.user or 'somebody'}'s {process.name or 'process'} (pid {process.pid}{size})"

@@ -1,7 +1,7 @@
-"""Health: which faults that a driver reports put a device out of use, in words for people. Pure.
+"""Which faults reported by a driver put a device out of use, with texts for the user.
 
-A fault that the card itself tells at every look (`devices.Device.fault`) goes when it is gone. What was only heard once
-(an Xid), or can be lived with (an error that was contained), stays until somebody says `dibs gpus undrain`.
+A fault that the card reports at every reading (`devices.Device.fault`) ends when the card stops reporting it. A fault
+that was reported only once (an Xid), or that can be tolerated (a contained error), stays until `dibs gpus undrain`.
 
 Pure.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dibs.model.devices import Device
 
-#: Xids that are the fault of a program, and not of the card.
+#: Xids caused by a program, not by the card.
 HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 
-#: What the most frequent of the others mean, and what to do.
+#: The most frequent other Xids: meaning and remedy.
 XIDS = {
     48: "an error in its memory that could not be corrected: reset it, or reboot",
     61: "its own controller stopped: reset it, or reboot",
@@ -33,7 +33,7 @@ BACK = "`dibs gpus undrain` brings it back"
 
 
 def xid_fault(xid: int) -> str | None:
-    """Return why an Xid puts a device out of use; None where it is the fault of a program."""
+    """Return why an Xid puts a device out of use; None if a program caused it."""
     if xid in HARMLESS_XIDS:
         return None
     meaning = XIDS.get(xid, "see NVIDIA's list of Xids, or ask the admin")
@@ -41,7 +41,7 @@ def xid_fault(xid: int) -> str | None:
 
 
 def concern(device: Device) -> str | None:
-    """Return what speaks against a device that still works; None if nothing does."""
+    """Return the reason against using a device that still works; None if there is none."""
     if device.worry:
         return f"{device.worry}; {BACK} as it is"
     if device.ecc_errors:
@@ -51,7 +51,7 @@ def concern(device: Device) -> str | None:
 
 
 def dirty(size: str, after_s: float) -> str:
-    """Say that memory did not come back."""
+    """Describe memory that was not released."""
     return (
         f"{size} of its memory did not come back within {after_s:g} s after its last lease ended: "
         f"a hidden process, or the driver; nvidia-smi --gpu-reset as root, or a reboot, frees it; {BACK}"

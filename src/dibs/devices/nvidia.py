@@ -1,7 +1,7 @@
-"""What NVML tells of each card, as plain records: for the child of `probe` alone, through nvidia-ml-py.
+"""Reads each card through NVML (nvidia-ml-py) into plain records. Only the child of `probe` uses it.
 
-Every field is asked for by itself: what a card does not tell is None, and one bad card never hides the others. Slices
-of a card in MIG mode are devices of their own, and the card then is none. Nothing here decides who may use a card.
+Every field is queried separately: a field that a card does not report is None, and one bad card never hides the others.
+The slices of a card in MIG mode are devices, and the card itself is not. Nothing here decides who may use a card.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from dibs.model import devices
 from dibs.system import users
 
-#: NVML error codes that say that a card is unwell. All others mean that it does not tell.
+#: NVML error codes of an unhealthy card. All others mean that the card does not report the field.
 FAULTS = {
     8: "the GPU has too little power: a power cable is missing",
     11: "the GPU does not get the machine's attention (interrupts): reboot, or ask the admin",
@@ -23,7 +23,7 @@ FAULTS = {
     999: "the NVIDIA driver reports an unknown error for this GPU: nvidia-smi may say more, or ask the admin",
 }
 
-#: Why NVML does not start, by error code, in words.
+#: Texts for the reasons why NVML does not start, by error code.
 INIT_PROBLEMS = {
     4: "no permission to talk to the NVIDIA driver: ask the admin about /dev/nvidiactl",
     9: "the NVIDIA driver is not loaded: nvidia-smi says why, or ask the admin",
@@ -32,7 +32,7 @@ INIT_PROBLEMS = {
     999: "the NVIDIA driver reports an unknown error: nvidia-smi may say more, or ask the admin",
 }
 
-#: No library, or a driver without a card: a machine without GPUs, which is no problem.
+#: No library, or a driver without a card: a machine without GPUs, which is not an error.
 NO_GPUS = frozenset({12, 28})
 
 NOT_OPENED = "the NVIDIA driver does not open this GPU: nvidia-smi may say more, or ask the admin"
@@ -42,7 +42,7 @@ ROW_FAILED = "a broken row of its memory could not be replaced: ask the admin, t
 
 ROW_PENDING = "part of its memory is broken and is replaced by a reset: nvidia-smi --gpu-reset as root, or a reboot"
 
-#: What the driver itself wants to be done (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION), in words; others mean nothing.
+#: Texts for the recovery that the driver requests (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION); other values mean nothing.
 RECOVERIES = {
     1: "the driver wants the GPU to be reset: nvidia-smi --gpu-reset as root, or a reboot",
     2: "the driver wants the machine to be rebooted for this GPU",
@@ -51,22 +51,22 @@ RECOVERIES = {
     7: "the driver wants the machine to be rebooted for this GPU",
 }
 RECOVERY_FIELD = 230
-#: Compute modes by NVML's number; the one by thread is from before CUDA 4, and drivers take it for the one by process.
+#: Compute modes by NVML's number. Exclusive-thread predates CUDA 4; drivers treat it as exclusive-process.
 MODES = {0: devices.DEFAULT, 1: devices.EXCLUSIVE, 2: devices.PROHIBITED, 3: devices.EXCLUSIVE}
 
-#: How close two cards are, by the kind of their common ancestor: more is closer. NVLink is `NVLINK` and its links.
+#: Closeness of two cards by the kind of their common ancestor; higher is closer. NVLink is `NVLINK` plus its links.
 CLOSENESS = {50: 0, 40: 1, 30: 2, 20: 3, 10: 4, 0: 5}
 NVLINK = 10
 MOST_LINKS = 36
 
-#: A device of a slice: the index of its card, times this, and its place. So no other card's index changes with MIG.
+#: A slice's index is its card's index times this, plus its place, so that MIG does not change other cards' indices.
 SLICES = 100
 
 Record = dict[str, object]
 
 
 def init_problem(error: Any) -> str | None:
-    """Say why NVML does not start; None if there simply is no GPU."""
+    """Describe why NVML does not start; return None if there simply is no GPU."""
     code = getattr(error, "value", 0)
     if code in NO_GPUS:
         return None
@@ -74,7 +74,7 @@ def init_problem(error: Any) -> str | None:
 
 
 class Card:
-    """Asks one card field by field, so that one refusal costs one field."""
+    """Queries one card field by field, so that one refusal costs one field."""
 
     def __init__(self, nvml: Any, handle: Any = None) -> None:
         self.nvml = nvml
@@ -82,26 +82,26 @@ class Card:
         self.fault: str | None = None
 
     def get(self, *calls: Callable[[], Any]) -> Any:
-        """Return the answer of the first call that gives one, else None; note what tells that the card is unwell."""
+        """Return the answer of the first call that succeeds, else None; note errors that show an unhealthy card."""
         for call in calls:
             try:
                 return call()
             except self.nvml.NVMLError as error:
                 self.fault = self.fault or FAULTS.get(getattr(error, "value", 0))
             except (AttributeError, UnicodeDecodeError):
-                # A binding that is too old for this call; a name that is no text.
+                # The binding is too old for this call, or a name is not valid text.
                 continue
         return None
 
     def ask(self, name: str, *more: object) -> Any:
-        """Return what one call of NVML about this card answers, or None."""
+        """Return the answer of one NVML call about this card, or None."""
         return self.get(lambda: getattr(self.nvml, f"nvmlDeviceGet{name}")(self.handle, *more))
 
 
 def read(nvml: Any, skip: Collection[str], begin: Callable[[str], None]) -> Iterator[Record]:
-    """Yield a record for each device that may be used; `begin` is told the index before a card is asked anything.
+    """Yield a record for each usable device; call `begin` with the index before querying a card.
 
-    Cards in `skip` are not asked: a call about them hung.
+    Cards in `skip` are not queried, because a call about them hung.
     """
     for index in range(nvml.nvmlDeviceGetCount()):
         if str(index) not in skip:
@@ -141,12 +141,12 @@ def _read_card(nvml: Any, index: int) -> Iterator[Record]:
         ]
     forbidden = PROHIBITED if common["compute_mode"] == devices.PROHIBITED else None
     for record in found:
-        # Last, because every field above may have found out.
+        # Last, because every query above may have found a fault.
         yield record | {"fault": card.fault or record.get("fault") or forbidden, "worry": worry}
 
 
 def _slices(card: Card) -> Iterator[tuple[int, Any]]:
-    """Yield the MIG instances of a card; their numbers have holes."""
+    """Yield the MIG instances of a card; their numbers may have gaps."""
     for place in range(card.ask("MaxMigDeviceCount") or 0):
         handle = card.ask("MigDeviceHandleByIndex", place)
         if handle is not None:
@@ -166,7 +166,7 @@ def _slice(common: Record, place: int, handle: Any, card: Card) -> Record:
 
 def _use(card: Card) -> Record:
     nvml, handle = card.nvml, card.handle
-    # The old call counts what the driver keeps for itself as used: 300 MB and more on an idle card.
+    # The old call counts memory reserved by the driver as used: 300 MB and more on an idle card.
     memory = card.get(
         lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2),
         lambda: nvml.nvmlDeviceGetMemoryInfo(handle),
@@ -181,11 +181,11 @@ def _use(card: Card) -> Record:
 
 
 def _read_processes(card: Card) -> list[Record]:
-    """Return every process on the card once, with the largest memory that is told of it."""
+    """Return every process on the card once, with the largest memory reported for it."""
     told: dict[int, list[int]] = {}
     for kind in ("Compute", "Graphics", "MPSCompute"):
         name = f"nvmlDeviceGet{kind}RunningProcesses"
-        # By version: the call without one turns "too old a driver" into an error of another family.
+        # Call each version explicitly: the unversioned call reports "driver too old" as another kind of error.
         for process in card.get(*(_call(card, f"{name}_{v}") for v in ("v3", "v2"))) or ():
             used = process.usedGpuMemory
             told.setdefault(process.pid, []).extend(() if used is None else (used,))
@@ -197,7 +197,7 @@ def _call(card: Card, name: str) -> Callable[[], Any]:
 
 
 def who(pid: int) -> dict[str, str | None]:
-    """Name owner and command of a process; None if it is hidden (hidepid, or a host's process in a container)."""
+    """Return the owner and command of a process; None if hidden (hidepid, or a host's process in a container)."""
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
@@ -208,7 +208,7 @@ def who(pid: int) -> dict[str, str | None]:
 
 
 def _place(card: Card) -> Record:
-    """Return where a card is plugged in, and the node of memory it is next to."""
+    """Return where a card is plugged in, and its NUMA node."""
     info = card.ask("PciInfo")
     pci = None if info is None else _plain(info.busId)
     node = card.ask("NumaNodeId")
@@ -216,10 +216,10 @@ def _place(card: Card) -> Record:
 
 
 def numa_of(pci: str | None, folder: str = "/sys/bus/pci/devices") -> int | None:
-    """Return the node of memory next to a card, as the kernel knows it: most drivers do not tell."""
+    """Return the NUMA node of a card from the kernel, because most drivers do not report it."""
     if pci is None:
         return None
-    # The kernel's domain has four digits, NVML's eight.
+    # The kernel's PCI domain has four digits, NVML's has eight.
     name = pci.lower()[4:] if len(pci) == len("00000000:07:00.0") else pci.lower()
     try:
         with open(f"{folder}/{name}/numa_node", encoding="ascii") as file:
@@ -230,7 +230,7 @@ def numa_of(pci: str | None, folder: str = "/sys/bus/pci/devices") -> int | None
 
 
 def _worry(card: Card) -> str | None:
-    """Return what speaks against a card that still works: what came while nobody listened shows here."""
+    """Return the reason against using a card that still works; this also shows faults from before we listened."""
     rows = card.ask("RemappedRows")
     if rows is not None and rows[3]:
         return ROW_FAILED
@@ -247,9 +247,9 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def is_hidden(minor: int | None, folder: str = "/dev", opened: Callable[[str, int], int] = os.open) -> bool:
-    """Return whether a container or batch system keeps a card from us that NVML shows.
+    """Return whether a container or batch system hides a card that NVML shows.
 
-    Where there is no /dev/nvidiactl the driver works in another way (WSL), and nothing can be said.
+    Without /dev/nvidiactl the driver works differently (WSL), and we cannot tell.
     """
     if minor is None or not os.path.exists(f"{folder}/nvidiactl"):
         return False
@@ -258,13 +258,13 @@ def is_hidden(minor: int | None, folder: str = "/dev", opened: Callable[[str, in
     except (PermissionError, FileNotFoundError):
         return True
     except OSError:
-        # It is there and unwell: that is told otherwise.
+        # The card is visible but unhealthy, which is reported elsewhere.
         return False
     return False
 
 
 def closeness(nvml: Any, records: list[Record]) -> list[tuple[str, str, int]]:
-    """Return how close each two cards are, of those that tell; slices are not connected with each other."""
+    """Return how close each two cards are, if they report it; slices are not connected with each other."""
     whole = [record for record in records if record.get("pci") and not record.get("parent")]
     card = Card(nvml)
     handles = {str(r["id"]): card.get(_by_uuid(nvml, str(r["id"]))) for r in whole}
@@ -286,11 +286,11 @@ def _by_uuid(nvml: Any, uuid: str) -> Callable[[], Any]:
 
 
 def _links(card: Card) -> Mapping[str, int]:
-    """Return to which places a card's NVLinks lead, and how many to each."""
+    """Return the destinations of a card's NVLinks, each with its number of links."""
     found: dict[str, int] = {}
     for link in range(MOST_LINKS):
         if card.ask("NvLinkState", link) != 1:
-            # A card without NVLink says so at the first; one with fewer links after the last.
+            # A card without NVLink fails at the first link; one with fewer links fails after its last.
             if link == 0:
                 break
             continue
@@ -302,11 +302,11 @@ def _links(card: Card) -> Mapping[str, int]:
 
 
 def _joined(mine: Mapping[str, int], theirs: Mapping[str, int], my_bus: str, their_bus: str, cards: set[str]) -> int:
-    """Return how many links join two cards, at best: directly, or through switches that both are linked to."""
+    """Return the largest number of links that join two cards: directly, or through switches that both are linked to."""
     to_switches = [sum(n for place, n in links.items() if place not in cards) for links in (mine, theirs)]
     return max(mine.get(their_bus, 0), theirs.get(my_bus, 0), min(to_switches))
 
 
 def _plain(text: str | bytes) -> str:
-    """Return text; some versions of the binding give bytes."""
+    """Return the text as `str`; some versions of the binding return bytes."""
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text

@@ -1,7 +1,7 @@
-"""Whose the processes on a device are, by the process tree: of which job, or started under none of its leases.
+"""Assigns the processes on a device by the process tree: to a job, or to none of the device's leases.
 
-The holder of an exclusive lease may use the device with any process. A share covers only what was started under it:
-what the same user runs beside it was not declared. Where the tree is not visible, nothing is claimed.
+The holder of an exclusive lease may use the device with any process. A share covers only the processes started under
+it: other processes of the same user were not declared. Where the tree is not visible, no process counts as outside.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dibs.system.locks import Folder
 
 
 def outside(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset[int]:
-    """Return the pids on a device that were started under none of its leases; none unless all leases are shares."""
+    """Return the pids on a device that were started under none of its leases; empty unless all leases are shares."""
     pids = [holder.pid for holder in found if holder.mib is not None and holder.pid is not None]
     if not pids or len(pids) < len(found):
         return frozenset()
@@ -29,7 +29,7 @@ def outside(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset
 
 
 def _roots(pid: int) -> tuple[int, ...]:
-    """Return the processes whose children use a lease: its holder and, if that is a keeper, the owner it keeps for."""
+    """Return the processes whose children use a lease: its holder and, if that is a keeper, the keeper's owner."""
     kept = keeper.read(processes.words(pid))
     return (pid,) if kept is None else (pid, kept[0])
 
@@ -37,7 +37,7 @@ def _roots(pid: int) -> tuple[int, ...]:
 def _is_outside(pid: int, roots: Collection[int], lease: str) -> bool:
     line = processes.lineage(pid)
     if line[-1] > 1 or not line[:-1] or any(parent in roots for parent in line):
-        # A process that has ended, or is hidden from us, may have been started under any lease.
+        # A process that has ended or is hidden from us may have been started under any lease.
         return False
     # Children of a killed runner have inherited the lease.
     return not any(lease in holders.open_files(parent) for parent in line if parent > 1)
@@ -46,7 +46,7 @@ def _is_outside(pid: int, roots: Collection[int], lease: str) -> bool:
 def jobs_by_pid(
     raw: Inventory, held: Mapping[str, Sequence[Holder]], jobs: Sequence[Job], user: str
 ) -> dict[int, JobId]:
-    """Return the job of each process of `user` on the devices, by the runner or the command above it."""
+    """Return the job of each process of `user` on the devices, by the runner or command above it."""
     known = {job.id for job in jobs}
     roots = {job.pid: job.id for job in jobs if job.pid is not None}
     for holder in (holder for found in held.values() for holder in found):

@@ -1,7 +1,7 @@
-"""Reading the GPUs of this machine into one plain `Inventory`.
+"""Reads the GPUs of this machine into one plain `Inventory`.
 
-A driver call may hang forever or crash its process, so a disposable child (`driver_child`) makes them all;
-`driver_link` asks it with a deadline. A card that hangs is left out; the others are read without it.
+A driver call may hang forever or crash its process, so a disposable child (`driver_child`) makes all of them;
+`driver_link` asks it with a deadline. A card that hangs is left out; the others are still read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PRETEND_SIZE = "24G"
 
 @dataclass(frozen=True)
 class Pretend:
-    """`fake:4x24G`: devices that exist on paper only."""
+    """`fake:4x24G`: simulated devices."""
 
     count: int
     memory_bytes: int
@@ -44,19 +44,19 @@ class Pretend:
 
 @dataclass(frozen=True)
 class Nothing:
-    """`none`: leave the GPUs of this machine alone."""
+    """`none`: do not use the GPUs of this machine."""
 
 
 @dataclass(frozen=True)
 class Real:
-    """The GPUs that the driver shows; `words` names those to keep, none means all."""
+    """The GPUs that the driver shows; `words` selects some, an empty one selects all."""
 
     words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Named:
-    """`intel:0,1`: GPUs that exist, of which nothing can be read."""
+    """`intel:0,1`: GPUs that exist but cannot be read."""
 
     indices: tuple[int, ...]
 
@@ -65,7 +65,7 @@ Choice = Pretend | Nothing | Real | Named
 
 
 def parse_devices(text: str, label: str) -> Choice:
-    """Return what the setting `devices` asks for; `label` says in the error where it was asked."""
+    """Parse the setting `devices`; `label` names its source in errors."""
     text = text.strip()
     if text.startswith("fake"):
         return _parse_pretend(text, label)
@@ -102,7 +102,7 @@ def _parse_named(text: str, label: str) -> Named:
 
 
 def as_written(settings: Settings) -> str:
-    """Return the setting `devices` as the user wrote it, with its place: `DIBS_DEVICES=0,1`."""
+    """Return the setting `devices` as the user wrote it, with its source: `DIBS_DEVICES=0,1`."""
     source = settings.sources.get("devices", "DIBS_DEVICES")
     if source.startswith("DIBS_"):
         return f"{source}={settings.devices}"
@@ -114,7 +114,7 @@ def _is_index(word: str) -> bool:
 
 
 def read(settings: Settings, visible: str | None = None) -> Inventory:
-    """Return the devices once, for a door that does not stay."""
+    """Read the devices once, for a short-lived process."""
     eyes = Probe(settings, visible)
     try:
         return eyes.read()
@@ -123,9 +123,9 @@ def read(settings: Settings, visible: str | None = None) -> Inventory:
 
 
 class Probe:
-    """Reads the devices again and again, for one thread; `latest` may be looked at from any.
+    """Reads the devices repeatedly, in one thread; any thread may read `latest`.
 
-    `visible` is the CUDA_VISIBLE_DEVICES that restricts us, if it does. A wrong `devices` setting raises here.
+    `visible` is the CUDA_VISIBLE_DEVICES that restricts us, if any. An invalid `devices` setting raises here.
     """
 
     def __init__(
@@ -144,22 +144,22 @@ class Probe:
         self._choice = parse_devices(settings.devices, self._label)
         self._visible = visible
         self._link = DriverLink(command or child_command(settings, "read"), clock)
-        #: The last whole answer of the driver, before any restriction.
+        #: The last complete answer of the driver, before any restriction.
         self._seen = Inventory(is_known=False)
         self.latest = Inventory(is_known=False)
 
     @property
     def is_real(self) -> bool:
-        """Return whether there is a driver behind the devices, so that they may be other than they were."""
+        """Return whether a driver provides the devices, so that they may change."""
         return isinstance(self._choice, Real)
 
     @property
     def stuck(self) -> int:
-        """Return how many children have been given up and are not gone yet."""
+        """Return how many abandoned children still exist."""
         return self._link.stuck
 
     def read(self) -> Inventory:
-        """Return the devices now, or as last seen with the `problem` that keeps us from seeing them now."""
+        """Return the current devices, or the last known ones with the `problem` that prevents a reading."""
         match self._choice:
             case Pretend(count, memory_bytes):
                 self.latest = restrict(Inventory(devices.pretend(count, memory_bytes)), (), self._label, self._visible)
@@ -172,18 +172,18 @@ class Probe:
         return self.latest
 
     def close(self) -> None:
-        """Let go of the driver until the next `read`."""
+        """Release the driver until the next `read`."""
         self._link.close()
 
     def _ask(self) -> Inventory:
-        """Ask the driver through a child; what hung in an earlier one is left out while it hangs."""
+        """Ask the driver through a child; leave out what hung in an earlier child while it hangs."""
         try:
             answer, avoided = self._whole_answer()
             found = parse_answer(answer.lines, self._seen, avoided)
         except errors.MachineError as error:
             return replace(self._seen, problem=error.message)
         if found.problem is None and self._seen.devices and not found.devices:
-            # The library is away for some seconds while the driver is upgraded. Cards do not vanish like that.
+            # During a driver upgrade the library is missing for some seconds. Cards do not vanish like that.
             found = replace(found, problem=GONE)
         if found.problem is not None:
             return replace(self._seen, problem=found.problem)
@@ -191,7 +191,7 @@ class Probe:
         return found
 
     def _whole_answer(self) -> tuple[Answer, dict[str, str]]:
-        """Return an answer that reached its end, and what it leaves out: a card that hung before."""
+        """Return a complete answer, and what it leaves out: cards that hung before."""
         while True:
             avoided = self._link.avoided
             if driver_link.BEGINNING in avoided:
@@ -204,7 +204,7 @@ class Probe:
 
 
 def child_command(settings: Settings, kind: str) -> tuple[str, ...]:
-    """Return the command of a child that talks to the driver: one to `read`, or one to `listen`."""
+    """Return the command of a child that talks to the driver; `kind` is `read` or `listen`."""
     library = () if settings.nvml_library is None else (str(settings.nvml_library),)
     return (sys.executable, "-P", "-m", "dibs.devices.driver_child", kind, *library)
 
@@ -225,7 +225,7 @@ def restrict(found: Inventory, words: Sequence[str], label: str, visible: str | 
         named, unknown = _named(found, words)
         kept = tuple(device for device in kept if device.id in named)
         texts.append(label)
-        # While the driver is silent that is the thing to say, and what the list names cannot be judged.
+        # If the driver does not answer, report that; the names in the list cannot be judged.
         if unknown and problem is None:
             texts[-1] = f"{label}, but {'; '.join(unknown)}"
     if visible is not None:
@@ -238,7 +238,7 @@ def restrict(found: Inventory, words: Sequence[str], label: str, visible: str | 
 
 
 def _named(found: Inventory, words: Iterable[str]) -> tuple[set[DeviceId], list[str]]:
-    """Return the devices that `words` name, and what is wrong with the other words."""
+    """Return the devices that `words` name, and the errors in the other words."""
     named, unknown = set(), []
     for word in words:
         try:
@@ -249,14 +249,14 @@ def _named(found: Inventory, words: Iterable[str]) -> tuple[set[DeviceId], list[
 
 
 def cuda_visible(found: Inventory, text: str) -> tuple[DeviceId, ...]:
-    """Return the devices that CUDA would show for `text`: the first invalid entry cuts, a duplicate leaves none.
+    """Return the devices CUDA would show for `text`: an invalid entry ends the list, a duplicate leaves none.
 
-    Indices are taken in the driver's order (CUDA_DEVICE_ORDER=PCI_BUS_ID), the only one that can be known here.
+    Indices follow the driver's order (CUDA_DEVICE_ORDER=PCI_BUS_ID), the only one that can be known here.
     """
     shown: list[DeviceId] = []
     words = [word.strip() for word in text.split(",")]
     for word in words:
-        # Indices and UUIDs do not mix: the first entry decides.
+        # Indices and UUIDs cannot be mixed: the first entry decides.
         if _is_index(word) != _is_index(words[0]):
             break
         try:
@@ -266,13 +266,13 @@ def cuda_visible(found: Inventory, text: str) -> tuple[DeviceId, ...]:
     return tuple(shown) if len(set(shown)) == len(shown) else ()
 
 
-# --- what the child says, and how it is understood ---
+# --- parsing the child's answer ---
 
 
 def parse_answer(lines: Sequence[Mapping[str, Any]], seen: Inventory, avoided: Mapping[str, str]) -> Inventory:
-    """Return what a child said as an inventory.
+    """Return a child's answer as an inventory.
 
-    `seen` names cards that the driver can no longer identify, and those in `avoided`, which were not asked about.
+    `seen` identifies cards that the driver can no longer identify, and those in `avoided`, which were not queried.
     """
     try:
         return _understood(lines, seen, avoided)
@@ -309,14 +309,14 @@ def _device(record: Mapping[str, Any], known: Mapping[int, Device]) -> Device:
 
 
 def _unreadable(index: int, fault: str, known: Mapping[int, Device]) -> Device:
-    """Return a card that does not tell its UUID any more as the one it was, or else under a name of its own."""
+    """Return a card that no longer reports its UUID as the last known one, or under a made-up id."""
     if before := known.get(index):
         return Device(before.id, index, before.name, before.memory_total, fault=fault, pci=before.pci)
     return Device(DeviceId(f"UNREADABLE-{index}"), index, "GPU that cannot be read", fault=fault)
 
 
 def _hanging(index: int, why: str, known: Mapping[int, Device]) -> list[Device]:
-    """Return the devices of a card about which a call hung, as last seen: the card, or its slices."""
+    """Return the devices of a card that hung, as last seen: the card, or its slices."""
     fault = f"the NVIDIA driver {why} about this GPU: try nvidia-smi -i {index}; it may need a reset or a reboot"
     slices = [device for device in known.values() if device.parent and device.index // SLICES == index]
     return [replace(device, fault=fault) for device in slices] or [_unreadable(index, fault, known)]

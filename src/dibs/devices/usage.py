@@ -1,4 +1,4 @@
-"""How much of a device each job used, and how busy the devices were lately. Plain values and sums.
+"""How much of a device each job used, and how busy the devices were recently.
 
 Every reading adds one sample. Samples are kept for an hour, and after that as one mean per minute.
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job, JobId
 
-#: Samples of a device that are kept one by one: an hour at one in 5 s.
+#: Samples kept per device: an hour at one per 5 s.
 MOST_SAMPLES = 720
-#: Minutes of a device that are kept: four weeks.
+#: Minutes kept per device: four weeks.
 MOST_MINUTES = 28 * 24 * 60
 
 #: An attempt on a device; a device in one minute since 1970.
@@ -26,7 +26,7 @@ Minute = tuple[DeviceId, int]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A device at one moment, in wall-clock milliseconds; None: it does not tell."""
+    """A device at one moment, in wall-clock milliseconds; None: not reported."""
 
     at: int
     memory: int | None
@@ -45,7 +45,7 @@ class Use:
     _told: int = 0
 
     def add(self, memory: int | None, utilization: int | None) -> None:
-        """Count one look."""
+        """Add one reading."""
         self.looks += 1
         if memory is not None:
             self.peak = max(self.peak or 0, memory)
@@ -54,22 +54,22 @@ class Use:
 
     @property
     def mean(self) -> float | None:
-        """Return the mean use in percent; None where the device does not tell."""
+        """Return the mean utilization in percent; None if the device does not report it."""
         return self._total / self._told if self._told else None
 
 
 @dataclass
 class Ledger:
-    """All that is counted: the uses of jobs under way, and the samples of the last hour."""
+    """All usage data: of running jobs, and the samples of the last hour."""
 
     uses: dict[Key, Use] = field(default_factory=dict)
-    #: Bytes that each job uses on each of its devices now; for whoever must know whether it uses more than it may.
+    #: Bytes that each job uses on each of its devices now, to detect jobs that exceed their limit.
     memory: dict[JobId, dict[DeviceId, int]] = field(default_factory=dict)
     recent: dict[DeviceId, deque[Sample]] = field(default_factory=dict)
     _minutes: dict[DeviceId, list[Sample]] = field(default_factory=dict)
 
     def count(self, inventory: Inventory, jobs: Iterable[Job], job_of: Mapping[int, JobId], now: int) -> None:
-        """Take in one look at the devices and at our jobs."""
+        """Add one reading of the devices and our jobs."""
         self.memory = {}
         for job in jobs:
             for device in (inventory.by_id[each] for each in job.allocation if each in inventory.by_id):
@@ -83,7 +83,7 @@ class Ledger:
             self._minutes.setdefault(device.id, []).append(sample)
 
     def ended(self, active: Iterable[Job]) -> dict[Key, Use]:
-        """Return the uses of attempts that are no longer under way, and forget them."""
+        """Return and remove the uses of attempts that have ended."""
         going = {(job.id, job.attempt) for job in active}
         over = {key: use for key, use in self.uses.items() if key[:2] not in going}
         for key in over:
@@ -91,7 +91,7 @@ class Ledger:
         return over
 
     def whole_minutes(self, now: int) -> dict[Minute, Sample]:
-        """Return the means of the minutes that are over, and forget their samples."""
+        """Return the means of the minutes that are over, and remove their samples."""
         found = {}
         for device, samples in self._minutes.items():
             this = now // 60_000
@@ -102,7 +102,7 @@ class Ledger:
 
 
 def memory_of(job: Job, device: Device, job_of: Mapping[int, JobId]) -> int | None:
-    """Return the bytes that a job uses on a device: of its processes, or all of it where it has it for itself."""
+    """Return the bytes a job uses on a device: of its processes, or of the whole device if it is exclusive."""
     own = [process.memory for process in device.processes if job_of.get(process.pid) == job.id]
     if own and None not in own:
         return sum(memory or 0 for memory in own)
@@ -110,7 +110,7 @@ def memory_of(job: Job, device: Device, job_of: Mapping[int, JobId]) -> int | No
 
 
 def mean_of(samples: list[Sample]) -> Sample:
-    """Return the mean of samples, each field by those that tell it."""
+    """Return the mean of samples; each field ignores samples that do not report it."""
     return Sample(
         samples[0].at,
         _mean([s.memory for s in samples]),

@@ -1,7 +1,7 @@
-"""The devices as they were last judged: the end of a reading's way, from which the scheduler and the API read.
+"""The devices as last judged, for the scheduler and the API.
 
-A reading goes one way: `probe` reads the driver, `ownership` adds whose processes those are, `assessment` judges, and
-this view keeps the result. One thread updates it; all others only read it or report what they did with a device.
+Data flows one way: `probe` reads the driver, `ownership` assigns processes to jobs, `assessment` judges, and this view
+keeps the result. One thread updates it; all others only read it or report what they did with a device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dibs.leases.drains import Drains
 from dibs.model.devices import DeviceId, Inventory, with_drained
 from dibs.scheduling.views import Occupant
 
-#: Seconds for which a reading is good enough to give out a device. Jobs that start together share one reading, and a
+#: Seconds for which a reading is recent enough to give out a device. Jobs that start together share one reading, and a
 #: process that started just before is still seen.
 FRESH_FOR_S = 2.0
 STALE = Occupant("nobody", note="is looked at first")
@@ -27,25 +27,25 @@ RELEASED = Occupant("nobody", note="was in use until now; it is free when its me
 
 
 class DeviceView:
-    """The judged devices. Those that are not real (`is_real`) are always well and never held back."""
+    """The judged devices. Without a driver (not `is_real`) all are healthy and never held back."""
 
     def __init__(self, drains: Drains, limits: Limits, before: Assessment, *, is_real: bool) -> None:
         self.drains = drains
         self.is_real = is_real
         self.ledger = usage.Ledger()
-        #: Since when a device is idle, in wall-clock milliseconds; only where we saw it become idle.
+        #: Since when a device is idle, in wall-clock milliseconds; only if we saw it become idle.
         self.idle_since: dict[DeviceId, int] = {}
         self._limits = limits
         self._assessment = before
         self._read_at = float("-inf")
         self._lock = threading.Lock()
         self._readings = 0
-        #: Devices that were given out, and the number of the last reading that began before.
+        #: Devices that were given out, with the number of the last reading that began before.
         self._given: dict[DeviceId, int] = {}
         self._busy: set[DeviceId] = set()
 
     def inventory(self) -> Inventory:
-        """Return the devices as last judged, with what is drained now."""
+        """Return the devices as last judged, with the current drains."""
         return with_drained(self._assessment.inventory, self.drains.now())
 
     @property
@@ -55,7 +55,7 @@ class DeviceView:
 
     @property
     def is_fresh(self) -> bool:
-        """Return whether the last reading is young enough to give out devices."""
+        """Return whether the last reading is recent enough to give out devices."""
         return time.monotonic() - self._read_at < FRESH_FOR_S
 
     @property
@@ -67,7 +67,7 @@ class DeviceView:
     # -- for the scheduler
 
     def hold_back(self, held: Mapping[DeviceId, Occupant], ours: Collection[DeviceId]) -> Mapping[DeviceId, Occupant]:
-        """Return who holds what, with the devices that must be read again before they are given out."""
+        """Return who holds what, including devices that must be read again before they are given out."""
         if not self.is_real:
             return held
         is_fresh = self.is_fresh
@@ -111,7 +111,7 @@ class DeviceView:
         return findings
 
     def _note_idle(self, now: int) -> None:
-        """Note which devices have just become idle. If one was idle from the start, we do not know since when."""
+        """Note which devices have just become idle. If one was idle from the start, the time is unknown."""
         foreign = {device.id for device in self._assessment.inventory.devices if device.foreign}
         busy = {*self._assessment.unsettled, *foreign}
         for device in self._assessment.inventory.ids:
@@ -122,7 +122,7 @@ class DeviceView:
         self._busy = busy
 
     def expire(self) -> None:
-        """Count the last reading as too old, because the devices are not read for now."""
+        """Mark the last reading as too old, because the devices are not read for now."""
         self._read_at = float("-inf")
 
     # -- for faults and people
@@ -134,7 +134,7 @@ class DeviceView:
         return findings
 
     def accept(self, device_id: DeviceId) -> str | None:
-        """Use a device again as it is; return the concern that is accepted with it."""
+        """Use a device again as it is; return the concern that this accepts."""
         with self._lock:
             device = self._assessment.inventory.by_id.get(device_id)
             self._assessment = assessment.accept(self._assessment, device_id)

@@ -1,4 +1,4 @@
-"""A job's output and the metrics it reports, as files: read, searched, and followed.
+"""A job's output and the metrics it reports, as files: reading, searching, following.
 
-Imports `model` and `system`. The children that search and count run with limits, as processes of their own.
+Imports `model` and `system`. Searching and counting run in child processes with limits.
 """

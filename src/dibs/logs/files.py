@@ -16,33 +16,32 @@ from pathlib import Path
 from dibs.errors import Conflict, MachineError, UserError
 from dibs.logs import search_child
 
-#: Bytes read at once.
+#: Bytes per read.
 BLOCK = 256 * 1024
-#: Bytes before the end in which the last lines are looked for.
+#: Bytes before the end in which the last lines are searched.
 FARTHEST = 64 * 1024 * 1024
-#: Seconds for the child that searches: its CPU time is bounded, that of a network is not.
+#: Seconds for the search child: its CPU time is limited, but network delays are not.
 CHILD_FOR_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A log that is open, and its size at that moment; without a descriptor it is not there yet, and empty."""
+    """An open log and its size when it was opened; without a descriptor it does not exist yet and is empty."""
 
     fd: int | None
     size: int
 
     def read(self, begin: int, end: int) -> bytes:
-        """Return the next bytes of a range, not necessarily all; none where the file was truncated."""
+        """Return the next bytes of a range, not necessarily all; none if the file was truncated."""
         return b"" if self.fd is None else os.pread(self.fd, min(BLOCK, end - begin), begin)
 
     def close(self) -> None:
-        """Close it."""
         if self.fd is not None:
             os.close(self.fd)
 
 
 def open_log(path: str) -> LogFile:
-    """Open a log for reading, and only a regular file: opening a pipe would wait for a writer."""
+    """Open a log for reading; accept only a regular file, because opening a pipe would wait for a writer."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
@@ -57,11 +56,11 @@ def open_log(path: str) -> LogFile:
 
 
 def last_lines(log: LogFile, lines: int) -> int:
-    """Return the offset at which the last `lines` lines begin; of very long lines, an offset near the end."""
+    """Return the offset of the last `lines` lines; if they are very long, an offset near the end."""
     if log.fd is None or lines <= 0:
         return log.size
     floor = max(0, log.size - FARTHEST)
-    # The end of the last line separates it from nothing.
+    # The newline at the end of the file starts no further line.
     at = log.size - (log.size > 0 and os.pread(log.fd, 1, log.size - 1) == b"\n")
     while at > floor:
         begin = max(floor, at - BLOCK)
@@ -78,13 +77,13 @@ def last_lines(log: LogFile, lines: int) -> int:
 
 
 def search(log: LogFile, begin: int, text: str, *, is_regex: bool, is_case: bool, most: int) -> bytes:
-    """Return the lines with a text or an expression, as JSON."""
+    """Return the lines that contain a text or match an expression, as JSON."""
     asked = {"what": "search", "begin": begin, "text": text, "regex": is_regex, "case": is_case, "most": most}
     return _ask(log, asked)
 
 
 def index(log: LogFile, begin: int, line: int) -> bytes:
-    """Return where every thousandth line begins, as JSON; `line` is the number of the line at the byte `begin`."""
+    """Return the offset of every thousandth line, as JSON; `line` is the number of the line at the byte `begin`."""
     return _ask(log, {"what": "lines", "begin": begin, "line": line})
 
 

@@ -1,8 +1,8 @@
-"""The numbers of jobs, read from their files: what they reported, and what expressions of `--metric` find in the log.
+"""The metrics of jobs, read from their files: reported values, and what expressions of `--metric` find in the log.
 
-Files may be on a slow network and as long as they like: who calls this does so in a thread that may wait, and of a log
-only the end is read. An expression may take for ever, and no other thread gets a turn while it does: so expressions
-are tried in a child process with a deadline: the last numbers come first, what all of them come to if there is time.
+Files may be large and on a slow network: call this in a thread that may block; only the end of a log is read. An
+expression may run forever and blocks all other threads of its process, so expressions run in a child process with a
+deadline: it returns the last values first, then summaries of all values if time permits.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LOG_BYTES = 4 * 1024 * 1024
 LONGEST_LINE = 4096
 
 
-#: Seconds that the last numbers of some logs may take, and after them all the others.
+#: Seconds for the last values of all logs, and then for the summaries.
 DEADLINE_S = 60.0
 SUMMARIES_FOR_S = 10.0
 
-#: What expressions find in a log: the last numbers, and the summaries of all.
+#: What expressions find in a log: the last values, and the summaries.
 Printed = tuple[Numbers, dict[str, Summary]]
 
 log = logging.getLogger("dibs.logs.numbers_child")
@@ -41,7 +41,7 @@ def search(
     deadline_s: float = DEADLINE_S,
     summaries_for_s: float = SUMMARIES_FOR_S,
 ) -> list[Printed]:
-    """Return what expressions find in each of some logs; less, and a line in our log, if they take too long."""
+    """Return what expressions find in each log; if they take too long, log an error and return less."""
     asked = json.dumps({"logs": list(logs), "metrics": dict(metrics)}).encode()
     words = [sys.executable, "-P", "-m", "dibs.logs.numbers_child", str(summaries_for_s)]
     timeout_s = deadline_s + summaries_for_s
@@ -60,11 +60,11 @@ def search(
 
 
 def main() -> None:
-    """Be the child: JSON with `logs` and `metrics` on stdin; on stdout a line of the last numbers, one of summaries."""
+    """Act as the child: read JSON with `logs` and `metrics`, print a line of last values, then a line of summaries."""
     asked = json.load(sys.stdin)
     logs, metrics = asked["logs"], asked["metrics"]
     print(json.dumps([printed(tail(path), metrics) for path in logs]), flush=True)
-    # It ends this process; what is printed already stays valid.
+    # The alarm ends this process; what it has already printed stays valid.
     signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
     print(json.dumps([summaries(tail(path), metrics) for path in logs]), flush=True)
 
@@ -73,7 +73,7 @@ def printed(text: str, metrics: Mapping[str, str]) -> Numbers:
     """Return the last number that each expression finds in the lines of a text."""
     waiting = {name: re.compile(pattern) for name, pattern in metrics.items()}
     found: Numbers = {}
-    # From the end: usually the last lines have them all.
+    # From the end: usually the last lines contain all of them.
     for line in reversed(text.splitlines()):
         for name, pattern in list(waiting.items()):
             number = _last(pattern, line[:LONGEST_LINE])
@@ -86,7 +86,7 @@ def printed(text: str, metrics: Mapping[str, str]) -> Numbers:
 
 
 def summaries(text: str, metrics: Mapping[str, str]) -> dict[str, Summary]:
-    """Return the summary of the numbers that each expression finds, one per line: the last."""
+    """Return the summary of the numbers that each expression finds, at most one per line: the last."""
     patterns = {name: re.compile(pattern) for name, pattern in metrics.items()}
     found: dict[str, Summary] = {}
     for line in text.splitlines():
@@ -98,7 +98,7 @@ def summaries(text: str, metrics: Mapping[str, str]) -> dict[str, Summary]:
 
 
 def _last(pattern: re.Pattern[str], line: str) -> float | None:
-    """Return the last number in a line; what an expression finds may be none."""
+    """Return the last number in a line; an expression may match text that is not a number."""
     last = None
     for match in pattern.finditer(line):
         try:
@@ -109,7 +109,7 @@ def _last(pattern: re.Pattern[str], line: str) -> float | None:
 
 
 def tail(path: str) -> str:
-    """Return the end of a log; nothing if there is none."""
+    """Return the end of a log; empty if there is none."""
     return tails.read(path, LOG_BYTES).decode(errors="replace")
 
 

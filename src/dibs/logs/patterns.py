@@ -1,4 +1,4 @@
-"""Numbers that a job prints: a name, and a regular expression whose one group finds them in its log.
+"""Metrics that a job prints: a name, and a regular expression with one capture group that finds them in its log.
 
 Pure.
 """
@@ -13,7 +13,7 @@ EXAMPLE = "NAME=REGEX with one group for the number, such as loss='loss: ([0-9.]
 
 
 def check(name: str, pattern: str) -> None:
-    """Refuse what could never find a number."""
+    """Raise an error if the expression could never find a number."""
     if not re.fullmatch(r"[A-Za-z_][\w./-]*", name):
         raise UserError(f'expected {EXAMPLE}, got the name "{name[:80]}".')
     try:

@@ -1,6 +1,6 @@
-"""The numbers that a job reports about itself: one JSON object a line in the file that `$DIBS_REPORT` names.
+"""The metrics that a job reports: one JSON object per line in the file that `$DIBS_REPORT` names.
 
-Anybody may append lines, from any language; what is not a line of ours is passed over.
+Any program may append lines; other lines are ignored.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from dibs.logs import tails
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-#: Not a number to be reported: each line says when it was written.
+#: Not a metric: the time at which the line was written.
 MOMENT = "at"
-#: Bytes at the end of the file in which the last numbers are searched.
+#: Bytes at the end of the file in which the last values are searched.
 TAIL_BYTES = 65536
-#: Bytes at the end of the file from which series are read, and points of each series: more than a screen has.
+#: Bytes at the end of the file from which series are read, and points per series: more than a screen shows.
 COURSE_BYTES = 8 * 1024 * 1024
 MOST_POINTS = 2000
-#: Names that are shown; a report is for people and tables, not for tensors.
+#: Maximum number of names shown; a report is for tables, not for tensors.
 MOST_NAMES = 100
 
-#: Characters; a name is the head of a column.
+#: Maximum characters of a name, which is a column header.
 LONGEST_NAME = 200
 EXPECTED = "expected numbers such as loss=0.3 step=10"
 
 #: The largest float.
 MOST = 1.7976931348623157e308
 
-#: None: the number is not a finite one, which JSON cannot say.
+#: None: the value is not finite, which JSON cannot represent.
 Numbers = dict[str, float | None]
-#: When it was written, None where the line does not say; and a value.
+#: The time of writing (None if the line has none), and the value.
 Point = tuple[str | None, float | None]
-#: The least, the greatest and the mean of the values of a name, and how many they were.
+#: Minimum, maximum, mean and number of a metric's values.
 Summary = tuple[float, float, float, int]
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that cannot be the head of a column."""
+    """Raise an error if a name cannot be a column header."""
     if not name or not name.isprintable() or " " in name or len(name) > LONGEST_NAME:
         raise UserError(f'{EXPECTED}, got the name "{short(name)}".')
     if name == MOMENT:
@@ -52,13 +52,13 @@ def check_name(name: str) -> None:
 
 
 def short(text: str) -> str:
-    """Return input as it can be quoted in a one-line error."""
+    """Return input shortened for a one-line error message."""
     line = " ".join(text.split())
     return line if len(line) <= 80 else f"{line[:79]}…"
 
 
 def append(path: str, numbers: Mapping[str, float], at: datetime) -> None:
-    """Add a line in one write, so that lines of several processes do not mix."""
+    """Append a line in one write, so that lines of several processes do not mix."""
     kept = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
     moment = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
     line = json.dumps({MOMENT: moment, **kept}).encode() + b"\n"
@@ -71,12 +71,12 @@ def append(path: str, numbers: Mapping[str, float], at: datetime) -> None:
 
 
 def last(path: str) -> Numbers | None:
-    """Return the last number of each name; None if nothing was reported."""
+    """Return the last value of each metric; None if nothing was reported."""
     return latest(tails.read(path, TAIL_BYTES))
 
 
 def latest(tail: bytes) -> Numbers | None:
-    """Return the last number of each name in some lines, of which the first may be cut."""
+    """Return the last value of each metric in some lines; the first line may be incomplete."""
     found: Numbers = {}
     for line in tail.split(b"\n"):
         for name, value in _numbers(_told(line)).items():
@@ -87,7 +87,7 @@ def latest(tail: bytes) -> Numbers | None:
 
 
 def summaries(tail: bytes) -> dict[str, Summary]:
-    """Return the summary of all finite values of each name in some lines."""
+    """Return the summary of all finite values of each metric in some lines."""
     found: dict[str, Summary] = {}
     for line in tail.split(b"\n"):
         for name, value in _numbers(_told(line)).items():
@@ -97,15 +97,15 @@ def summaries(tail: bytes) -> dict[str, Summary]:
 
 
 def summed(summary: Summary | None, value: float) -> Summary:
-    """Return a summary with one value more; None: it is the first."""
+    """Return a summary with one more value; None: this is the first value."""
     least, greatest, mean, count = summary or (value, value, 0.0, 0)
     count += 1
-    # Divided before they are added: the sum of two large numbers may overflow.
+    # Divide before adding: the sum of two large numbers may overflow.
     return min(least, value), max(greatest, value), mean + (value / count - mean / count), count
 
 
 def courses(tail: bytes, most: int = MOST_POINTS) -> dict[str, list[Point]]:
-    """Return the series of each number, thinned out but always with its last point."""
+    """Return the series of each metric, thinned out but always with its last point."""
     found: dict[str, list[Point]] = {}
     for line in tail.split(b"\n"):
         told = _told(line)
@@ -123,7 +123,7 @@ def _thinned(points: list[Point], most: int) -> list[Point]:
 
 
 def _moment(told: object) -> str | None:
-    """Return when a line was written; None where it does not say, or says it in another way."""
+    """Return the time at which a line was written; None if it has none or another format."""
     try:
         return told if isinstance(told, str) and datetime.fromisoformat(told) else None
     except ValueError:
@@ -147,10 +147,10 @@ def _is_number(value: object) -> TypeGuard[float | None]:
 
 
 def _finite(value: float | None) -> float | None:
-    # JSON allows whole numbers of any length; tables do not.
+    # JSON allows integers of any length; tables do not.
     return value if value is not None and abs(value) < MOST and math.isfinite(value) else None
 
 
 def shown(numbers: Mapping[str, float | None]) -> str:
-    """Return numbers as people read them: `loss=0.3 step=10`."""
+    """Return values for display: `loss=0.3 step=10`."""
     return " ".join(f"{name}={'nan' if value is None else f'{value:.6g}'}" for name, value in numbers.items())

@@ -1,8 +1,8 @@
-"""Search a log of any size: lines with a text or an expression, and where every thousandth line begins.
+"""Search a log of any size: lines that match, and the offset of every thousandth line.
 
-A program of its own, run as `python -I -S search_child.py QUESTION` with the log as stdin; it answers in JSON. An
-expression may never finish, and blocks all other threads of its process while it runs, so the kernel ends this process
-after some seconds of CPU time. A long search is answered in parts: `next` says where the next one begins.
+A separate program, run as `python -I -S search_child.py QUESTION` with the log as stdin; it answers in JSON. An
+expression may never finish and blocks all other threads of its process, so the kernel ends this process after some
+seconds of CPU time. A long search is answered in parts: `next` is the offset of the next part.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import sys
 import time
 from collections.abc import Iterator
 
-#: Bytes read at once; a longer line is searched in pieces of this size.
+#: Bytes per read; a longer line is searched in pieces of this size.
 BLOCK = 1024 * 1024
 #: Seconds of CPU time after which a part ends, and after which the kernel ends the program.
 STRETCH_S = 0.5
 MOST_CPU_S = 2
-#: Bytes of memory: an expression may want more than there is.
+#: Memory limit in bytes, because an expression may need more than the machine has.
 MOST_MEMORY = 1024**3
-#: Characters of a line that are returned, and of those before the match in a longer one.
+#: Characters returned of a line, and how many of them precede the match in a longer line.
 TOLD, TOLD_BEFORE = 1000, 200
 #: Lines between two entries of the index.
 EVERY = 1000
@@ -31,7 +31,7 @@ EXIT_BAD_EXPRESSION = 3
 
 
 def search(fd: int, size: int, begin: int, question: dict[str, object], most: int) -> dict[str, object]:
-    """Return at most `most` matching lines, and where the search continues; None: it is complete."""
+    """Return at most `most` matching lines, and where the search continues (None: it is complete)."""
     text, is_case = str(question["text"]), bool(question["case"])
     is_literal = not question["regex"]
     pattern = re.compile(re.escape(text) if is_literal else text, 0 if is_case else re.IGNORECASE)
@@ -58,7 +58,7 @@ def search(fd: int, size: int, begin: int, question: dict[str, object], most: in
 
 
 def index(fd: int, size: int, begin: int, number: int) -> dict[str, object]:
-    """Return where every thousandth line begins. `number` is that of the line at the byte `begin`."""
+    """Return the offset of every thousandth line. `number` is that of the line at the byte `begin`."""
     offsets = []
     if begin < size and number % EVERY == 0 and (begin == 0 or os.pread(fd, 1, begin - 1) == b"\n"):
         offsets.append(begin)
@@ -79,7 +79,7 @@ def index(fd: int, size: int, begin: int, number: int) -> dict[str, object]:
         number += count
         at += len(block)
     if offsets and offsets[-1] == at:
-        # The stretch that begins there tells of it, if anything is ever written there.
+        # The part that begins there includes it, if anything is ever written there.
         offsets.pop()
     is_over = at >= size or not os.pread(fd, 1, at)
     ends_open = is_over and size > 0 and os.pread(fd, 1, size - 1) != b"\n"
@@ -95,7 +95,7 @@ def index(fd: int, size: int, begin: int, number: int) -> dict[str, object]:
 
 
 def starts(block: bytes, number: int) -> list[int]:
-    """Return where in a block lines begin whose number is a multiple of a thousand."""
+    """Return the positions in a block of lines whose number is a multiple of a thousand."""
     found, place = [], 0
     while (place := block.find(b"\n", place) + 1) > 0:
         number += 1
@@ -105,7 +105,7 @@ def starts(block: bytes, number: int) -> list[int]:
 
 
 def blocks(fd: int, size: int, begin: int) -> Iterator[tuple[int, bytes]]:
-    """Return whole lines, and where they begin, until the end of the file; of one that is too long, pieces."""
+    """Yield blocks of whole lines, each with its offset, until the end of the file; split a line that is too long."""
     at = begin
     while at < size:
         block = os.pread(fd, min(BLOCK, size - at), at)
@@ -119,7 +119,7 @@ def blocks(fd: int, size: int, begin: int) -> Iterator[tuple[int, bytes]]:
 
 
 def cut(line: str, place: int) -> str:
-    """Return the part of a line to show: its beginning, or the surroundings of a place further on."""
+    """Return the part of a line to show: its beginning, or the text around a match further on."""
     begin = 0 if place < TOLD - TOLD_BEFORE else place - TOLD_BEFORE
     return line[begin : begin + TOLD]
 

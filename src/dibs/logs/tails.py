@@ -1,6 +1,4 @@
-"""The end of a file that a job writes: bounded, and never waited for.
-
-Runs under `python -I -S`, so only modules that cost nothing are imported.
+"""The end of a file that a job writes: bounded, and read without blocking.
 
 Lean.
 """
@@ -11,9 +9,9 @@ import os
 
 
 def read(path: str | bytes, size: int) -> bytes:
-    """Return at most the last `size` bytes; nothing if it cannot be read."""
+    """Return at most the last `size` bytes; empty if the file cannot be read."""
     try:
-        # Non-blocking: a job may have put a pipe in its place.
+        # Non-blocking: a job may have replaced the file by a pipe.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return b""

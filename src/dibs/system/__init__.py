@@ -1,4 +1,4 @@
 """This machine and this account: locks, processes, users, paths, settings, disks.
 
-Imports `model`. Each module deals with one outside thing; none of them knows about jobs.
+Imports `model`. Each module handles one external resource; none of them knows about jobs.
 """

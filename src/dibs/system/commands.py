@@ -1,6 +1,6 @@
-"""A command as typed, and the words that are really run.
+"""A command as typed, and the words that actually run.
 
-Several words reach the program as they are. One string is for the shell, but runs without one when nothing in it needs
+Several words reach the program unchanged. A single string is for the shell, but runs without one if nothing in it needs
 a shell: one process less between dibs and the program.
 """
 
@@ -11,42 +11,42 @@ from collections.abc import Sequence
 
 from dibs.errors import UserError
 
-#: Anything here may mean something to a shell.
+#: Characters that may have a meaning in a shell.
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"'*?[]#~=%{}!^\n\r\t")
-#: What only a shell can do: as the first of several words it would change nothing, also where a program is named so.
+#: Only a shell can run these: as the first of several words they have no effect, even if a program has that name.
 BUILTINS = frozenset(
     (".", ":", "alias", "bg", "builtin", "cd", "declare", "disown", "eval", "exec", "export", "fg", "local", "popd",
      "pushd", "readonly", "set", "shift", "shopt", "source", "trap", "typeset", "ulimit", "umask", "unalias", "unset")
 )  # fmt: skip
-#: Bytes of a Python file that are looked at.
+#: Bytes of a Python file that are read.
 LOOKED_AT = 256 * 1024
-#: Words of a command among which its Python file is looked for.
+#: Words of a command among which its Python file is searched.
 MOST_WORDS = 16
-#: Programs that a shell has built in too, and understands in its own way: /bin/sh and /bin/echo disagree about -e.
+#: Programs that are also shell builtins with different behaviour: /bin/sh and /bin/echo disagree about -e.
 TWICE = frozenset(("[", "echo", "kill", "printf", "pwd", "test"))
 #: Programs that, without arguments, wait for terminal input.
 INTERACTIVE = frozenset(
     ("bash", "csh", "dash", "fish", "ipython", "ipython3", "julia", "ksh", "pdb", "python", "python3", "R", "sh",
      "tcsh", "zsh")
 )  # fmt: skip
-#: The kernel's limit on one string of argv (MAX_ARG_STRLEN): longer ones cannot be run at all.
+#: The kernel's limit on one argv string (MAX_ARG_STRLEN): longer ones cannot be run.
 LONGEST_BYTES = 128 * 1024 - 1
 
 
 def needs_shell(command: str) -> bool:
-    """Return whether a one-string command has to be given to a shell."""
-    # A shell parts words at blanks; str.split() does so at other white space too, which would be another command.
+    """Return whether a one-string command needs a shell."""
+    # A shell splits words at blanks; str.split() also splits at other white space, which would change the command.
     has_odd_blanks = "".join(command.split()) != command.replace(" ", "")
     return has_odd_blanks or not SHELL_CHARACTERS.isdisjoint(command) or not command.strip()
 
 
 def is_string(words: Sequence[str]) -> bool:
-    """Return whether what was typed is one quoted command, and not the words of one."""
+    """Return whether the typed text is one quoted command, not the words of one."""
     return len(words) == 1 and (needs_shell(words[0]) or len(words[0].split()) > 1)
 
 
 def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: str) -> tuple[str, ...]:
-    """Return what is really run. A plain string whose program is not found, or built in, goes to the shell."""
+    """Return the words to run. A plain string goes to the shell if its program is a builtin or is not found."""
     if argv is not None:
         return tuple(argv)
     split = () if needs_shell(command) else tuple(command.split())
@@ -56,14 +56,14 @@ def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: 
 
 
 def is_found(program: str, path: str, cwd: str) -> bool:
-    """Return whether a program can be started by that name in that folder."""
+    """Return whether a program of that name can be started in that folder."""
     folders = [""] if "/" in program else path.split(":")
     candidates = (os.path.join(cwd, folder, program) for folder in folders)
     return any(os.access(candidate, os.X_OK) and os.path.isfile(candidate) for candidate in candidates)
 
 
 def check_text(text: str, what: str = "a command, name or folder") -> None:
-    """Refuse a text that cannot be kept or started: not UTF-8, with a NUL in it, or longer than the kernel takes."""
+    """Raise an error for a text that cannot be stored or run: not UTF-8, with a NUL, or too long for the kernel."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -78,13 +78,13 @@ def check_text(text: str, what: str = "a command, name or folder") -> None:
 
 
 def python_file(words: Sequence[str], cwd: str) -> str | None:
-    """Return the Python file that a command runs, where its words name one."""
+    """Return the Python file that a command runs, if its words name one."""
     named = next((word for word in words[:MOST_WORDS] if word.endswith(".py")), None)
     return None if named is None else os.path.join(cwd, named)
 
 
 def beginning(path: str) -> bytes:
-    """Return the beginning of a file; nothing if it cannot be read."""
+    """Return the beginning of a file; empty if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

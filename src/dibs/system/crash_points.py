@@ -1,4 +1,4 @@
-"""Named places at which tests let a process die or wait.
+"""Named places at which tests make a process die or wait.
 
 Lean.
 """
@@ -12,7 +12,7 @@ _ARMED = "DIBS_CRASH" in os.environ or "DIBS_DELAY" in os.environ
 
 
 def crash_point(name: str) -> None:
-    """Die by SIGKILL, or wait, if the environment asks for it at this point.
+    """Die by SIGKILL, or wait, if the environment requests it at this point.
 
     `DIBS_CRASH=name` dies at the first pass, `name:3` at the third. `DIBS_DELAY=name:250` waits 250 ms at each pass.
     """

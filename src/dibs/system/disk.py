@@ -1,4 +1,4 @@
-"""How much room is left where the queue lives, and what to say when it is little."""
+"""Free disk space for the queue's state, and the warning when it is low."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dibs.model import units
 
-#: Bytes. Enough for the queue to go on for long, and little enough to be worth a warning: logs grow.
+#: Bytes. Enough for the queue to continue for a long time, but low enough for a warning: logs grow.
 LITTLE_BYTES = 500 * 1024**2
 #: Files. A job needs about ten.
 LITTLE_FILES = 5000
@@ -16,7 +16,7 @@ LITTLE_FILES = 5000
 
 @dataclass(frozen=True)
 class Room:
-    """What is left of a disk for people without privileges; `free_files` None: it does not count files."""
+    """Free space of a disk for unprivileged users; `free_files` is None if the disk does not count files."""
 
     free: int
     total: int
@@ -24,14 +24,14 @@ class Room:
 
 
 def room(path: Path) -> Room:
-    """Return the room of the disk that `path` is on; OSError if it does not tell."""
+    """Return the free space of the disk that `path` is on; raise OSError if it is unknown."""
     found = os.statvfs(path)
     files = found.f_favail if found.f_files else None
     return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, files)
 
 
 def warning(path: Path, left: Room) -> str | None:
-    """Say that a disk is nearly full; None while it is not."""
+    """Return a warning if a disk is nearly full, else None."""
     what = f"{units.format_size(left.free)} free" if left.free < LITTLE_BYTES else ""
     if not what and left.free_files is not None and left.free_files < LITTLE_FILES:
         what = f"room for {left.free_files} files"

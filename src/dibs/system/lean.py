@@ -1,4 +1,4 @@
-"""Cheap stand-ins for standard modules that cost too much to import in a process that starts often.
+"""Cheap replacements for standard modules that are too slow to import in a process that starts often.
 
 Lean.
 """
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
     __all__ = ["record", "signal"]
 else:
-    # `signal` imports enum; the C module below it has all that is needed.
+    # `signal` imports enum; its C module has everything we need.
     import _signal as signal
 
     def record(cls):
-        """Make a class of plain values from its annotations, as `dataclass` does."""
+        """Create a class of plain values from its annotations, as `dataclass` does."""
         names = tuple(cls.__annotations__)
         defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
 

@@ -1,7 +1,6 @@
-"""Locks the kernel keeps for us: files to `flock`, abstract sockets to bind, and its tables of both.
+"""Kernel locks: files to `flock`, abstract sockets to bind, and the kernel's tables of both.
 
-Leases and tickets are made of these. Nothing here knows what is locked or why. Runs under `python -I -S`, so only
-modules that cost nothing are imported.
+Leases and tickets are built on these. Nothing here knows what is locked or why.
 
 Lean.
 """
@@ -18,28 +17,28 @@ import zlib
 
 from dibs import errors
 
-#: Read and write for all; the sticky bit keeps systemd-tmpfiles from deleting a file that is in use.
+#: Readable and writable for all; the sticky bit keeps systemd-tmpfiles from deleting a file in use.
 SHARED_MODE = 0o1666
 
-#: Never follow a planted link, never hang on a fifo, never leak into a child.
+#: Never follow a planted link, never block on a fifo, never leak into a child.
 OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
-#: Times a file may be deleted while we open it before that is an error.
+#: How often a file may be deleted while we open it before that is an error.
 TRIES = 50
 
 #: Bytes read of a file that any user may have written.
 SMALL_BYTES = 65536
 
-#: Connections that may wait at a socket; the kernel cuts it to net.core.somaxconn. Watchers are never accepted.
+#: Backlog of a socket; the kernel limits it to net.core.somaxconn. Watchers are never accepted.
 BACKLOG = 65535
 
-#: Flags and Type of a listening stream socket in /proc/net/unix. Connections that wait at it bear its name without the
-#: flag; a socket of another type may have the same name and means nothing to us.
+#: Flags and Type of a listening stream socket in /proc/net/unix. Connections in its backlog have its name without the
+#: flag; a socket of another type may have the same name and is ignored.
 LISTENING = [b"00010000", b"0001"]
 
 
 class Folder:
-    """Where the files are, and the prefix of the abstract sockets that belong to them."""
+    """The folder of the lock files, and the prefix of their abstract sockets."""
 
     __slots__ = ("path", "prefix")
 
@@ -49,7 +48,7 @@ class Folder:
         self.prefix = "dibs" if is_standard else f"dibs-{zlib.crc32(os.fsencode(self.path)):08x}"
 
     def file(self, name: str) -> str:
-        """Return the path of a file of this folder."""
+        """Return the path of a file in this folder."""
         return f"{self.path}/{name}"
 
     def socket(self, kind: str, rest: str) -> bytes:
@@ -58,11 +57,11 @@ class Folder:
 
 
 class Broken(errors.MachineError):
-    """The lease folder cannot be used, or holds something that is not ours."""
+    """The lease folder is unusable, or contains something that is not ours."""
 
 
 def folder() -> Folder:
-    """Return the folder that all programs of this machine share, or the one in $DIBS_LEASE_DIR."""
+    """Return the folder that all programs on this machine share, or the one in $DIBS_LEASE_DIR."""
     chosen = os.environ.get("DIBS_LEASE_DIR")
     if chosen:
         return Folder(chosen)
@@ -75,12 +74,12 @@ def folder() -> Folder:
 
 
 def boot_ns() -> int:
-    """Return the nanoseconds since the machine started, sleep included; this clock cannot be set."""
+    """Return the nanoseconds since boot, including sleep; this clock cannot be set."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def lock(place: Folder, path: str, how: int) -> int | None:
-    """Return a locked descriptor of the file that is at `path` now, made if needed; None when it is held."""
+    """Return a locked descriptor of the current file at `path`, created if needed; None if it is locked."""
     for _ in range(TRIES):
         fd = _open(place, path)
         try:
@@ -93,13 +92,13 @@ def lock(place: Folder, path: str, how: int) -> int | None:
         except OSError as error:
             os.close(fd)
             raise _broken(path, error.strerror) from error
-        # The file was deleted between our open and our lock: the next process would lock another one.
+        # The file was deleted between our open and our lock: the next process would lock another file.
         os.close(fd)
     raise _broken(path, "it is deleted again and again")
 
 
 def _open(place: Folder, path: str) -> int:
-    """Open a file that all users lock, making it if it is not there."""
+    """Open a file that all users lock; create it if it is missing."""
     for _ in range(TRIES):
         try:
             fd = os.open(path, os.O_RDWR | OPEN_FLAGS)
@@ -118,10 +117,10 @@ def _open(place: Folder, path: str) -> int:
 
 
 def _make(place: Folder, path: str) -> None:
-    """Make a file that everybody may lock, complete with its mode at the moment it appears.
+    """Create a file that all users may lock; it appears with its final mode.
 
-    O_CREAT on the name itself would let fs.protected_regular refuse the second user, and show the file with a mode
-    cut by the first one's umask.
+    With O_CREAT on the name itself, fs.protected_regular would refuse the second user, and the file would first appear
+    with a mode reduced by the first user's umask.
     """
     temporary, fd = make_temporary(place)
     try:
@@ -137,7 +136,7 @@ def _make(place: Folder, path: str) -> None:
 
 
 def names(place: Folder, start: str) -> list[str]:
-    """Return the names of the files of this folder that begin with `start`."""
+    """Return the names of the files in this folder that begin with `start`."""
     try:
         return [name for name in os.listdir(place.path) if name.startswith(start)]
     except OSError as error:
@@ -145,7 +144,7 @@ def names(place: Folder, start: str) -> list[str]:
 
 
 def make_temporary(place: Folder) -> tuple[str, int]:
-    """Make a new empty file of our own in the folder; return its path and a descriptor."""
+    """Create an empty temporary file in the folder; return its path and a descriptor."""
     path = place.file(f".dibs-new-{os.urandom(8).hex()}")
     try:
         return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
@@ -154,7 +153,7 @@ def make_temporary(place: Folder) -> tuple[str, int]:
 
 
 def unusable(place: Folder, what: str, error: OSError) -> Broken:
-    """Return the error of a folder in which something cannot be done, with what would help."""
+    """Return the error for a failed operation in the folder, with a hint."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     hint = "Make room there." if is_full else HINT
     return Broken(f"cannot {what} the lease folder {place.path}: {error.strerror}.", hint)
@@ -172,7 +171,7 @@ def _broken(path: str, problem: str | None) -> Broken:
 
 
 def is_same(fd: int, path: str) -> bool:
-    """Return whether `path` still names the file that is open."""
+    """Return whether `path` still names the open file."""
     try:
         named = os.lstat(path)
     except FileNotFoundError:
@@ -182,10 +181,9 @@ def is_same(fd: int, path: str) -> bool:
 
 
 def flocked() -> dict[str, list[int]]:
-    """Return the pids that flock each file of the machine, by the file's `key`; a dead taker's pid stays there.
+    """Return the pids that flock each file of the machine, by the file's `key`; includes dead processes' pids.
 
-    Not for what is asked often: before it writes this table the kernel waits until all processors have paused once
-    (an RCU grace period), 10 ms and more.
+    Do not call it often: before the kernel writes this table it waits for an RCU grace period, 10 ms and more.
     """
     found: dict[str, list[int]] = {}
     for line in read_all("/proc/locks").split(b"\n"):
@@ -196,12 +194,12 @@ def flocked() -> dict[str, list[int]]:
 
 
 def key(status: os.stat_result) -> str:
-    """Return the name of a file in /proc/locks. (btrfs shows another device there: then only sockets tell.)"""
+    """Return the name of a file in /proc/locks. (btrfs shows another device there; then only sockets work.)"""
     return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
 
 
 def key_of(path: str) -> str | None:
-    """Return the `key` of a path, None when there is no such file."""
+    """Return the `key` of a path; None if there is no such file."""
     try:
         return key(os.lstat(path))
     except OSError:
@@ -209,7 +207,7 @@ def key_of(path: str) -> str | None:
 
 
 def bind(name: bytes) -> int | None:
-    """Return a socket that listens on the abstract `name`, None when another one does."""
+    """Return a socket that listens on the abstract `name`; None if another socket does."""
     made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK)
     try:
         made.bind(name)
@@ -225,8 +223,8 @@ def bind(name: bytes) -> int | None:
 def connect(name: bytes) -> int | None:
     """Return a descriptor that hangs up when the last copy of the socket bound to `name` closes.
 
-    The other side never accepts, so each connection keeps a place in its queue until it ends. None when nobody is
-    there, when we may not, or when that queue is full.
+    The other side never accepts, so each connection uses up a place in its backlog until it ends. None if there is no
+    such socket, if we lack permission, or if the backlog is full.
     """
     made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK)
     try:
@@ -241,15 +239,15 @@ def connect(name: bytes) -> int | None:
 
 
 def table() -> bytes:
-    """Return the kernel's table of sockets, for several questions to `bound` about one moment."""
+    """Return the kernel's table of sockets, so that several calls of `bound` see the same moment."""
     return read_all("/proc/net/unix")
 
 
 def bound(place: Folder, kind: str, seen: bytes | None = None) -> list[str]:
     """Return what follows `<prefix>.<kind>.` in the names of the listening sockets of this folder, each once.
 
-    By the table as `seen`, or as it is now. The kernel writes it page by page: while others come and go it may show a
-    socket twice. Names that are not ASCII are somebody's joke.
+    From the table `seen`, or the current one. The kernel writes it page by page: while sockets come and go, it may show
+    one twice. Names that are not ASCII are not ours.
     """
     content = table() if seen is None else seen
     start = f"@{place.prefix}.{kind}.".encode("ascii")
@@ -266,7 +264,7 @@ def bound(place: Folder, kind: str, seen: bytes | None = None) -> list[str]:
 
 
 def read_all(path: str) -> bytes:
-    """Return the content of a file of /proc, which says its size only by ending."""
+    """Return the content of a file in /proc, whose size is known only at its end."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
@@ -278,7 +276,7 @@ def read_all(path: str) -> bytes:
 
 
 def read_small(path: str, offset: int = 0, size: int = SMALL_BYTES) -> tuple[os.stat_result, str] | None:
-    """Return status and text, or a part of it, of a regular file that anybody may have put there; else None."""
+    """Return the status and text, or a part of it, of a regular file that any user may have written; else None."""
     try:
         fd = os.open(path, os.O_RDONLY | OPEN_FLAGS)
     except OSError:
@@ -293,7 +291,7 @@ def read_small(path: str, offset: int = 0, size: int = SMALL_BYTES) -> tuple[os.
 
 
 def uid_of(pid: int) -> int | None:
-    """Return the effective uid of a process, None when it is gone or hidden. (The owner of /proc/PID can be root.)"""
+    """Return the effective uid of a process; None if it is gone or hidden. (The owner of /proc/PID can be root.)"""
     try:
         status = read_all(f"/proc/{pid}/status")
     except OSError:

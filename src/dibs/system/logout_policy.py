@@ -1,6 +1,6 @@
-"""Whether jobs outlive a logout: what systemd-logind does to the group of processes that the daemon is in.
+"""Whether jobs survive a logout: what systemd-logind does to the cgroup of the daemon.
 
-Reads files only; asking logind itself could hang, and it is often not there.
+Reads files only; logind itself could hang, and is often not installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ REMEDY = "`dibs daemon install` makes them stay."
 
 
 def logout_kills(pid: int | str = "self", config: Path = LOGIND_CONFIG, lingering: Path = LINGERING) -> str | None:
-    """Return why what this process starts would end with the user's last session; None if it would not."""
+    """Return why children of this process would end with the user's last session; None if they would not."""
     try:
         groups = Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
@@ -26,7 +26,7 @@ def logout_kills(pid: int | str = "self", config: Path = LOGIND_CONFIG, lingerin
 
 
 def judge(groups: str, lingers: bool, kills: bool) -> str | None:
-    """Decide from the text of /proc/PID/cgroup and the two settings of logind that matter."""
+    """Judge the text of /proc/PID/cgroup with the two relevant settings of logind."""
     parts = {part for line in groups.splitlines() for part in line.rpartition(":")[2].split("/")}
     if any(part.startswith("user@") for part in parts) and not lingers:
         return "jobs run below your systemd user manager, which ends with your last session"
@@ -36,7 +36,7 @@ def judge(groups: str, lingers: bool, kills: bool) -> str | None:
 
 
 def kills_processes(texts: list[str], user: str) -> bool:
-    """Return what logind's configuration says about processes that outlive a session; files later in the list win."""
+    """Return whether logind's configuration kills a user's processes after the session; later files win."""
     values = {"KillUserProcesses": "no", "KillOnlyUsers": "", "KillExcludeUsers": "root"}
     for line in "\n".join(texts).splitlines():
         name, equals, value = line.strip().partition("=")

@@ -1,7 +1,7 @@
-"""Where things live on this machine: the state folder, the sockets, and the files of a job.
+"""Paths on this machine: the state folder, the sockets, and the files of a job.
 
-Decides and checks names and owners; what is in the files is the business of others. Every door imports this
-module on every call, so it imports little.
+Decides names and checks owners; other modules handle the contents of the files. Every client imports this module on
+every call, so it imports little.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 
 from dibs import errors
 
-#: Where sockets go whose name would be too long in the state folder.
+#: The folder for sockets whose name would be too long in the state folder.
 TMP = Path("/tmp")
 
-#: sun_path holds 108 bytes with its NUL; the rest is for the suffix of a temporary name.
+#: sun_path holds 108 bytes including NUL; the rest is for the suffix of a temporary name.
 SOCKET_BYTES = 100
 
 MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 
-#: File systems that other machines may write to: no SQLite WAL, no flock we could trust. autofs counts because
-#: what it will mount is nearly always one of the others.
+#: File systems that other machines may write to: no SQLite WAL, no reliable flock. autofs is included because it nearly
+#: always mounts one of the others.
 NETWORK_TYPES = frozenset(
     {
         *("9p", "acfs", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "drvfs", "dvs", "fuse", "gfs2", "glusterfs"),
@@ -32,7 +32,7 @@ NETWORK_TYPES = frozenset(
     }
 )
 
-#: The FUSE file systems that are known to sit on a local disk. Every other `fuse.*` is taken for a network.
+#: FUSE file systems that are known to use a local disk. Every other `fuse.*` counts as a network.
 LOCAL_FUSE_TYPES = frozenset({"fuse.encfs", "fuse.fuse-overlayfs", "fuse.gocryptfs"})
 
 ELSEWHERE = "Set DIBS_HOME to another folder."
@@ -40,7 +40,7 @@ ELSEWHERE = "Set DIBS_HOME to another folder."
 
 @dataclass(frozen=True)
 class Home:
-    """The state folder, and a remark for the user about how it was chosen."""
+    """The state folder, and a note for the user about how it was chosen."""
 
     path: Path
     note: str | None = None
@@ -59,16 +59,16 @@ class Machine:
 
 
 def home(environ: Mapping[str, str]) -> Home:
-    """Return the state folder of this user on this machine; nothing is created."""
+    """Return the state folder of this user on this machine, without creating it."""
     explicit = environ.get("DIBS_HOME")
     base = None if explicit else _xdg(environ, "XDG_STATE_HOME", ".local/state")
-    # An automounted folder appears in the table of mounts only after an access.
+    # An automounted folder appears in the mount table only after an access.
     _touch(explicit or os.fspath(base or "/"))
     return choose_home(environ, Machine(machine_id(), os.geteuid(), _read("/proc/self/mountinfo")))
 
 
 def choose_home(environ: Mapping[str, str], machine: Machine) -> Home:
-    """Return the state folder for `environ` on `machine`: as asked, else the usual one, else a local one."""
+    """Return the state folder: the one in `environ`, else the default, else one on a local disk."""
     if environ.get("DIBS_HOME"):
         path = _from_variable("DIBS_HOME", environ)
         if kind := network_type(path, machine.mounts):
@@ -93,7 +93,7 @@ def _local_home(path: Path, kind: str, machine: Machine) -> Home:
 
 
 def prepare(home: Path, tmp: Path = TMP) -> None:
-    """Create the state folder (0700) and the folder of its socket, or refuse one that is not ours alone."""
+    """Create the state folder (0700) and its socket's folder; raise an error if one is not private to us."""
     _make_parents(home)
     make_private(home)
     folder = socket_path(home, tmp).parent
@@ -102,11 +102,11 @@ def prepare(home: Path, tmp: Path = TMP) -> None:
 
 
 def _make_parents(path: Path) -> None:
-    """Create what is missing above `path`, after looking at what is there."""
+    """Create the missing parents of `path`, after checking the existing ones."""
     missing = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
     nearest = next(folder for folder in (path, *path.parents) if folder not in missing)
     if missing and os.geteuid() == 0 and os.lstat(nearest).st_uid != 0:
-        # sudo often keeps HOME: root would leave folders in a user's home that the user cannot write to.
+        # sudo often keeps HOME: root would create folders in a user's home that the user cannot write to.
         raise errors.UserError(
             f"expected {nearest} to belong to root, it belongs to {_owner(nearest)}.",
             "Run dibs without sudo, or set DIBS_HOME.",
@@ -119,7 +119,7 @@ def _make_parents(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make sure that `path` is a folder of ours that no other user may enter (0700), creating it if it is missing."""
+    """Ensure that `path` is a folder of ours that no other user may enter (0700); create it if it is missing."""
     _mkdir(path, 0o700)
     _check_unplanted(path)
     try:
@@ -132,21 +132,21 @@ def make_private(path: Path) -> None:
     except OSError as error:
         raise errors.UserError(f"cannot make {path} private (0700): {error.strerror}.", ELSEWHERE) from error
     if is_open:
-        # vfat and some mounts take a chmod and do nothing.
+        # vfat and some mounts accept a chmod and ignore it.
         raise errors.UserError(f"expected {path} to become private (0700), its disk keeps no permissions.", ELSEWHERE)
 
 
 def _check_unused(path: Path, found: os.stat_result) -> None:
-    """Refuse to close a folder that others may enter unless it is empty or already holds our files."""
+    """Raise an error before making a folder private that others may enter, unless it is empty or already ours."""
     names = os.listdir(path)
     if found.st_mode & stat.S_ISVTX or (names and not {"dibs.db", "start.lock", "daemon.lock"} & set(names)):
         raise errors.UserError(f"{path} is open to others and not a folder of dibs; it was left alone.", ELSEWHERE)
 
 
 def hold(home: Path) -> int:
-    """Lock the state folder against systemd-tmpfiles for as long as the returned descriptor is open.
+    """Lock the state folder against systemd-tmpfiles while the returned descriptor is open.
 
-    /var/tmp loses files that were not used for 30 days; folders with a flock are skipped, with all below them.
+    /var/tmp loses files that were not used for 30 days; folders with a flock are skipped, with everything below.
     """
     import fcntl
 
@@ -156,7 +156,7 @@ def hold(home: Path) -> int:
 
 
 def socket_path(home: Path, tmp: Path = TMP) -> Path:
-    """Return the daemon's socket: in the state folder, or in /tmp when that name is too long for a socket."""
+    """Return the daemon's socket: in the state folder, or in /tmp if that path is too long for a socket."""
     return _socket(home, "dibs.sock", tmp)
 
 
@@ -174,7 +174,7 @@ def _socket(home: Path, name: str, tmp: Path) -> Path:
 
     folder = tmp / f"dibs-{os.geteuid()}"
     if os.path.lexists(folder):
-        # Another user's folder here could read our commands and impersonate our daemon.
+        # A folder of another user could read our commands and impersonate our daemon.
         _check_folder(folder, os.lstat(folder))
     return folder / f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}.{name}"
 
@@ -185,7 +185,7 @@ def database(home: Path) -> Path:
 
 
 def daemon_lock(home: Path) -> Path:
-    """Return the file whose lock says that a daemon is running."""
+    """Return the file whose lock shows that a daemon is running."""
     return home / "daemon.lock"
 
 
@@ -200,12 +200,12 @@ def daemon_log(home: Path) -> Path:
 
 
 def web_file(home: Path) -> Path:
-    """Return the file with the token that lets browsers in."""
+    """Return the file with the token for browsers."""
     return home / "web.json"
 
 
 def config_file(environ: Mapping[str, str]) -> Path | None:
-    """Return the user's configuration file, existing or not; None when the user has no home to keep one in."""
+    """Return the user's configuration file, existing or not; None if the user has no home."""
     if environ.get("DIBS_CONFIG"):
         return _from_variable("DIBS_CONFIG", environ)
     try:
@@ -215,7 +215,7 @@ def config_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def user_home(environ: Mapping[str, str]) -> Path:
-    """Return the user's home: `$HOME`, else what the user database says."""
+    """Return the user's home: `$HOME`, else the entry in the user database."""
     named = environ.get("HOME", "")
     if os.path.isabs(named):
         return Path(named)
@@ -249,17 +249,17 @@ def _from_variable(name: str, environ: Mapping[str, str]) -> Path:
 
 
 def machine_id(files: tuple[str, ...] = MACHINE_ID_FILES) -> str:
-    """Return what tells this machine from others that share the home folder."""
+    """Return an id that distinguishes this machine from others that share the home folder."""
     for file in files:
         word = _read(file).strip()
-        # It says "uninitialized" on the first boot.
+        # It contains "uninitialized" during the first boot.
         if len(word) == 32 and word.isalnum() and word.isascii():
             return word
     return os.uname().nodename.replace("/", "_") or "localhost"
 
 
 def network_type(path: Path, mounts: str) -> str | None:
-    """Return the type of the network file system that `path` is on, or None if it is local.
+    """Return the type of the network file system that `path` is on; None if it is local.
 
     `mounts` is the text of /proc/self/mountinfo. Symbolic links are followed, and `path` need not exist.
     """
@@ -269,7 +269,7 @@ def network_type(path: Path, mounts: str) -> str | None:
 
 
 def mount_type(path: str, mounts: str) -> str:
-    """Return the file system type of the deepest mount above `path`, the newest where several cover each other."""
+    """Return the file system type of the deepest mount above `path`; of stacked mounts, the newest."""
     depth, found = -1, ""
     for line in mounts.splitlines():
         before, separator, after = line.partition(" - ")
@@ -290,7 +290,7 @@ def _unescape(text: str) -> str:
 
 
 def _xdg(environ: Mapping[str, str], name: str, default: str) -> Path:
-    """Return an XDG base folder; by that standard a relative value counts as none."""
+    """Return an XDG base folder; by that standard a relative value is ignored."""
     value = environ.get(name, "")
     return Path(os.path.normpath(value)) if os.path.isabs(value) else user_home(environ) / default
 
@@ -305,7 +305,7 @@ def _check_folder(path: Path, found: os.stat_result) -> None:
 
 
 def _check_unplanted(path: Path) -> None:
-    """Refuse a link, or another user's folder, in a place that all users can write to."""
+    """Raise an error for a link, or another user's folder, in a place that all users can write to."""
     if not _is_shared(path.parent) or not os.path.lexists(path):
         return
     found = os.lstat(path)
@@ -316,7 +316,7 @@ def _check_unplanted(path: Path) -> None:
 
 
 def _is_shared(path: Path) -> bool:
-    """Return whether all users can write to `path`, as to /tmp."""
+    """Return whether all users can write to `path`, such as /tmp."""
     try:
         return bool(os.stat(path).st_mode & stat.S_IWOTH)
     except OSError:

@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection: the user whose process made it, as the kernel tells.
+"""The peer of a connection: the user whose process opened it, according to the kernel.
 
-A unix socket tells by itself. For loopback TCP, which every user of a machine can reach, the tables of the kernel
-name the owner of the socket at the other end. Nothing is decided here about who may do what.
+A unix socket reports it directly. For loopback TCP, which every user of a machine can reach, the kernel's tables name
+the owner of the peer's socket. Nothing here decides who may do what.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-#: The kernel's tables of TCP sockets, by family. They list those of our own network namespace.
+#: The kernel's tables of TCP sockets, by family. They list the sockets of our own network namespace.
 TABLES = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
 
 Address = tuple[str, int]
@@ -20,10 +20,10 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other end. `uid` None: the kernel names no living owner on this machine."""
+    """The peer. `uid` is None if the kernel names no living owner on this machine."""
 
     uid: int | None
-    #: Whether its address is one of this machine's own, so that a peer without an owner is not to be trusted.
+    #: Whether its address belongs to this machine, so that a peer without an owner must not be trusted.
     is_local: bool
 
 
@@ -35,31 +35,31 @@ def of_unix(sock: socket.socket) -> Peer:
 
 
 def of_tcp(sock: socket.socket) -> Peer:
-    """Return the peer of a connected TCP socket; reads a table of the kernel, which may take milliseconds."""
+    """Return the peer of a connected TCP socket; reads a kernel table, which may take milliseconds."""
     try:
         theirs, ours = sock.getpeername()[:2], sock.getsockname()[:2]
         table = TABLES[sock.family].read_text("ascii")
     except OSError:
-        # It is gone already, or the kernel does not tell: then the owner is unknown.
+        # The peer is gone, or the kernel does not report it: the owner is unknown.
         return Peer(None, is_local=True)
     return find(table, theirs, ours)
 
 
 def find(table: str, theirs: Address, ours: Address) -> Peer:
     """Return the peer at `theirs` of our end at `ours` from the text of one of the kernel's tables."""
-    # Searched for as it is written: there may be thousands of lines, and each connection waits for this.
+    # A plain text search: there may be thousands of lines, and each connection waits for this.
     at = table.find(f": {_written(theirs)} {_written(ours)} ")
     if at >= 0:
         # "local remote state queues timer retransmissions uid timeout inode ..."
         words = table[at + 2 : at + 400].partition("\n")[0].split()
-        # A socket that its process has closed has no inode any more, and the kernel writes uid 0 for it: a client
-        # that hangs up at once would pass for root.
+        # A socket that its process has closed has no inode, and the kernel writes uid 0 for it: a client that hangs up
+        # at once would pass for root.
         return Peer(int(words[6]) if words[8] != "0" else None, is_local=True)
     return Peer(None, is_local=ipaddress.ip_address(theirs[0].partition("%")[0]).is_loopback)
 
 
 def _written(address: Address) -> str:
-    """Write an address as the kernel's tables do: words of 32 bits in the machine's order, then the port."""
+    """Format an address as in the kernel's tables: 32-bit words in the machine's byte order, then the port."""
     packed = ipaddress.ip_address(address[0].partition("%")[0]).packed
     words = struct.unpack(f"={len(packed) // 4}I", packed)
     return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"

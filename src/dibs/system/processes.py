@@ -1,7 +1,7 @@
 """Find and signal processes, and never the wrong one.
 
-Pids are reused, so a process is a pid and its start time, and signals go through a pidfd that was checked against
-both. Nothing here decides when to signal or keeps state.
+Pids are reused, so a process is identified by its pid and start time, and signals go through a pidfd that was checked
+against both. Nothing here decides when to signal or keeps state.
 
 Lean.
 """
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 #: From <sys/prctl.h>: a signal when the parent dies; orphaned descendants become children of the caller, not of pid 1.
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-#: Lowest descriptor that a command inherits from us besides 0, 1 and 2; programs that count on 3 and up find them free.
+#: Lowest descriptor that a command inherits from us besides 0, 1 and 2; many programs expect 3 and up to be free.
 FIRST_FD = 100
-#: Parents that are looked at above a process.
+#: Maximum number of ancestors to follow.
 MOST_PARENTS = 64
 
 
@@ -33,7 +33,7 @@ class Proc:
     def __init__(self, pid: int, ppid: int, starttime: int, comm: str, state: str) -> None:
         self.pid = pid
         self.ppid = ppid
-        #: Clock ticks after boot; with the pid it names the process for as long as the machine is up.
+        #: Clock ticks after boot; with the pid it identifies the process until the next boot.
         self.starttime = starttime
         self.comm = comm
         #: One letter of proc(5): R S D Z T t X I.
@@ -46,12 +46,12 @@ class Proc:
 
     @property
     def is_dead(self) -> bool:
-        """Return whether only the entry is left, waiting for its parent."""
+        """Return whether it has ended and only waits for its parent to reap it."""
         return self.state in "ZX"
 
     @property
     def is_stopped(self) -> bool:
-        """Return whether it was stopped by a signal or a debugger."""
+        """Return whether a signal or a debugger stopped it."""
         return self.state in "Tt"
 
 
@@ -64,25 +64,25 @@ SIGNALS = {
 
 
 def signal_number(word: str) -> int | None:
-    """Return the signal that a word means: USR1, SIGUSR1 in any case, or its number; None if it is none."""
+    """Return the signal that a word names: USR1 or SIGUSR1 in any case, or its number; None if there is none."""
     if word.isascii() and word.isdigit() and len(word) <= 3:
         return int(word) if 0 < int(word) < signal.NSIG else None
     return SIGNALS.get(word.upper().removeprefix("SIG"))
 
 
 def signal_name(number: int) -> str:
-    """Return SIGUSR1 for 10 on most machines; a number that has no name stays one."""
+    """Return the name, such as SIGUSR1 for 10 on most machines; a number without a name stays a number."""
     return next((f"SIG{name}" for name, known in SIGNALS.items() if known == number), f"signal {number}")
 
 
 def look(pid: int) -> Proc | None:
-    """Return the process with this pid, zombies included, or None if there is none."""
+    """Return the process with this pid, zombies included; None if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             text = file.read(1024)
     except OSError:
         return None
-    # The name stands in parentheses and may contain anything, also parentheses and blanks.
+    # The name is in parentheses and may contain anything, including parentheses and blanks.
     head, _, tail = text.rpartition(b")")
     fields = tail.split()
     if len(fields) < 20:
@@ -92,16 +92,16 @@ def look(pid: int) -> Proc | None:
 
 
 def lineage(pid: int) -> list[int]:
-    """Return a process, its parent and so on, up to 1, or 0 above a namespace; it breaks off at one that is gone."""
+    """Return a process and its ancestors, up to 1, or 0 above a namespace; it ends at a process that is gone."""
     found = [pid]
-    # A pid reused in the middle could close a circle.
+    # A pid that is reused meanwhile could form a cycle.
     while found[-1] > 1 and len(found) <= MOST_PARENTS and (proc := look(found[-1])) is not None:
         found.append(proc.ppid)
     return found
 
 
 def words(pid: int) -> list[str]:
-    """Return the command line of a process; none if it is gone, or not for us to see."""
+    """Return the command line of a process; empty if it is gone or hidden from us."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
@@ -110,24 +110,24 @@ def words(pid: int) -> list[str]:
 
 
 def identity(pid: int) -> int | None:
-    """Return the start time of a process, zombies included, or None if there is none."""
+    """Return the start time of a process, zombies included; None if there is none."""
     proc = look(pid)
     return proc.starttime if proc else None
 
 
 def boot_id() -> str:
-    """Return the name of this run of the machine: pids and start times mean nothing across a reboot."""
+    """Return the id of this boot: pids and start times mean nothing across a reboot."""
     with open("/proc/sys/kernel/random/boot_id", "rb", buffering=0) as file:
         return file.read(64).decode("ascii", "replace").strip()
 
 
 def everybody() -> list[Proc]:
-    """Return all processes from one scan of /proc; some may have ended, and new ones be missing, when it returns."""
+    """Return all processes from one scan of /proc; meanwhile some may have ended and new ones may have started."""
     return list(_each())
 
 
 def _each() -> Iterator[Proc]:
-    """Yield one process after the other, the newest first: those are the most likely to end soon."""
+    """Yield each process, the newest first: those are the most likely to end soon."""
     for pid in sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True):
         proc = look(pid)
         if proc is not None:
@@ -135,11 +135,11 @@ def _each() -> Iterator[Proc]:
 
 
 def descendants(root: int) -> list[Proc]:
-    """Return children, their children and so on, parents first, without the root itself."""
+    """Return all descendants, parents first, without the root itself."""
     children: dict[int, list[Proc]] = {}
     for proc in everybody():
         children.setdefault(proc.ppid, []).append(proc)
-    # A pid reused in the middle of the scan could close a circle, so each list is taken out once.
+    # A pid that is reused during the scan could form a cycle, so each list is removed when used.
     found = children.pop(root, [])
     for proc in found:
         found.extend(children.pop(proc.pid, []))
@@ -147,10 +147,10 @@ def descendants(root: int) -> list[Proc]:
 
 
 def marked(entries: list[bytes]) -> Iterator[Proc]:
-    """Find the living processes of this user whose environment, as it was at exec, has all these entries.
+    """Yield the living processes of this user whose environment at exec has all these entries.
 
-    This finds what a dead runner left behind. Each is yielded as soon as it is seen, so that it can be signalled before
-    it is replaced. Without entries none is found.
+    This finds the leftovers of a dead runner. Each process is yielded as soon as it is seen, so that it can be
+    signalled before it is replaced. Without entries none is found.
     """
     wanted = set(entries)
     for proc in _each() if wanted else ():
@@ -169,10 +169,10 @@ def _environment(pid: int) -> set[bytes]:
 
 
 def open_verified(pid: int, starttime: int) -> int | None:
-    """Return a pidfd of exactly this process, or None if it is gone.
+    """Return a pidfd of exactly this process; None if it is gone.
 
-    The order matters: once the pidfd is open the pid may be reused, but the pidfd still means the old process,
-    so a start time that still matches proves which process we hold.
+    The order matters: once the pidfd is open the pid may be reused, but the pidfd still refers to the old process, so a
+    start time that still matches proves which process we hold.
     """
     try:
         pidfd = os.pidfd_open(pid)
@@ -185,7 +185,7 @@ def open_verified(pid: int, starttime: int) -> int | None:
 
 
 def catches(pid: int, signum: int) -> bool:
-    """Return whether a process has a handler of its own for a signal."""
+    """Return whether a process has its own handler for a signal."""
     try:
         with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
             text = file.read(16384)
@@ -196,7 +196,7 @@ def catches(pid: int, signum: int) -> bool:
 
 
 def send(pidfd: int, signum: int) -> bool:
-    """Send a signal; False if the process is gone or became another user's (sudo)."""
+    """Send a signal; return False if the process is gone or now belongs to another user (sudo)."""
     try:
         signal.pidfd_send_signal(pidfd, signum)
     except (ProcessLookupError, PermissionError):
@@ -205,7 +205,7 @@ def send(pidfd: int, signum: int) -> bool:
 
 
 def send_all(procs: Iterable[Proc], *signums: int) -> None:
-    """Send each signal in turn to each of these processes that still is the one we saw."""
+    """Send each signal in turn to each of these processes, unless its pid was reused."""
     for proc in procs:
         pidfd = open_verified(proc.pid, proc.starttime)
         if pidfd is None:
@@ -216,17 +216,16 @@ def send_all(procs: Iterable[Proc], *signums: int) -> None:
 
 
 def kill_children() -> set[int]:
-    """KILL all direct children and return their pids; for a process with one thread that reaps them itself.
+    """KILL all direct children and return their pids; for a single-threaded process that reaps them itself.
 
-    Fast, against trees that respawn: no scan and no pidfd, because the pid of a child that was not reaped cannot be
-    reused.
+    Fast, for trees that respawn: no scan and no pidfd, because the pid of an unreaped child cannot be reused.
     """
     children = _children()
     for pid in children:
         try:
             os.kill(pid, signal.SIGKILL)
         except PermissionError:
-            continue  # it became another user's (sudo)
+            continue  # it now belongs to another user (sudo)
     return children
 
 
@@ -241,7 +240,7 @@ def _children() -> set[int]:
 
 
 def names(procs: Iterable[Proc]) -> str:
-    """Return processes as people read them: `4242 python, 4250 sleep`."""
+    """Return processes for display: `4242 python, 4250 sleep`."""
     return ", ".join(f"{proc.pid} {proc.comm}" for proc in procs)
 
 
@@ -251,7 +250,7 @@ def become_subreaper() -> None:
 
 
 def die_with(parent: int, signum: int) -> None:
-    """Have the kernel send this process a signal when its parent dies, or send it now if that has happened already."""
+    """Make the kernel signal this process when its parent dies; send the signal now if the parent is already dead."""
     _prctl(PR_SET_PDEATHSIG, signum, "be told of the end of the parent")
     if os.getppid() != parent:
         os.kill(os.getpid(), signum)

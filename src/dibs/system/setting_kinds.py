@@ -1,6 +1,6 @@
-"""The kinds of value that a setting can have: what each is called, how it is read from a variable, how it is checked.
+"""The kinds of value of a setting: the name of each, how it is parsed from a variable, and how it is checked.
 
-Which settings there are, and where their values come from, is in `settings`.
+`settings` lists the settings and where their values come from.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dibs.system import paths
 
 
 class Bytes(int):
-    """A number of bytes, which people write with a unit."""
+    """A number of bytes, which users write with a unit."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value: what to call it, how to read it from a variable, how to check it from either source."""
+    """A kind of value: its name, its parser for variables, and its check for values from either source."""
 
-    #: What the error says was expected.
+    #: What the error message says was expected.
     expected: str
-    #: Turn a variable's text into what TOML would have given.
+    #: Convert a variable's text to the value TOML would have given.
     from_text: Callable[[str], object]
-    #: Return the final value; ValueError if it is not of this kind.
+    #: Return the final value; raise ValueError if it is not of this kind.
     check: Callable[[object, Mapping[str, str]], object]
 
 
@@ -47,7 +47,7 @@ def _path(value: object, environ: Mapping[str, str]) -> Path | None:
 
 
 def _count(value: object, environ: Mapping[str, str]) -> int:
-    # bool is an int to Python, but `cpu_slots = true` is a mistake.
+    # In Python bool is an int, but `cpu_slots = true` is a mistake.
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError
     return value
@@ -60,7 +60,7 @@ def _spare(value: object, environ: Mapping[str, str]) -> int:
 def _duration(value: object, environ: Mapping[str, str]) -> float:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError
-    # A bare number in the file gets the parser's own answer: write 30m or 30s.
+    # For a bare number in the file, the parser's own error says: write 30m or 30s.
     return units.parse_duration(str(value))
 
 
@@ -81,7 +81,7 @@ def _split(text: str) -> list[str]:
 
 
 def _whole(text: str) -> object:
-    # Nine digits are plenty for a count, and int() refuses very long ones in its own way.
+    # Nine digits are enough for a count, and int() raises its own error for very long ones.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else text
 
 

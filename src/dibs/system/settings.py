@@ -1,6 +1,6 @@
 """Every setting: its name, kind, default and meaning, and where its value comes from.
 
-Defaults < /etc/dibs/config.toml < the user's config.toml < environment. Options of a command are the doors' business.
+Defaults < /etc/dibs/config.toml < the user's config.toml < environment. Command options are handled by the callers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Settings:
     devices: str = ""
     #: None: in the state folder.
     files: Path | None = None
-    #: None: the one place that all users of this machine share.
+    #: None: the folder that all users of this machine share.
     lease_dir: Path | None = None
     cpu_slots: int = field(default_factory=lambda: usable_cores())
     shell: str = field(default_factory=lambda: find_shell(os.environ))
@@ -55,7 +55,7 @@ class Settings:
     max_gpus: int | None = None
     keep_free: int = 0
     max_jobs_per_gpu: int = 4
-    #: Seconds; None: for ever.
+    #: Seconds; None: forever.
     keep_for: float | None = None
     keep_jobs: int = 1_000_000
     env_exclude: tuple[str, ...] = ()
@@ -63,16 +63,16 @@ class Settings:
     foreign_memory: Bytes = field(default_factory=lambda: Bytes(2**30))
     foreign_process: Bytes = field(default_factory=lambda: Bytes(200 * 2**20))
     foreign_ignore: tuple[str, ...] = ()
-    #: None: as the system's loader finds it.
+    #: None: found by the system's loader.
     nvml_library: Path | None = None
-    #: 0: any that is free.
+    #: 0: any free port.
     web_port: int = 0
     #: Empty: loopback.
     web_bind: str = ""
     web_names: tuple[str, ...] = ()
     web_cert: Path | None = None
     web_key: Path | None = None
-    #: None: there is none.
+    #: None: no status socket.
     status_socket: Path | None = None
     #: Where each value came from: "default", a file, or an environment variable.
     sources: dict[str, str] = field(default_factory=dict, compare=False)
@@ -84,11 +84,11 @@ class Setting:
 
     name: str
     kind: Kind
-    #: As one would write it in the file; "" where it is empty or found out on the machine.
+    #: As written in the file; "" if it is empty or detected on the machine.
     default: str
     variable: str
     meaning: str
-    #: False for what must not be kept in a file.
+    #: False if it must not be stored in a file.
     is_in_files: bool = True
 
 
@@ -201,7 +201,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 
 def load(environ: Mapping[str, str], site: Path = SITE_CONFIG) -> Settings:
-    """Return the settings for `environ`; the first wrong value stops with an error that names it."""
+    """Return the settings for `environ`; raise an error that names the first invalid value."""
     values: dict[str, object] = {"cpu_slots": usable_cores(), "shell": find_shell(environ)}
     sources = {setting.name: "default" for setting in SETTINGS}
     for path, is_required in ((site, False), (paths.config_file(environ), bool(environ.get("DIBS_CONFIG")))):
@@ -213,12 +213,12 @@ def load(environ: Mapping[str, str], site: Path = SITE_CONFIG) -> Settings:
         if text := environ.get(setting.variable):
             values[setting.name] = _checked(setting, setting.kind.from_text(text), setting.variable, environ)
             sources[setting.name] = setting.variable
-    # Each kind returns what its field holds; a test goes through all of them.
+    # Each kind returns the type of its field; a test checks all of them.
     return Settings(**values, sources=sources)  # type: ignore[arg-type]
 
 
 def written(value: object) -> str:
-    """Return a final value as one would write it in the file, without quotes; nothing where it is empty."""
+    """Return a final value as written in the file, without quotes; empty if it is unset."""
     match value:
         case None:
             return ""
@@ -233,12 +233,12 @@ def written(value: object) -> str:
 
 
 def usable_cores() -> int:
-    """Return the number of cores this process may run on, which in a container is fewer than the machine has."""
+    """Return the number of cores this process may run on, which can be fewer in a container than the machine has."""
     return len(os.sched_getaffinity(0))
 
 
 def find_shell(environ: Mapping[str, str]) -> str:
-    """Return the path of bash, or of the shell that is always there."""
+    """Return the path of bash, or of the shell that always exists."""
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder, "bash")
         # A relative folder on PATH would mean another shell in every folder.
@@ -248,11 +248,11 @@ def find_shell(environ: Mapping[str, str]) -> str:
 
 
 def _read_file(path: Path, is_required: bool, environ: Mapping[str, str]) -> dict[str, object]:
-    """Return the checked values of a configuration file; a missing one has none."""
+    """Return the checked values of a configuration file; none if it is missing."""
     text = _text_of(path, is_required)
     if text is None:
         return {}
-    # Costs several milliseconds, and most people have no file.
+    # The import takes several milliseconds, and most users have no file.
     import tomllib
 
     try:
@@ -270,7 +270,7 @@ def _read_file(path: Path, is_required: bool, environ: Mapping[str, str]) -> dic
 
 
 def _broken(path: Path, text: str, complaint: str) -> errors.UserError:
-    """Return the error for a file that is no TOML; the parser names the line, or says that it is the last."""
+    """Return the error for a file that is not valid TOML; the parser names the line or says that it is the last."""
     what, _, place = complaint.partition(" (at ")
     words = place.replace(",", " ").split()
     number = words[1] if words[:1] == ["line"] else str(len(text.splitlines()))
@@ -278,7 +278,7 @@ def _broken(path: Path, text: str, complaint: str) -> errors.UserError:
 
 
 def _line_of(name: str, text: str) -> str:
-    """Return ", line 3" for the line that sets `name`; nothing where it is written in some rare way."""
+    """Return ", line 3" for the line that sets `name`; empty if it is written in an unusual way."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.partition("=")[0].strip(" \t\"'[]") == name:
             return f", line {number}"
@@ -286,9 +286,9 @@ def _line_of(name: str, text: str) -> str:
 
 
 def _text_of(path: Path, is_required: bool) -> str | None:
-    """Read a file that only we or root can have written; None if it does not exist and need not."""
+    """Read a file that only we or root can have written; return None if it does not exist and is not required."""
     try:
-        # Non-blocking, so that a planted pipe cannot stop us.
+        # Non-blocking, so that a planted pipe cannot block us.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             _check_owner(path, os.fstat(file.fileno()))
             return file.read().decode("utf-8")
@@ -303,7 +303,7 @@ def _text_of(path: Path, is_required: bool) -> str | None:
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:
-    """Refuse a file that another user could have written: its `shell` would run with our rights."""
+    """Raise an error if another user could have written the file: its `shell` would run with our rights."""
     if not stat.S_ISREG(found.st_mode):
         raise errors.UserError(f"{path}: expected a regular file, it is something else.", "Move it away.")
     if found.st_uid not in (0, os.geteuid()):
@@ -318,7 +318,7 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
 
 
 def _checked(setting: Setting, value: object, where: str, environ: Mapping[str, str]) -> object:
-    """Return the final value of `setting`; `where` names file and key, or the variable, in the error."""
+    """Return the final value of `setting`; errors name `where` (file and key, or the variable)."""
     try:
         return setting.kind.check(value, environ)
     except errors.UserError as error:
@@ -328,7 +328,7 @@ def _checked(setting: Setting, value: object, where: str, environ: Mapping[str, 
 
 
 def _shown(value: object) -> str:
-    """Show a value as TOML would write it."""
+    """Return a value as TOML would write it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,4 +1,4 @@
-"""The names of users: the system's, or the number of one that has none (in a container, say).
+"""User names: from the system, or the uid of a user without a name (for example in a container).
 
 Lean.
 """
@@ -9,8 +9,7 @@ import os
 
 
 def name(uid: int) -> str:
-    """Return the name of a user."""
-    # Asking may load a library of the system, and most who import us never ask.
+    # The lookup may load a system library, and most importers never need it.
     import pwd
 
     try:
