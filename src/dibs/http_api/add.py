@@ -1,7 +1,7 @@
-"""`dibs add` for its thin client: the daemon reads the words as the client would have, and answers what to print.
+"""`POST /v1/add`: the daemon parses a `dibs add` command line for its thin client and returns the lines to print.
 
-Every refusal (4xx) leaves the queue as it was. The client then runs the full command line, which succeeds where this
-process could not read something, or reports the error in its own words.
+Every refusal (4xx) leaves the queue unchanged. The client then runs the full command line, which succeeds where the
+daemon could not read a file, or reports the error itself.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from dibs.submission.add_command import Line
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Caller
 
-#: Threads that read command lines and the files they name; a dead network mount may hold some of them forever.
+#: Threads that read command lines and the files they name; a dead network mount may block some of them forever.
 MOST_READERS = 4
 READERS: web.AppKey[ThreadPoolExecutor] = web.AppKey("readers", ThreadPoolExecutor)
 #: Seconds until the client reads its files itself.
 READ_FOR_S = 2.0
-#: What needs the client's own screen, or its traceback.
+#: Options that need the client's terminal or its traceback.
 LEFT_TO_THE_CLIENT = (options.HELP, options.DEBUG, job_options.DRY_RUN)
 
 
-#: Names that mean another file in every process, such as what `<(command)` makes of itself.
+#: Paths that name a different file in every process; the shell passes such a path for `<(command)`.
 OWN_FILES = ("/proc/self", "/proc/thread-self", "/dev/fd", "/dev/std")
 
 
 class AddIn(msgspec.Struct, forbid_unknown_fields=True):
-    """The words after `dibs add`, and the process that they were typed in."""
+    """The arguments of `dibs add`, and the process that it runs in."""
 
-    #: Base64 of bytes, each followed by a NUL, because neither words nor variables need be UTF-8.
+    #: Base64 of byte strings that each end with NUL: neither arguments nor variables need be UTF-8.
     words: str
     environ: str
     cwd: str
     umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)]
-    #: As `file_system` returns it.
+    #: The client's result of `file_system`.
     file_system: str
-    #: Whether its stderr is one.
+    #: Whether stderr is a terminal.
     is_terminal: bool
 
     def caller(self) -> Caller:
-        """Return the process that sent it."""
+        """Return the process that sent the request."""
         environ = dict(word.partition("=")[::2] for word in decoded(self.environ))
         return Caller(environ, "".join(decoded(self.cwd)), self.umask, is_remote=True)
 
 
 class Draft(NamedTuple):
-    """A command line that was read: its request, and notes to be printed before and after the hint about the shell."""
+    """A parsed command line: its request, and notes to print before and after the hint about the shell."""
 
     args: Args
     body: Body
@@ -67,7 +67,7 @@ class Draft(NamedTuple):
 
 
 async def post_add(request: web.Request) -> web.Response:
-    """Queue what a `dibs add` command line says; answer the lines to be printed, for the owner's own client."""
+    """Submit the jobs of a `dibs add` command line; return the lines to print. Only for the owner's own client."""
     daemon = request.app[exchange.DAEMON]
     sent = wire.convert(await exchange.body(request), AddIn)
     assert isinstance(request.protocol, Connection)
@@ -84,7 +84,7 @@ async def post_add(request: web.Request) -> web.Response:
 
 
 async def read(readers: ThreadPoolExecutor, words: list[str], caller: Caller) -> Draft:
-    """Return what a command line asks for, read in another thread and within a time limit."""
+    """Parse a command line in another thread; raise UserError if that takes too long."""
     reading = asyncio.get_running_loop().run_in_executor(readers, _draft, words, caller)
     try:
         return await asyncio.wait_for(reading, READ_FOR_S)
@@ -108,13 +108,13 @@ def _draft(words: list[str], caller: Caller) -> Draft:
 
 
 def file_system() -> str:
-    """Return what names the files that a process sees: its mount namespace and its root."""
+    """Return an identifier of the files that this process sees: its mount namespace and its root."""
     root = os.stat("/")
     return f"{os.readlink('/proc/self/ns/mnt')} {root.st_dev} {root.st_ino}"
 
 
 def decoded(packed: str) -> list[str]:
-    """Return words that were packed by the client."""
+    """Return the strings that the client packed."""
     try:
         return [os.fsdecode(word) for word in a2b_base64(packed).split(b"\0")[:-1]]
     except ValueError as error:
@@ -122,5 +122,5 @@ def decoded(packed: str) -> list[str]:
 
 
 def _line(line: Line) -> str:
-    """Return a line as the client reads it without a parser: its stream, and one JSON string."""
+    """Return a line in a format that needs no parser: its stream and one JSON string."""
     return f"{line.stream}{json.dumps(line.text)}\n"

@@ -1,6 +1,6 @@
-"""Who may ask what: one rule for every request, of any method, before it is routed. What it does not allow is refused.
+"""Access control: one rule for every request, of any method, before it is routed. The default is to refuse.
 
-Pure: it is given what the request says and where it came in, and returns why it is refused, or that it is not.
+Pure: the input is the parts of a request and its endpoint, the result is a refusal or None.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from dataclasses import dataclass
 
 from dibs.http_api import tokens
 
-#: All that our routes use. Everything else is refused, unknown methods and CORS preflights included.
+#: The methods of our routes. All others are refused, including CORS preflights.
 METHODS = frozenset({"GET", "HEAD", "POST", "PATCH"})
-#: What a program says on the unix socket. No page can make a browser send one of these with a port to it, and a name
-#: without one means port 80 or 443, so a name that an attacker lets point to this machine never passes as a program's.
+#: Host headers of programs on the unix socket. Browsers send a port with the name unless it is 80 or 443, so a DNS name
+#: that an attacker points to this machine never passes as a program.
 PROGRAM_HOSTS = frozenset({"dibs", "localhost"})
-#: Names of this machine that no name server is asked for. Through `ssh -L` they come with any port.
+#: Names of this machine that need no DNS lookup. Through `ssh -L` they come with any port.
 LOOPBACK_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
-#: How a browser asks for a page that somebody opens: no script of another page sees the answer.
+#: Sec-Fetch mode and destination when a user opens a page: no script of another page sees the answer.
 OPENING = ("navigate", "document")
 
 PAGES = frozenset({"/", "/jobs", "/sweeps", "/gpus", "/usage", "/settings"})
 PAGE = re.compile(r"/(job|sweep|gpu)/[^/]+|/static/.+")
-#: Asked by the owner's own programs alone, never by a page: they let browsers in, or read the owner's files.
+#: Only for the owner's programs, never for a page: these paths let browsers in or read the owner's files.
 OWN_PATHS = frozenset({"/v1/add", "/v1/session/codes", "/v1/web"})
 SESSION_PATH = "/v1/session"
-#: What the second socket tells: how jobs, queue and GPUs stand. Not what jobs print, nor settings, nor any page.
+#: Paths on the status socket: jobs, queue and GPUs. No logs, settings or pages.
 STATUS_PATH = re.compile(
     r"/metrics|/v1/(daemon|words|openapi\.json|events|timeline|gpus|gpus/history|sweeps|sweeps/[0-9]+/results"
     r"|queue|queue/(starts|line)|jobs|jobs/(index|wait|changes|[0-9]+|[0-9]+/(why|events)))"
@@ -34,45 +34,45 @@ STATUS_PATH = re.compile(
 
 
 class Area(enum.Enum):
-    """What a path belongs to; what is not known is API."""
+    """The kind of a path; an unknown path is API."""
 
-    #: Files of the page: the same for everybody, and without a secret.
+    #: Files of the page: the same for all users, and without secrets.
     PAGE = enum.auto()
     #: Where a code is exchanged for the token.
     SESSION = enum.auto()
-    #: For programs on the unix socket alone.
+    #: Only for programs on the unix socket.
     OWN = enum.auto()
     API = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a request came in. `names` are the hosts that it may be asked for, with their port; of a socket, none."""
+    """Where a request arrived. `names` are the allowed Host headers with their port; empty for a unix socket."""
 
     is_tcp: bool
     uid: int
     names: frozenset[str] = frozenset()
     scheme: str = "http"
-    #: Whether other machines may reach it; they have no uid, and TLS keeps what they say.
+    #: Whether other machines can reach it; their clients have no uid, and TLS protects the traffic.
     is_public: bool = False
-    #: Whether it only tells how things stand, whoever asks.
+    #: Whether it is the read-only status socket.
     is_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What of a request matters here. Headers are tuples: none, one, or more than there should be."""
+    """The parts of a request that matter here. Headers are tuples, because a header may be missing or repeated."""
 
     uid: int | None
     method: str
-    #: As it was sent, without the query.
+    #: As sent, without the query.
     target: str
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
     dests: tuple[str, ...] = ()
-    #: Whether there is any other header that begins with `Sec-Fetch-`.
+    #: Whether any header begins with `Sec-Fetch-`.
     is_fetched: bool = False
     authorizations: tuple[str, ...] = ()
     content_types: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not answered."""
+    """Why a request is refused."""
 
     status: int
     message: str
@@ -93,7 +93,7 @@ NO_TOKEN = Refusal(401, "expected a token that is valid, got none, or an old one
 
 
 def area(target: str) -> Area:
-    """Return what a path, as it was sent, belongs to."""
+    """Return the area of a path as sent."""
     if target == SESSION_PATH:
         return Area.SESSION
     if target in OWN_PATHS:
@@ -117,22 +117,22 @@ def refuse(asked: Asked, endpoint: Endpoint, token: str | None) -> Refusal | Non
 
 
 def is_by_token(asked: Asked, endpoint: Endpoint) -> bool:
-    """Tell whether a request that may be answered may be so because of its token."""
+    """Return whether an admitted request was admitted by its token."""
     return (endpoint.is_tcp or _is_browser(asked)) and area(asked.target) is Area.API
 
 
 def _is_browser(asked: Asked) -> bool:
-    """Tell whether a request on the unix socket may come from a browser, through a tunnel.
+    """Return whether a request on the unix socket may come from a browser through a tunnel.
 
-    A page from a plain http:// name that is no loopback name sends neither Origin nor Sec-Fetch headers with a GET, so
-    the host counts too.
+    A page on a plain http:// address that is not loopback sends neither Origin nor Sec-Fetch headers with a GET, so
+    the host is checked too.
     """
     said = asked.origins or asked.sites or asked.modes or asked.dests
     return bool(said) or asked.is_fetched or not PROGRAM_HOSTS.issuperset(asked.hosts)
 
 
 def _check_user(asked: Asked, endpoint: Endpoint) -> Refusal | None:
-    # Root can read the token anyway, and does so for its own tools.
+    # Root can read the token anyway, and root's own tools do.
     is_ours = asked.uid in (endpoint.uid, 0) or (asked.uid is None and endpoint.is_public)
     return None if is_ours else Refusal(403, "this queue belongs to somebody else.")
 
@@ -140,7 +140,7 @@ def _check_user(asked: Asked, endpoint: Endpoint) -> Refusal | None:
 def _check_form(asked: Asked) -> Refusal | None:
     if asked.method not in METHODS:
         return Refusal(405, f"expected one of {', '.join(sorted(METHODS))}, got another method.")
-    # `GET http://elsewhere/` names a host of its own; only a proxy is asked so.
+    # `GET http://elsewhere/` brings another host name; only proxies receive such requests.
     return None if asked.target.startswith("/") else Refusal(400, "expected a path that begins with /.")
 
 
@@ -166,7 +166,7 @@ def _check_origin(asked: Asked, endpoint: Endpoint, where: Area) -> Refusal | No
         return FOREIGN_PAGE
     if asked.sites in ((), ("same-origin",)):
         return None
-    # Somebody typed the address or clicked on a link.
+    # A user typed the address or followed a link.
     is_opened = asked.method in ("GET", "HEAD") and (*asked.modes, *asked.dests) == OPENING
     return None if is_opened and where is Area.PAGE else FOREIGN_PAGE
 
@@ -175,7 +175,7 @@ def _check_body(asked: Asked) -> Refusal | None:
     if not asked.has_body:
         return None
     kinds = [each.partition(";")[0].strip().lower() for each in asked.content_types]
-    # A form of any page may send the other kinds without asking first.
+    # A form on any page can send other content types without a preflight.
     return None if kinds == ["application/json"] else Refusal(400, "expected Content-Type application/json.")
 
 

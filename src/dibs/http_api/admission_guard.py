@@ -1,6 +1,6 @@
-"""Who may ask at all, and the one shape of everything that goes wrong.
+"""Check every request before it is routed, and turn every error into the common error shape.
 
-`admission` decides; here its question is gathered from the request, and its answer applied.
+`admission` decides; this module collects its input from the request and applies its decision.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ KINDS = {error.http_status: error.kind for error in (NotSignedIn, NotAllowed)}
 
 
 class Guard:
-    """Stands before the router: what it refuses is neither routed nor read any further."""
+    """Runs before the router: a refused request is neither routed nor read further."""
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self._failures = Failures()
-        #: Where something is being answered because of the token: streams may be so for days.
+        #: Connections with a request that was admitted by the token; a stream may last for days.
         self._by_token: set[asyncio.Transport] = set()
 
     def before(self, handler: exchange.BaseHandler) -> exchange.BaseHandler:
-        """Return the handler of all requests with the guard before it."""
+        """Return a handler that runs the guard before `handler`."""
 
         async def guarded(request: web.BaseRequest) -> web.StreamResponse:
             connection = request.protocol
@@ -60,12 +60,12 @@ class Guard:
         connections.protect(answer)
         if refusal.status == 401:
             answer.headers["WWW-Authenticate"] = "Bearer"
-        # Nobody reads a body that was refused, so nothing may come after it.
+        # The refused body is not read, so the connection cannot be reused.
         answer.force_close()
         return answer
 
     async def hold_back(self, request: web.BaseRequest) -> None:
-        """Count something wrong that the other side said; return when it may be told so."""
+        """Count a failed attempt of the client and sleep for its delay."""
         connection = request.protocol
         assert isinstance(connection, Connection)
         uid = connection.peer.uid if connection.peer else None
@@ -73,14 +73,14 @@ class Guard:
         await asyncio.sleep(self._failures.delay_s(side, time.monotonic()))
 
     def rotate(self, request: web.Request) -> None:
-        """Make a new token, and hang up on all who were let in by the old one; not on who asks for it."""
+        """Replace the token and close all connections admitted by the old one, except the requester's."""
         self.tokens.rotate()
         for transport in self._by_token - {request.transport}:
             transport.abort()
 
 
 def describe(request: web.BaseRequest, connection: Connection) -> Asked:
-    """Return what of a request matters to who may ask."""
+    """Return the parts of a request that `admission` needs."""
     headers = request.headers
 
     def all_of(name: str) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def describe(request: web.BaseRequest, connection: Connection) -> Asked:
     return Asked(
         uid=connection.peer.uid if connection.peer else None,
         method=request.method,
-        # As the router sees it, unless it is no path at all.
+        # The path as the router sees it, unless the target is not a path.
         target=request.path if request.raw_path.startswith("/") else request.raw_path,
         hosts=all_of("Host"),
         origins=all_of("Origin"),
@@ -104,13 +104,13 @@ def describe(request: web.BaseRequest, connection: Connection) -> Asked:
 
 
 async def protect(request: web.Request, answer: web.StreamResponse) -> None:
-    """Put the headers of every answer on one that a handler made, before the first byte of it is sent."""
+    """Add the common headers to a handler's answer before its first byte is sent."""
     connections.protect(answer)
 
 
 @web.middleware
 async def errors(request: web.Request, handler: exchange.Handler) -> web.StreamResponse:
-    """Turn every error into the one shape of errors."""
+    """Turn every error into the common error shape."""
     try:
         _check_devices(request)
         return await handler(request)
@@ -120,7 +120,7 @@ async def errors(request: web.Request, handler: exchange.Handler) -> web.StreamR
         return _error(error)
     except web.HTTPException as error:
         return _error(_as_ours(request, error), error.status)
-    # The last place: answered as a bug, logged whole.
+    # Any other exception is a bug: log the traceback.
     except Exception as error:
         log.exception("%s %r", request.method, request.path)
         return _error(
@@ -129,7 +129,7 @@ async def errors(request: web.Request, handler: exchange.Handler) -> web.StreamR
 
 
 def _check_devices(request: web.Request) -> None:
-    """Refuse a client that believes in other devices than ours."""
+    """Refuse a client whose DIBS_DEVICES differs from the daemon's."""
     wanted = request.headers.get("Dibs-Devices")
     ours = request.app[exchange.DAEMON].identity.devices
     if wanted is not None and wanted != ours and not request.path.startswith("/v1/daemon"):

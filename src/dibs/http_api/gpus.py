@@ -23,14 +23,14 @@ from dibs.system import disk
 
 
 async def get_gpus(request: web.Request) -> web.Response:
-    """Return every device, with who holds it on this machine."""
+    """Return every GPU and its holders on this machine."""
     daemon = request.app[exchange.DAEMON]
     daemon.watcher.note_viewer()
     return exchange.json(await gpus(daemon, await daemon.probe_now()))
 
 
 async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
-    """Return every device of an inventory, with who holds it now."""
+    """Return every GPU of an inventory and its current holders."""
     found = await daemon.ask(lambda reader: holders.survey(daemon.lease_folder, inventory.ids))
     line = await daemon.ask(lambda reader: tickets.line(daemon.lease_folder))
     waiters = [
@@ -52,7 +52,7 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
 
 
 async def get_history(request: web.Request) -> web.Response:
-    """Return how busy the devices were: every look of the last hour, and one mean a minute for as long as is asked."""
+    """Return the utilization of the GPUs: every reading of the last hour, and one mean per minute for `minutes`."""
     daemon = request.app[exchange.DAEMON]
     minutes = min(max(0, exchange.whole_number(request, "minutes", 60)), usage.MOST_MINUTES)
     kept = await daemon.ask(lambda reader: reader.minutes(now_ms() // 60_000 - minutes))
@@ -120,12 +120,12 @@ def _since(holder: holders.Holder) -> str | None:
 
 
 def _vram(holder: holders.Holder) -> int | None:
-    """Return the bytes that somebody shares of a device; None: it is theirs alone."""
+    """Return the bytes that a holder declared; None for exclusive use."""
     return None if holder.mib is None else holder.mib * choice.MIB
 
 
 async def post_drain(request: web.Request) -> web.Response:
-    """Start nothing new on a device: for this user's jobs, or by root for everybody."""
+    """Drain a GPU so that no new job starts on it: for this user, or by root for all users."""
     body = await exchange.body(request) if request.can_read_body else {}
     why = " ".join(wire.convert(body, actions.DrainIn).reason.split())
     daemon, device = request.app[exchange.DAEMON], await _device(request)
@@ -139,7 +139,7 @@ async def post_drain(request: web.Request) -> web.Response:
 
 
 async def post_undrain(request: web.Request) -> web.Response:
-    """Start jobs on a device again."""
+    """Undrain a GPU so that jobs start on it again."""
     daemon, device = request.app[exchange.DAEMON], await _device(request)
     is_root = os.geteuid() == 0
     if not is_root and device.id not in daemon.devices.drains.own and device.drained:
@@ -180,7 +180,7 @@ def machine(daemon: Daemon, view: View) -> job_answers.Machine:
 
 
 def _places(inventory: Inventory, view: View) -> list[job_answers.Place]:
-    """Return every device and who holds it, as the scheduler sees it now, without asking the driver."""
+    """Return every GPU and its holders as the scheduler sees them, without asking the driver."""
     ours: dict[DeviceId, list[Active]] = {}
     for job in view.active:
         for held in job.devices:
@@ -205,20 +205,20 @@ def _places(inventory: Inventory, view: View) -> list[job_answers.Place]:
 
 def _others(view: View, device: DeviceId) -> list[Occupant]:
     alone = view.held.get(device)
-    # A device that only needs a check first has no holder.
+    # An occupant with a note only marks a GPU that must be checked first: it is no holder.
     is_held = alone is not None and alone.note is None
     return [*([alone] if alone and is_held else []), *view.sharers.get(device, ())]
 
 
 def marks(daemon: Daemon, job: Job) -> list[str]:
-    """Return what is to be said about the devices of a job that runs, or about those that it should not use."""
+    """Return warnings about the GPUs of a running job, or about GPUs that it uses but should not."""
     return list(daemon.devices.last.marks.get(job.id, ()))
 
 
 def use(daemon: Daemon, reader: Reader, job: Job) -> list[job_answers.Use]:
-    """Return how the latest attempt used each of its devices, so far or as it was kept."""
+    """Return how the latest attempt used each of its GPUs, from the store and from readings not stored yet."""
     found = {device: (peak, mean, looks) for device, peak, mean, looks in reader.uses(job.id, job.attempt)}
-    # Not stored yet: newer than what an earlier daemon stored.
+    # Not stored yet, so newer than what an earlier daemon stored.
     now = daemon.devices.ledger.uses.copy()
     counted = {key[2]: value for key, value in now.items() if key[:2] == (job.id, job.attempt)}
     found |= {device: (value.peak, value.mean, value.looks) for device, value in counted.items()}
@@ -226,7 +226,7 @@ def use(daemon: Daemon, reader: Reader, job: Job) -> list[job_answers.Use]:
 
 
 def full(daemon: Daemon) -> str | None:
-    """Say that the disk of the queue is nearly full; it is a local one, so asking does not hang."""
+    """Return a warning if the disk of the queue is nearly full. The disk is local, so this does not hang."""
     try:
         return disk.warning(daemon.identity.home, disk.room(daemon.identity.home))
     except OSError as error:

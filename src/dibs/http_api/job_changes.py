@@ -1,4 +1,4 @@
-"""Waiting for many jobs: one answer for all that ended, or changed, meanwhile."""
+"""Long polls for many jobs: one answer for all jobs that finished or changed meanwhile."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from dibs.model import selectors
 from dibs.store.query_results import Glance
 from dibs.store.writer import Reader
 
-#: Seconds between two answers to one who watches a count grow.
+#: Seconds between two answers to a client that follows a count.
 NEWS_EVERY_S = 0.2
-#: Seconds between two counts for one who waits for many jobs.
+#: Seconds between two counts for a client that waits for many jobs.
 GATHER_S = 0.05
 
 
-#: Events that one answer tells of at most.
+#: The most events in one answer.
 MOST_EVENTS = 20_000
 
 
 async def get_changes(request: web.Request) -> web.Response:
-    """Say how jobs stand, and from which event on to ask for what happens next.
+    """Return the states of jobs, and the event from which to ask for further changes.
 
-    With `select`: those jobs, at once. Without: all to which something happened after the event `since`, as soon as
-    one of them has ended, soon after something else happened, or when `wait_s` is over. Numbers of events hold for
-    good, also for another daemon.
+    With `select`: those jobs, at once. Without: all jobs that changed after the event `since`, as soon as one of them
+    has finished, shortly after any other change, or when `wait_s` is over. Event numbers stay valid when the daemon
+    restarts.
     """
     daemon = request.app[exchange.DAEMON]
     words = request.query.getall("select", [])
@@ -53,19 +53,19 @@ async def get_changes(request: web.Request) -> web.Response:
 
 
 def _news(reader: Reader, since: int) -> tuple[int, list[Glance]]:
-    """Return what happened after an event, and up to which one that is."""
+    """Return the last event considered, and the jobs that changed after `since` up to it."""
     until = min(reader.last_event(), max(since, 0) + MOST_EVENTS)
     return until, reader.changes(since, until)
 
 
 def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> web.Response:
     jobs = [job_answers.JobState(one.id, one.word, one.attempt) for one in found]
-    # Where each job has its folder.
+    # The folder that contains each job's folder.
     return exchange.json(job_answers.Changes(cursor, jobs, f"{daemon.files.output_home}/jobs"))
 
 
 async def get_wait(request: web.Request) -> web.Response:
-    """Answer when the finished jobs of a selection are more than `seen`, or all of it, or the time is over."""
+    """Answer when the number of finished jobs differs from `seen`, when all have finished, or when the time is over."""
     daemon = request.app[exchange.DAEMON]
     words = request.query.getall("select", [])
     chosen = selectors.parse(words)
@@ -84,12 +84,12 @@ async def get_wait(request: web.Request) -> web.Response:
         if summary.over or left <= 0 or daemon.stopping.is_set():
             break
         if summary.finished != seen:
-            # News, but a thousand short jobs a second are not a thousand answers.
+            # There is news, but a thousand short jobs per second must not cause a thousand answers.
             left = min(left, began + NEWS_EVERY_S - daemon.events.loop.time())
             if left <= 0:
                 break
         await daemon.events.changed(version, left)
-        # The first change is looked at at once; after that they are gathered.
+        # The first change is checked at once; later ones are batched.
         await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
     if words and not summary.total:
         turns.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
@@ -98,7 +98,7 @@ async def get_wait(request: web.Request) -> web.Response:
 
 
 def _mark(reader: Reader, words: list[str], chosen: selectors.Selection) -> str:
-    """Name the jobs that are meant now, without words all unfinished ones, by ranges of ids."""
+    """Return the jobs that match now as ranges of ids; without selectors, all unfinished jobs."""
     meant = chosen if words else selectors.parse(["unfinished"])
     return selectors.ranges(reader.select_ids(meant, now_ms()))
 

@@ -1,4 +1,4 @@
-"""Lists of jobs on the wire: filters, sorts, pages, and the ids of a whole list for tables that scroll over it."""
+"""Lists of jobs: filters, sort orders, pages, and the ids of a whole list for scrolling tables."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from dibs.store.pages import Wanted
 from dibs.store.writer import Reader
 from dibs.submission import times
 
-#: Jobs on a page, and on one where nobody says how many.
+#: The most jobs on a page, and the default.
 MOST, USUAL = 1000, 100
-#: Before and after all jobs, in wall-clock milliseconds.
+#: Times before and after all jobs, in wall-clock milliseconds.
 NEVER, FOR_EVER = 0, 2**53
 Id = Annotated[int, Meta(ge=0, lt=2**62)]
 Limit = Annotated[int, Meta(ge=1, le=MOST)]
 
 
 class ListQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which jobs a list has, and in which order."""
+    """The filters and the order of a list."""
 
     select: Annotated[list[str], Meta(description="Selectors as on the command line; several are a union.")] = []
     state: Annotated[str, Meta(description="Words such as failed,timeout, or unfinished, finished, active, bad.")] = ""
@@ -46,19 +46,19 @@ class ListQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class PageQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
-    """A page of such a list. Without any of it, or with `select` alone, all that is meant is told at once."""
+    """A page of a list. Without parameters, or with `select` alone, the answer is not paged."""
 
     limit: Annotated[Limit | None, Meta(description="Jobs on a page; 100 if only others are given.")] = None
     cursor: Annotated[str, Meta(description="What `next` of the page before said.")] = ""
 
     @property
     def is_paged(self) -> bool:
-        """Tell whether a page is wanted rather than all at once."""
+        """Return whether the query asks for a page."""
         return self != PageQuery(select=self.select)
 
 
 def wanted(told: ListQuery, inventory: Inventory, now: datetime) -> Wanted:
-    """Return what a list is of."""
+    """Return the filters and the order of a list."""
     chosen = selectors.parse(told.select) if told.select else ((selectors.Everything(),),)
     words = selectors.states(told.state) if told.state else None
     return Wanted(selectors.narrowed(chosen, _also(told, inventory, now)), words, pages.sort(told.sort))
@@ -92,7 +92,7 @@ def _gpu(word: str, inventory: Inventory) -> str:
 
 
 def moment(name: str, text: str, now: datetime) -> int:
-    """Return a moment that a query names, in wall-clock milliseconds."""
+    """Return a time in a query as wall-clock milliseconds."""
     try:
         return round(times.past(text, now).timestamp() * 1000)
     except UserError as error:
@@ -102,7 +102,7 @@ def moment(name: str, text: str, now: datetime) -> int:
 
 
 async def get_index(request: web.Request) -> web.Response:
-    """Return how many jobs a list has, and their ids: as ranges where it is sorted by id."""
+    """Return the number of jobs in a list and their ids; as ranges if it is sorted by id."""
     daemon = request.app[exchange.DAEMON]
     told = exchange.query(request, ListQuery)
     what = wanted(told, daemon.inventory, datetime.now())
@@ -112,7 +112,7 @@ async def get_index(request: web.Request) -> web.Response:
             total, ranges, is_cut = pages.runs(reader, what, now_ms())
             return job_answers.Index(total=total, ranges=ranges, more=is_cut)
         total, ids, is_cut = pages.ids(reader, what, now_ms())
-        # SQLite has written the list as JSON; it may have a million ids.
+        # SQLite already encoded the list as JSON; it may have a million ids.
         return job_answers.Index(total=total, ids=cast("list[int]", msgspec.Raw(ids.encode())), more=is_cut)
 
     return await exchange.answer(daemon, answer)

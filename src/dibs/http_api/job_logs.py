@@ -1,4 +1,4 @@
-"""The output of a job on the wire: all of it or a part by bytes, its end, a search, an index of its lines."""
+"""`/v1/jobs/{id}/log`: the output of a job, whole or a byte range, its last lines, search, and a line index."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dibs.model.jobs import Job, JobId
 from dibs.store.writer import Reader
 
 T = TypeVar("T")
-#: Lines at the end, and lines found, that one answer has at most.
+#: The most last lines, and the most matches, in one answer.
 MOST_TAIL, MOST_FOUND = 100_000, 1000
-#: Characters of what is searched for.
+#: The most characters of a search text.
 LONGEST_TEXT = 1000
 RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
@@ -33,13 +33,13 @@ Lines = Annotated[int, Meta(ge=0, le=MOST_TAIL)]
 
 
 class AttemptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which attempt of a job."""
+    """The attempt of a job."""
 
     attempt: Annotated[Attempt | None, Meta(description="The newest if it is left out.")] = None
 
 
 class LogQuery(AttemptQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which output of a job."""
+    """The output of a job."""
 
     stream: Annotated[str, Meta(pattern="^(stdout|stderr)$", description="stderr where it has a file of its own.")] = (
         "stdout"
@@ -47,14 +47,14 @@ class LogQuery(AttemptQuery, forbid_unknown_fields=True, kw_only=True):
 
 
 class WholeQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
-    """How much of it; a header `Range` says that too."""
+    """The part of the output; a `Range` header selects one too."""
 
     tail: Annotated[Lines | None, Meta(description="Only the last so many lines.")] = None
     download: Annotated[bool, Meta(description="As a file to be kept.")] = False
 
 
 class SearchQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
-    """What is looked for in it."""
+    """A search in the output."""
 
     text: Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT, description="What a line must have.")]
     regex: Annotated[bool, Meta(description="The text is a regular expression of Python.")] = False
@@ -66,7 +66,7 @@ class SearchQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
 
 
 class LinesQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
-    """From where on lines are counted."""
+    """Where to start counting lines."""
 
     from_: Annotated[Byte, Meta(description="Count from this byte on: what `next` said.")] = msgspec.field(
         default=0, name="from"
@@ -75,7 +75,7 @@ class LinesQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
 
 
 async def get_log(request: web.Request) -> web.StreamResponse:
-    """Return the output of a job, all of it, its last lines, or a range of bytes."""
+    """Return the output of a job: all of it, its last lines, or a byte range."""
     told = exchange.query(request, WholeQuery)
     async with _opened(request, told) as log:
         begin, end, status = 0, log.size, 200
@@ -94,9 +94,9 @@ async def get_log(request: web.Request) -> web.StreamResponse:
 
 
 def stretch(header: str, size: int) -> tuple[int, int] | None:
-    """Return the bytes that a header `Range` means: from, and before which; nothing where there are none.
+    """Return the start and end of a `Range` header, equal if it selects no bytes; None for the whole file.
 
-    None: all of them. A header that cannot be read, or names several ranges, counts as none, as HTTP has it.
+    As in HTTP, a header that is invalid or has several ranges is ignored.
     """
     found = RANGE.fullmatch(header.replace(" ", ""))
     if found is None or found[1] == found[2] == "":
@@ -111,7 +111,7 @@ def stretch(header: str, size: int) -> tuple[int, int] | None:
 
 
 async def get_search(request: web.Request) -> web.Response:
-    """Return the lines of a log that have a text, or that fit an expression."""
+    """Return the lines of a log that contain a text or match a regular expression."""
     told = exchange.query(request, SearchQuery)
 
     def search(log: LogFile) -> bytes:
@@ -122,7 +122,7 @@ async def get_search(request: web.Request) -> web.Response:
 
 
 async def get_lines(request: web.Request) -> web.Response:
-    """Return where every thousandth line of a log begins, for whoever shows a part of it."""
+    """Return where every thousandth line of a log begins, for viewers that show a part of it."""
     told = exchange.query(request, LinesQuery)
     async with _opened(request, told) as log:
         return _json(await in_thread(request, lambda: files.index(log, told.from_, told.line)))
@@ -133,7 +133,7 @@ def _json(body: bytes) -> web.Response:
 
 
 async def in_thread(request: web.Request, what: Callable[[], T]) -> T:
-    """Do something in a thread of its own kind: a log may be on a network that does not answer."""
+    """Run a function in the threads for logs: a log may be on a network file system that does not answer."""
     return await asyncio.get_running_loop().run_in_executor(request.app[exchange.DAEMON].logs, what)
 
 
@@ -155,7 +155,7 @@ async def _opened(request: web.Request, told: LogQuery) -> AsyncIterator[LogFile
 
 
 def having(reader: Reader, job_id: JobId, told: AttemptQuery) -> Job:
-    """Return the job, if it has the attempt that is asked for."""
+    """Return the job; raise NotFound if it does not have the requested attempt."""
     job = reader.job(job_id)
     if told.attempt is not None and told.attempt > job.attempt:
         raise NotFound(f"job {job_id} has no attempt {told.attempt} (the newest is {job.attempt}).")
@@ -175,7 +175,7 @@ def _path(daemon: Daemon, reader: Reader, job_id: JobId, told: LogQuery) -> str:
 async def _send(
     request: web.Request, log: LogFile, begin: int, end: int, status: int, headers: dict[str, str]
 ) -> web.StreamResponse:
-    """Send a stretch, however long, with no more of it in memory than a block."""
+    """Send a byte range of any length with only one block in memory."""
     answer = web.StreamResponse(status=status, headers=headers)
     answer.content_type, answer.charset = "text/plain", "utf-8"
     answer.content_length = end - begin
@@ -185,7 +185,7 @@ async def _send(
         while begin < end:
             block = await in_thread(request, lambda begin=begin: log.read(begin, end))  # type: ignore[misc]
             if not block:
-                # Cut by somebody meanwhile: the end of the connection says that something is missing.
+                # The file was truncated meanwhile: closing the connection shows that bytes are missing.
                 answer.force_close()
                 break
             await answer.write(block)

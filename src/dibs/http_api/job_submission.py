@@ -1,4 +1,4 @@
-"""Jobs in: a submission, and its dry run."""
+"""`POST /v1/jobs`: submit jobs, or check a submission with a dry run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dibs.system import commands
 
 
 async def post_jobs(request: web.Request) -> web.Response:
-    """Queue one job, or many with common defaults: all of them or none."""
+    """Submit one job, or many with common defaults: all of them or none."""
     daemon = request.app[exchange.DAEMON]
     body = await exchange.body(request)
     rules = submission.rules(body)
     submissions = submission.submissions(body)
     is_rehearsal = bool(request.query.get("dry_run"))
     if daemon.devices.is_real and (is_rehearsal or any(submission.spec.no_wait for submission in submissions)):
-        # It is now or never, or is to be told what is free: nobody may have looked for hours.
+        # The answer depends on which GPUs are free now; the last reading may be hours old.
         await daemon.probe_now()
     if is_rehearsal:
         return await _rehearse(daemon, submissions, rules)
@@ -39,7 +39,7 @@ async def post_jobs(request: web.Request) -> web.Response:
     is_plain = request.headers.get("Accept") == "text/plain"
     if is_plain and "Dibs-Receipt" not in request.headers:
         return _plain(submitted, "")
-    # For people only: whoever reads JSON shows hints on a terminal, and who asks for a receipt is on one.
+    # Receipt and hints are for a terminal: JSON clients print hints there, and only a terminal asks for a receipt.
     receipt, hints = await daemon.ask(lambda reader: _told(daemon, reader, submitted.ids))
     if is_plain:
         return _plain(replace(submitted, notes=[*submitted.notes, *hints]), receipt)
@@ -54,7 +54,7 @@ async def post_jobs(request: web.Request) -> web.Response:
 
 
 async def add(daemon: Daemon, body: Body, *, is_terminal: bool) -> dict[str, Any]:
-    """Queue what `dibs add` sent; answer as `post_jobs` does, with a receipt and hints only for a terminal."""
+    """Submit the jobs of `dibs add`; answer like `post_jobs`, with a receipt and hints only for a terminal."""
     submitted = await _queue(daemon, submission.submissions(body), submission.rules(body))
     answer: dict[str, Any] = {"ids": submitted.ids, "notes": submitted.notes}
     if is_terminal:
@@ -83,8 +83,8 @@ def _submit(
 
 
 async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], rules: validation.Rules) -> web.Response:
-    """Say what would be queued; everything is checked as for a submission, and nothing is kept."""
-    # It brings the options of the command line, which a submission does not need.
+    """Check everything as for a submission and return what would be queued, without storing it."""
+    # Imported late: it loads the options of the command line, which a submission does not need.
     from dibs.submission import command_line
 
     rehearsed = await daemon.do(lambda turn: control.rehearse(turn, submissions))
@@ -105,7 +105,7 @@ async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], ru
             at_once=rules.at_once,
             halt_after=rules.halt_after,
             notes=rehearsed.notes,
-            # Of the first of them.
+            # For the first job only.
             expected_start=why.expected_start(forecast, daemon.inventory),
             unknown=why.unknown_start(forecast),
         )
@@ -113,7 +113,7 @@ async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], ru
 
 
 def _runs(submission: validation.Submission, spec: JobSpec, shell: str) -> list[str]:
-    """Return the words that are really run."""
+    """Return the argument list that would be executed."""
     if submission.script is not None:
         return [*scripts.interpreter(submission.script, shell), *(spec.argv or ())]
     env = serialization.unpack_environ(submission.environ or b"")
@@ -122,7 +122,7 @@ def _runs(submission: validation.Submission, spec: JobSpec, shell: str) -> list[
 
 
 def _plain(submitted: control.Submitted, receipt: str) -> web.Response:
-    """Answer one who cannot read JSON: ids in lines; what is for people in headers, each one JSON string."""
+    """Answer a client without a JSON parser: one id per line; notes and the receipt as JSON strings in headers."""
     answer = web.Response(text="".join(f"{job_id}\n" for job_id in submitted.ids), status=201)
     for note in submitted.notes:
         answer.headers.add("Dibs-Note", json.dumps(note))

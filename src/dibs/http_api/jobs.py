@@ -36,7 +36,7 @@ MOST_TEXTS = 2000
 
 
 async def get_jobs(request: web.Request) -> web.Response:
-    """Return the overview, the jobs that the `select` words mean, or a page of a list."""
+    """Return the overview, the jobs that match `select`, or a page of a list."""
     daemon = request.app[exchange.DAEMON]
     told = exchange.query(request, job_lists.PageQuery)
     if told.is_paged:
@@ -87,7 +87,7 @@ def _list(daemon: Daemon, reader: Reader, seen: QueueOutlook, jobs: list[Job], t
 
 
 def _overview(reader: Reader, seen: QueueOutlook) -> list[Job]:
-    """Return unfinished and recent jobs; if there are very many, always those that run or start next."""
+    """Return unfinished and recent jobs; if these are too many, always include those that run or start next."""
     jobs = {job.id: job for job in reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)}
     jobs |= {job.id: job for job in reader.active()}
     for waiting in views.order(seen.view.waiting)[:FINISHED_SHOWN]:
@@ -98,24 +98,24 @@ def _overview(reader: Reader, seen: QueueOutlook) -> list[Job]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A job as lists show it, with what is not in its database row."""
+    """A job as lists show it, with the parts that are not in its database row."""
 
     job: Job
     reason: str | None
-    #: Its last numbers.
+    #: Its last metrics.
     report: Numbers | None
     marks: list[str]
     inventory: Inventory
 
     @classmethod
     def of(cls, daemon: Daemon, reader: Reader, seen: QueueOutlook, job: Job) -> Shown:
-        """Collect what is known of a job now."""
+        """Collect the current facts about a job."""
         reader.pause()
         reason = seen.reason(job).text if job.is_waiting else job.remark if job.is_active else None
         return cls(job, reason, job_numbers.of(daemon, reader, job), gpus.marks(daemon, job), seen.inventory)
 
     def is_same(self, other: Shown) -> bool:
-        """Tell whether another has the same JSON."""
+        """Return whether another has the same JSON."""
         # Identity is enough: the reader returns the same object while a row has not changed.
         return self.job is other.job and self._beside() == other._beside()
 
@@ -127,7 +127,7 @@ class Shown:
         return job_answers.Job(**self.fields(daemon))
 
     def fields(self, daemon: Daemon) -> dict[str, Any]:
-        """Return the fields of `job_answers.Job`. A notification has them too, but for the last two."""
+        """Return the fields of `job_answers.Job`. A notification has all of them except the last two."""
         return serialization.job_to_json(
             self.job,
             self.inventory,
@@ -139,7 +139,7 @@ class Shown:
 
 
 class Texts:
-    """A cache of the JSON of jobs: most rows of a list that is loaded again have not changed. Used from any thread."""
+    """A cache of the JSON of jobs: most rows of a reloaded list have not changed. Used from any thread."""
 
     def __init__(self) -> None:
         self._kept: dict[JobId, tuple[Shown, msgspec.Raw]] = {}
@@ -158,7 +158,7 @@ TEXTS: web.AppKey[Texts] = web.AppKey("texts", Texts)
 
 
 async def get_job(request: web.Request) -> web.Response:
-    """Return one job; with `until` and `wait_s`, when it has started or finished."""
+    """Return one job; with `until` and `wait_s`, wait until it has started or finished."""
     daemon = request.app[exchange.DAEMON]
     job_id = exchange.job_id(request)
     until = request.query.get("until", "")
@@ -182,7 +182,7 @@ async def get_job(request: web.Request) -> web.Response:
 
 
 def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
-    # It brings the options of the command line, which nothing else here needs.
+    # Imported late: it loads the options of the command line, which nothing else here needs.
     from dibs.submission import command_line
 
     attempts = [
@@ -212,7 +212,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
 
 
 async def get_events(request: web.Request) -> web.Response:
-    """Return all that happened to a job."""
+    """Return all events of a job."""
     job_id = exchange.job_id(request)
 
     def answer(reader: Reader) -> job_answers.Events:

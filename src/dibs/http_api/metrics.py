@@ -1,6 +1,6 @@
-"""`GET /metrics`: the queue, the devices and the daemon in numbers, as Prometheus reads them.
+"""`GET /metrics`: metrics of the queue, the GPUs and the daemon for Prometheus.
 
-Nothing is sampled for it: GPUs are reported as last read. A request keeps the frequent readings going.
+A request does not read the GPUs: it reports the last reading, and keeps readings frequent for a while.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dibs.version import __version__
 
 
 async def get_metrics(request: web.Request) -> web.Response:
-    """Return the queue, the devices and the daemon in numbers for Prometheus."""
+    """Return metrics of the queue, the GPUs and the daemon for Prometheus."""
     daemon = request.app[exchange.DAEMON]
     daemon.watcher.note_viewer()
     found = await daemon.ask(lambda reader: [*_queue(reader), *_devices(daemon, reader), *_process(daemon)])
@@ -48,7 +48,7 @@ def _counted(tally: Tally) -> Iterator[Family]:
     yield histogram("dibs_turn_seconds", "One turn of the core thread.", tally.turns)
 
 
-#: What is told of a device, and how it is read from it; None: the driver does not tell.
+#: Metrics of a GPU: name, help text, and how to read the value; None if the driver does not report it.
 DEVICE_NUMBERS: tuple[tuple[str, str, Callable[[Device], float | None]], ...] = (
     ("utilization_ratio", "Share of the time in which the GPU was busy.", lambda d: _part(d.utilization)),
     ("memory_used_bytes", "Memory in use.", lambda d: d.memory_used),
@@ -88,14 +88,14 @@ def _daemon(daemon: Daemon, streams: int) -> Iterator[Family]:
     yield gauge("dibs_build_info", "Always 1; the version is a label.", Sample(1, {"version": __version__}))
     waiting = daemon.pending_work
     yield gauge("dibs_requests_waiting", "Requests and news that wait for the next turn of the core.", Sample(waiting))
-    # Not counting the one that asks this.
+    # Without this request's own question.
     asked = max(0, daemon.readers.pending - 1)
     yield gauge("dibs_questions_waiting", "Questions to the store that are being answered, or wait.", Sample(asked))
     yield gauge("dibs_event_streams", "Listeners to GET /v1/events.", Sample(streams))
 
 
 def _process(daemon: Daemon) -> Iterator[Family]:
-    """Return what every Prometheus program tells of itself, under the names that everybody uses, and the store."""
+    """Return the standard Prometheus process metrics, and the size of the store."""
     database = paths.database(daemon.identity.home)
     size = sum(_size(Path(f"{database}{end}")) for end in ("", "-wal"))
     yield gauge("dibs_store_bytes", "Size of the database and its log.", Sample(size))
@@ -114,5 +114,5 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:
-        # The log goes with its last user.
+        # SQLite deletes the WAL file when the last connection closes.
         return 0

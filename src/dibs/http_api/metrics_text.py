@@ -1,4 +1,4 @@
-"""Numbers as Prometheus reads them: the text format, version 0.0.4, and nothing about which numbers there are.
+"""The Prometheus text format, version 0.0.4, independent of which metrics there are.
 
 Pure.
 """
@@ -19,17 +19,17 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One line: a number under some labels."""
+    """One line: a value with labels."""
 
     value: float
     labels: Labels = field(default_factory=dict)
-    #: What follows the name: of a histogram's lines, which one it is.
+    #: Appended to the name; distinguishes the lines of a histogram.
     suffix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """All numbers of one name."""
+    """All samples of one metric."""
 
     name: str
     #: gauge, counter or histogram.
@@ -39,17 +39,17 @@ class Family:
 
 
 def gauge(name: str, about: str, *samples: Sample) -> Family:
-    """Return numbers that go up and down."""
+    """Return a metric that goes up and down."""
     return Family(name, "gauge", about, samples)
 
 
 def counter(name: str, about: str, *samples: Sample) -> Family:
-    """Return numbers that only grow while the daemon lives."""
+    """Return a metric that only grows while the daemon runs."""
     return Family(name, "counter", about, samples)
 
 
 def histogram(name: str, about: str, counted: Histogram) -> Family:
-    """Return how many values were not above each end, with their number and sum."""
+    """Return a histogram: cumulative buckets, count and sum."""
     counts = list(counted.counts)
     below = list(itertools.accumulate(counts))
     ends = [*map(number, counted.ends), "+Inf"]
@@ -60,7 +60,7 @@ def histogram(name: str, about: str, counted: Histogram) -> Family:
 
 
 def text(families: Iterable[Family]) -> str:
-    """Return all of it; a name without numbers is left out."""
+    """Return the text of all metrics; those without samples are omitted."""
     return "".join(_family(family) for family in families if family.samples)
 
 
@@ -76,14 +76,14 @@ def _labels(labels: Labels) -> str:
 
 
 def escaped(value: str) -> str:
-    """Return a label's value so that it stays one, whatever is in it."""
-    # What cannot be UTF-8 would make all of the answer unreadable.
+    """Return a label value, escaped."""
+    # Text that is not valid UTF-8 would make the whole answer unreadable.
     sound = value.encode(errors="replace").decode()
     return sound.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def number(value: float) -> str:
-    """Return a number as the format writes it; whole ones without a point."""
+    """Return a number in the text format; integers without a decimal point."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -17,22 +17,21 @@ from dibs.http_api.route_types import Content, Route
 from dibs.http_api.schemas import job_answers
 from dibs.version import __version__
 
-#: What every route may answer: a wrong request, no token, not yours, another daemon's devices, a machine that refuses.
+#: Error statuses of every route: bad request, no token, not allowed, other DIBS_DEVICES, bug, machine error.
 COMMON_ERRORS = (400, 401, 403, 409, 500, 503)
-#: What those that take a body may answer as well.
+#: Additional error statuses of routes with a body.
 BODY_ERRORS = (413,)
 REF = "#/components/schemas/{name}"
-#: The parts of a path, as JSON Schema.
+#: JSON Schemas of path variables; others are strings.
 VARIABLES: dict[str, dict[str, Any]] = {
     "id": {"type": "integer", "minimum": 0, "maximum": 10**18 - 1},
     "verb": {"type": "string", "pattern": "^[a-z]+$"},
 }
-#: As JSON Schema has them, and what may be said of a whole number.
 TEXT = {"type": "string"}
 
 
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:
-    """Return the document."""
+    """Return the OpenAPI document."""
     told = [route for route in routes if route.path.startswith(("/v1/", "/metrics"))]
     types = [each for route in told for each in _types(route)]
     found, components = msgspec.json.schema_components(types, ref_template=REF)
@@ -89,7 +88,7 @@ def _path(route: Route) -> list[dict[str, Any]]:
 
 
 def _query(kind: type, components: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the parameters of a query; null stands for one that is left out, which cannot be written."""
+    """Return the query parameters. Null means an omitted parameter, so it is not part of the schema."""
     told = []
     for name, schema in components[kind.__name__]["properties"].items():
         more = {key: value for key, value in schema.items() if key not in ("description", "default")}
@@ -125,7 +124,7 @@ def _answers(route: Route, schemas: dict[int, Any]) -> dict[str, Any]:
 
 
 async def get_document(request: web.Request) -> web.Response:
-    """Return this document."""
+    """Return this OpenAPI document."""
     from dibs.http_api.routes import ROUTES
 
     body = msgspec.json.encode(document(ROUTES))

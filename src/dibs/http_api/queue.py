@@ -1,4 +1,4 @@
-"""The queue as a whole: paused or not, which jobs start next, and the order of those that wait."""
+"""`/v1/queue`: pause and resume the queue, the next starts, and the order of waiting jobs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast
 from dibs.store.writer import Reader
 
-#: Jobs of one answer at most.
+#: The most jobs in one answer.
 MOST_STARTS = 100
 
 
 async def get_queue(request: web.Request) -> web.Response:
-    """Say whether the queue is paused, and how many jobs are in which state."""
+    """Return whether the queue is paused, and the number of jobs in each state."""
     found = await request.app[exchange.DAEMON].ask(queue_state)
     return exchange.json(job_answers.Queue(found.queue.paused, found.counts))
 
@@ -40,7 +40,7 @@ async def post_queue(request: web.Request) -> web.Response:
 
 
 async def get_starts(request: web.Request) -> web.Response:
-    """Return the jobs that start next, at most `most`, and when and where each is expected to."""
+    """Return the next `most` jobs to start, and when and where each is expected to start."""
     daemon = request.app[exchange.DAEMON]
     most = min(max(0, exchange.whole_number(request, "most", 5)), MOST_STARTS)
 
@@ -54,9 +54,9 @@ async def get_starts(request: web.Request) -> web.Response:
 
 
 async def get_line(request: web.Request) -> web.Response:
-    """Return the first `most` waiting jobs in the order in which they are served, why each waits and until when.
+    """Return the first `most` waiting jobs in scheduling order, why each waits, and when it is expected to start.
 
-    Those that cannot be served yet, held or waiting for others, come after all that can.
+    Jobs that are held or wait for other jobs come last.
     """
     daemon = request.app[exchange.DAEMON]
     most = min(max(0, exchange.whole_number(request, "most", 10)), MOST_STARTS)

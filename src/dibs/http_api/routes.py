@@ -37,7 +37,7 @@ HTML = {200: Content("text/html")}
 TEXT = Content("text/plain")
 SUBMISSION = (submission.JobIn, list[submission.JobIn], queries.Batch)  # type: ignore[valid-type]
 
-#: In order: the first one that fits is taken.
+#: The first match wins.
 ROUTES = (
     Route("GET", "/v1/jobs", jobs.get_jobs, query=job_lists.PageQuery, errors=(404,), answers={200: job_answers.Jobs}),
     Route(

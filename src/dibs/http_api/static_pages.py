@@ -1,4 +1,4 @@
-"""The files of the page, out of a dictionary that is made once: no path that somebody asks for reaches the disk."""
+"""The files of the web page, served from a dictionary built once: no requested path ever reaches the disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dibs.errors import NotFound
 
 FOLDER = Path(__file__).resolve().parent.parent / "web"
 INDEX = "index.html"
-#: What is served, by the end of its name; other files are for those who work on the page.
+#: Content types by file suffix; other files are for development and not served.
 KINDS = {
     ".html": "text/html",
     ".js": "text/javascript",
@@ -23,15 +23,15 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain",
 }
-#: Comments that have lines for themselves, and types: a fifth of what a browser would load, for readers of the source.
+#: Comments on their own lines, and type annotations: a fifth of the bytes, of no use to a browser.
 COMMENTS = re.compile(rb"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)$|/\*\* @(?:[^*]|\*(?!/))*\*/ ?", re.MULTILINE)
-#: Below this a packed file is hardly smaller.
+#: Bytes below which compression hardly helps.
 WORTH_PACKING = 512
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of the page, as it is and packed (None: not worth it)."""
+    """One file of the page, plain and compressed (None: too small to compress)."""
 
     content: bytes
     packed: bytes | None
@@ -40,7 +40,7 @@ class File:
 
 
 class Pages:
-    """All files of the page, read when the first one is asked for."""
+    """All files of the page, read on the first request."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
@@ -70,30 +70,30 @@ def _file(path: Path) -> File:
     content = path.read_bytes()
     if path.suffix == ".js":
         content = COMMENTS.sub(_only_lines, content)
-    # Without a time in it, so that the same file has the same tag on every machine.
+    # No timestamp, so that the same file compresses to the same bytes on every machine.
     packed = gzip.compress(content, 9, mtime=0) if len(content) >= WORTH_PACKING else None
     return File(content, packed, KINDS[path.suffix], hashlib.sha256(content).hexdigest()[:16])
 
 
 def _only_lines(comment: re.Match[bytes]) -> bytes:
-    """Return the ends of a comment's lines: what a browser says about line 40 is then about line 40 of the source."""
+    """Replace a comment by its newlines, so that line numbers in the browser match the source."""
     return b"\n" * comment[0].count(b"\n")
 
 
 async def get_page(request: web.Request) -> web.Response:
-    """Answer with the page; what it shows is decided in the browser."""
+    """Return the page; the browser decides what it shows."""
     return await _answer(request, INDEX)
 
 
 async def get_file(request: web.Request) -> web.Response:
-    """Answer with a file of the page."""
+    """Return a file of the page."""
     return await _answer(request, request.match_info["file"])
 
 
 async def _answer(request: web.Request, name: str) -> web.Response:
     file = await request.app[PAGES].find(name)
     is_packed = file.packed is not None and "gzip" in request.headers.get("Accept-Encoding", "")
-    # Asked for anew each time, and sent again only when it has changed.
+    # The browser revalidates each time; the file is sent again only if it changed.
     headers = {
         "ETag": f'"{file.tag}{"-gz" if is_packed else ""}"',
         "Cache-Control": "no-cache",

@@ -1,7 +1,7 @@
-"""The second socket, which only tells how things stand: for a container, a monitor, a CI job that is not the owner.
+"""The read-only status socket: for a container, a monitor or a CI job that must not control the queue.
 
-Whoever is handed the daemon's own socket is handed the account. What hinders this one is logged, and hinders nothing
-else. What may be asked here is decided in `admission`.
+Access to the daemon's own socket is access to the account. If the status socket cannot be opened, that is logged and
+nothing else fails. `admission` decides which requests are allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("dibs.http")
 
 @contextlib.asynccontextmanager
 async def socket_for_status(runner: web.AppRunner, path: Path | None) -> AsyncIterator[None]:
-    """Answer on the second socket while inside, if there shall be one."""
+    """Serve on the status socket inside the context, if one is configured."""
     if path is None:
         yield
         return
@@ -32,7 +32,7 @@ async def socket_for_status(runner: web.AppRunner, path: Path | None) -> AsyncIt
         remove_dead(path)
         listening = await connections.listen(runner, Endpoint(is_tcp=False, uid=os.geteuid(), is_status=True), path)
     except OSError as error:
-        # Its own text, where the system has none: a path may be too long for a socket.
+        # An error of Python itself has no `strerror`, such as for a path that is too long for a socket.
         log.warning("status_socket %s cannot be opened: %s", path, error.strerror or error)
         yield
         return
@@ -44,7 +44,7 @@ async def socket_for_status(runner: web.AppRunner, path: Path | None) -> AsyncIt
 
 
 def remove_dead(path: Path) -> None:
-    """Remove a socket of ours on which nobody listens; whatever else is there is left alone, and is an error."""
+    """Remove our own socket if no process listens on it; raise FileExistsError for anything else at the path."""
     try:
         found = path.lstat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Sweeps on the wire: `/v1/sweeps`, its points in parts, and its results. Translation only."""
+"""`/v1/sweeps`: create sweeps, add points in parts, and return results. Translation only."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from dibs.store.writer import Reader
 from dibs.sweeps.records import Run, Sweep, SweepSubmission
 from dibs.system import commands
 
-#: Points in one request: a turn of the core must stay short.
+#: The most points in one request: a turn of the core must stay short.
 MOST_POINTS = 10_000
-#: Seconds for which results wait for numbers that are just being read.
+#: Seconds for which results wait for metrics that are being read.
 READING_FOR_S = 10.0
 Goal = Annotated[str, msgspec.Meta(pattern="^(minimize|maximize)$")]
 
 
 class SweepIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A sweep to be made, or to be found again."""
+    """A sweep to create, or to find again."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     project: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "default"
-    #: With places for parameters: one string for the shell, or words.
+    #: A template with parameters: one string for the shell, or a list of arguments.
     command: str | None = None
     argv: list[str] | None = None
-    #: The folder of a run, with places for parameters.
+    #: A template of the folder of a run.
     dir: Word | None = None
     metric: Name | None = None
     goal: Goal | None = None
-    #: Whatever else was said about it, kept as it is.
+    #: Other details, stored as they are.
     definition: dict[str, Any] = {}
     at_once: int | None = None
     halt_after: int | None = None
-    #: What is asked for all runs, as in a submission, and the names that may stand in the paths of their output.
+    #: Job fields for all runs, as in a submission, and the parameters that may appear in their output paths.
     defaults: dict[str, Any] = {}
     parameters: list[Name] = []
 
@@ -63,25 +63,25 @@ class PointIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PointsIn(msgspec.Struct, forbid_unknown_fields=True):
-    """Some points of a sweep, and what is asked for all of their runs as in a submission."""
+    """Some points of a sweep, and the job fields of all their runs as in a submission."""
 
     points: Annotated[list[PointIn], msgspec.Meta(min_length=1, max_length=MOST_POINTS)]
     defaults: dict[str, Any] = {}
-    #: Run also once more what is done.
+    #: Run points again that are done.
     again: bool = False
-    #: Other points of the sweep follow in a request of their own.
+    #: More points of the sweep follow in another request.
     more: bool = False
 
 
 class RunsIn(msgspec.Struct, forbid_unknown_fields=True):
-    """Runs that are like one of the sweep but for the parameters of each change."""
+    """Copies of one run of the sweep, each with some parameters changed."""
 
     like: Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
     changes: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=MOST_POINTS)]
 
 
 async def post_sweeps(request: web.Request) -> web.Response:
-    """Make a sweep, or find the one of that name; with `dry_run` only say whether that could be."""
+    """Create a sweep, or find the one with that name; with `dry_run` only check."""
     daemon = request.app[exchange.DAEMON]
     told = wire.convert(await exchange.body(request), SweepIn)
     rules = submission.rules({"jobs": [], "at_once": told.at_once, "halt_after": told.halt_after})
@@ -114,7 +114,7 @@ def _wanted(told: SweepIn) -> SweepSubmission:
 
 
 async def post_points(request: web.Request) -> web.Response:
-    """Queue those of some points that are neither done nor queued nor running."""
+    """Submit the given points that are neither done nor queued nor running."""
     daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
     told = wire.convert(await exchange.body(request), PointsIn)
     sweep = await daemon.ask(lambda reader: reader.sweep(sweep_id))
@@ -129,7 +129,7 @@ async def post_points(request: web.Request) -> web.Response:
 
 
 async def post_runs(request: web.Request) -> web.Response:
-    """Queue runs like one of the sweep, environment and folder too, but for some parameters; what had a run stays."""
+    """Submit copies of a run, with its environment and folder but other parameters; skip points that have a run."""
     daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
     told = wire.convert(await exchange.body(request), RunsIn)
     counts = await daemon.do(lambda turn: sweeps.extend(turn, sweep_id, JobId(told.like), told.changes))
@@ -144,7 +144,7 @@ def _member(sweep: Sweep, point: PointIn, cwd: str) -> Member:
 
 
 async def get_sweeps(request: web.Request) -> web.Response:
-    """Return all sweeps with how many runs are in which state, or without that those that `name` means."""
+    """Return all sweeps with the number of runs in each state, or those that match `name` without these numbers."""
     name = request.query.get("name")
 
     def answer(reader: Reader) -> sweep_answers.Sweeps:
@@ -160,9 +160,9 @@ async def get_sweeps(request: web.Request) -> web.Response:
 
 
 async def get_results(request: web.Request) -> web.Response:
-    """Return the runs of a sweep: parameters, how they stand, the last numbers they reported, and what all come to.
+    """Return the runs of a sweep: parameters, state, the last metrics they reported, and summaries of all values.
 
-    With `most` so many of them, in no order that matters, and in `next` what `after` says to get more; null: no more.
+    With `most`, at most that many in no particular order; `next` is the value of `after` for more, null at the end.
     """
     daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
     most = exchange.whole_number(request, "most", 0)
@@ -199,7 +199,7 @@ def _since(text: str) -> RunsSince:
 
 
 def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[sweep_answers.Run]:
-    # Few are under way; what they have reported so far is of interest.
+    # Few runs are active; read what these have reported so far.
     active = {job.id: job for job in reader.active()}
     found = []
     for run in runs:

@@ -1,7 +1,7 @@
-"""What lets a browser in: the one token, the codes that are exchanged for it, and the file that keeps it.
+"""The browser token, the one-time codes that are exchanged for it, and the file that stores it.
 
-The token is a secret of 256 bits in a file that only its owner can read; whoever has a code gets it, once. Codes live
-in memory alone. Nothing here knows HTTP, and nothing of it is ever logged.
+The token is a 256-bit secret in a file that only its owner can read. A code yields it once; codes exist only in
+memory. Nothing here depends on HTTP, and nothing is ever logged.
 """
 
 from __future__ import annotations
@@ -15,56 +15,56 @@ from pathlib import Path
 
 from dibs.errors import MachineError
 
-#: Seconds for which a code is good: enough to open a tunnel on another computer and to type a password there.
+#: Seconds until a code expires: enough to open a tunnel from another computer and type a password there.
 CODE_FOR_S = 600.0
-#: Codes that wait for their use at once; the oldest goes first.
+#: The most unused codes; the oldest is dropped first.
 MOST_CODES = 20
-#: Wrong tokens or codes from one side until its wrong ones are answered late, and by how many seconds.
+#: Failed attempts of one client before further failures are answered with a delay, and the delay in seconds.
 PATIENT_UNTIL = 10
 DELAY_S = 1.0
-#: Seconds after which the wrong ones of a side are forgotten, and how many sides are remembered.
+#: Seconds after which the failures of a client are forgotten, and the most clients to remember.
 FORGET_AFTER_S = 60.0
 MOST_SIDES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the file says: the token, and the port on which a browser was last let in; None: none is open."""
+    """The content of the file: the token, and the TCP port that is open for browsers; None: none is."""
 
     token: str
     port: int | None = None
 
 
 class Tokens:
-    """The token and the codes of one daemon. `now` is any clock that never goes back, in seconds."""
+    """The token and the codes of one daemon. `now` is a monotonic clock in seconds."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._kept = _read(path)
-        #: When each code ends, oldest first.
+        #: When each code expires, oldest first.
         self._codes: dict[str, float] = {}
 
     @property
     def token(self) -> str | None:
-        """Return the token; None before the first code is made."""
+        """Return the token; None before the first code is created."""
         return self._kept.token or None
 
     @property
     def port(self) -> int | None:
-        """Return the port that was open; None: none was."""
+        """Return the port that was last open; None if none was."""
         return self._kept.port
 
     def remember(self, port: int | None) -> None:
-        """Keep the port, so that the next daemon opens it again."""
+        """Store the port, so that the next daemon opens it again."""
         self._keep(Kept(self._kept.token, port))
 
     def rotate(self) -> None:
-        """Make a new token: the old one and all codes end now."""
+        """Replace the token; the old one and all codes become invalid."""
         self._codes.clear()
         self._keep(Kept(secrets.token_urlsafe(32), self._kept.port))
 
     def new_code(self, now: float) -> str:
-        """Return a code that can be exchanged once."""
+        """Return a new code that can be exchanged once."""
         if not self._kept.token:
             self.rotate()
         self._codes = {code: end for code, end in self._codes.items() if end > now}
@@ -75,7 +75,7 @@ class Tokens:
         return code
 
     def exchange(self, said: str, now: float) -> str | None:
-        """Return the token for a code, which is used up by it; None if it is no code, or not any more."""
+        """Return the token for a code and invalidate the code; None if the code is wrong or expired."""
         found = [code for code in self._codes if is_same(code, said)]
         ends = [self._codes.pop(code) for code in found]
         return self._kept.token if ends and ends[0] > now else None
@@ -97,17 +97,17 @@ class Tokens:
 
 
 class Failures:
-    """How often each side has come with something wrong; the right token never waits, whoever else guesses."""
+    """Counts failed attempts per client. Only failures are delayed: guesses by others never slow down a valid token."""
 
     def __init__(self) -> None:
-        #: Number and time of the last one, by side.
+        #: The number of failures and the time of the last one, by client.
         self._sides: dict[str, tuple[int, float]] = {}
 
     def delay_s(self, side: str, now: float) -> float:
-        """Count one more failure of a side; return how long its answer is to be kept back."""
+        """Count a failure of a client; return by how many seconds to delay the answer."""
         count, at = self._sides.pop(side, (0, now))
         count = count + 1 if now - at < FORGET_AFTER_S else 1
-        # Taken out and put in again: the first is the one that was quiet for longest.
+        # Removed and inserted again, so that the first entry is the least recent one.
         self._sides[side] = count, now
         if len(self._sides) > MOST_SIDES:
             del self._sides[next(iter(self._sides))]
@@ -115,12 +115,12 @@ class Failures:
 
 
 def is_same(secret: str, said: str) -> bool:
-    """Compare what somebody said with a secret, in a time that tells nothing about it."""
+    """Compare a string with a secret in constant time."""
     return hmac.compare_digest(secret.encode(), said.encode("utf-8", "surrogatepass"))
 
 
 def _read(path: Path) -> Kept:
-    """Return what was kept; a file that is not there, not ours alone or broken counts as none."""
+    """Return the stored token and port; a missing or broken file, or one that others can access, counts as empty."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(fd, "rb") as file:

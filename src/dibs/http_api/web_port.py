@@ -32,13 +32,13 @@ from dibs.system.settings import Settings
 log = logging.getLogger("dibs.http")
 
 LOOPBACK = ("127.0.0.1", "::1")
-#: An address that means all of them, and says nothing about how browsers call this machine.
+#: Wildcard addresses, which do not tell under which name browsers reach this machine.
 EVERYWHERE = ("0.0.0.0", "::")
-#: Connections at once. The owner's tabs share one or two each; more than this is somebody's mischief.
+#: The most concurrent connections. A browser tab uses one or two, so more than this is abuse.
 MOST_CONNECTIONS = 1000
-#: Seconds for the handshake of TLS.
+#: Seconds for the TLS handshake.
 HANDSHAKE_FOR_S = 10.0
-#: Seconds until it is tried again to accept, when the process has no descriptor left.
+#: Seconds before accepting again after an error, such as no free file descriptor.
 AGAIN_S = 1.0
 #: Tries to find a port that is free on both loopback addresses.
 TRIES = 20
@@ -46,7 +46,7 @@ TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to listen, and how browsers may call it."""
+    """Where to listen, and the host names that browsers may use."""
 
     addresses: tuple[str, ...]
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class Place:
 
     @property
     def scheme(self) -> str:
-        """Return how an address in the browser begins."""
+        """Return the URL scheme."""
         return "https" if self.context else "http"
 
     def endpoint(self, port: int) -> Endpoint:
@@ -66,7 +66,7 @@ class Place:
 
 
 def place(values: Settings) -> Place:
-    """Return where the settings want it, or refuse an address that others reach without TLS."""
+    """Return where to listen by the settings; refuse an address that other machines reach without TLS."""
     bind = values.web_bind
     if bind in ("", *LOOPBACK, "localhost"):
         addresses = (bind,) if bind in LOOPBACK else LOOPBACK
@@ -94,7 +94,7 @@ def _context(cert: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # Asked for a pass phrase, it would wait for a terminal that is not there.
+        # Without `password`, OpenSSL would prompt for a passphrase on a terminal that does not exist.
         context.load_cert_chain(cert, key, password=lambda: "")
     except (OSError, ValueError) as error:
         raise UserError(f"web_cert and web_key: expected a certificate and its key in PEM, got: {error}.") from error
@@ -122,18 +122,18 @@ class Browsers:
 
     @property
     def address(self) -> str | None:
-        """Return the address for a browser, without a code; None while it is closed."""
+        """Return the URL for a browser, without a code; None while the port is closed."""
         if self._open is None:
             return None
         return f"{self._open.place.scheme}://{self._open.place.names[0]}:{self._open.port}/"
 
     @property
     def port(self) -> int | None:
-        """Return the port; None while it is closed."""
+        """Return the open port; None while it is closed."""
         return None if self._open is None else self._open.port
 
     async def open(self, port: int | None) -> int:
-        """Listen on this port, 0 for any; one that is open already stays, unless another is asked for."""
+        """Listen on a port, 0 for any free one; an open port is kept unless another one is requested."""
         if self._open is not None and port in (None, 0, self._open.port):
             return self._open.port
         where = place(self._values)
@@ -150,10 +150,10 @@ class Browsers:
         return self._open.port
 
     async def open_again(self) -> None:
-        """Open what the last daemon had open; what hinders it is logged, and hinders nothing else.
+        """Open the port that the last daemon had open; log a failure and continue without it.
 
-        Whoever has our port now may have answered tabs in our name: been given their token, and left a page or a
-        worker in the browser for which this port is home. So that token ends, and the port is not used again.
+        A process that has taken our port may have answered browser tabs in our name: it may have received their token
+        and left a page or service worker for this origin. So the token is replaced and the port is not used again.
         """
         if self._tokens.port is None:
             return
@@ -168,19 +168,19 @@ class Browsers:
             log.warning("browsers are not let in: %s", error.line())
 
     async def close(self) -> None:
-        """Stop listening; what is connected is left to the server."""
+        """Stop listening; the server closes existing connections."""
         if self._open is None:
             return
         was, self._open = self._open, None
         for task in was.tasks:
             task.cancel()
-        # First nobody waits for them any more, or their numbers would be waited for when they are somebody else's.
+        # End the tasks before closing the sockets: the loop would else watch descriptors that may be reused by others.
         await asyncio.gather(*was.tasks, return_exceptions=True)
         for sock in was.sockets:
             sock.close()
 
     async def forget(self) -> None:
-        """Close it for good: the next daemon does not open it again."""
+        """Close the port for good: the next daemon does not open it again."""
         await self.close()
         self._hang_up()
         self._tokens.remember(None)
@@ -213,7 +213,7 @@ class Browsers:
             connection.force_close()
 
     async def _admit(self, sock: socket.socket, context: ssl.SSLContext | None, endpoint: Endpoint) -> None:
-        """Hand a connection to the server, if it is the owner's; others are told so and nothing else."""
+        """Pass the owner's connection to the server; send others only a refusal."""
         loop = asyncio.get_running_loop()
         try:
             peer = await asyncio.to_thread(peers.of_tcp, sock)
@@ -226,7 +226,7 @@ class Browsers:
                 lambda: Connection(self._runner, endpoint, peer), sock, ssl=context, ssl_handshake_timeout=handshake_s
             )
         except (OSError, TimeoutError):
-            # Gone, or no TLS: nobody is there to be told.
+            # The client disconnected or does not speak TLS, so no answer is possible.
             sock.close()
         except asyncio.CancelledError:
             sock.close()
@@ -236,7 +236,7 @@ class Browsers:
 async def _turn_away(sock: socket.socket, is_plain: bool) -> None:
     with sock:
         if is_plain:
-            # What waits to be read would turn our closing into a reset, and the answer might be lost.
+            # Closing with unread data sends a reset, which may discard the answer; so read until the client closes.
             with contextlib.suppress(OSError):
                 sock.send(connections.NOT_YOURS)
                 sock.shutdown(socket.SHUT_WR)
@@ -246,7 +246,7 @@ async def _turn_away(sock: socket.socket, is_plain: bool) -> None:
 
 
 def bind(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
-    """Listen on all addresses with one port, a free one if it is 0; an address that is not here is passed over."""
+    """Listen on all addresses with one port, a free one if it is 0; skip addresses that this machine does not have."""
     for left in reversed(range(TRIES if port == 0 else 1)):
         sockets: list[socket.socket] = []
         try:
@@ -269,7 +269,7 @@ def bind(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
 
 
 class MissingAddress(Exception):
-    """This machine does not have that address, or not that kind of addresses."""
+    """This machine does not have the address or does not support its family."""
 
 
 def _listen(address: str, port: int) -> socket.socket:
@@ -279,7 +279,7 @@ def _listen(address: str, port: int) -> socket.socket:
     except OSError as error:
         raise MissingAddress from error
     try:
-        # The port of a daemon that ended a moment ago is ours again; one that somebody listens on never is.
+        # Allows a port that was closed a moment ago, but never one that another process listens on.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -297,21 +297,21 @@ BROWSERS: web.AppKey[Browsers] = web.AppKey("browsers", Browsers)
 
 
 class WebIn(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/web` takes: a port, 0 for any that is free; or that it be closed."""
+    """The body of `POST /v1/web`: a port, 0 for any free one; or `is_open` false to close it."""
 
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
     is_open: bool = True
 
 
 class WebOut(msgspec.Struct):
-    """Where browsers are let in; None: nowhere but through the unix socket."""
+    """The open port and its URL; None: browsers reach only the unix socket."""
 
     port: int | None
     address: str | None
 
 
 async def post_web(request: web.Request) -> web.Response:
-    """Let browsers in on a TCP port of this machine, or stop doing so."""
+    """Open or close the TCP port for browsers."""
     said = wire.convert(await exchange.body(request), WebIn)
     browsers = request.app[BROWSERS]
     if said.is_open:
