@@ -1,4 +1,4 @@
-"""The SQLite database: the only SQL of dibs, in `sql/`, one writer and several readers.
+"""The SQLite database: all SQL of dibs, in `sql/`; one writer and several readers.
 
-Imports `model`, `scheduling` and `sweeps`. Others use `writer.Store`, `reader.Reader` and the rows they return.
+Imports `model`, `scheduling` and `sweeps`. Other packages use `writer.Store`, `reader.Reader` and the rows they return.
 """

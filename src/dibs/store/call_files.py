@@ -1,8 +1,8 @@
-"""The files by which a call from Python reaches its job, and by which its result comes back.
+"""The files that carry a Python call to its job, and its result back.
 
-Many calls that are submitted together share one file; each result has its own, in the folder of its attempt. Whatever
-is read here will be unpickled, which can run any program: so only files that nobody but their reader can have written
-are opened. The worker loads this on every call, so it imports only what costs nothing.
+Calls that are submitted together share one file; each result has its own file, in the folder of its attempt. The
+content will be unpickled, which can run any program, so only files that no other user can have written are opened. The
+worker loads this module on every call, so its imports are cheap.
 
 Lean.
 """
@@ -16,11 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence, Set
 
-#: Where calls wait, in the state folder.
+#: The folder of calls in the state folder.
 FOLDER = "calls"
-#: The last words of the command of a job that is a call: this file, the key of its bundle, its number in it.
+#: The command of a call ends with this file, the key of the bundle, and the number of the call in it.
 PROGRAM = "python_api/call_main.py"
-#: The same file in release 0.1: such commands still wait in queues, and name it.
+#: The same file in release 0.1, which queued commands may still name.
 OLD_PROGRAM = "call.py"
 BUNDLE_HEAD = b"dibs-calls 1\n"
 RESULT_HEAD = b"dibs-result 1 "
@@ -28,16 +28,16 @@ VALUE, ERROR = b"value", b"error"
 
 
 class Untrusted(Exception):
-    """A file that somebody else may have written, and that is therefore not unpickled."""
+    """A file that another user may have written, and that is therefore not unpickled."""
 
 
 def path_of(home: str, key: str) -> str:
-    """Return the file of the calls that were submitted with a key."""
+    """Return the file of the calls submitted with a key."""
     return f"{home}/{FOLDER}/{key}"
 
 
 def write(home: str, key: str, context: bytes, calls: Sequence[bytes]) -> None:
-    """Keep calls, and the context that they share; when this returns the disk has them."""
+    """Store calls and their shared context; they are on the disk when this returns."""
     parts = [context, *calls]
     at = len(BUNDLE_HEAD) + 8 * (len(parts) + 1)
     marks = [at := at + size for size in (0, *map(len, parts))]
@@ -48,7 +48,7 @@ def write(home: str, key: str, context: bytes, calls: Sequence[bytes]) -> None:
 
 
 def read(home: str, key: str, number: int) -> tuple[bytes, bytes]:
-    """Return the context and one of the calls (counted from 0) that were submitted with a key."""
+    """Return the context and one of the calls (counted from 0) submitted with a key."""
     with open(open_own(path_of(home, key)), "rb") as file:
         if file.read(len(BUNDLE_HEAD)) != BUNDLE_HEAD:
             raise ValueError(f"{path_of(home, key)}: expected a file of calls of this version of dibs.")
@@ -59,7 +59,7 @@ def read(home: str, key: str, number: int) -> tuple[bytes, bytes]:
 def _part(fd: int, mark: int) -> bytes:
     ends = os.pread(fd, 16, mark)
     first, last = int.from_bytes(ends[:8], "little"), int.from_bytes(ends[8:], "little")
-    # One read gives 2 GiB at most.
+    # One read returns at most 2 GiB.
     found = b"".join(_pieces(fd, first, last))
     if len(found) != last - first:
         raise ValueError("the file of calls is cut short.")
@@ -73,12 +73,12 @@ def _pieces(fd: int, at: int, last: int) -> Iterator[bytes]:
 
 
 def remove(home: str, keys: Sequence[str]) -> int:
-    """Remove the files of calls of which no job is left; return how many bytes that freed."""
+    """Remove the call files of deleted jobs; return the number of freed bytes."""
     return sum(_unlink(path_of(home, key)) for key in keys)
 
 
 def remove_strays(home: str, keys: Set[str], before: float) -> int:
-    """Remove files that are older than a moment and belong to none of these keys; return how many bytes that freed."""
+    """Remove files older than `before` that belong to none of these keys; return the number of freed bytes."""
     try:
         found = list(os.scandir(f"{home}/{FOLDER}"))
     except FileNotFoundError:
@@ -91,25 +91,25 @@ def _unlink(path: str) -> int:
         size = os.lstat(path).st_size
         os.unlink(path)
     except FileNotFoundError:
-        # A submission with a key need not be one of calls.
+        # A submission with a key need not consist of calls.
         return 0
     return size
 
 
 def result_path(folder: str, attempt: int | str) -> str:
-    """Return where an attempt of a call in this folder leaves its result."""
+    """Return the path of the result of an attempt of a call in this folder."""
     return f"{folder}/{attempt}/result"
 
 
 def write_result(path: str, kind: bytes, body: bytes, told: str = "") -> None:
-    """Leave the result of a call, whole or not at all; `told` is a traceback as people read it."""
+    """Write the result of a call atomically; `told` is a formatted traceback."""
     text = told.encode(errors="backslashreplace")
     new = f"{path}.{os.getpid()}"
     try:
         _write_new(new, (RESULT_HEAD, kind, b" %d\n" % len(text), text, body))
         os.rename(new, path)
     except BaseException:
-        # Nothing half written stays on a disk that may just have become full.
+        # Leave no partial file on a disk that may be full.
         if os.path.lexists(new):
             os.unlink(new)
         raise
@@ -117,7 +117,7 @@ def write_result(path: str, kind: bytes, body: bytes, told: str = "") -> None:
 
 
 def read_result(path: str) -> tuple[bytes, bytes, str]:
-    """Return the kind, the body and the traceback of a result; raise FileNotFoundError where there is none."""
+    """Return kind, body and traceback of a result; raise FileNotFoundError if there is none."""
     with open(open_own(path), "rb") as file:
         head = file.readline(100)
         words = head.removeprefix(RESULT_HEAD).split()
@@ -128,7 +128,7 @@ def read_result(path: str) -> tuple[bytes, bytes, str]:
 
 
 def open_own(path: str) -> int:
-    """Open a file for reading that nobody else can have written: ours, no link, and closed to the writing of others."""
+    """Open a file for reading that no other user can have written: ours, no link, not writable by others."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -148,7 +148,7 @@ def open_own(path: str) -> int:
 
 
 def _write_new(path: str, parts: Sequence[bytes]) -> None:
-    """Write a file that was not there before; when this returns the disk has its bytes, though not yet its name."""
+    """Write a new file; when this returns, its bytes are on the disk, but not yet its name."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(fd, "wb") as file:
         for part in parts:
@@ -158,7 +158,7 @@ def _write_new(path: str, parts: Sequence[bytes]) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    """Make sure that the name of a file survives a power cut as well."""
+    """Make the name of a file survive a power cut."""
     fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -172,14 +172,14 @@ def words(program: Sequence[str], key: str, number: int) -> list[str]:
 
 
 def is_call(argv: Sequence[str] | None) -> bool:
-    """Tell whether a command is that of a call."""
+    """Tell whether a command is a call."""
     if argv is None or len(argv) < 4 or not argv[-1].isdigit():
         return False
     return argv[-3].endswith((f"/dibs/{PROGRAM}", f"/dibs/{OLD_PROGRAM}"))
 
 
 def current(argv: Sequence[str]) -> Sequence[str]:
-    """Return the command of a call with the path that its program has today, if it was queued by an older release."""
+    """Return the command of a call, with the current path of its program if an older release queued it."""
     if not is_call(argv) or os.path.exists(argv[-3]):
         return argv
     moved = argv[-3].removesuffix(OLD_PROGRAM) + PROGRAM

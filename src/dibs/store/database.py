@@ -1,6 +1,6 @@
-"""The database file: opening, checking, upgrading and copying it, and the queries that are kept in `sql/`.
+"""Open, check, upgrade and back up the database file, and load the queries in `sql/`.
 
-What the rows mean is the business of `store`.
+`rows` gives the rows their meaning.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from pathlib import Path
 from dibs.errors import MachineError, UserError
 from dibs.store import rows
 
-#: "dibs" in ASCII: tells our files from other SQLite files.
+#: "dibs" in ASCII: distinguishes our files from other SQLite files.
 APPLICATION_ID = 0x64696273
-#: One file per version, applied in the order of their numbers; the schema is their sum.
+#: One file per schema version, applied in numeric order; together they are the schema.
 MIGRATIONS = tuple(
     sorted(file.name for file in resources.files("dibs.store").joinpath("sql").iterdir() if file.name[0].isdigit())
 )
-#: Bytes up to which a file is always checked before it is used: that takes a third of a second.
+#: Files up to this size are always checked before use: that takes a third of a second.
 SMALL_BYTES = 32 * 2**20
-#: Bytes that the log is given before it is used. A flush of a file that grows costs several times one of a file that
-#: has its length and its blocks already, and every start of a job waits for a flush.
+#: Bytes allocated to the log in advance. To sync a file that grows costs several times as much as to sync one that
+#: already has its length and blocks, and every start of a job waits for a sync.
 LOG_BYTES = 4 * 2**20
-#: Automatic copies kept beside the database.
+#: Number of automatic backups to keep.
 BACKUPS_KEPT = 3
 
-#: Whatever SQLite raises, for those who need not know that it is SQLite.
+#: Any error of SQLite, for modules that do not import it.
 DatabaseError = sqlite3.Error
 
 PRAGMAS = """
@@ -48,7 +48,7 @@ def read_sql(name: str) -> str:
 
 
 def named_queries() -> dict[str, str]:
-    """Return the queries by their `-- name:` lines, with {columns} and the columns of a spec filled in."""
+    """Return the queries by their `-- name:` lines, with {columns} and the spec columns filled in."""
     queries: dict[str, str] = {}
     for block in read_sql("queries.sql").split("-- name: ")[1:]:
         name, _, body = block.partition("\n")
@@ -61,19 +61,19 @@ def named_queries() -> dict[str, str]:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """Open read-only; the writer has made the file."""
+    """Open a read-only connection; the writer has created the file."""
     uri = f"file:{_quoted(path)}?mode=ro"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
 
 
 def open_writer(path: Path, boot: str | None = None, small_bytes: int = SMALL_BYTES) -> tuple[sqlite3.Connection, bool]:
-    """Open the one writer, making or upgrading the file where needed; refuse one that is not ours, newer, damaged.
+    """Open the only writer; create or upgrade the file if needed; refuse a foreign, newer or damaged file.
 
-    Also tells whether all of it was checked. A large file that was last used in this run of the machine, which `boot`
-    names, is not, because that may take many seconds: then `Check` is to be run beside those who use it.
+    Also return whether the whole file was checked. A large file that was last used under the same `boot` id is not,
+    because that may take many seconds: run `Check` in parallel with its use.
     """
     if not path.exists():
-        # Made by us with our mode before SQLite can make it with another.
+        # Create it with our mode before SQLite creates it with another.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     connection: sqlite3.Connection | None = None
     try:
@@ -95,12 +95,12 @@ def open_writer(path: Path, boot: str | None = None, small_bytes: int = SMALL_BY
 
 
 def settle(connection: sqlite3.Connection) -> None:
-    """Copy what the log holds into the file, so that the log begins anew; waits for nobody who reads."""
+    """Copy the log into the file, so that the log restarts; do not wait for readers."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
 class Check:
-    """The check of a large file on a connection of its own, in a thread beside those who use it."""
+    """Check a large file on a separate connection, in a thread, while others use the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -108,7 +108,7 @@ class Check:
         self._is_stopped = False
 
     def run(self) -> None:
-        """Raise if the file is damaged, and see to it that nobody uses it again before it was checked."""
+        """Raise if the file is damaged, and mark it so that the next use checks it first."""
         try:
             _check_all(self._connection, self._path)
         except sqlite3.Error as error:
@@ -125,20 +125,20 @@ class Check:
         _suspicion(self._path).touch(0o600)
 
     def stop(self) -> None:
-        """End a check that still runs, from another thread."""
+        """Interrupt a running check. From another thread."""
         self._is_stopped = True
         with contextlib.suppress(sqlite3.ProgrammingError):
-            # It may have ended just now.
+            # The check may have just ended.
             self._connection.interrupt()
 
 
 def backup(path: Path) -> Path:
-    """Copy the database beside itself through a connection of its own; keep the newest few copies."""
+    """Copy the database into `backups` beside it, through a separate connection; keep the newest copies."""
     folder = path.parent / "backups"
     folder.mkdir(mode=0o700, exist_ok=True)
     numbers = sorted(int(old.suffix[1:]) for old in folder.glob(f"{path.name}.*") if old.suffix[1:].isdigit())
     target = folder / f"{path.name}.{(numbers or [0])[-1] + 1}"
-    # Renamed when it is whole: what a crash leaves half written never counts as a copy.
+    # Renamed when complete: a partial file left by a crash never counts as a backup.
     partial = folder / f"{path.name}.partial"
     for leftover in folder.glob(f"{partial.name}*"):
         leftover.unlink()
@@ -169,8 +169,8 @@ def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer dibs (schema {version}, this one knows {len(MIGRATIONS)}).",
             "Upgrade dibs, or choose another folder with DIBS_HOME.",
         )
-    # SQLite reads the missing end of the last page as zeros and calls the file sound. While there is a log, a crash
-    # in the middle of a checkpoint may have left it so, and the log makes it whole.
+    # SQLite reads the missing end of the last page as zeros and reports the file as intact. If there is a log, a crash
+    # during a checkpoint may have caused this, and the log completes the file.
     page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
     if path.stat().st_size % page_bytes and not _has_entries(_log_of(path)):
         raise _damaged(path, "it ends in the middle of a page")
@@ -181,7 +181,7 @@ def _log_of(path: Path) -> Path:
 
 
 def _has_entries(log: Path) -> bool:
-    """Tell whether something was ever written into a log; one that was only prepared holds zeros."""
+    """Tell whether a log has entries; one that was only prepared holds zeros."""
     try:
         with open(log, "rb") as file:
             return any(file.read(4))
@@ -190,7 +190,7 @@ def _has_entries(log: Path) -> bool:
 
 
 def _prepare_log(path: Path) -> None:
-    """Give the log its length. What follows the last entry means nothing to SQLite, and zeros are no entry."""
+    """Allocate the log. SQLite ignores what follows the last entry, and zeros are no entry."""
     fd = os.open(_log_of(path), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(fd).st_size
@@ -198,21 +198,20 @@ def _prepare_log(path: Path) -> None:
             while (end := os.fstat(fd).st_size) < LOG_BYTES:
                 os.pwrite(fd, bytes(LOG_BYTES - end), end)
         except OSError:
-            # The disk is full: it is only slower so, and nobody else is to lack the room.
+            # The disk is full: without the allocation we are only slower, and leave the space to others.
             os.ftruncate(fd, size)
     finally:
         os.close(fd)
 
 
 def _suspicion(path: Path) -> Path:
-    """Return the file that says that damage was found."""
     return path.with_name(f"{path.name}-suspect")
 
 
 def _may_wait(connection: sqlite3.Connection, path: Path, boot: str | None, small_bytes: int) -> bool:
-    """Tell whether a file may be used before all of it was checked.
+    """Tell whether a file may be used before the whole of it was checked.
 
-    A crash of ours damages nothing, for the kernel has all that was written. What may is a power cut, or somebody else.
+    A crash of the daemon damages nothing, because the kernel has all writes. A power cut or another program may.
     """
     version, pages, page_bytes = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "page_count", "page_size")
@@ -234,7 +233,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if 0 < version < len(MIGRATIONS):
         backup(path)
-    # A table that others refer to can be made anew only while nobody checks that; afterwards all of it is checked.
+    # A referenced table can only be rebuilt while foreign keys are off; all of them are checked afterwards.
     connection.execute("PRAGMA foreign_keys = OFF")
     for number, name in enumerate(MIGRATIONS[version:], version + 1):
         connection.executescript(
@@ -247,14 +246,14 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _unopened(path: Path, error: sqlite3.Error) -> MachineError:
-    # The low byte is the kind of trouble; the others tell its details.
+    # The low byte is the primary error code; the others are details.
     if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, error)
     return MachineError(f"{path} cannot be opened ({error}).", "Is the disk full, or does somebody else use the file?")
 
 
 def _damaged(path: Path, found: object) -> MachineError:
-    # SQLite's own check answers in several lines.
+    # SQLite's check returns several lines.
     what = " ".join(str(found).split())
     return MachineError(
         f"{path} is damaged ({what}); it was left as it is.",

@@ -1,7 +1,7 @@
-"""Lists of jobs in pages: which rows come next, and which ids a whole list has.
+"""Lists of jobs in pages: the next rows, and the ids of the whole list.
 
-A page goes on after the last row of the one before (keyset), never by counting rows, so the thousandth page costs as
-much as the first. By id, and of jobs in some states, it is read from indices; other sorts look at every job once.
+A page continues after the last row of the previous page (keyset), never by counting rows, so the thousandth page costs
+as much as the first. Sorting by id and filtering by state use indexes; other sorts read every job once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dibs.model.jobs import Job, JobId
 from dibs.store.reader import Reader
 
 SORTS = ("id", "submitted", "started", "finished", "priority", "duration", "name")
-#: Ids that one list has at most.
+#: Maximum number of ids in one list.
 MOST_IDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """In which order jobs are listed; equals by their id in the same direction."""
+    """The order of a list of jobs; ties are ordered by id in the same direction."""
 
     by: str = "id"
     is_descending: bool = True
@@ -32,7 +32,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The last row of a page: where it stands in its sort, its id, and the moment by which durations were told."""
+    """The last row of a page: its sort value, its id, and the time for which durations were computed."""
 
     value: int | str
     id: int
@@ -41,16 +41,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a list is of."""
+    """The content and order of a list."""
 
     chosen: selectors.Selection
-    #: The words they show; None: any.
+    #: The displayed states; None: any.
     words: tuple[str, ...] | None
     sort: Sort
 
 
 def sort(text: str) -> Sort:
-    """Return the order that `-id`, `name` and the like mean."""
+    """Parse an order such as `-id` or `name`."""
     by = text.removeprefix("-")
     if by not in SORTS:
         raise UserError(f'sort expected one of {", ".join(SORTS)}, or one with "-" in front, got "{text[:80]}".')
@@ -58,17 +58,17 @@ def sort(text: str) -> Sort:
 
 
 def write_cursor(order: Sort, place: Place) -> str:
-    """Return where a page ended as the word that asks for the next one."""
+    """Return the end of a page as the cursor for the next one."""
     told = json.dumps([order.by, order.is_descending, place.value, place.id, place.now])
     return base64.urlsafe_b64encode(told.encode()).decode().rstrip("=")
 
 
 def read_cursor(order: Sort, text: str) -> Place:
-    """Return where the page before ended."""
+    """Return the end of the previous page."""
     try:
         told = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
         by, is_descending, value, job_id, now = told
-        # Half a character is none that a name can have.
+        # A lone surrogate cannot be part of a name.
         str(value).encode()
     except (ValueError, TypeError, RecursionError):
         raise _unread(text) from None
@@ -86,7 +86,7 @@ def _unread(text: str) -> UserError:
 
 
 def page(reader: Reader, wanted: Wanted, after: Place | None, most: int, now: int) -> tuple[list[Job], Place | None]:
-    """Return at most so many jobs, and where the next page goes on; None: there is none."""
+    """Return at most `most` jobs, and the place where the next page continues; None: there is no next page."""
     moment = after.now if after else now
     query, values = _query(reader, wanted, after, moment)
     found = reader.connection.execute(query, [*values, most + 1]).fetchall()
@@ -98,11 +98,11 @@ def page(reader: Reader, wanted: Wanted, after: Place | None, most: int, now: in
 
 
 def runs(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
-    """Return how many jobs a list by id has, their ids as `900-1000,1-20` in its order, and whether there are more."""
+    """Return the number of jobs in a list by id, their ids as `900-1000,1-20` in its order, and whether it was cut."""
     if wanted.chosen == ((selectors.Everything(),),):
         total, ends = _counted(reader, wanted.words), _ends(reader, wanted, now)
         if 0 < total <= most and ends[-1] - ends[0] + 1 == total:
-            # None is missing in between, as a rule, and then a million need not be looked at.
+            # Usually no id in between is missing; then a million rows need not be read.
             return total, _written([(ends[0], ends[-1])]), False
     query, values = _query(reader, wanted, None, now)
     cursor = reader.connection.execute(query, [*values, most + 1])
@@ -116,12 +116,12 @@ def runs(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tupl
 
 
 def _counted(reader: Reader, words: tuple[str, ...] | None) -> int:
-    """Return how many jobs show one of these words, as it is kept; None: any word."""
+    """Return the stored number of jobs in these states; None: any state."""
     return sum(count for word, count in reader.counts().items() if words is None or word in words)
 
 
 def _ends(reader: Reader, wanted: Wanted, now: int) -> list[int]:
-    """Return the first and the last id of a list, of an empty one nothing."""
+    """Return the first and the last id of a list; nothing if it is empty."""
     found = []
     for is_descending in (False, True):
         query, values = _query(reader, replace(wanted, sort=Sort("id", is_descending)), None, now)
@@ -130,7 +130,7 @@ def _ends(reader: Reader, wanted: Wanted, now: int) -> list[int]:
 
 
 def ids(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
-    """Return how many jobs a list has, their ids in its order as the text of a JSON list, and whether more follow."""
+    """Return the number of jobs in a list, their ids in its order as JSON text, and whether it was cut."""
     query, values = _query(reader, wanted, None, now)
     whole = reader.queries["page_ids"].replace("{page}", query)
     total, text = reader.connection.execute(whole, [*values, most + 1]).fetchone()
@@ -140,7 +140,7 @@ def ids(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple
 
 
 def _query(reader: Reader, wanted: Wanted, after: Place | None, now: int) -> tuple[str, list[Any]]:
-    """Return the query for a list from one place on, and its values but for the last, which is how many."""
+    """Return the query for a list from one place on, and its values except the last, the limit."""
     order = wanted.sort
     way = "descending" if order.is_descending else "ascending"
     expression = reader.queries[f"sort_{order.by}"]
@@ -157,10 +157,9 @@ def _query(reader: Reader, wanted: Wanted, after: Place | None, now: int) -> tup
 
 
 def _beyond(reader: Reader, order: Sort, after: Place | None, moments: list[int]) -> tuple[str, list[Any]]:
-    """Return the condition that a job stands behind a place, and its values."""
     way = "descending" if order.is_descending else "ascending"
     if order.by == "id":
-        # Said of the first page as well, from where every id is: one query for all pages.
+        # The first page gets a bound beyond every id, so that all pages use one query.
         begin = 2**62 if order.is_descending else 0
         return reader.queries[f"after_id_{way}"], [begin if after is None else after.id]
     if after is None:
@@ -170,7 +169,7 @@ def _beyond(reader: Reader, order: Sort, after: Place | None, moments: list[int]
 
 
 def _arms(reader: Reader, words: tuple[str, ...] | None) -> Iterator[tuple[str, list[Any]]]:
-    """Return a condition, and its values, for each part of the jobs that has an index of its own."""
+    """Return a condition and its values for each subset of jobs that has its own index."""
     if words is None:
         yield reader.queries["where_all"], []
         return
@@ -184,7 +183,7 @@ def _arms(reader: Reader, words: tuple[str, ...] | None) -> Iterator[tuple[str, 
 
 
 def _runs(numbers: Iterable[int], step: int) -> Iterator[tuple[int, int]]:
-    """Return ids that follow each other, up or down, by the first and the last of each run."""
+    """Return the first and the last id of each run of consecutive ids, ascending or descending."""
     first = last = None
     for number in numbers:
         if last is not None and number == last + step:

@@ -1,4 +1,4 @@
-"""What the reader finds besides jobs, sweeps and runs: one kind of value for each kind of question."""
+"""Results of the reader's queries, besides jobs, sweeps and runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """One row of the event table, and how its job stands now; None: it was forgotten."""
+    """One row of the event table, with the current state of its job; None: the job was deleted."""
 
     number: int
     job: JobId
@@ -47,7 +47,7 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A finished attempt on its devices."""
+    """A finished attempt and its devices."""
 
     job: JobId
     name: str
@@ -60,14 +60,14 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """For how long the jobs of a project, or of a sweep in it, had devices on one of some days."""
+    """How long the jobs of a project, or of a sweep in it, had devices on one day."""
 
-    #: Which of the days, from 0 up.
+    #: The index of the day, from 0.
     day: int
     project: str
     sweep: str | None
     held_ms: int
-    #: Minutes in which devices were watched meanwhile, and in how many of them they were idle.
+    #: Minutes in which the devices were watched, and how many of these were idle.
     watched: int
     idle: int
 
@@ -83,7 +83,7 @@ class Waited:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long some jobs waited: how many they were, the one in the middle, and those that waited longest."""
+    """How long some jobs waited: their number, the median, and the longest waits."""
 
     count: int
     median_ms: int | None
@@ -92,24 +92,24 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class BatchTally:
-    """How a batch stands; `bad` counts bad ends, of which one job may have had several."""
+    """The progress of a batch; `bad` counts bad ends, of which one job may have several."""
 
     size: int
     finished: int
     done: int
     bad: int
-    #: More of its jobs are to come.
+    #: More jobs may be added.
     is_open: bool = False
 
     @property
     def is_over(self) -> bool:
-        """Tell whether all of its jobs have ended."""
+        """Tell whether all jobs have ended."""
         return self.finished >= self.size and not self.is_open
 
 
 @dataclass(frozen=True, slots=True)
 class RunsSince:
-    """Where a part of the runs of a sweep begins: after a job, or after so many of those whose job was forgotten."""
+    """Where a page of a sweep's runs begins: after a job id, or after a number of runs whose job was deleted."""
 
     after: int = 0
     is_forgotten: bool = False
@@ -117,7 +117,7 @@ class RunsSince:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """How a job stands, in short: the word that outputs show."""
+    """A job in short: its displayed state."""
 
     id: JobId
     word: str
@@ -125,5 +125,5 @@ class Glance:
 
     @property
     def is_finished(self) -> bool:
-        """Tell whether nothing more will happen to it by itself."""
+        """Tell whether it will not change by itself any more."""
         return self.word in selectors.GROUP_WORDS["finished"]

@@ -1,4 +1,4 @@
-"""Rows of the store and the values they stand for: nothing but translation, and the order of columns."""
+"""Translate between rows of the store and values; defines the order of columns."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from dibs.model.fields import JobSpec
 from dibs.model.jobs import After, Cause, Job, JobId, Member, Outcome, Request, State, When
 from dibs.sweeps.records import Run, Sweep, SweepSubmission
 
-#: The columns of a `JobSpec`, and how those are decoded that SQLite has no type for.
+#: The columns of a `JobSpec`, and decoders for those that SQLite has no type for.
 SPEC_COLUMNS = tuple(field.column or "" for field in fields.STORED)
 _DECODERS = tuple((place, field.coder.decode) for place, field in enumerate(fields.STORED) if field.coder)
-#: Where the fields without a column stand in `JobSpec`, in ascending order.
+#: The positions of the fields without a column in `JobSpec`, ascending.
 _NOT_STORED = tuple(place for place, field in enumerate(fields.SPEC) if not field.column)
-#: Where the columns of a request, what is read beside them, the spec and the rest begin in a row of {columns}.
+#: Where the dependencies and the sweep, the spec, and the rest begin in a row of {columns}; the request begins at 1.
 _BESIDE = 1 + len(fields.REQUEST)
 _SPEC = _BESIDE + 2
 _REST = _SPEC + len(SPEC_COLUMNS)
-#: What `Member` says of one of many alike jobs: the columns of `arriving`, in their order.
+#: The columns of the table `arriving`, in order: what a `Member` defines of one of many similar jobs.
 MEMBER_COLUMNS = ("command", "name", "number", "place", "argv", "point", "params", "folder")
 
 
 def spec_fills() -> dict[str, str]:
-    """Return what stands for the columns of a spec in the queries."""
+    """Return the replacements for the spec columns in the queries."""
 
     def arriving(column: str) -> str:
         if column == "argv":
@@ -52,7 +52,7 @@ def job_of(row: Sequence[Any]) -> Job:
     needs = () if after is None else tuple(_after(part) for part in after.split(","))
     for place, value in zip(_NOT_STORED, (_request(*row[1:_BESIDE]), needs, sweep), strict=True):
         values.insert(place, value)
-    # By position: every list of jobs is made here, and 35 keywords cost more than the rest.
+    # By position: every list of jobs is built here, and 35 keywords cost more than the rest.
     spec = JobSpec(*values)
     (submitted_at, state, outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation,
      *rest) = row[_REST:]  # fmt: skip
@@ -63,7 +63,7 @@ def job_of(row: Sequence[Any]) -> Job:
     )  # fmt: skip
 
 
-#: Lists have the same rows again and again. What is equal in all columns is the same job, so nothing can be stale.
+#: Lists read the same rows repeatedly. Rows with equal columns are the same job, so a cached one is never stale.
 listed_job_of = lru_cache(maxsize=2048)(job_of)
 
 
@@ -77,7 +77,7 @@ def request_of(row: Sequence[Any]) -> Request:
     return _request(*row)
 
 
-# A queue has few different requests and many jobs: the same text is read again and again.
+# A queue has many jobs but few different requests, so the same text is read repeatedly.
 @lru_cache(maxsize=1024)
 def _request(
     gpus: int, gpu_ids: str, prefer: str, gpu_type: str, cpus: int, mem: int, limit_s: float, vram: int, ignores: int
@@ -87,7 +87,7 @@ def _request(
 
 
 def request_row(request: Request) -> dict[str, Any]:
-    """Return a request as the store keeps it."""
+    """Return the row of a request."""
     return {
         "gpus": request.gpus,
         "gpu_ids": json.dumps(request.gpu_ids),
@@ -102,7 +102,7 @@ def request_row(request: Request) -> dict[str, Any]:
 
 
 def submitted_row(job_id: int, spec: JobSpec, request_id: int, now: int, is_ready: bool) -> dict[str, Any]:
-    """Return a new job as the store keeps it."""
+    """Return the row of a new job."""
     row = {
         "id": job_id,
         "request": request_id,
@@ -117,13 +117,13 @@ def submitted_row(job_id: int, spec: JobSpec, request_id: int, now: int, is_read
 
 
 def arriving_row(place: int, one: Member) -> tuple[object, ...]:
-    """Return what sets one of many alike jobs apart as the store takes it in."""
+    """Return the row of `arriving` for one of many similar jobs."""
     argv = None if one.argv is None else json.dumps(one.argv)
     return place, one.command, one.name, one.number, one.place, argv, one.point, one.params, one.folder
 
 
 def moved_row(before: Job, job: Job) -> dict[str, Any]:
-    """Return what became of a job as the store keeps it."""
+    """Return the row with the state of a job after an event."""
     return {
         "id": job.id,
         "state_before": before.state.value,
@@ -145,7 +145,7 @@ def moved_row(before: Job, job: Job) -> dict[str, Any]:
 
 
 def sweep_row(wanted: SweepSubmission) -> dict[str, Any]:
-    """Return what is said about a sweep as the store keeps it."""
+    """Return the row of a sweep."""
     return {
         "project": wanted.project,
         "name": wanted.name,

@@ -1,6 +1,6 @@
-"""A selection as a condition of SQL, made of the parts that `sql/queries.sql` has for it.
+"""Translate a selection into an SQL condition, from the parts in `sql/queries.sql`.
 
-What people type is never part of the text, only of the values.
+User input is never part of the SQL text, only of the values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dibs.model.jobs import ACTIVE, WAITING
 def where(
     chosen: selectors.Selection, now: int, queries: Mapping[str, str], sweep_ids: Callable[[str], list[int]]
 ) -> tuple[str, list[Any]]:
-    """Return the condition, and the values in it. `sweep_ids` finds the sweeps that a word means."""
+    """Return the condition and its values. `sweep_ids` returns the sweeps that a word means."""
     values: list[Any] = []
     unions = []
     for atoms in chosen:
@@ -28,7 +28,6 @@ def where(
 
 
 def _part(atom: selectors.Atom, now: int, sweep_ids: Callable[[str], list[int]]) -> tuple[str, list[Any]]:
-    """Return the name of the query that one atom is, and its values."""
     match atom:
         case selectors.Ids(ranges):
             return "where_ids", [json.dumps(ranges)]
@@ -53,7 +52,7 @@ def _part(atom: selectors.Atom, now: int, sweep_ids: Callable[[str], list[int]])
 
 
 def _of_words(words: tuple[str, ...]) -> str:
-    """Return the condition that looks at as few jobs as these words allow: most of a million are finished."""
+    """Return the condition that reads the fewest jobs for these states: most of a million jobs are finished."""
     for name, known in (("where_active", ACTIVE), ("where_unfinished", ACTIVE | WAITING)):
         if {*words} <= {state.value for state in known}:
             return name
@@ -61,5 +60,4 @@ def _of_words(words: tuple[str, ...]) -> str:
 
 
 def _like(part: str) -> str:
-    """Return the pattern of LIKE for whatever has this part."""
     return "%" + part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"

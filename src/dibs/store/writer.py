@@ -1,7 +1,7 @@
-"""The durable memory of the queue: SQLite, one writer, readers beside it.
+"""The writer of the store: SQLite with one writer and concurrent readers.
 
-Every change of a job goes through `Store.record`, which asks `lifecycle` and writes row and event in one transaction.
-Many changes may share one commit (`Store.batch`); a commit returns only when the disk has it. All SQL is in `sql/`.
+Every state change of a job goes through `Store.record`, which applies `lifecycle` and writes row and event in one
+transaction. Many changes may share one commit (`Store.batch`), which returns only when the disk has it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dibs.store.reader import Reader as Reader
 from dibs.store.reader import digest
 from dibs.sweeps.records import SweepSubmission
 
-#: Commits after which the log is copied into the file: as many as fit into the log that was prepared.
+#: Commits after which the log is copied into the file: as many as fit into the preallocated log.
 SETTLE_AFTER = 64
 
 
@@ -37,11 +37,11 @@ SETTLE_AFTER = 64
 class Retried:
     """Finished jobs that were queued again together."""
 
-    #: Those that somebody named, those that had been cancelled because of them, and those that may have to wait.
+    #: The selected jobs, dependents that were cancelled because of them, and jobs whose dependencies must be checked.
     named: list[JobId]
     revived: list[JobId]
     needs_check: list[JobId]
-    #: Those that share devices, and had run out of memory.
+    #: Jobs that share devices and ran out of memory.
     retry_alone: list[JobId]
 
 
@@ -49,20 +49,20 @@ class Retried:
 class Ended:
     """Waiting jobs that ended together."""
 
-    #: Those that somebody named, those that can never run without them, and those that may have to be looked at.
+    #: The selected jobs, dependents that can never run without them, and jobs whose dependencies must be checked.
     named: list[JobId]
     doomed: list[JobId]
     waiters: list[JobId]
 
 
 class Store(Reader):
-    """The one writer. Methods that change anything are called inside `batch`."""
+    """The only writer. Call methods that change anything inside `batch`."""
 
     def __init__(self, connection: sqlite3.Connection, is_checked: bool = True) -> None:
         super().__init__(connection)
-        #: Whether all of the file was checked when it was opened; else `database.Check` is still to be run.
+        #: Whether the whole file was checked when it was opened; if not, run `database.Check`.
         self.is_checked = is_checked
-        #: The active jobs, and those of this batch that ended, as they were last recorded. Never more than is certain.
+        #: Cache of active jobs, and of jobs that ended in this batch, as last recorded. Cleared when in doubt.
         self._known: dict[JobId, Job] = {}
         self._commits = 0
 
@@ -73,9 +73,9 @@ class Store(Reader):
 
     @contextlib.contextmanager
     def batch(self, *, is_synced: bool = True) -> Iterator[None]:
-        """Keep all changes made inside, or none of them; on the disk when it returns.
+        """Commit all changes made inside, or none; they are on the disk when it returns.
 
-        What is not synced survives every crash of ours, but not a power cut, until something else is synced.
+        An unsynced batch survives a crash of the daemon, but not a power cut until a later batch is synced.
         """
         if not is_synced:
             self.connection.execute("PRAGMA synchronous = NORMAL")
@@ -95,7 +95,7 @@ class Store(Reader):
                 self.connection.execute("PRAGMA synchronous = FULL")
 
     def settle(self) -> None:
-        """Tidy up behind many commits; for a moment when no job waits for the disk."""
+        """Copy the log into the file after many commits. Call it when no job waits for the disk."""
         if self._commits >= SETTLE_AFTER:
             self._commits = 0
             database.settle(self.connection)
@@ -108,7 +108,7 @@ class Store(Reader):
             yield
         except BaseException as error:
             self._known.clear()
-            # On a full disk SQLite has undone the whole batch by itself, and its error is what people should read.
+            # On a full disk SQLite has already rolled back the whole batch, and its error is the one to report.
             if self.connection.in_transaction or not isinstance(error, sqlite3.Error):
                 self.connection.execute("ROLLBACK TO step")
             raise
@@ -117,23 +117,23 @@ class Store(Reader):
                 self.connection.execute("RELEASE step")
 
     def job(self, job_id: JobId) -> Job:
-        """Return one job, which need not be read if it is active or ended just now."""
+        """Return one job, from the cache if it is active or just ended."""
         return self._known.get(job_id) or super().job(job_id)
 
     def keep_environ(self, blob: bytes) -> int:
-        """Keep a captured environment, once per content; return its id."""
+        """Store a captured environment, once per content; return its id."""
         digest = hashlib.sha256(blob).digest()
         self._ask("add_environ", {"digest": digest, "body": blob})
         return int(self._ask("find_environ", {"digest": digest}).fetchone()[0])
 
     def keep_script(self, body: bytes) -> int:
-        """Keep the text of a script, once per content; return its id."""
+        """Store the text of a script, once per content; return its id."""
         digest = hashlib.sha256(body).digest()
         self._ask("add_script", {"digest": digest, "body": body})
         return int(self._ask("find_script", {"digest": digest}).fetchone()[0])
 
     def submit(self, many: Sequence[JobSpec], now: int) -> list[JobId]:
-        """Queue jobs in the order given; return their ids, which follow each other."""
+        """Queue jobs in the given order; return their ids, which are consecutive."""
         first = self.last_id() + 1
         requests: dict[Request, int] = {}
         for spec in many:
@@ -147,7 +147,7 @@ class Store(Reader):
         return self._submitted(first, [spec.after for spec in many])
 
     def submit_alike(self, spec: JobSpec, members: Sequence[Member], now: int) -> list[JobId]:
-        """Queue jobs that differ only as `members` say: what is common to a hundred thousand is bound once."""
+        """Queue jobs that differ only in `members`; their common values are bound once, even for 100,000 jobs."""
         first = self.last_id() + 1
         row = rows.submitted_row(first, spec, self._keep_request(spec.request), now, _is_ready(spec, now))
         self._ask("make_arriving")
@@ -173,7 +173,7 @@ class Store(Reader):
         return int(self._ask("find_request", values).fetchone()[0])
 
     def record(self, job: Job, event: lifecycle.Event, detail: str = "") -> Job:
-        """Keep what an event made of a job, and the event itself; return the job as it stands now."""
+        """Apply an event to a job and store both; return the changed job."""
         moved = lifecycle.advance(job, event)
         row = rows.moved_row(job, moved)
         if self._ask("move", row).rowcount != 1:
@@ -183,14 +183,14 @@ class Store(Reader):
             self._keep_runtime(moved)
         self.note(moved.id, event.at, type(event).__name__, detail or moved.remark or "")
         if moved.is_waiting:
-            # Others may change it while it waits.
+            # Statements for many jobs may change it while it waits.
             self._known.pop(moved.id, None)
         else:
             self._known[moved.id] = moved
         return moved
 
     def note(self, job_id: JobId, at: int, kind: str, detail: str) -> None:
-        """Add to what happened to a job without changing it."""
+        """Add an event to a job without changing it."""
         self._ask("add_event", {"job": job_id, "at": at, "kind": kind, "detail": detail})
 
     def _keep_runtime(self, job: Job) -> None:
@@ -201,59 +201,59 @@ class Store(Reader):
             self._ask("add_runtime", {"likeness": likeness, "job": job.id, "took_ms": took_ms})
 
     def set_ready(self, job_id: JobId, is_ready: bool) -> None:
-        """Let a queued job join the line, or keep it out."""
+        """Let a queued job join the line, or remove it from the line."""
         self._ask("set_ready", {"id": job_id, "is_ready": is_ready})
 
     def add_batch(self, at_once: int | None, halt_after: int | None, size: int) -> int:
-        """Keep the rules of a batch and of how many jobs it is; return its id."""
+        """Store a batch with its rules and its size; return its id."""
         cursor = self._ask("add_batch", {"at_once": at_once, "halt_after": halt_after, "size": size})
         return int(cursor.lastrowid or 0)
 
     def keep_key(self, key: str, ids: Sequence[JobId]) -> None:
-        """Remember which jobs a submission with a key made; their ids follow each other."""
+        """Store which jobs a submission with a key created; their ids are consecutive."""
         self._ask("add_submission", {"key": key, "first": ids[0], "last": ids[-1]})
 
     def count_bad(self, batch: int) -> bool:
-        """Count a bad end of a batch; tell whether it is the one after which the rest is held."""
+        """Count a bad end of a batch; tell whether the rest must now be held."""
         return bool(self._ask("batch_bad", {"id": batch}).fetchone()[0])
 
     def hold_batch(self, batch: int, at: int, detail: str) -> None:
-        """Record `lifecycle.HoldAsked` for all queued jobs of a batch at once: there may be a hundred thousand."""
+        """Record `lifecycle.HoldAsked` for all queued jobs of a batch at once: there may be 100,000."""
         self._ask("tell_batch_held", {"batch": batch, "at": at, "detail": detail})
         self._ask("hold_batch", {"batch": batch})
 
     # -- sweeps
 
     def add_sweep(self, wanted: SweepSubmission, batch: int, now: int) -> int:
-        """Keep a new sweep; return its id."""
+        """Store a new sweep; return its id."""
         row = rows.sweep_row(wanted) | {"batch": batch, "created_at": now}
         return int(self._ask("add_sweep", row).lastrowid or 0)
 
     def update_sweep(self, sweep_id: int, wanted: SweepSubmission) -> None:
-        """Keep what was said about a sweep when it was submitted again, and count its bad ends anew."""
+        """Update a sweep that is submitted again, and reset its count of bad ends."""
         self._ask("update_sweep", rows.sweep_row(wanted) | {"id": sweep_id})
 
     def open_batch(self, batch: int, now: int) -> None:
-        """Let a batch grow until `close_batch`, and count its bad ends anew."""
+        """Let a batch grow until `close_batch`, and reset its count of bad ends."""
         self._ask("open_batch", {"id": batch, "at": now})
 
     def close_batch(self, batch: int) -> Job | None:
-        """Let a batch be whole; return the last of its jobs that ended while it grew, if one did."""
+        """Mark a batch as complete; return the last job that ended while it grew, if any."""
         row = self._ask("ended_while_open", {"id": batch}).fetchone()
         self._ask("close_batch", {"id": batch})
         return None if row is None else self.job(JobId(row[0]))
 
     def grow_batch(self, batch: int, more: int) -> None:
-        """Let a batch be of so many more jobs."""
+        """Add `more` to the size of a batch."""
         self._ask("grow_batch", {"id": batch, "more": more})
 
     def keep_numbers(self, job_id: JobId, attempt: int, numbers: str, summaries: str) -> None:
-        """Keep the numbers of an attempt, and of a run what all of them come to, as JSON; once."""
+        """Store the numbers of an attempt, and the summaries of a run, as JSON; once."""
         told = {"job": job_id, "attempt": attempt, "numbers": numbers}
         self._ask("keep_numbers", told)
         self._ask("keep_numbers_of_run", told | {"summaries": summaries})
 
-    # -- many at once: there may be a hundred thousand, and a turn must stay short
+    # -- many jobs at once: there may be 100,000, and a turn must stay short
 
     def cancel_waiting(self, chosen: selectors.Selection, now: int) -> Ended:
         """Record `lifecycle.CancelAsked` for waiting jobs, `lifecycle.NeedFailed` for their dependents."""
@@ -268,7 +268,7 @@ class Store(Reader):
         return Ended(*self._crowd(), [JobId(row[0]) for row in self._ask("waiters_of_crowd")])
 
     def retry(self, chosen: selectors.Selection, outcomes: Iterable[Outcome], now: int) -> Retried:
-        """Record `lifecycle.RetryAsked` for jobs that ended so, `lifecycle.NeedRetried` for their dependents."""
+        """Record `lifecycle.RetryAsked` for jobs with these outcomes, `lifecycle.NeedRetried` for their dependents."""
         self._gather(selectors.within(chosen, outcomes), now)
         self._ask("gather_revived")
         self._ask("tell_crowd", {"at": now, "kind": "RetryAsked", "detail": ""})
@@ -278,7 +278,7 @@ class Store(Reader):
         return Retried(*self._crowd(), [JobId(row[0]) for row in self._ask("unsure_of_crowd")], ran_out)
 
     def noticed(self, is_for_all: bool, most: int) -> list[Job]:
-        """Return those that ended together last and of whose end somebody wants to hear; at most so many."""
+        """Return the jobs of the last `cancel_waiting` whose end causes a notice, at most `most`."""
         found = self._ask("noticed_of_crowd", {"is_for_all": is_for_all, "most": most})
         return [rows.job_of(row) for row in found.fetchall()][::-1]
 
@@ -287,7 +287,7 @@ class Store(Reader):
         return self._shift(chosen, State.QUEUED, State.HELD, lifecycle.HoldAsked, now)
 
     def unhold(self, chosen: selectors.Selection, now: int) -> tuple[list[JobId], list[JobId]]:
-        """Record `lifecycle.UnholdAsked` for the held jobs of a selection; return them, and which are not ready."""
+        """Record `lifecycle.UnholdAsked` for the held jobs of a selection; return them, and the unready ones."""
         changed = self._shift(chosen, State.HELD, State.QUEUED, lifecycle.UnholdAsked, now)
         return changed, [JobId(row[0]) for row in self._ask("unready_of_crowd")]
 
@@ -298,13 +298,13 @@ class Store(Reader):
         return [JobId(row[0]) for row in self._ask("crowd")]
 
     def _crowd(self) -> tuple[list[JobId], list[JobId]]:
-        """Return those who were named, and those who changed because of them."""
+        """Return the selected jobs, and the dependents that changed because of them."""
         crowd = self._ask("crowd").fetchall()
         named = [JobId(job_id) for job_id, need in crowd if need is None]
         return named, [JobId(job_id) for job_id, need in crowd if need is not None]
 
     def _begin_crowd(self) -> None:
-        """Begin a change of many jobs; those in memory are no longer certain."""
+        """Begin a change of many jobs; the cache becomes invalid."""
         self._known.clear()
         self._ask("make_crowd")
         self._ask("clear_crowd")
@@ -314,10 +314,10 @@ class Store(Reader):
         where, values = self.where(chosen, now)
         self.connection.execute(self.queries["gather"].replace("{where}", where), values)
 
-    # -- what was asked, changed afterwards
+    # -- edits
 
     def edit(self, job: Job, spec: JobSpec, at: int, detail: str) -> None:
-        """Keep what is asked of a job from now on; with another priority it stands there by its id again."""
+        """Store a new spec of a job; a new priority resets its rank to that of its id."""
         row = rows.submitted_row(job.id, spec, self._keep_request(spec.request), at, is_ready=False)
         self._known.pop(job.id, None)
         self._ask("edit_job", row)
@@ -330,14 +330,14 @@ class Store(Reader):
         self.note(job.id, at, "Edited", detail)
 
     def set_rule(self, batch: int, name: str, value: int | None) -> bool:
-        """Change a rule of a batch by its name; tell whether as many have ended badly as now may."""
+        """Change a rule of a batch by its name; tell whether the limit of bad ends is now reached."""
         self._ask(f"set_{name}", {"id": batch, "value": value})
         return bool(self._ask("is_over_limit", {"id": batch}).fetchone()[0])
 
-    # -- the order of those who wait
+    # -- the order of waiting jobs
 
     def move(self, job: Job, where: str, other: Job | None = None) -> None:
-        """Put a waiting job `first` or `last` of its priority, or `before` or `after` another of it."""
+        """Move a waiting job `first` or `last` in its priority, or `before` or `after` another job of it."""
         anchor = other.rank if other else ""
         place = {"id": job.id, "priority": job.spec.priority, "rank": anchor}
         if where in ("first", "last"):
@@ -361,10 +361,10 @@ class Store(Reader):
         return ranks.rank_of_id(self.last_id() + 1)
 
     def is_outranked(self, priority: int) -> bool:
-        """Tell whether somebody waits with a higher priority."""
+        """Tell whether a job with a higher priority waits."""
         return bool(self._ask("is_outranked", {"priority": priority}).fetchone()[0])
 
-    # -- devices that are drained
+    # -- drained devices
 
     def drain(self, device: str, reason: str, at: int) -> None:
         """Start nothing new on a device."""
@@ -374,20 +374,20 @@ class Store(Reader):
         """Start jobs on a device again; tell whether it was drained."""
         return self._ask("undrain", {"device": device}).rowcount > 0
 
-    # -- what was seen on devices
+    # -- device health and usage
 
     def put_out(self, device: str, why: str, at: int) -> None:
-        """Start nothing on a device until somebody brings it back."""
+        """Start nothing on a device until a user brings it back."""
         self._ask("put_out", {"device": device, "why": why, "at": at})
 
     def bring_back(self, device: str, accepted: str | None) -> bool:
-        """Use a device again, with what is accepted of it; tell whether it was out."""
+        """Use a device again, with an accepted concern; tell whether it was out."""
         if accepted is not None:
             self._ask("accept", {"device": device, "why": accepted})
         return self._ask("bring_back", {"device": device}).rowcount > 0
 
     def keep_uses(self, over: Mapping[Key, Use], minutes: Mapping[Minute, Sample], before: int) -> None:
-        """Keep how attempts used devices and how busy devices were; minutes before that one go."""
+        """Store the device usage of attempts and of minutes; delete minutes before `before`."""
         for (job_id, attempt, device), use in over.items():
             row = {"job": job_id, "attempt": attempt, "device": device}
             self._ask("keep_use", row | {"peak": use.peak, "mean": use.mean, "looks": use.looks})
@@ -397,12 +397,12 @@ class Store(Reader):
         if minutes:
             self._ask("forget_minutes", {"before": before})
 
-    # -- forgetting
+    # -- deletion
 
     def forget(self, ids: Sequence[JobId], with_checkpoints: bool) -> list[JobId]:
-        """Take out all rows of those that are finished and that nobody waits for; return them.
+        """Delete the rows of those jobs that are finished and that no job waits for; return their ids.
 
-        Until `forgot` is told, it is noted that their files are still to be removed. Ids are never given again.
+        Until `forgot` is called, the store notes that their files must still be removed. Ids are never reused.
         """
         self._begin_crowd()
         self._ask("gather_forgettable", {"ids": json.dumps(list(ids))})
@@ -412,17 +412,17 @@ class Store(Reader):
         return [JobId(row[0]) for row in self._ask("crowd")]
 
     def forgot(self, ids: Sequence[JobId]) -> None:
-        """Take note that the files of forgotten jobs are gone."""
+        """Record that the files of deleted jobs are gone."""
         self._ask("forgot", {"ids": json.dumps(list(ids))})
 
     def tidy(self) -> list[str]:
-        """Drop what only forgotten jobs needed; return the keys of submissions of which none is left."""
+        """Delete what only deleted jobs needed; return the keys of submissions without jobs."""
         self._ask("forget_environs")
         self._ask("forget_scripts")
         return [key for (key,) in self._ask("forget_submissions").fetchall()]
 
     def skip_to(self, job_id: int) -> None:
-        """Give no id up to this one: folders of such jobs exist, and their files would speak for others."""
+        """Assign no id up to this one: folders of such jobs exist, and new jobs would inherit their files."""
         if job_id > self.last_id():
             self._ask("forget_last_id")
             self._ask("set_last_id", {"id": job_id})
@@ -433,5 +433,5 @@ class Store(Reader):
 
 
 def _is_ready(spec: JobSpec, now: int) -> bool:
-    """Tell whether a new job may join the line at once; what it waits for is looked at after it was kept."""
+    """Tell whether a new job may join the line at once; its dependencies are checked after it is stored."""
     return not spec.after and (spec.begin_at is None or spec.begin_at <= now)
