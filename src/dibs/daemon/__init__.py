@@ -1,4 +1,4 @@
-"""The process around the queue: it builds the parts, serves them, watches devices and cleans up.
+"""The process around the queue: build the parts, serve them, watch devices and clean up.
 
-Imports everything above it, and `http_api` inside the function that builds all parts. Nobody imports `main`.
+May import all lower packages, and `http_api` inside the function that builds the parts. No module imports `main`.
 """

@@ -1,7 +1,7 @@
-"""The daemon's housekeeping: forgetting jobs with their files, when somebody asks or the settings say so.
+"""Delete finished jobs and their files, on request or as the settings say.
 
-In small steps, each a short turn of the core; files are removed by a thread of their own, for a disk may be slow. A
-crash in between leaves a note in the store, and the next daemon goes on.
+Works in small steps, each a short turn of the queue; a separate thread removes the files, because a disk may be slow.
+A crash in between leaves a note in the store, and the next daemon continues.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dibs.daemon.cleanup")
 
-#: Seconds after which calls that were never submitted have nobody left who would.
+#: Seconds after which call files that were never submitted count as abandoned.
 STRAY_AFTER_S = 3600.0
 
 
 class Cleaned(NamedTuple):
-    """How many jobs and bytes were removed, and the jobs that stay because others need them."""
+    """The number of removed jobs and bytes, and the jobs that stay because others depend on them."""
 
     jobs: int
     bytes: int
@@ -40,7 +40,7 @@ class Cleaned(NamedTuple):
 
 
 async def clean(daemon: Daemon, chosen: selectors.Selection, *, with_checkpoints: bool, is_dry_run: bool) -> Cleaned:
-    """Forget the finished jobs of a selection, or only say what that would be."""
+    """Delete the finished jobs of a selection, or only report what would be deleted."""
     choice = await daemon.ask(lambda reader: retention.choose(reader, chosen, now_ms()))
     if is_dry_run:
         freed = await _in_thread(daemon, _sizes, daemon.files.roots, choice.ids, with_checkpoints)
@@ -50,7 +50,7 @@ async def clean(daemon: Daemon, chosen: selectors.Selection, *, with_checkpoints
 
 
 async def forget(daemon: Daemon, ids: Sequence[JobId], with_checkpoints: bool) -> tuple[int, int]:
-    """Forget jobs and remove their files, step by step; return how many and how many bytes."""
+    """Delete jobs and their files, step by step; return the number of jobs and bytes."""
     count = freed = 0
     for first in range(0, len(ids), MOST_IN_A_STEP):
         step = ids[first : first + MOST_IN_A_STEP]
@@ -83,13 +83,13 @@ async def _in_thread(daemon: Daemon, work: Callable[..., int], *args: object) ->
 
 
 async def remove_strays(daemon: Daemon) -> None:
-    """Remove the calls of programs that died before they had submitted them, and those that a crash left behind."""
+    """Remove call files of programs that died before the submission, and those that a crash left behind."""
     keys = await daemon.ask(lambda reader: reader.submission_keys())
     await _in_thread(daemon, call_files.remove_strays, str(daemon.identity.home), keys, time.time() - STRAY_AFTER_S)
 
 
 async def keep_house(daemon: Daemon) -> None:
-    """Finish what a crash left half done, then forget what is older, or more, than the settings want to keep."""
+    """Finish what a crash interrupted, then delete jobs beyond the age and the number that the settings keep."""
     for with_checkpoints in (False, True):
         left = await daemon.ask(partial(Reader.forgotten, with_checkpoints=with_checkpoints))
         for first in range(0, len(left), MOST_IN_A_STEP):

@@ -1,7 +1,7 @@
-"""When the devices are read, and what happens to a reading: it is judged, kept in the view, and its findings recorded.
+"""Read the devices when needed; assess each reading, put it into the view and record its findings.
 
-They are read while a job uses one, somebody watches, or a job waits for one that is in use without a lease. Meanwhile a
-listener waits for faults. While the daemon is idle nothing wakes up, and the driver is let go.
+They are read while a job uses one, a user watches, or a job waits for one that is in use without a lease. Meanwhile a
+listener waits for faults. While the daemon is idle, nothing wakes up and the driver is released.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from dibs.system.locks import Folder
 
 log = logging.getLogger("dibs.daemon.device_watch")
 
-#: Seconds between readings, and while memory is being released.
+#: Seconds between readings, normally and while memory is being released.
 EVERY_S, SETTLING_S = 5.0, 1.0
-#: Seconds between two requested readings, at least.
+#: Minimum seconds between two requested readings.
 LEAST_S = 0.05
-#: Seconds for which somebody who asked for the devices counts as watching.
+#: Seconds for which a user who asked for the devices counts as watching.
 WATCHES_FOR_S = 20.0
 
 
 class ReadingRequest:
-    """A request to read the devices soon; the core makes it, the watcher serves it."""
+    """A request to read the devices soon; the queue thread makes it, the watcher serves it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -48,19 +48,19 @@ class ReadingRequest:
 
     def make(self) -> None:
         """Ask for a reading. From any thread."""
-        # While the loop is closing there is nobody left to ask.
+        # The loop may be closing; then no reading follows.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout_s: float | None) -> None:
-        """Return when there was a request since the last call, or after `timeout_s`."""
+        """Wait for a request since the last call, at most `timeout_s`."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), timeout_s)
         self._event.clear()
 
 
 class DeviceWatcher:
-    """Reads the devices of one daemon again and again; pretend devices only when asked."""
+    """Read the devices of one daemon repeatedly; fake devices only on request."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class DeviceWatcher:
         self._queue = queue
         self._watched_until = 0.0
         self._listener = Listener(listen_command, self._record_xid)
-        #: A driver may hang: this thread may, too.
+        #: A separate thread, because it may hang in the driver.
         self._thread = ThreadPoolExecutor(1, "probe")
 
     async def run(self) -> None:
-        """Read the devices whenever it is time. After a failure try again at the next time."""
+        """Read the devices whenever they are due. After a failure, try again at the next time."""
         every_s: float | None = None
         while self.view.is_real:
             await self._requests.wait(every_s)
@@ -98,7 +98,7 @@ class DeviceWatcher:
             await asyncio.sleep(SETTLING_S if self.view.last.releasing else LEAST_S)
 
     async def _run_once(self) -> float | None:
-        """Read the devices and return after how many seconds to do it again; None: on request."""
+        """Read the devices; return the seconds until the next reading; None: on request."""
         jobs = await self._read()
         # Jobs may wait for a fresh reading even if it shows nothing new.
         self._queue.wake()
@@ -122,7 +122,7 @@ class DeviceWatcher:
     # -- one reading
 
     async def read_now(self) -> Inventory:
-        """Read the devices; wake the core if anything changed that matters to it."""
+        """Read the devices; wake the queue thread if a change matters to it."""
         before = self.view.inventory()
         await self._read()
         after = self.view.inventory()
@@ -131,7 +131,6 @@ class DeviceWatcher:
         return after
 
     async def _read(self) -> list[Job]:
-        """Read, judge and record; return our active jobs."""
         number = self.view.begin_reading()
         jobs = await self._readers.ask(lambda reader: reader.active()) if self.view.is_real else []
         loop = asyncio.get_running_loop()
@@ -158,12 +157,12 @@ class DeviceWatcher:
     # -- for others
 
     def note_viewer(self) -> None:
-        """Note that somebody looks at the devices now."""
+        """Note that a user is looking at the devices."""
         self._watched_until = time.monotonic() + WATCHES_FOR_S
         self._requests.make()
 
     def accept(self, device_id: DeviceId) -> str | None:
-        """Use a device again as it is; return the concern that is accepted with it."""
+        """Use a device again despite its concern; return that concern."""
         accepted = self.view.accept(device_id)
         self._requests.make()
         return accepted
@@ -173,21 +172,19 @@ class DeviceWatcher:
         self._keep_usage([])
 
     def _keep_usage(self, jobs: Sequence[Job]) -> None:
-        """Store the minutes that are over, and the usage of attempts that have ended."""
         now = now_ms()
         minutes, over = self.view.ledger.whole_minutes(now), self.view.ledger.ended(jobs)
         if minutes or over:
             self._queue.tell(lambda turn: turn.store.keep_uses(over, minutes, now // 60_000 - usage.MOST_MINUTES))
 
     def close(self) -> None:
-        """Stop listening and let the driver go; a thread that hangs in it is left to the end of the process."""
+        """Stop listening and release the driver; a thread that hangs in it is left until the process ends."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._listener.want(False)
         self._probe.close()
 
 
 def _for_scheduler(inventory: Inventory) -> object:
-    """Return what of the devices matters for placing jobs."""
     return inventory.problem, [(d.id, d.obstacle, d.foreign_memory, d.memory_total) for d in inventory.devices]
 
 

@@ -1,4 +1,4 @@
-"""The folders of jobs on the disk: how large they are, and removing them. Which may go is not decided here."""
+"""Measure and remove the folders of jobs. `retention` decides which."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-#: What a job keeps over all its attempts; it goes only when somebody says so.
+#: Shared by all attempts of a job; removed only on request.
 CHECKPOINT = "checkpoint"
 
 
@@ -32,12 +32,12 @@ def _size(entry: os.DirEntry[str]) -> int:
         with os.scandir(entry.path) as inside:
             return sum(_size(one) for one in inside)
     except FileNotFoundError:
-        # Somebody else was faster; it takes no room any more.
+        # Another process removed it; it takes no space any more.
         return 0
 
 
 def remove(roots: Sequence[Path], job_id: int, with_checkpoint: bool) -> int:
-    """Remove the files of a job; return how many bytes that freed. Links are removed, never followed."""
+    """Remove the files of a job; return the number of freed bytes. Links are removed, never followed."""
     freed = 0
     for entry in _parts(roots, job_id, with_checkpoint):
         freed += _size(entry)
@@ -54,10 +54,10 @@ def remove(roots: Sequence[Path], job_id: int, with_checkpoint: bool) -> int:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Remove what holds nothing; a checkpoint that somebody wrote into keeps its folder."""
+    """Remove empty folders; a checkpoint with files keeps its folder."""
     for path in (folder / CHECKPOINT, folder):
         try:
             path.rmdir()
         except OSError:
-            # Not empty, not there, or not a folder: then it stays.
+            # Not empty, missing, or not a folder.
             continue

@@ -1,6 +1,6 @@
-"""One user's daemon: builds the parts, holds the thread that waits for things, and ends cleanly.
+"""One user's daemon: build the parts, run the event loop, and end cleanly.
 
-It decides and records, and is never needed by a running job: it may crash, stop or be upgraded, and the runners go on.
+A running job never needs the daemon: it may crash, stop or be upgraded, and the runners continue.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ log = logging.getLogger("dibs.daemon.main")
 
 #: Seconds between automatic copies of the database.
 BACKUP_EVERY_S = 3600.0
-#: Seconds that the child of a dead daemon may take to its exec, on a loaded machine, and between looks at it.
+#: Seconds that the child of a dead daemon may need until its exec on a loaded machine, and between checks of it.
 EXEC_FOR_S = 10.0
 LOOK_EVERY_S = 0.01
-#: Seconds for which a thread may compute while another wants to; Python's own 0.005 are longer than a whole turn. It is
-#: how long the core waits when it wakes, before others know and give way.
+#: Switch interval of the interpreter; Python's default of 0.005 is longer than a whole turn. The queue thread waits
+#: this long when it wakes, before readers notice and yield.
 SWITCH_S = 0.0005
 
 
 class Locked:
-    """The right to be this user's daemon in this home, for as long as the process lives."""
+    """The lock that makes this process the only daemon of this home, until it ends."""
 
     def __init__(self, home: Path) -> None:
         self.fd = os.open(paths.daemon_lock(home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -84,7 +84,7 @@ class Locked:
 
 
 def _is_gone(pid: str) -> bool:
-    """Tell whether a process is dead. Its lock may outlive it, in a child that it was forking, until the exec."""
+    """Tell whether a process is dead. A child that it was forking may keep its lock until the exec."""
     if not pid.isdecimal():
         return False
     found = processes.look(int(pid))
@@ -92,7 +92,7 @@ def _is_gone(pid: str) -> bool:
 
 
 async def serve(home: Path, values: settings.Settings, visible: str | None, ready: Callable[[str], None]) -> None:
-    """Be the daemon until asked to stop. `ready` is told when the socket answers."""
+    """Run the daemon until it is asked to stop. Call `ready` when the socket answers."""
     from dibs.http_api import server
 
     loop = asyncio.get_running_loop()
@@ -132,7 +132,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     watcher = DeviceWatcher(eyes, view, listen, requests, place, user, readers, queue)
     daemon = Daemon(identity, values, files, queue, events, readers, watcher)
 
-    # Bound before recovery looks at the files: what a runner tells from now on is heard, what it told is written.
+    # Bound before recovery reads the files: later messages of runners are received, earlier ones are in the files.
     notify = _open_notify(engine.notify)
     queue.listen(notify)
     thread = threading.Thread(target=queue.run, name="core")
@@ -152,7 +152,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
             ready("ready")
             log.info("pid %s serves %s", identity.pid, identity.socket)
             await daemon.stopping.wait()
-            # Those who wait for jobs answer now, so that closing the door need not wait for them.
+            # Long polls answer now, so that closing the server need not wait for them.
             events.publish()
         for task in tasks:
             task.cancel()
@@ -160,7 +160,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
             raise daemon.trouble
     finally:
         watcher.keep_all()
-        # The core first finishes what it has begun; runners are nobody's to stop.
+        # The queue thread finishes its work first; runners are not stopped.
         numbers.stop()
         queue.stop()
         await loop.run_in_executor(None, thread.join)
@@ -174,7 +174,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
 
 
 async def _check(daemon: Daemon, database: Path) -> None:
-    """Check a large database that was opened unchecked; damage ends the daemon before it can make things worse."""
+    """Check a large database that was opened unchecked; stop the daemon on damage, before it makes things worse."""
     check = Check(database)
     try:
         await asyncio.to_thread(check.run)
@@ -185,7 +185,7 @@ async def _check(daemon: Daemon, database: Path) -> None:
 
 
 async def _tick(daemon: Daemon, database: Path, reopen: Callable[[], Awaitable[None]]) -> None:
-    """Look at what no event tells of, and keep copies of the database; what fails once is tried at the next tick."""
+    """Check what no event reports, and back up the database; after a failure, try again at the next tick."""
     backup_in = BACKUP_EVERY_S
     await _keep_house(daemon, cleanup.remove_strays)
     while True:
@@ -208,7 +208,7 @@ async def _tick(daemon: Daemon, database: Path, reopen: Callable[[], Awaitable[N
 
 
 async def _keep_house(daemon: Daemon, *more: Callable[[Daemon], Awaitable[None]]) -> None:
-    """Forget what is to be forgotten; files that cannot be removed now are tried at the next tick."""
+    """Delete old jobs; files that cannot be removed now are tried again at the next tick."""
     try:
         for keep in (cleanup.keep_house, *more):
             await keep(daemon)
@@ -225,14 +225,13 @@ def _open_notify(path: Path) -> socket.socket:
 
 
 def _last_assessment(kept: Store) -> Assessment:
-    """Return what an earlier daemon stored about the devices."""
     unwell = {DeviceId(device): why for device, why in kept.unwell().items()}
     accepted = {DeviceId(device): why for device, why in kept.accepted().items()}
     return Assessment(unwell=unwell, accepted=accepted)
 
 
 def policy_of(values: settings.Settings) -> Policy:
-    """Return the settings that matter to deciding, with what this machine has."""
+    """Return the scheduling policy from the settings and this machine's memory."""
     mem_total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Policy(
         values.cpu_slots,
@@ -250,10 +249,10 @@ def main() -> NoReturn:
     os.umask(0o077)
     os.chdir("/")
     tell = _teller(sys.argv[1:])
-    # Whoever reads must not keep the core waiting: it asks for the interpreter several times in a turn, and each time
-    # waits for as long as another thread may compute.
+    # Readers must not delay the queue thread: it needs the interpreter several times in a turn, and each time waits
+    # up to one switch interval for another thread.
     sys.setswitchinterval(SWITCH_S)
-    # What is loaded now stays for days: the collector need not look at it again and again.
+    # Loaded modules stay for days: keep the garbage collector from scanning them.
     gc.freeze()
     try:
         visible = os.environ.pop("CUDA_VISIBLE_DEVICES", None)
@@ -270,10 +269,10 @@ def main() -> NoReturn:
         )
         tell(line)
         with contextlib.suppress(OSError):
-            # The disk of the log may be the very trouble.
+            # The disk with the log may be the cause of the error.
             log.error("%s", line, exc_info=not isinstance(error, DibsError))
             print(f"dibs: {line}", file=sys.stderr)
-        # Without a running interpreter around it, a thread that hangs in a driver cannot keep the process.
+        # Skip interpreter shutdown: it would wait for a thread that hangs in a driver.
         os._exit(error.exit_code if isinstance(error, DibsError) else MachineError.exit_code)
     os.close(lock.fd)
     logging.shutdown()
@@ -281,9 +280,9 @@ def main() -> NoReturn:
 
 
 def _teller(words: list[str]) -> Callable[[str], None]:
-    """Return what tells the starter one line, once."""
+    """Return a function that sends one line to the process that started us, once."""
     fds = [3] if words == ["--ready-fd", "3"] else []
-    # Whatever else the starter's shell had open is not ours to keep open for days.
+    # Close descriptors inherited from the starter's shell; the daemon would keep them open for days.
     os.closerange(3 + len(fds), os.sysconf("SC_OPEN_MAX"))
 
     def tell(line: str) -> None:

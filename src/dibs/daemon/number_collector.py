@@ -1,6 +1,6 @@
-"""Gathers the numbers of jobs that have ended, in a thread of its own: files may be slow, and the core never waits.
+"""Collect the numbers of ended jobs in a separate thread: files may be slow, and the queue thread never waits.
 
-What is still to be read stands in the store, so that a crash in between loses nothing: the next daemon reads it.
+The store knows which attempts are unread, so a crash loses nothing: the next daemon reads them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dibs.store.writer import Reader
 
 log = logging.getLogger("dibs.daemon.number_collector")
 
-#: Attempts whose numbers are kept in one turn.
+#: Attempts whose numbers are stored in one turn.
 MOST_AT_ONCE = 200
-#: Seconds until it is tried again when something went wrong.
+#: Seconds until a retry after an error.
 AGAIN_S = 5.0
 
 #: By job and attempt.
@@ -34,27 +34,27 @@ Found = dict[tuple[JobId, int], Printed]
 
 
 class NumberCollector:
-    """The thread that reads. `wake` it when jobs may have ended; it looks at the store for which."""
+    """The thread that reads numbers. `wake` it when jobs may have ended; it finds them in the store."""
 
     def __init__(self, files: JobFiles, database: Path) -> None:
         self._files = files
         self._database = database
         self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        # Left to the end of the process if it hangs on a disk.
+        # A daemon thread: if it hangs on a disk, it is left until the process ends.
         self._thread: threading.Thread | None = None
 
     def start(self, queue_thread: QueueThread) -> None:
-        """Begin with the attempts that an earlier daemon left unread; the numbers are kept in turns of the queue."""
+        """Begin with attempts that an earlier daemon left unread; turns of the queue store the numbers."""
         self._thread = threading.Thread(target=self._run, args=[queue_thread], name="numbers", daemon=True)
         self._thread.start()
         self.wake()
 
     def wake(self) -> None:
-        """Look for jobs that have ended. From any thread."""
+        """Look for ended jobs. From any thread."""
         self._calls.put(True)
 
     def stop(self) -> None:
-        """End the thread when it comes to it. From any thread."""
+        """End the thread after its current work. From any thread."""
         self._calls.put(False)
 
     def _run(self, queue_thread: QueueThread) -> None:
@@ -80,7 +80,7 @@ class NumberCollector:
         return goes_on
 
     def _gather(self, reader: Reader, queue_thread: QueueThread) -> bool:
-        """Read and keep the numbers of some attempts; tell whether there may be more."""
+        """Read and store the numbers of some attempts; tell whether there may be more."""
         unread = reader.unread_results(MOST_AT_ONCE)
         found = self._read(reader, unread)
         if found:
@@ -88,7 +88,7 @@ class NumberCollector:
         return len(unread) == MOST_AT_ONCE
 
     def _read(self, reader: Reader, unread: Sequence[tuple[JobId, int]]) -> Found:
-        """Return the numbers of attempts; what was reported counts more than what was printed."""
+        """Return the numbers of attempts; reported numbers override printed ones."""
         found: Found = {}
         to_search: dict[tuple[tuple[str, str], ...], list[tuple[JobId, int, str]]] = {}
         for job_id, attempt in unread:
@@ -96,7 +96,7 @@ class NumberCollector:
             try:
                 job = reader.job(job_id)
             except NotFound:
-                # Forgotten: its files are gone too.
+                # The job was deleted, with its files.
                 continue
             found[job_id, attempt] = _reported(job, self._files.report(job, attempt))
             if job.spec.metrics:
@@ -110,7 +110,7 @@ class NumberCollector:
 
 
 def _reported(job: Job, path: str) -> Printed:
-    """Return the last numbers in a report, and of runs, which are compared, what all of them come to."""
+    """Return the last numbers and the summaries of a report; more of it is read for sweep runs, to compare them."""
     tail = tails.read(path, reports.TAIL_BYTES if job.spec.sweep_id is None else reports.COURSE_BYTES)
     last = reports.latest(tail[-reports.TAIL_BYTES :]) or {}
     return last, {name: one for name, one in reports.summaries(tail).items() if name in last}

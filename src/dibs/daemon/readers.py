@@ -1,4 +1,4 @@
-"""Threads that answer questions from the store without disturbing its writer."""
+"""Threads that query the store without delaying its writer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ READERS = 2
 
 
 class Readers:
-    """A pool of threads that read the store. Each calls `pause` first, to let the writer go before."""
+    """A pool of threads that read the store. Each calls `pause` first, to yield to the writer."""
 
     def __init__(self, database: Path, pause: Callable[[], None]) -> None:
-        #: Questions that wait or are being answered.
+        #: Queries that wait or run.
         self.pending = 0
         self._database = database
         self._pause = pause
@@ -30,7 +30,7 @@ class Readers:
         self._threads = ThreadPoolExecutor(READERS, "reader")
 
     async def ask(self, question: Callable[[writer.Reader], T]) -> T:
-        """Answer a question in one of the threads."""
+        """Run a query in one of the threads."""
         self.pending += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
@@ -47,7 +47,7 @@ class Readers:
         return question(reader)
 
     def close(self) -> None:
-        """Finish the running questions and close the connections."""
+        """Finish the running queries and close the connections."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         for reader in self._opened:
             reader.close()

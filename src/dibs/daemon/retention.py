@@ -1,6 +1,6 @@
-"""Forgetting finished jobs: which may go, and taking their rows out of the store. Their files go afterwards.
+"""Choose finished jobs to delete, and delete their rows from the store. Their files are removed afterwards.
 
-A job that an unfinished one still waits for stays, for nobody could know any more how it ended.
+A job that an unfinished job depends on stays, because its outcome is still needed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from dibs.model.jobs import JobId, Outcome
 from dibs.store.writer import Reader
 
 FINISHED_WORDS = frozenset(outcome.value for outcome in Outcome)
-#: Jobs in one turn: forgetting takes its time in small steps.
+#: Jobs in one turn, which must stay short.
 MOST_IN_A_STEP = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The jobs that may be forgotten, and those that must stay because others wait for them."""
+    """The jobs that can be deleted, and those that must stay because others depend on them."""
 
     ids: list[JobId]
     needed: list[JobId]
 
 
 def choose(reader: Reader, chosen: selectors.Selection, now: int) -> Choice:
-    """Return what a selection means to forget; an unfinished job in it is an error."""
+    """Return the jobs of a selection to delete; raise if one of them is unfinished."""
     found = turns.require(reader.words(chosen, now), chosen, reader.last_id())
     for job_id, word in found:
         if word not in FINISHED_WORDS:
@@ -42,7 +42,7 @@ def choose(reader: Reader, chosen: selectors.Selection, now: int) -> Choice:
 
 
 def overdue(reader: Reader, now: int, keep_for_s: float | None, keep_jobs: int) -> list[JobId]:
-    """Return a step's worth of finished jobs that are older, or more, than the settings want to keep."""
+    """Return finished jobs beyond the age or the number to keep, at most one step of them."""
     counts = reader.counts()
     excess = sum(counts[word] for word in FINISHED_WORDS) - keep_jobs
     found = reader.finished_first(min(excess, MOST_IN_A_STEP)) if excess > 0 else []
@@ -52,7 +52,7 @@ def overdue(reader: Reader, now: int, keep_for_s: float | None, keep_jobs: int) 
 
 
 def forget(turn: Turn, ids: Sequence[JobId], with_checkpoints: bool) -> list[JobId]:
-    """Take finished jobs out of the store; return their ids, so that the caller removes their files."""
+    """Delete finished jobs from the store; return their ids, so that the caller can remove their files."""
     gone = turn.store.forget(ids, with_checkpoints)
     turn.changed += gone
     return gone

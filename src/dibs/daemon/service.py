@@ -1,6 +1,6 @@
-"""A running daemon as its doors see it: what they may ask of the store, of the core and of the devices, and its end.
+"""A running daemon as HTTP handlers use it: store queries, work for the queue thread, devices, and shutdown.
 
-Every question is answered in a thread in which waiting does no harm. `daemon` builds the parts and hands them on.
+Every query runs in a thread that may block. `daemon.main` builds the parts and passes them in.
 """
 
 from __future__ import annotations
@@ -32,46 +32,46 @@ from dibs.system.settings import Settings
 
 T = TypeVar("T")
 
-#: Seconds between looks at the world that no event tells of: tickets that rest, devices that come and go.
+#: Seconds between checks for changes that no event reports, such as idle tickets or devices that appear or disappear.
 SAFETY_TICK_S = 30.0
-#: Threads that read logs for those who ask over HTTP.
+#: Threads that read logs for HTTP requests.
 LOG_READERS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the daemon says about itself."""
+    """Facts about the daemon that clients see."""
 
     pid: int
     user: str
     home: Path
     socket: Path
     started_at: int
-    #: The setting as this daemon got it: a client that wants other devices is told to restart it.
+    #: The setting of this daemon: a client with another value asks the user to restart it.
     devices: str
 
 
 class Events:
-    """Those who wait for jobs to change, in the asyncio thread. Costs nothing while nobody waits."""
+    """Notify waiters in the asyncio thread that jobs changed. Costs nothing without waiters."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        #: Grows with every change; written by the core thread alone.
+        #: Grows with every change; only the queue thread writes it.
         self.version = 0
         self._waiting = 0
         self._changed = asyncio.Event()
 
     def publish(self) -> None:
-        """Wake everybody who waits for jobs to change; each looks whether it concerns him. From any thread."""
+        """Wake all waiters; each checks whether the change concerns it. From any thread."""
         self.version += 1
         if self._waiting:
-            # A core that still works while the loop is closing has nobody left to tell.
+            # The queue thread may still work while the loop is closing; then there are no waiters.
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self._changed.set)
 
     async def changed(self, since: int, timeout_s: float) -> None:
-        """Return when something has changed since that version, or the time is over."""
-        # Counted before looking: a change from now on finds us waiting.
+        """Wait until something changes after version `since`, at most `timeout_s`."""
+        # Count first, then check: a change from now on finds us waiting.
         self._waiting += 1
         try:
             self._changed.clear()
@@ -83,7 +83,7 @@ class Events:
 
 
 class Daemon:
-    """The parts of a running daemon, as the HTTP door sees them."""
+    """The parts of a running daemon, as HTTP handlers use them."""
 
     def __init__(
         self,
@@ -102,36 +102,36 @@ class Daemon:
         self.events = events
         self.readers = readers
         self.watcher = watcher
-        #: The devices as they were last judged.
+        #: The devices as last assessed.
         self.devices = watcher.view
         self.stopping = asyncio.Event()
-        #: Why it has to stop, if nobody asked it to.
+        #: The error that stops the daemon, if any.
         self.trouble: MachineError | None = None
-        #: Removes the files of forgotten jobs, on whatever disk they are.
+        #: Removes the files of deleted jobs, possibly on a slow disk.
         self.remover = ThreadPoolExecutor(1, "remover")
-        #: Reads what jobs wrote, on whatever disk.
+        #: Reads the logs of jobs, possibly on a slow disk.
         self.logs = ThreadPoolExecutor(LOG_READERS, "logs")
-        #: Waits for the running jobs to end, while a drain is asked for.
+        #: Waits for the running jobs to end, after a drain request.
         self.closing: asyncio.Task[None] | None = None
 
     @property
     def inventory(self) -> Inventory:
-        """Return the devices as last seen, with what is drained now."""
+        """Return the devices as last read, with the current drains."""
         return self.devices.inventory()
 
     @property
     def lease_folder(self) -> Folder:
-        """Return where the leases and tickets of this machine are."""
+        """Return the folder with the leases and tickets of this machine."""
         return self._queue.line.folder
 
     @property
     def counters(self) -> Tally:
-        """Return what was counted since the daemon began."""
+        """Return the counters since the daemon started."""
         return self._queue.tally
 
     @property
     def pending_work(self) -> int:
-        """Return how many requests and messages wait for the next turn."""
+        """Return the number of requests and messages that wait for the next turn."""
         return len(self._queue.waits)
 
     def outlook(self, reader: writer.Reader) -> QueueOutlook:
@@ -139,11 +139,11 @@ class Daemon:
         return QueueOutlook.of_queue(self._queue, reader)
 
     def receipt(self, reader: writer.Reader, ids: list[JobId]) -> str:
-        """Say in one line what became of a submission."""
+        """Describe the result of a submission in one line."""
         return outlook.receipt(self._queue, reader, ids)
 
     def memory_hints(self, reader: writer.Reader, ids: list[JobId]) -> list[str]:
-        """Return hints about a declared GPU memory that does not fit what earlier runs used."""
+        """Return a hint if the declared GPU memory does not fit what earlier runs used."""
         return outlook.declared_amiss(self._queue, reader, ids)
 
     def submit_now(self, turn: Turn, submissions: Sequence[Submission], rules: Rules) -> Submitted:
@@ -151,11 +151,11 @@ class Daemon:
         return self._queue.submit_now(turn, submissions, rules, lambda job: self.outlook(turn.store).reason(job).text)
 
     def tell(self, work: Callable[[Turn], object]) -> None:
-        """Have work done in the next turn, without an answer."""
+        """Run work in the next turn, without an answer."""
         self._queue.tell(work)
 
     def wake(self) -> None:
-        """Place jobs once more: something outside the queue has changed."""
+        """Run a placement, because something outside the queue has changed."""
         self._queue.wake()
 
     def fail(self, trouble: MachineError) -> None:
@@ -164,19 +164,19 @@ class Daemon:
         self.stopping.set()
 
     async def ask(self, question: Callable[[writer.Reader], T]) -> T:
-        """Answer a question from the store without disturbing the core."""
+        """Query the store without delaying the queue thread."""
         return await self.readers.ask(question)
 
     async def do(self, verb: Callable[[Turn], T]) -> T:
-        """Run a verb in the core thread; returns after the commit."""
+        """Run a verb in the queue thread; return after the commit."""
         return await asyncio.wrap_future(self._queue.ask(verb))
 
     async def probe_now(self) -> Inventory:
-        """Read the devices; wake the core if anything changed that matters to it."""
+        """Read the devices; wake the queue thread if a change matters to it."""
         return await self.watcher.read_now()
 
     def close_when_idle(self, is_wanted: bool) -> None:
-        """Start nothing new and stop when nothing runs; or take that back."""
+        """Start nothing new and stop when no job runs, or cancel that."""
         self._queue.close(is_wanted)
         if not is_wanted and self.closing is not None:
             self.closing.cancel()
@@ -185,7 +185,7 @@ class Daemon:
             self.closing = asyncio.create_task(self._stop_when_idle())
 
     async def _stop_when_idle(self) -> None:
-        # A start that was decided before is under way, and counts.
+        # After this turn, starts that were decided earlier count as active.
         await self.do(lambda turn: None)
         while True:
             version = self.events.version
@@ -196,7 +196,7 @@ class Daemon:
         self.stopping.set()
 
     def close(self) -> None:
-        """Let go of the threads; one that hangs in a driver is left to the end of the process."""
+        """Shut down the threads; one that hangs in a driver is left until the process ends."""
         self.readers.close()
         for pool in (self.remover, self.logs):
             pool.shutdown(wait=False, cancel_futures=True)

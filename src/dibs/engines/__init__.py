@@ -1,1 +1,1 @@
-"""Where jobs run. One engine today: this machine."""
+"""Engines run jobs. Today there is one: this machine."""

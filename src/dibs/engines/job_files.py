@@ -39,17 +39,17 @@ class JobFiles:
         return f"{self.output_home}/jobs/{job.id}"
 
     def log(self, job: Job, attempt: int | None = None) -> str:
-        """Return the path of an attempt's output, by default the present attempt's."""
+        """Return the path of an attempt's output; default: the current attempt."""
         if job.spec.output is not None:
             return self._user_path(job, job.spec.output, attempt)
         return f"{self.folder(job)}/{attempt or job.attempt}/log"
 
     def stderr(self, job: Job, attempt: int | None = None) -> str | None:
-        """Return the path of an attempt's error output, by default the present attempt's; None: it is in the log."""
+        """Return the path of an attempt's error output; default: the current attempt. None: it is in the log."""
         return None if job.spec.stderr is None else self._user_path(job, job.spec.stderr, attempt)
 
     def report(self, job: Job, attempt: int | None = None) -> str:
-        """Return the file with the numbers that an attempt reports, by default the present attempt."""
+        """Return the file with the numbers that an attempt reports; default: the current attempt."""
         return environment.report_path(attempt or job.attempt, self.folder(job))
 
     def _user_path(self, job: Job, template: str, attempt: int | None = None) -> str:

@@ -1,7 +1,7 @@
-"""This machine as an engine: tells a runner what to start, finds it again, gives it orders.
+"""This machine as an engine: give starts and orders to runners, and find runners again.
 
-Decides nothing about jobs: `dispatch` asks `examine` what became of a start and says what follows. No lease is ever
-held here, so nothing this process starts can keep one by accident.
+It decides nothing about jobs: `dispatch` calls `examine` and decides what follows. This process never holds a lease, so
+no process it starts can inherit one by accident.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dibs.system.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Where the jobs of one daemon run."""
+    """The engine of one daemon."""
 
     files: JobFiles
     settings: Settings
@@ -37,11 +37,11 @@ class Local:
     runners: Runners
 
     def folder(self, job: Job) -> str:
-        """Return the folder of a job's present attempt in the local state."""
+        """Return the local folder of a job's current attempt."""
         return f"{self.files.home}/jobs/{job.id}/{job.attempt}"
 
     def remove_dead_spares(self) -> None:
-        """Remove the folders that dead runners had made in advance."""
+        """Remove the folders that dead runners made in advance."""
         spares.remove_dead(str(self.files.home))
 
     def start(
@@ -52,7 +52,7 @@ class Local:
         then: Callable[[], None],
         script: bytes | None = None,
     ) -> None:
-        """Have a runner carry out the job's present start; `then` is called when it is over, or its runner died."""
+        """Have a runner carry out the job's current start; call `then` when it ends or its runner dies."""
         self.runners.start(records.pack(self._spec(job, captured, inventory, script)), then)
 
     def _spec(self, job: Job, captured: bytes, inventory: Inventory, script: bytes | None) -> records.Spec:
@@ -101,15 +101,15 @@ class Local:
         )
 
     def _shares(self, job: Job, inventory: Inventory) -> tuple[str, ...]:
-        """Return what the runner is to take of each device, and the limits it has to keep."""
+        """Return the share that the runner leases of each device, and the limits it must respect."""
         room, most = capacity.capacities(inventory), self.settings.max_jobs_per_gpu
         return tuple(f"{device} {job.spec.request.mib} {room.get(device, 0)} {most}" for device in job.allocation)
 
     def _script_words(self, job: Job, script: bytes, argv: Sequence[str], env: dict[bytes, bytes]) -> tuple[str, ...]:
-        """Write the text of a script into the attempt's folder; return the words that run it.
+        """Write the text of a script into the attempt's folder; return the command that runs it.
 
-        In a folder of its own: it may have any name. The interpreter is started with it, as the kernel would, so that
-        the file needs no right to be executed, and no disk that allows it.
+        The script has its own subfolder, because it may have any name. The command names the interpreter, as the kernel
+        would, so the file needs neither execute permission nor a disk that allows execution.
         """
         origin, *args = argv
         copy = f"{self.folder(job)}/script/{os.path.basename(origin)}"
@@ -123,7 +123,7 @@ class Local:
         return (*words, copy, *args)
 
     def _own_names(self) -> list[tuple[str, str]]:
-        """Return what lets `dibs` inside a job find this queue, this lease folder and these devices."""
+        """Return the variables by which `dibs` inside a job finds this queue, lease folder and devices."""
         own = [("DIBS_HOME", str(self.files.home))]
         if "DIBS_LEASE_DIR" in os.environ:
             own.append(("DIBS_LEASE_DIR", self.lease_dir))
@@ -132,7 +132,7 @@ class Local:
         return own
 
     def end_leftovers(self, job: Job, grace_s: float) -> int:
-        """Start a process that ends what is left of an attempt whose runner is gone; return its pidfd."""
+        """Start a process that ends the leftover processes of an attempt whose runner is gone; return its pidfd."""
         markers = (f"DIBS_JOB_DIR={self.files.folder(job)}", f"DIBS_ATTEMPT={job.attempt}")
         return self._spawn("leftovers", self.folder(job), str(grace_s), *markers)
 
@@ -140,45 +140,45 @@ class Local:
         return os.pidfd_open(spawn(boot("main", *words), self.runners.log))
 
     def adopt(self, shim: attempts.Shim | None) -> int | None:
-        """Return a pidfd of a living runner, or None if it is gone or not yet known."""
+        """Return a pidfd of a live runner; None if it is gone or not yet known."""
         return processes.open_verified(shim.pid, shim.starttime) if shim is not None and shim.pid else None
 
     def adopt_command(self, running: records.Running | None) -> int | None:
-        """Return a pidfd of a command whose runner is gone, or None if it has ended."""
+        """Return a pidfd of a command whose runner is gone; None if it has ended."""
         return processes.open_verified(running.pid, running.starttime) if running is not None else None
 
     def running(self, job: Job) -> records.Running | None:
-        """Return what the runner of the job's present start noted about its command; None: nothing yet."""
+        """Return the runner's record of the command of the job's current start; None: not written yet."""
         return records.read_running(self.folder(job), job.start)
 
     def is_undecided(self, job: Job) -> bool:
-        """Tell whether nothing on the disk says that the job's present start began, or was given up."""
+        """Tell whether the disk has no record that the job's current start began or was given up."""
         return attempts.read_started(self.folder(job), job.start) is None
 
     def examine(self, job: Job) -> attempts.Verdict:
-        """Say what became of the job's present start, and make it final."""
+        """Return what happened to the job's current start, and make that final."""
         return attempts.examine(self.folder(job), job.start)
 
     def give_up(self, job: Job) -> bool:
-        """Bury a start before its command ran; False if a runner was faster."""
+        """Give up a start before its command ran; False if a runner was faster."""
         return attempts.give_up(self.folder(job), job.start)
 
     def standing_orders(self, job: Job) -> tuple[bool, str | None]:
-        """Return whether the runner was told to pause, and the limit it was told in place of the first one."""
+        """Return whether the runner was ordered to pause, and the last time limit that it was ordered to use."""
         return attempts.orders_in_force(self.folder(job), job.start)
 
     def order(self, job: Job, line: str) -> bool:
-        """Leave an order for the job's runner and wake it; False if the runner is gone."""
+        """Write an order for the job's runner and wake it; False if the runner is gone."""
         signum = signal.SIGUSR1
         try:
             attempts.append_order(self.folder(job), job.start, line)
         except OSError:
             if not line.startswith("stop"):
                 raise
-            # No room for an order: a bare TERM means stop, with the default grace.
+            # No disk space for an order: a plain TERM means stop, with the default grace.
             signum = signal.SIGTERM
         started = attempts.read_started(self.folder(job), job.start)
-        # A runner that is through with this start may be at the next one, which is no affair of ours.
+        # A runner that has finished this start may already run another one, which must not get the signal.
         if not isinstance(started, attempts.Shim) or not attempts.has_runner(self.folder(job), job.start):
             return False
         pidfd = self.adopt(started)
@@ -191,7 +191,7 @@ class Local:
 
 
 def free_port() -> int:
-    """Return a TCP port that is free on loopback now."""
+    """Return a TCP port that is currently free on loopback."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])

@@ -1,7 +1,7 @@
-"""The daemon's runners: idle ones are used again, new ones are forked by the launcher, or started fresh without one.
+"""The daemon's runners: idle ones are reused; the launcher forks new ones, or they are started without it.
 
-Each runner has a socket of its own to the daemon, on which it gets one start after the other and says when one is over.
-All of it happens in the core thread.
+Each runner has its own socket to the daemon, on which it receives one start after the other and reports its end.
+All of this happens in the queue thread.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from dibs.runner import main as runner
 from dibs.system import paths
 
-#: Puts only our own package in reach of the bare interpreter, at the end, and uses its cached byte code.
+#: Adds only our own package to the path of the bare interpreter, at the end, and uses its cached byte code.
 BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from dibs.runner import {module}; {module}.main()"
-#: Seconds between two launchers: one that dies at once must not be started in a loop.
+#: Seconds between two starts of a launcher: one that dies at once must not be started in a loop.
 PAUSE_S = 1.0
-#: Seconds that a runner without work is kept for the next start.
+#: Seconds for which an idle runner is kept for the next start.
 IDLE_S = 5.0
 
-#: The number of the socket in the processes we start.
+#: The descriptor of the socket in the processes we start.
 ITS_FD = 3
 
 
@@ -34,7 +34,7 @@ def boot(module: str, *words: str) -> list[str]:
 
 
 class Runners:
-    """`watch` calls back once when a descriptor has something to tell, `later` after so many seconds."""
+    """`watch` calls a function once, when a descriptor becomes readable; `later` after a delay in seconds."""
 
     def __init__(
         self,
@@ -47,16 +47,15 @@ class Runners:
         self._later = later
         self._launcher: socket.socket | None = None
         self._may_launch_at = 0.0
-        #: Runners without work, the longest idle first, and since when.
+        #: Idle runners and since when, the longest idle first.
         self._idle: list[tuple[float, socket.socket]] = []
 
     def start(self, packed: bytes, then: Callable[[], None]) -> None:
-        """Have a runner carry out a start; `then` is called when it is over, or when the runner died."""
+        """Have a runner carry out a start; call `then` when it ends or the runner dies."""
         sock = self._give(packed)
         self._watch(sock.fileno(), lambda: self._heard(sock, then))
 
     def _give(self, packed: bytes) -> socket.socket:
-        """Hand a spec to an idle runner or to a new one, and return its socket."""
         spec = os.memfd_create("dibs-spec", os.MFD_CLOEXEC)
         try:
             _write(spec, packed)
@@ -73,7 +72,7 @@ class Runners:
             os.close(spec)
 
     def _make(self, spec: int) -> socket.socket:
-        """Make a runner that finds its first spec waiting."""
+        """Start a runner whose first spec is already in its socket."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             try:
@@ -88,7 +87,7 @@ class Runners:
         return ours
 
     def _heard(self, sock: socket.socket, then: Callable[[], None]) -> None:
-        """A runner is through with its start, or gone; what became of the start is in its files."""
+        """Keep a runner that has finished its start, or drop one that died; the files say how the start ended."""
         try:
             is_over = sock.recv(16) == runner.OVER
         except OSError:
@@ -102,7 +101,7 @@ class Runners:
         then()
 
     def _trim(self) -> None:
-        """Let runners go that have been without work for long."""
+        """Release runners that were idle for too long."""
         now = time.monotonic()
         while self._idle and self._idle[0][0] <= now - IDLE_S:
             self._idle.pop(0)[1].close()
@@ -112,19 +111,19 @@ class Runners:
     # -- the launcher
 
     def _fork(self, its: int) -> bool:
-        """Ask the launcher for a runner; False if there is none that could be asked."""
+        """Ask the launcher for a runner; False if that is not possible."""
         sock = self._launcher or self._launch()
         if sock is None:
             return False
         try:
             socket.send_fds(sock, [b"fork"], [its])
         except OSError:
-            # Dead, or so far behind that its socket is full: this one runner comes the slow way.
+            # It is dead, or so far behind that its socket is full: start this runner the slow way.
             return False
         return True
 
     def _launch(self) -> socket.socket | None:
-        """Start a launcher unless one just died."""
+        """Start a launcher, unless one was started just before."""
         now = time.monotonic()
         if now < self._may_launch_at:
             return None
@@ -134,7 +133,7 @@ class Runners:
             with its:
                 pid = spawn(boot("launcher", str(ITS_FD)), self.log, its.fileno())
         except OSError:
-            # No process to be had: each start then tries for itself, and says so if it cannot either.
+            # No process can be created now: each start then tries itself, and reports its own failure.
             ours.close()
             return None
         ours.setblocking(False)
@@ -143,13 +142,13 @@ class Runners:
         return ours
 
     def _launcher_died(self) -> None:
-        """Nothing is lost: a runner it did not make closes its socket, and whoever waits for it looks at the files."""
+        """Drop the launcher. A runner that it did not fork closes its socket, and the files of the start decide."""
         if self._launcher is not None:
             self._launcher.close()
             self._launcher = None
 
     def _collect(self, pid: int, then: Callable[[], None] | None = None) -> None:
-        """Collect a child of ours when it ends, so that it does not stay a zombie."""
+        """Reap our child when it ends, so that it does not remain a zombie."""
         pidfd = os.pidfd_open(pid)
 
         def ended() -> None:
@@ -161,7 +160,7 @@ class Runners:
         self._watch(pidfd, ended)
 
     def close(self) -> None:
-        """Let the launcher and the idle runners go; those at work stay."""
+        """Release the launcher and the idle runners; busy runners stay."""
         self._launcher_died()
         for _, sock in self._idle:
             sock.close()
@@ -174,7 +173,7 @@ def _write(fd: int, content: bytes) -> None:
 
 
 def spawn(command: list[str], log: str, its: int | None = None) -> int:
-    """Start a lean process in its own session, its errors in `log`, perhaps with a socket; return its pid."""
+    """Start a lean process in its own session, with its errors in `log` and optionally a socket; return its pid."""
     actions: list[tuple[int, int, int]] = [] if its is None else [(os.POSIX_SPAWN_DUP2, its, ITS_FD)]
     return os.posix_spawn(
         command[0],
