@@ -1,4 +1,4 @@
-"""Talking to the daemon from the command line and from Python, with the standard library alone.
+"""The client of the daemon for the command line and Python; standard library only. Starts the daemon if none runs.
 
-Imports `submission` and what lies above it. It starts the daemon when none listens.
+May import `submission` and the packages before it.
 """

@@ -1,6 +1,6 @@
-"""Talking to the daemon: HTTP/1.1 over its unix socket, with the standard library alone.
+"""HTTP/1.1 over the daemon's unix socket, with the standard library only.
 
-Starts the daemon on first use. It lives in people's own environments: it imports little, and nothing of the server.
+Starts the daemon on first use. It runs in users' own environments, so it imports little and nothing of the server.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dibs import errors
 from dibs.errors import MachineError, NoDaemon
 from dibs.system import paths
 
-#: Seconds a daemon may take until it answers; a cold interpreter on a loaded machine needs several.
+#: Seconds until a new daemon must answer; a cold interpreter on a loaded machine needs several.
 START_FOR_S = 30
-#: Seconds a request may take; long polls bring their own time.
+#: Seconds until a request times out; long polls pass their own value.
 ANSWER_FOR_S = 60
-#: What a daemon that starts by itself inherits; everything else belongs to one shell and not to the queue.
+#: Variables that an automatically started daemon inherits; all others belong to one shell, not to the queue.
 KEPT_NAMES = ("HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
 KEPT_PREFIXES = ("XDG_", "DIBS_")
-#: The job a process belongs to, not the daemon: a daemon started from inside a job must not think it is one.
+#: Variables of a job: a daemon that is started from inside a job must not inherit them.
 JOB_NAMES = (
     "DIBS_JOB_ID", "DIBS_JOB_NAME", "DIBS_PROJECT", "DIBS_ATTEMPT", "DIBS_JOB_DIR", "DIBS_GPU_INDICES",
     "DIBS_CHECKPOINT_DIR", "DIBS_REPORT", "DIBS_PORT", "DIBS_SWEEP", "DIBS_INDEX", "DIBS_PARAMS", "DIBS_RUN_DIR",
@@ -38,14 +38,14 @@ Query = Sequence[tuple[str, str]]
 
 
 class Client:
-    """One user's daemon, seen through its socket. A connection is made for each request."""
+    """The client of one user's daemon. Each request opens a new connection."""
 
     def __init__(self, home: Path, environ: Mapping[str, str], note: str | None = None) -> None:
         self.home = home
         self.note = note
         self.environ = environ
         self.socket_path = paths.socket_path(home)
-        #: Whether a question may start a daemon; not while one is waited for to end.
+        #: Whether a request may start a daemon; false while waiting for one to stop.
         self.may_start = True
 
     def get(self, path: str, query: Query = (), *, patience_s: float = ANSWER_FOR_S) -> Any:
@@ -57,7 +57,7 @@ class Client:
         return self._ask("POST", path, (), body, patience_s)
 
     def begin_get(self, path: str, query: Query = ()) -> Pending:
-        """Send a GET and return at once; the answer is read when its socket becomes readable."""
+        """Send a GET and return at once; read the answer when the socket becomes readable."""
         sock = self._connect_or_start(None)
         try:
             sock.sendall(self._request("GET", path, query, None))
@@ -112,13 +112,13 @@ class Client:
         return sock
 
     def prepare_home(self) -> None:
-        """Make the state folder, private to its user."""
+        """Create the state folder, private to its user."""
         paths.prepare(self.home)
 
     def start(self, extra: Mapping[str, str] | None = None) -> None:
-        """Start a daemon unless one answers; of many starters at once only one does it, the others wait for it."""
+        """Start a daemon unless one answers; of several concurrent callers one starts it and the others wait."""
         if "DIBS_JOB_ID" in self.environ:
-            # It would be a child of the job, and ended with whatever else the job leaves running.
+            # The daemon would be a child of the job, and would be killed with the job's other processes.
             raise NoDaemon("no daemon runs, and one started from inside a job would end with it.")
         if self.note and not self.home.exists():
             print(f"dibs: {self.note}", file=sys.stderr)
@@ -140,9 +140,9 @@ class Client:
             os.close(lock)
 
     def _is_answered(self) -> bool:
-        """Tell whether a daemon answers; one that is slow or refuses is there too.
+        """Return whether a daemon answers; a slow one, or one that refuses, counts too.
 
-        To listen is not enough: a child that a daemon was forking when it was killed has its socket until the exec.
+        A listening socket is not enough: a child that a killed daemon was forking keeps it open until its exec.
         """
         sock = self.connect()
         if sock is None:
@@ -165,7 +165,7 @@ class Client:
         self.spawn(daemon_environ(self.environ) | dict(extra), tell)
         os.close(tell)
         try:
-            # The pipe closes when the daemon dies, so a daemon that cannot start is known at once.
+            # The pipe closes when the daemon exits, so a failed start is detected at once.
             readable, _, _ = select.select([ready], [], [], START_FOR_S)
             said = os.read(ready, 4096).decode(errors="replace").strip() if readable else "no word from it yet"
         finally:
@@ -176,7 +176,7 @@ class Client:
             raise NoDaemon(f"the daemon could not be started: {why}{end}", self._see_log())
 
     def spawn(self, environ: Mapping[str, str], tell: int) -> None:
-        """Make the process of a daemon, which says one line to `tell`: that it answers, or why it cannot."""
+        """Spawn a daemon, which writes one line to the descriptor `tell`: that it is ready, or why it failed."""
         log = str(paths.daemon_log(self.home))
         os.posix_spawn(
             sys.executable,
@@ -197,17 +197,17 @@ class Client:
 
 
 class Pending:
-    """A request under way: `fileno` for select, `finish` for the answer."""
+    """A pending request: `fileno` is for select, `finish` returns the answer."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable with the answer."""
+        """Return the descriptor that becomes readable when the answer arrives."""
         return self._sock.fileno()
 
     def finish(self) -> Any:
-        """Return the answer, waiting for it if need be."""
+        """Wait for the answer and return it."""
         try:
             return _read_answer(self._sock)
         except ConnectionError:
@@ -216,18 +216,18 @@ class Pending:
             self.close()
 
     def close(self) -> None:
-        """Forget the request."""
+        """Close the connection without reading the answer."""
         self._sock.close()
 
 
 def connect(environ: Mapping[str, str]) -> Client:
-    """Return the client of this user's daemon; nothing is started until something is asked."""
+    """Return the client of this user's daemon; the first request starts the daemon."""
     home = paths.home(environ)
     return Client(home.path, environ, home.note)
 
 
 def daemon_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a daemon that starts by itself may see of `environ`."""
+    """Return the part of `environ` that an automatically started daemon inherits."""
     return {
         name: value
         for name, value in environ.items()
@@ -236,7 +236,7 @@ def daemon_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def unanswered(error: OSError, patience_s: float = ANSWER_FOR_S) -> MachineError:
-    """Return what to say when a request was sent and no answer came: nobody knows whether it was heeded."""
+    """Return the error for a request without an answer; the daemon may or may not have processed it."""
     if isinstance(error, TimeoutError):
         return MachineError(
             f"the daemon did not answer within {patience_s:.0f} s.", "See `dibs daemon status` and its log."
@@ -266,7 +266,7 @@ def _read_answer(sock: socket.socket) -> Any:
 
 
 def refusal(code: int, payload: bytes) -> errors.DibsError:
-    """Return the error that an answer with this status means."""
+    """Return the error that an error response describes."""
     answer = json.loads(payload) if payload else None
     told = answer.get("error", {}) if isinstance(answer, dict) else {}
     kind = errors.KINDS.get(str(told.get("kind")), MachineError)

@@ -1,4 +1,4 @@
-"""What `dibs doctor` looks at: one function a subject, each with its own deadline, so that nothing hangs on a disk."""
+"""The checks of `dibs doctor`: one function per subject, each with a deadline, so that a dead disk blocks nothing."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from dibs.version import __version__
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
-#: Seconds. The GPUs get theirs from the probe, and this is more.
+#: Seconds for one check; longer than `DRIVER_S`, the probe's own deadline for the GPUs.
 DEADLINE_S = 15.0
-#: Seconds that the driver gets.
+#: Seconds for the driver.
 DRIVER_S = 8.0
-#: Seconds in which the files of the jobs are counted, and then "more than" is said.
+#: Seconds for counting the files of jobs; after that the total is reported as incomplete.
 COUNT_FOR_S = 3.0
-#: Bytes of the state folder that are worth a thought.
+#: Size of the state folder in bytes above which to warn.
 MUCH_BYTES = 20 * 1024**3
-#: Seconds by which the clock may be behind a file that we wrote.
+#: Seconds that the clock may be behind the time of a file that we wrote.
 CLOCK_S = 120.0
-#: Where `dibs daemon install` and admins put units.
+#: Where `dibs daemon install` and administrators put systemd units.
 UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/etc/systemd/user")
-#: Where cron keeps what `crontab` was given; readable by its owner's tools and root alone.
+#: Seconds for `crontab -l`; only this tool and root can read the stored crontab.
 CRONTAB_S = 3.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor."""
+    """One line of `dibs doctor`."""
 
     check: str
     level: str
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Patient:
-    """What the checks are about."""
+    """The environment that the checks examine."""
 
     environ: Mapping[str, str]
     home: Path
@@ -66,7 +66,7 @@ class Patient:
 
 
 def run(environ: Mapping[str, str], but_for: Collection[str] = ()) -> list[Finding]:
-    """Return all findings, but for those of some checks; where even settings or folders cannot be told, those alone."""
+    """Run all checks except `but_for`; if the settings or folders are unusable, report only these."""
     found = [python()]
     try:
         values = settings.load(environ)
@@ -84,7 +84,7 @@ def run(environ: Mapping[str, str], but_for: Collection[str] = ()) -> list[Findi
 
 
 def within(name: str, check: Callable[[], list[Finding]], deadline_s: float = DEADLINE_S) -> list[Finding]:
-    """Return what a check finds; one that hangs, as on a dead network disk, is a finding itself."""
+    """Return the findings of a check; a check that hangs, as on a dead network disk, is itself a finding."""
     found: list[Finding] = []
     failed: list[Exception] = []
 
@@ -110,7 +110,7 @@ def within(name: str, check: Callable[[], list[Finding]], deadline_s: float = DE
 
 
 def python() -> Finding:
-    """Return which Python and which dibs this is."""
+    """Return the versions of Python and dibs."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     return Finding("python", OK, f"dibs {__version__} on Python {version} ({sys.executable})")
 
@@ -121,7 +121,7 @@ def _sources(values: Settings) -> Finding:
 
 
 def gpus(patient: Patient, driver_s: float = DRIVER_S) -> list[Finding]:
-    """Look at driver and devices through a child that may hang without harm."""
+    """Check the driver and the GPUs through a child process, which may hang without harm."""
     seen = probe.Probe(patient.values, first_deadline_s=driver_s).read()
     if seen.problem:
         return [Finding("gpus", PROBLEM, seen.problem, "Try nvidia-smi. Jobs without GPUs run meanwhile.")]
@@ -144,7 +144,7 @@ def gpus(patient: Patient, driver_s: float = DRIVER_S) -> list[Finding]:
 
 
 def state(patient: Patient) -> list[Finding]:
-    """Look at the state folder: its disk, its owner, its room."""
+    """Check the state folder: its file system, owner, mode and free space."""
     home = patient.home
     kind = paths.mount_type(os.path.realpath(home), _read("/proc/self/mountinfo"))
     found = [Finding("state", OK, patient.note)] if patient.note else []
@@ -174,7 +174,7 @@ def _room(folder: Path) -> list[Finding]:
 
 
 def files(patient: Patient) -> list[Finding]:
-    """Look at the folder for logs, where it is another one."""
+    """Check the folder for logs, if the setting `files` names one."""
     folder = patient.values.files
     if folder is None:
         return []
@@ -184,7 +184,7 @@ def files(patient: Patient) -> list[Finding]:
 
 
 def use(patient: Patient) -> list[Finding]:
-    """Say how much the queue keeps on the disk."""
+    """Report how much disk space the queue uses."""
     if not patient.home.exists():
         return []
     until = time.monotonic() + COUNT_FOR_S
@@ -200,7 +200,7 @@ def use(patient: Patient) -> list[Finding]:
 
 
 def size_of(folder: Path, until: float) -> tuple[int, bool]:
-    """Return the bytes below a folder, and whether all were counted before the time was over."""
+    """Return the bytes below a folder, and whether all were counted in time."""
     total = 0
     for top, _, names in os.walk(folder):
         total += sum(_size(Path(top, name)) for name in names)
@@ -217,7 +217,7 @@ def _size(path: Path) -> int:
 
 
 def lease_folder(patient: Patient) -> list[Finding]:
-    """Look at the folder that all users of the machine share."""
+    """Check the lease folder that all users of the machine share."""
     place = Path(patient.place)
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         fix = "It must exist and everybody must be able to write to it: chmod 1777."
@@ -233,7 +233,7 @@ def lease_folder(patient: Patient) -> list[Finding]:
 
 
 def service(patient: Patient) -> list[Finding]:
-    """Look whether a daemon answers, and whether it is this version."""
+    """Check whether a daemon answers, and whether it is this version."""
     queue = patient.queue
     socket = queue.socket_path
     running = queries.identity(queue)
@@ -253,7 +253,7 @@ def service(patient: Patient) -> list[Finding]:
 
 
 def logout(patient: Patient) -> list[Finding]:
-    """Say whether jobs go on when the user logs out."""
+    """Report whether jobs keep running after the user logs out."""
     running = queries.identity(patient.queue)
     why = logout_policy.logout_kills(running["pid"] if running else "self")
     if why:
@@ -262,7 +262,7 @@ def logout(patient: Patient) -> list[Finding]:
 
 
 def reboot(patient: Patient) -> list[Finding]:
-    """Say whether the queue goes on by itself after a reboot."""
+    """Report whether the daemon starts automatically after a reboot."""
     if how := _installed(patient.environ):
         return [Finding("reboot", OK, f"the queue goes on by itself ({how})")]
     text = "after a reboot the queue goes on with the first dibs command"
@@ -290,7 +290,7 @@ def _crontab() -> str:
 
 
 def clock(patient: Patient) -> list[Finding]:
-    """Compare the clock with what was written last."""
+    """Compare the clock with the last change of the state folder."""
     try:
         behind = patient.home.stat().st_mtime - time.time()
     except OSError:
@@ -302,7 +302,7 @@ def clock(patient: Patient) -> list[Finding]:
 
 
 def group(patient: Patient) -> list[Finding]:
-    """Look at the limits of the group of processes that a daemon started here would be in."""
+    """Check the memory limit of the cgroup that a daemon started here would be in."""
     path = next((line[3:] for line in _read("/proc/self/cgroup").splitlines() if line.startswith("0::")), None)
     if path is None:
         return [Finding("cgroup", OK, "version 1 or none; its limits are not looked at")]
@@ -325,7 +325,7 @@ def _read(path: str | Path) -> str:
         return ""
 
 
-#: In the order in which they are told.
+#: In the order of the report.
 CHECKS: dict[str, Callable[[Patient], list[Finding]]] = {
     "gpus": gpus,
     "state": state,

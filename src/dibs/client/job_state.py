@@ -1,4 +1,4 @@
-"""What callers read from the answer about a job: whether it is over, its logs, its exit code."""
+"""Derive from the answer about a job whether it has finished, its log paths, and its exit code."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FINISHED = selectors.GROUP_WORDS["finished"]
 
 
 def is_finished(job: Job) -> bool:
-    """Tell whether a job has ended for good."""
+    """Return whether a job has finished for good."""
     return job["state"] in FINISHED
 
 
 def log_path(job: WholeJob, attempt: int) -> str:
-    """Return where the output of one attempt is."""
+    """Return the path of one attempt's log."""
     if attempt == job["attempt"]:
         return job["log"]
     for past in job["attempts"]:
@@ -27,13 +27,13 @@ def log_path(job: WholeJob, attempt: int) -> str:
 
 
 def attempt_code(job: WholeJob, attempt: int) -> int:
-    """Return the exit code of one attempt that has ended, even if the job is in a later attempt by now."""
+    """Return the exit code of one finished attempt, even if a later attempt has started."""
     past = next((past for past in job["attempts"] if past["attempt"] == attempt), None)
     return exit_code(job, job["state"]) if past is None else exit_code(past, past["outcome"])
 
 
 def exit_code(job: Job | Attempt, state: str) -> int:
-    """Return what a shell would see of a command that ended like this."""
+    """Return the exit code that a shell would report for a command that ended this way."""
     if state == "timeout":
         return 124
     if state == "lost":

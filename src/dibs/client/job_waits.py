@@ -1,4 +1,4 @@
-"""Wait for jobs to finish, also while the daemon is restarted."""
+"""Wait for jobs to finish, also across a restart of the daemon."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dibs.errors import MachineError, NoDaemon
 
 #: Seconds of one long poll.
 POLL_FOR_S = 20.0
-#: Seconds between two requests at least: a daemon that is about to stop answers at once.
+#: The least seconds between two requests: a daemon that is about to stop answers at once.
 REST_S = 0.05
-#: Seconds in which a daemon may come back before a request starts it: somebody may have stopped it for an upgrade, and
-#: an old one started in between would be in the way.
+#: Seconds to wait for a daemon to come back before a request starts one: it may have been stopped for an upgrade, and
+#: starting the old version meanwhile would interfere.
 COME_BACK_FOR_S = 3.0
 #: Seconds after which we give up.
 GIVE_UP_AFTER_S = 60.0
@@ -29,7 +29,7 @@ class Absence:
         self._since: float | None = None
 
     def is_over(self) -> bool:
-        """Tell whether to send a request now: a daemon listens, or none has for so long that we may start one."""
+        """Return whether to send a request now: a daemon listens, or none has for long enough to start one."""
         sock = self._queue.connect()
         if sock is not None:
             sock.close()
@@ -66,7 +66,7 @@ def until_over(
 
 
 def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> Waited | None:
-    """Send one long poll, again if the daemon went away; None if the time is over before an answer."""
+    """Send one long poll, and repeat it if the daemon went away; return None if time runs out first."""
     absence = Absence(queue)
     while until is None or time.monotonic() < until:
         if absence.is_over():

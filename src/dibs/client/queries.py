@@ -1,4 +1,4 @@
-"""Requests that several verbs share, and selectors as queries. The answers are described in `answers`."""
+"""Requests that several verbs share, and selectors as queries. `answers` has the types of the answers."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ Starts = dict[int, ExpectedStart]
 
 
 def select(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Return selectors as a query; a word that means nothing is refused before a daemon is asked or started."""
+    """Return selectors as a query; an invalid selector is refused before a daemon is contacted or started."""
     selectors.parse(words)
     return [("select", word) for word in compact(words)]
 
 
 def compact(words: Sequence[str]) -> list[str]:
-    """Return selectors that mean the same with runs of ids as ranges: a shell may have put thousands in a row."""
+    """Return equivalent selectors with ids joined to ranges: a shell may expand to thousands of ids."""
     joined = selectors.ranges(int(word) for word in words if is_id(word))
     return [word for word in words if not is_id(word)] + ([joined] if joined else [])
 
 
 def require_words(verb: str, words: Sequence[str]) -> None:
-    """Refuse a verb without the jobs it is about."""
+    """Raise UserError if a verb has no selectors."""
     if not words:
         raise UserError(f"{verb} expected a job such as 12, 3-7, @ (the last) or failed.", f"See `dibs {verb} --help`.")
 
 
 def overview(queue: Client, words: Sequence[str]) -> Jobs:
-    """Return the jobs that selectors mean, or without any the unfinished and latest ones."""
+    """Return the jobs that match selectors; without any, the unfinished and latest jobs."""
     answer: Jobs = queue.get("/v1/jobs", select(words))
     return answer
 
 
 def whole(queue: Client, job_id: int) -> WholeJob:
-    """Return all about one job."""
+    """Return one job in full."""
     answer: WholeJob = queue.get(f"/v1/jobs/{job_id}")
     return answer
 
 
 def find_one(queue: Client, verb: str, words: Sequence[str]) -> WholeJob:
-    """Return the one job that a selector means; several are an error that names them."""
+    """Return the one job that matches; if several match, raise an error that names them."""
     require_words(verb, words)
     if len(words) == 1 and is_id(words[0]):
         return whole(queue, int(words[0]))
@@ -64,13 +64,13 @@ def find_one(queue: Client, verb: str, words: Sequence[str]) -> WholeJob:
 
 
 def is_id(word: str) -> bool:
-    """Tell whether a selector is the id of a job."""
+    """Return whether a selector is a job id."""
     return units.is_whole(word)
 
 
 def starts(queue: Client, most: int) -> Starts:
-    """Return the jobs that start next and when, where anybody can tell."""
-    # A daemon that does not know the question cannot.
+    """Return the jobs that start next and when, if that can be forecast."""
+    # An older daemon does not have this route.
     try:
         answer = queue.get("/v1/queue/starts", [("most", str(most))])
     except NotFound:
@@ -79,14 +79,14 @@ def starts(queue: Client, most: int) -> Starts:
 
 
 def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted:
-    """Do one verb to all jobs that selectors mean."""
+    """Apply one verb to all jobs that match selectors."""
     selectors.parse(words)
     answer: Acted = queue.post("/v1/jobs/actions", {"verb": verb, "select": list(words), **more})
     return answer
 
 
 def identity(queue: Client) -> Daemon | None:
-    """Return what the running daemon says about itself, or None; none is ever started for this."""
+    """Return the description of the running daemon; None if none runs. Never starts one."""
     sock = queue.connect()
     if sock is None:
         return None
@@ -96,7 +96,7 @@ def identity(queue: Client) -> Daemon | None:
 
 
 def deaf(queue: Client) -> int | None:
-    """Return the pid of a daemon that runs without a socket, because somebody deleted it; None if there is none."""
+    """Return the pid of a daemon whose socket file was deleted; None if there is none."""
     from dibs.system import locks
 
     path = paths.daemon_lock(queue.home)

@@ -1,24 +1,25 @@
-"""Text that others wrote, made safe to show: a name or a log must not be able to drive the reader's terminal."""
+"""Make untrusted text safe to print: a name or a log must not be able to control the terminal."""
 
 from __future__ import annotations
 
 import codecs
 import re
 
-#: Spelled as in a program's source; everything else is shown by its number.
+#: Characters with a common escape; all others are shown by their code point.
 FAMILIAR = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 
-#: What a log may keep: colours. What it may not: all other controls, and marks that turn the direction of writing.
+#: Group 1 matches colours, which a log may keep; the rest matches other control characters, bidirectional text marks
+#: and lone surrogates.
 IN_LOGS = re.compile(
     "(\x1b\\[[0-9;:]*m)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-#: The beginning of a colour whose end may come with the next bytes.
+#: The start of a colour sequence whose end may come with the next bytes.
 UNFINISHED = re.compile("\x1b(\\[[0-9;:]{0,40})?$")
 RESET = "\x1b[0m"
 
 
 def clean(text: str) -> str:
-    """Return `text` on one line, with every character that is not for reading made visible."""
+    """Return `text` on one line, with every unprintable character escaped."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or _is_blank(char) else visible(char) for char in text)
@@ -27,12 +28,12 @@ def clean(text: str) -> str:
 def _is_blank(char: str) -> bool:
     import unicodedata
 
-    # Wide and unbreakable blanks are not "printable" to Python, and harmless.
+    # Python does not count wide and non-breaking spaces as printable, but they are harmless.
     return unicodedata.category(char) == "Zs"
 
 
 def visible(char: str) -> str:
-    """Return a control character as an escape that people can read."""
+    """Return the readable escape of a control character."""
     code = ord(char)
     if char in FAMILIAR:
         return FAMILIAR[char]
@@ -40,7 +41,7 @@ def visible(char: str) -> str:
 
 
 class LogCleaner:
-    """Turns the bytes of a log, as they come, into text for a terminal: colours stay, other escapes become visible."""
+    """Converts the bytes of a log incrementally to text for a terminal: keeps colours, makes other escapes visible."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -48,14 +49,14 @@ class LogCleaner:
         self._is_coloured = False
 
     def feed(self, data: bytes) -> str:
-        """Return what can be shown now; half a character or half a colour waits for its other half."""
+        """Return the text that is complete; keep a partial character or colour sequence for the next call."""
         text = self._kept + self._decoder.decode(data)
         half = UNFINISHED.search(text)
         self._kept = text[half.start() :] if half else ""
         return self._clean(text[: len(text) - len(self._kept)])
 
     def finish(self) -> str:
-        """Return what was waiting, and end a colour that the log left on."""
+        """Return the kept text, and reset colours if the log used any."""
         text = self._clean(self._kept + self._decoder.decode(b"", True))
         self._kept = ""
         return text + (RESET if self._is_coloured else "")

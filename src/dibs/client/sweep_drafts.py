@@ -45,32 +45,32 @@ DIR = Option(
     "results/{lr}",
 )  # fmt: skip
 GOAL = Option(("--goal",), "Which end of the metric is better. Default min.", Kind("min or max", _read_goal), "min|max")
-# Here parameters may stand in paths too; the daemon knows which there are.
+# In a sweep, paths may contain parameters; the daemon checks their names.
 OUTPUT = replace(
     job_options.OUTPUT, kind=options.PATH, help="Append the output of a run to this file; {lr}, {index} and so on."
 )
 STDERR = replace(job_options.STDERR, kind=options.PATH)
 SUBSTITUTES: dict[Option[object], Option[object]] = {OUTPUT: job_options.OUTPUT, STDERR: job_options.STDERR}
-#: What may be said about all runs.
+#: Options for all runs.
 OPTIONS: tuple[Option[object], ...] = (
     SAMPLE, SEED, SHUFFLE, DIR, GOAL, job_options.AT_ONCE, job_options.HALT,
     *(option for option in job_options.JOB_OPTIONS if option not in SUBSTITUTES.values()),
     OUTPUT, STDERR,
 )  # fmt: skip
 
-#: Points in one request. Each request is one transaction: enough to be quick, few enough to disturb nobody.
+#: Points in one request. Each request is one transaction: large enough to be fast, small enough not to delay others.
 PART = 2000
 
 
 @dataclass(frozen=True)
 class Asked:
-    """All that a command line, and the file it names, say about a sweep."""
+    """A sweep as described by a command line and the file that it names."""
 
     args: Args
     sweep: Sweep
     name: str
     project: str
-    #: What all runs share.
+    #: Job fields of all runs.
     defaults: Body
     definition: Body
 
@@ -81,7 +81,7 @@ class Asked:
 
     @property
     def writer(self) -> Writer:
-        """Return what writes their commands."""
+        """Return the writer of the runs' commands."""
         from dibs.sweeps.templates import Writer
 
         assert self.sweep.command is not None
@@ -95,11 +95,11 @@ def ask(
     parameters: Sequence[object] = (),
     file: str | None = None,
 ) -> Asked:
-    """Return what options and a space ask for together; `parameters` and `file` are how the space was said."""
+    """Combine options and a parameter space; `parameters` and `file` record how the space was given."""
     args = replace(args, given={SUBSTITUTES.get(key, key): told for key, told in args.given.items()})
     sweep = _with_options(sweep, args)
     sweep.check()
-    # An endless one is refused here too.
+    # This also refuses an infinite space.
     most = sweep.points().most
     args = _with_file(args, sweep)
     defaults = drafts.common(args, given)
@@ -119,7 +119,7 @@ def ask(
 
 
 def _with_options(sweep: Sweep, args: Args) -> Sweep:
-    """Return a sweep with what was said on the command line, which counts more than a file."""
+    """Return a sweep with the options of the command line, which override the file."""
     given: dict[str, Any] = {}
     known: dict[str, Option[object]] = {"sample": SAMPLE, "seed": SEED, "folder": DIR, "goal": GOAL}
     given |= {key: args.get(option) for key, option in known.items() if args.has(option)}
@@ -131,7 +131,7 @@ def _with_options(sweep: Sweep, args: Args) -> Sweep:
 
 
 def _with_file(args: Args, sweep: Sweep) -> Args:
-    """Return the options with those of the file, where the command line says nothing."""
+    """Return the options, completed with those of the file."""
     told: dict[Option[object], object] = {}
     if sweep.gpus is not None and not args.has(job_options.GPU_IDS):
         told[job_options.GPUS] = job_options.read_count(sweep.gpus)
@@ -145,7 +145,7 @@ def _with_file(args: Args, sweep: Sweep) -> Args:
 
 
 def _default_name(sweep: Sweep, cwd: str) -> str:
-    """Return the name of a sweep that has none: the program, and a mark of template and folder."""
+    """Return the name of an unnamed sweep: the program and a hash of template and folder."""
     source = sweep.command.source if sweep.command else ""
     mark = hashlib.sha256(f"{source}\0{cwd}".encode()).hexdigest()[:6]
     program = default_name(source).translate(str.maketrans("/*+?[]{}", "________")) or "sweep"
@@ -171,7 +171,7 @@ def request(asked: Asked) -> Body:
 
 
 def check_first(asked: Asked) -> None:
-    """Refuse values with which no command can be run, before there is a sweep; later parts are refused one by one."""
+    """Refuse values that make a command invalid before the sweep is created; later parts are refused one by one."""
     for body in _told(asked.writer, list(islice(iter(asked.points), PART))):
         words = body.get("argv") or [body["command"]]
         assert isinstance(words, list)
@@ -182,7 +182,7 @@ def check_first(asked: Asked) -> None:
 def send(
     queue: Client, asked: Asked, sweep_id: int, *, again: bool, tell: Callable[[int], None] = lambda sent: None
 ) -> dict[str, int]:
-    """Send all points, part by part; return how many of them became what. `tell` hears how many were sent."""
+    """Send all points in parts; return the number of points by result. `tell` is called with the number sent."""
     counts: dict[str, int] = {}
     path = f"/v1/sweeps/{sweep_id}/points"
     for part, is_last in _parts(iter(asked.points)):
@@ -195,7 +195,7 @@ def send(
 
 
 def _parts(points: Iterator[Point]) -> Iterator[tuple[list[Point], bool]]:
-    """Return the points in parts, each with whether it is the last one."""
+    """Yield the points in parts, each with whether it is the last."""
     part = list(islice(points, PART))
     while part:
         following = list(islice(points, PART))

@@ -1,1 +1,1 @@
-"""What goes over the wire: bodies, queries and answers as typed structs. The OpenAPI document is made from them."""
+"""Request bodies, queries and answers as typed Structs. The OpenAPI document is generated from them."""

@@ -1,7 +1,7 @@
-"""Verbs on jobs: the body of the request, and what each verb does.
+"""Actions on jobs: the request body, and the function of each verb.
 
 Most verbs take a selection; `move` takes one job, `edit` a set of changes. `clean` is in `cleanup`, because
-removing files takes longer than a turn may.
+removing files takes longer than a turn may take.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from dibs.system import processes
 
 
 class OneActionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a verb on one job may say."""
+    """The arguments of a verb on one job."""
 
     #: cancel: seconds between TERM and KILL.
     grace_s: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
-    #: retry: those that succeeded as well.
+    #: retry: also jobs that succeeded.
     done: bool = False
     #: kill: a name with or without SIG, or a number.
     signal: str | int | None = None
     #: move: first, last, before or after; and the other job.
     to: str | None = None
     other: int | None = None
-    #: edit: fields of a job as in a submission; null goes back to the default.
+    #: edit: fields of a job as in a submission; null restores the default.
     changes: Any = None
-    #: clean: checkpoints too; only say what would be forgotten.
+    #: clean: delete checkpoints too; only report what would be deleted.
     checkpoints: bool = False
     dry_run: bool = False
 
 
 class ActionIn(OneActionIn, forbid_unknown_fields=True, kw_only=True):
-    """One verb for many jobs."""
+    """One verb for all selected jobs."""
 
     verb: str
     select: list[str]
 
 
 class QueueIn(msgspec.Struct, forbid_unknown_fields=True):
-    """How the queue as a whole should be."""
+    """Whether to pause the queue."""
 
     paused: bool
 
 
 class DrainIn(msgspec.Struct, forbid_unknown_fields=True):
-    """Why a device is drained."""
+    """Why a GPU is drained."""
 
     reason: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
 
 class StopIn(msgspec.Struct, forbid_unknown_fields=True):
-    """How the daemon is to stop; `drain: false` takes a drain back."""
+    """How to stop the daemon; `drain: false` cancels a drain."""
 
     drain: bool | None = None
 
@@ -68,7 +68,7 @@ Verb = Callable[[Turn], Acted]
 
 
 def prepare(verb: str, chosen: selectors.Selection, said: OneActionIn) -> Verb:
-    """Return the work of a verb for its turn; check the request now."""
+    """Check the arguments of a verb; return the function that runs in a turn."""
     if verb not in VERBS:
         raise NotFound(f'there is no verb "{verb}"; there are {", ".join([*VERBS, "clean"])}.')
     return VERBS[verb](chosen, said)
@@ -117,7 +117,7 @@ VERBS: dict[str, Callable[[selectors.Selection, OneActionIn], Verb]] = {
 
 
 def answer(acted: Acted) -> job_answers.Acted:
-    """Return the answer that says what a verb did."""
+    """Return the answer for the result of a verb."""
     return job_answers.Acted(
         changed=[job_answers.Changed(job.id, job.word) for job in acted.changed],
         unchanged=[job_answers.Unchanged(left.id, left.word, left.why) for left in acted.unchanged],

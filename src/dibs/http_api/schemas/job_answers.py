@@ -21,7 +21,7 @@ Counts = dict[str, int]
 
 
 class Trouble(Struct):
-    """What went wrong: its kind, in one sentence, and what to do next."""
+    """An error: its kind, a message, and what to do next."""
 
     kind: str
     message: str
@@ -29,7 +29,7 @@ class Trouble(Struct):
 
 
 class Error(Struct):
-    """Every answer to something that went wrong."""
+    """The body of every error response."""
 
     error: Trouble
 
@@ -127,7 +127,7 @@ class Job(Struct):
     notifies: bool
     request: DeviceRequest
     report: Numbers | None
-    #: Warnings about its GPUs that hold now.
+    #: Current warnings about its GPUs.
     marks: list[str]
 
 
@@ -226,7 +226,7 @@ class Jobs(Struct):
 
 
 class Index(Struct, kw_only=True):
-    """The ids of a whole list: as ranges where it is sorted by id, else each of them."""
+    """The ids of a whole list: as ranges if it is sorted by id, else one by one."""
 
     total: int
     ranges: str | UnsetType = UNSET
@@ -235,7 +235,7 @@ class Index(Struct, kw_only=True):
 
 
 class Submitted(Struct):
-    """The ids that were given, what there is to note, and the batch if it has rules."""
+    """The new ids, notes for the user, and the batch if it has rules."""
 
     ids: list[int]
     notes: list[str]
@@ -266,7 +266,7 @@ class Waited(Struct):
 
 
 class JobState(Struct):
-    """The state of a job, and of which attempt."""
+    """The state of a job and its attempt."""
 
     id: int
     state: Word
@@ -314,13 +314,13 @@ class Event(Struct):
 
 
 class Events(Struct):
-    """All that happened to a job."""
+    """All events of a job."""
 
     events: list[Event]
 
 
 class Match(Struct):
-    """A line of a log: where it begins, its number from 0 if that is known, and its text or a part of it."""
+    """A line of a log: its offset, its number from 0 if known, and its text or a part of it."""
 
     offset: int
     line: int | None
@@ -328,7 +328,7 @@ class Match(Struct):
 
 
 class Found(Struct):
-    """Lines that were found, and the byte from which to go on; null: there is no more."""
+    """Matching lines, and the byte from which to continue; null at the end."""
 
     matches: list[Match]
     next: int | None
@@ -336,7 +336,7 @@ class Found(Struct):
 
 
 class Lines(Struct):
-    """Where every thousandth line of a log begins, as far as it was looked at."""
+    """Where every thousandth line of the indexed part of a log begins."""
 
     size: int
     lines: int
@@ -408,7 +408,7 @@ class Line(Struct):
 
 
 class JobWords(Struct):
-    """What a shell can complete of a job."""
+    """The words of a job for shell completion."""
 
     id: int
     name: str
@@ -418,14 +418,14 @@ class JobWords(Struct):
 
 
 class GpuWords(Struct):
-    """What a shell can complete of a GPU."""
+    """The words of a GPU for shell completion."""
 
     index: int
     name: str
 
 
 class Words(Struct):
-    """What a shell can complete."""
+    """The words for shell completion."""
 
     jobs: list[JobWords]
     gpus: list[GpuWords]

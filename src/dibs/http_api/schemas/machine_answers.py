@@ -79,7 +79,7 @@ class Gpus(Struct):
 
 
 class GpuHistory(Struct):
-    """Samples of one GPU: each reading of the last hour, and one mean a minute."""
+    """Samples of one GPU: each reading of the last hour, and one mean per minute."""
 
     id: str
     recent: list[list[Any]]
@@ -87,14 +87,14 @@ class GpuHistory(Struct):
 
 
 class History(Struct):
-    """How busy GPUs were: rows of `columns`."""
+    """The history of the GPUs; `columns` names the values of each sample."""
 
     columns: list[str]
     gpus: list[GpuHistory]
 
 
 class Drained(Struct):
-    """Why nothing starts on a GPU; null: it does."""
+    """Why a GPU is drained; null if it is not."""
 
     id: str
     index: int
@@ -133,7 +133,7 @@ class Timeline(Struct):
 
 
 class Day(Struct, rename={"begin": "from", "end": "to"}):
-    """A day by the clock of the machine."""
+    """A day in the time zone of the machine."""
 
     day: str
     begin: Moment
@@ -141,7 +141,7 @@ class Day(Struct, rename={"begin": "from", "end": "to"}):
 
 
 class Sum(Struct):
-    """For how long jobs had GPUs on a day, for how long these were watched meanwhile, and were idle."""
+    """GPU time of jobs on a day, and how much of it was observed and idle."""
 
     day: str
     project: str
@@ -160,7 +160,7 @@ class Waited(Struct):
 
 
 class Waits(Struct):
-    """How many jobs began, how long the one in the middle had waited, and which waited longest."""
+    """The number of jobs that started, their median wait, and the longest waits."""
 
     count: int
     median_s: float | None
@@ -168,7 +168,7 @@ class Waits(Struct):
 
 
 class Usage(Struct):
-    """Who used the GPUs; `more`: there are sums that are not told. Idle is below `idle_below` percent."""
+    """GPU usage; `more`: some sums were omitted. A GPU is idle below `idle_below` percent utilization."""
 
     days: list[Day]
     sums: list[Sum]
@@ -189,7 +189,7 @@ class Setting(Struct):
 
 
 class Settings(Struct):
-    """How the daemon is set."""
+    """The settings of the daemon."""
 
     settings: list[Setting]
     version: str
@@ -198,7 +198,7 @@ class Settings(Struct):
 
 
 class Check(Struct):
-    """Something the doctor looked at: ok, warn or bad."""
+    """The result of one `dibs doctor` check: ok, warn or bad."""
 
     name: str
     state: str
@@ -207,7 +207,7 @@ class Check(Struct):
 
 
 class Doctor(Struct):
-    """What the doctor found."""
+    """The results of `dibs doctor`."""
 
     checks: list[Check]
 
@@ -226,6 +226,6 @@ class Daemon(Struct):
 
 
 class Stopping(Struct):
-    """Which process ends."""
+    """The process that stops."""
 
     pid: int

@@ -1,6 +1,6 @@
-"""What may be asked for on the wire, checked and turned into what the verbs understand.
+"""Parse submissions and edits from JSON and check them.
 
-The structs are the whole grammar of a submission: an unknown field or a wrong type is refused by name.
+The Structs define every field of a submission: an error for an unknown field or a wrong type names the field.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from dibs.logs import patterns
 from dibs.model import arrays, fields, path_templates, scripts, serialization
 from dibs.model.jobs import RETRIED_BY_DEFAULT, Member, Trouble, Warn, When, default_name
 
-#: What is said of a whole submission.
+#: Rules for a whole submission.
 RULES = ("at_once", "halt_after")
-#: A submitter's own name for a submission.
+#: The pattern of a key that the submitter chooses for a submission.
 KEY = "[0-9A-Za-z]{1,64}"
-#: Seconds of a limit that every warning fits in.
+#: A time limit in seconds that is longer than every warning.
 LONG_S = 9e8
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
-#: What may stand beside the jobs of a submission.
+#: The keys of a submission of many jobs.
 BODY_KEYS = frozenset({"jobs", "commands", "defaults", "at_once", "halt_after", "array", "repeat", "batch", "key"})
 
 
@@ -45,14 +45,14 @@ class NeedIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WarnIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A signal that comes so long before the time limit."""
+    """A signal to send before the time limit."""
 
     signal: Name
     before_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] = 60.0
 
 
 class SpecialIn(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of a job that are not plain."""
+    """The fields of a job that are not in `fields.PLAIN`."""
 
     command: str | None = None
     argv: list[str] | None = None
@@ -67,27 +67,27 @@ class SpecialIn(msgspec.Struct, forbid_unknown_fields=True):
     time_limit_s: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] | None = None
     cpus: Annotated[int, msgspec.Meta(ge=0, le=65536)] = 0
     mem: Annotated[int, msgspec.Meta(ge=0, le=2**60)] = 0
-    #: Bytes of each GPU that it shares with others; 0: it has them alone.
+    #: Bytes of each GPU, shared with other jobs; 0: exclusive use.
     vram: Annotated[int, msgspec.Meta(ge=0, le=2**50)] = 0
-    #: Start it also where somebody uses the GPU without a lease.
+    #: Allow GPUs that are in use without a lease.
     ignore_foreign: bool = False
     after: list[NeedIn] = []
     #: ISO 8601.
     begin_at: str | None = None
     retry_on: list[str] | None = None
     tags: list[Name] = []
-    #: Base64 of a script's text; then `argv` is its path and its arguments.
+    #: Base64 of a script; `argv` is then its path and arguments.
     script: str | None = None
-    #: Whether it sees the variables of Slurm.
+    #: Whether to set Slurm's variables.
     slurm: bool = False
     hold: bool = False
     warn: WarnIn | None = None
-    #: Names, and regular expressions whose one group finds the number.
+    #: Metric names, and regular expressions with one capture group for the number.
     metric: dict[Name, Word] = {}
 
 
 def _annotation(field: fields.Field) -> Any:
-    """Return the type of a plain field on the wire, with its bounds."""
+    """Return the type of a plain field in JSON, with its bounds."""
     hint = HINTS[field.name]
     names = ("min_length", "max_length") if hint in (str, str | None) else ("ge", "le")
     bounds = zip(names, (field.least, field.most), strict=True)
@@ -117,7 +117,7 @@ def rules(body: Any) -> validation.Rules:
     """Return the rules for the whole submission."""
     told = body if _is_many(body) else {}
     values = {name: _rule(name, told.get(name)) for name in RULES}
-    # `0-99%4` says it too, but -j is the plainer word.
+    # An array such as `0-99%4` sets a limit too, but -j wins.
     array = _array(told.get("array"))
     at_once, batch = values["at_once"] or (array.at_once if array else None), _rule("batch", told.get("batch"))
     if batch is not None and (at_once or values["halt_after"]):
@@ -126,7 +126,7 @@ def rules(body: Any) -> validation.Rules:
 
 
 def _key(text: Any) -> str | None:
-    # It may become the name of a file.
+    # The key may become a file name.
     if text is not None and not (isinstance(text, str) and re.fullmatch(KEY, text)):
         raise UserError(f"key expected 1 to 64 letters and digits, got {json.dumps(text)[:80]}.")
     return text
@@ -150,7 +150,7 @@ def _rule(name: str, value: Any) -> int | None:
 
 
 def change(body: Any) -> edits.Change:
-    """Return what is to be different of jobs: fields as in a submission, null for the default, rules of the batch."""
+    """Return the changes of an edit: fields as in a submission, null for the default, and rules of the batch."""
     if not isinstance(body, dict):
         raise UserError('expected the changes to be an object such as {"priority": 10}.')
     rules = {name: _rule(name, body[name]) for name in RULES if name in body}
@@ -162,16 +162,16 @@ def change(body: Any) -> edits.Change:
     if not {"command", "argv"} & given.keys():
         if keys & {"command", "argv"}:
             raise UserError("expected a command, got none.")
-        # Not looked at: it stands for the command that stays.
+        # A placeholder that is not used: the command does not change.
         given["command"] = "-"
     if "warn" in given and "time_limit_s" not in keys:
-        # Whether the warning fits is seen when the limit of each job is known.
+        # The warning is checked later against the time limit of each job.
         given["time_limit_s"] = LONG_S
     return edits.Change(keys, _submission(_job(given)), keys - given.keys(), rules)
 
 
 def submissions(body: Any) -> list[validation.Submission]:
-    """Return what is submitted: one job, a list of jobs, or jobs with defaults for all of them."""
+    """Return the submissions in a body: one job, a list of jobs, or jobs with common defaults."""
     return _numbered(_submissions(body), body)
 
 
@@ -198,7 +198,7 @@ def _submissions(body: Any) -> list[validation.Submission]:
 
 
 def _numbered(many: list[validation.Submission], body: Any) -> list[validation.Submission]:
-    """Return the jobs of an array, or each job so many times; else the jobs as they are."""
+    """Expand `array` or `repeat`; without them return the jobs unchanged."""
     told = body if _is_many(body) else {}
     array, times = _array(told.get("array")), told.get("repeat")
     if array is None and times is None:
@@ -219,7 +219,7 @@ def _numbered(many: list[validation.Submission], body: Any) -> list[validation.S
 
 
 def _times(submission: validation.Submission, indices: Sequence[int]) -> validation.Submission:
-    """Return each job of a submission once for each index."""
+    """Return a submission with every job repeated for each index."""
     spec = submission.spec
     each = submission.members or [Member(spec.command, spec.name or default_name(spec.command, spec.argv))]
     members = [one._replace(number=index, place=place) for one in each for place, index in enumerate(indices)]
@@ -227,7 +227,7 @@ def _times(submission: validation.Submission, indices: Sequence[int]) -> validat
 
 
 def _alike(model: validation.Submission, commands: list[str]) -> validation.Submission:
-    """Return jobs that differ in nothing but their command: what is common to a hundred thousand is read once."""
+    """Return jobs that differ only in their command: the common part of a hundred thousand jobs is parsed once."""
     for command in commands:
         validation.check_line(command)
     name = model.spec.name
@@ -235,10 +235,10 @@ def _alike(model: validation.Submission, commands: list[str]) -> validation.Subm
 
 
 def common(defaults: Any, names: Sequence[str]) -> validation.Submission:
-    """Return what all runs of a sweep share; the parameters that have these names may stand in its paths."""
+    """Return the common part of all runs of a sweep; the named parameters may appear in its paths."""
     if not isinstance(defaults, dict):
         raise UserError("expected the defaults to be an object.")
-    # Not looked at: every run has its own.
+    # A placeholder that is not used: every run has its own command.
     return _submission(_job({**defaults, "command": "-", "argv": None}), (*path_templates.NAMES, *names))
 
 
@@ -305,7 +305,7 @@ def _begin(text: str) -> int:
 
 
 def _joined(job: SpecialIn) -> str:
-    """Return words as people read them; a script by its name alone."""
+    """Return the command as a shell line; a script without its folder."""
     first, *rest = job.argv or [""]
     return shlex.join([os.path.basename(first) if job.script is not None else first, *rest]) if job.argv else ""
 
@@ -339,6 +339,6 @@ def _decoded(text: str | None, name: str) -> bytes | None:
         return None
     try:
         return binascii.a2b_base64(text, strict_mode=True)
-    # Letters that are not even ASCII are a plain ValueError, of which the other one is a kind.
+    # Non-ASCII text raises a plain ValueError; binascii.Error is a subclass of it.
     except ValueError as error:
         raise UserError(f"{name} expected base64: {error}.") from None

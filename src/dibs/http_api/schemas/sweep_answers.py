@@ -25,19 +25,19 @@ class Sweep(Struct):
 
 
 class SweepCounts(Sweep):
-    """A sweep, and in a list of all sweeps the number of its runs in each state."""
+    """A sweep; in a list of all sweeps with the number of its runs in each state."""
 
     states: Counts | UnsetType = UNSET
 
 
 class Sweeps(Struct):
-    """Sweeps."""
+    """A list of sweeps."""
 
     sweeps: list[SweepCounts]
 
 
 class SweepMade(Sweep):
-    """A sweep that was made or found."""
+    """A sweep that was created or found."""
 
     notes: list[str]
 
@@ -50,14 +50,14 @@ class SweepChecked(Struct):
 
 
 class Points(Struct):
-    """What became of points: how many are new, retried, done, and so on."""
+    """The number of points that are new, retried, done, and so on."""
 
     counts: Counts
     notes: list[str]
 
 
 class Summary(Struct):
-    """What all values of a name come to."""
+    """A summary of all values of a metric."""
 
     min: float
     max: float
@@ -66,7 +66,7 @@ class Summary(Struct):
 
 
 class Run(Struct, gc=False):
-    """A run of a sweep; `job` is null where that was forgotten."""
+    """A run of a sweep; `job` is null if the job was deleted."""
 
     job: int | None
     attempt: int
@@ -80,7 +80,7 @@ class Run(Struct, gc=False):
 
 
 class Results(Struct):
-    """The runs of a sweep, and what `after` says to get more; null: there are none."""
+    """The runs of a sweep, and the value of `after` for more; null at the end."""
 
     sweep: Sweep
     runs: list[Run]
