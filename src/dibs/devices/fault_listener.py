@@ -28,7 +28,7 @@ class Listener:
         self._began_at = float("-inf")
 
     def want(self, is_wanted: bool) -> None:
-        """Start or stop listening; replace a child that ended after `AGAIN_S`."""
+        """Start or stop listening; `AGAIN_S` after a child ended, start a new one."""
         if self._child is not None and self._child.poll() is not None:
             self._child = None
         if is_wanted and self._child is None and time.monotonic() - self._began_at >= AGAIN_S:

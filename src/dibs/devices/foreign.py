@@ -58,7 +58,7 @@ def foreign_processes(
     return tuple(
         process
         for process in device.processes
-        # A process without an owner is dead or in another container; only its memory counts.
+        # A process without an owner is dead or in another container; only the device's memory shows it.
         if process.user is not None
         and (process.user not in users or process.pid in outside)
         and (process.memory is None or process.memory >= limits.process)

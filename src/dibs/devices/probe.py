@@ -49,7 +49,7 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Real:
-    """The GPUs that the driver shows; `words` selects some, an empty one selects all."""
+    """The GPUs that the driver shows; `words` selects some; empty selects all."""
 
     words: tuple[str, ...] = ()
 

@@ -94,7 +94,7 @@ class DeviceView:
             return self._readings
 
     def update(self, number: int, reading: Reading, now: int) -> list[Finding]:
-        """Judge a reading and keep the result; return what is new."""
+        """Judge a reading and keep the result; return the new findings."""
         if not self.is_real:
             self._assessment = Assessment(reading.raw)
             return []
@@ -125,10 +125,10 @@ class DeviceView:
         """Mark the last reading as too old, because the devices are not read for now."""
         self._read_at = float("-inf")
 
-    # -- for faults and people
+    # -- for faults and users
 
     def note_xid(self, device_id: str, xid: int) -> list[Finding]:
-        """Judge a fault that the driver reported; return what is new."""
+        """Judge a fault that the driver reported; return the new findings."""
         with self._lock:
             self._assessment, findings = assessment.assess_xid(self._assessment, device_id, xid)
         return findings

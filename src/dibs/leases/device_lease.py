@@ -167,7 +167,7 @@ def _try(place: Folder, device: str, note: Note, share: Share | None) -> Lease |
 
 
 def _slot(share: Share | None, device: str, others: list[holders.Socket], file_fd: int) -> int | str:
-    """Return the slot for one more holder beside `others`, or the reason why there is none."""
+    """Return the slot for one more holder besides `others`, or the reason why there is none."""
     if share is None:
         return "split" if others else 0
     # We cannot count the MiB of a sharer whose slot we cannot see. (One of the locks is ours.)
@@ -182,7 +182,7 @@ def _slot(share: Share | None, device: str, others: list[holders.Socket], file_f
 
 
 def _pass_gate(place: Folder, device: str) -> int | None:
-    """Lock the device's gate, so that nobody else checks and takes at the same time; return None if it is stuck."""
+    """Lock the device's gate, so that no other process takes it at the same time; return None if the gate is stuck."""
     path = place.file(f".dibs-gate-{device}")
     until = time.monotonic() + GATE_S
     while True:

@@ -2,7 +2,7 @@
 
 It took the leases before it became this program, and only waits for the other process to end or for its time limit. The
 kernel frees the devices when it ends, for any reason. Its command line shows what it holds for which process. Runs
-under `python -I -S` as a plain file, so it imports only cheap modules, and none of dibs.
+under `python -I -S` as a plain file, so it imports only cheap modules, and no module of dibs.
 """
 
 from __future__ import annotations

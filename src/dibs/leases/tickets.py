@@ -275,7 +275,7 @@ def choose(
     collect_for_s: float = COLLECT_FOR_S,
     terms: Terms = choice.ALONE,
 ) -> tuple[str, ...] | None:
-    """Return `count` devices of `wanted` that leave enough for the tickets ahead; None if there are none."""
+    """Return `count` devices of `wanted` whose use takes nothing from the tickets ahead; None if there are none."""
     collecting = collectors(ahead, now_ns, collect_for_s)
     wants = [Want(ticket.count, ticket.devices, ticket.mib, is_emptying) for ticket, is_emptying in collecting]
     return choice.choose(count, wanted, rooms, wants, terms)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dibs.system.locks import Folder
 
     class Vet(Protocol):
-        """Return the devices that must not be used now; `is_taken`: we have just taken them."""
+        """A check that returns the devices that must not be used now; `is_taken`: we have just taken them."""
 
         def __call__(self, devices: Sequence[str], *, is_taken: bool) -> Collection[str]: ...
 

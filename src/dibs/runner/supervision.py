@@ -145,7 +145,7 @@ class Tree:
         crash_point("runner:reaped")
 
     def final(self) -> records.Final:
-        """Return the result; raise if another process reaped the command, because then the result is unknown."""
+        """Return the result; raise if the command was reaped elsewhere, because then the result is unknown."""
         if not self._has_ended:
             raise ChildProcessError(f"the end of {self._pid} was never seen")
         return self._final

@@ -181,7 +181,7 @@ def is_same(fd: int, path: str) -> bool:
 
 
 def flocked() -> dict[str, list[int]]:
-    """Return the pids that flock each file of the machine, by the file's `key`; includes dead processes' pids.
+    """Return the pids that flock each file of the machine, by the file's `key`; a dead locker's pid stays there.
 
     Do not call it often: before the kernel writes this table it waits for an RCU grace period, 10 ms and more.
     """
