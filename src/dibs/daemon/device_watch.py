@@ -154,7 +154,7 @@ class DeviceWatcher:
         record_findings(self._queue, self.view.note_xid(device_id, xid))
         self._requests.make()
 
-    # -- for others
+    # -- called by other parts
 
     def note_viewer(self) -> None:
         """Note that a user is looking at the devices."""

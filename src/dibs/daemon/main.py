@@ -48,7 +48,7 @@ from dibs.system import paths, processes, settings, users
 
 log = logging.getLogger("dibs.daemon.main")
 
-#: Seconds between automatic copies of the database.
+#: Seconds between automatic backups of the database.
 BACKUP_EVERY_S = 3600.0
 #: Seconds that the child of a dead daemon may need until its exec on a loaded machine, and between checks of it.
 EXEC_FOR_S = 10.0

@@ -28,7 +28,7 @@ ITS_FD = 3
 
 
 def boot(module: str, *words: str) -> list[str]:
-    """Return the command line of a lean process of ours."""
+    """Return the command line that runs a module of `runner` as a lean process."""
     root = str(Path(paths.__file__).resolve().parents[2])
     return [sys.executable, "-I", "-S", "-c", BOOT.format(module=module), root, *words]
 

@@ -19,7 +19,7 @@ from dibs.model.jobs import Request
 from dibs.scheduling.views import Active, Collector, Occupant
 from dibs.system import locks
 
-#: Seconds for which a device counts as held after a runner was refused it although no holder is visible.
+#: Seconds for which a device counts as held after a runner could not lease it and no holder is visible.
 SHUN_FOR_S = 1.0
 
 

@@ -347,7 +347,7 @@ class QueueThread:
 
 
 def _nothing(turn: Turn) -> None:
-    """Do nothing: a turn always places."""
+    """Do nothing; every turn runs a placement anyway."""
 
 
 def now_ms() -> int:

@@ -230,7 +230,7 @@ class Store(Reader):
         return int(self._ask("add_sweep", row).lastrowid or 0)
 
     def update_sweep(self, sweep_id: int, wanted: SweepSubmission) -> None:
-        """Update a sweep that is submitted again, and reset its count of bad ends."""
+        """Store the values of a sweep that may differ when it is submitted again."""
         self._ask("update_sweep", rows.sweep_row(wanted) | {"id": sweep_id})
 
     def open_batch(self, batch: int, now: int) -> None:
