@@ -347,7 +347,7 @@ class QueueThread:
 
 
 def _nothing(turn: Turn) -> None:
-    """Do nothing; every turn runs a placement anyway."""
+    """Do nothing; the turn itself runs a placement."""
 
 
 def now_ms() -> int:
