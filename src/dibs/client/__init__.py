@@ -1,4 +1,4 @@
-"""The client of the daemon for the command line and Python; standard library only. Starts the daemon if none runs.
+"""The client of the daemon, with the standard library only; it starts the daemon if none runs.
 
-May import `submission` and the packages before it.
+Used by the command line and Python. May import `submission` and the packages before it.
 """

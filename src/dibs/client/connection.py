@@ -49,11 +49,9 @@ class Client:
         self.may_start = True
 
     def get(self, path: str, query: Query = (), *, patience_s: float = ANSWER_FOR_S) -> Any:
-        """Return the answer to a GET."""
         return self._ask("GET", path, query, None, patience_s)
 
     def post(self, path: str, body: Any, *, patience_s: float = ANSWER_FOR_S) -> Any:
-        """Return the answer to a POST of `body`."""
         return self._ask("POST", path, (), body, patience_s)
 
     def begin_get(self, path: str, query: Query = ()) -> Pending:

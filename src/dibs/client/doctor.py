@@ -61,7 +61,6 @@ class Patient:
 
     @property
     def queue(self) -> connection.Client:
-        """Return the client of this user's daemon."""
         return connection.Client(self.home, self.environ)
 
 

@@ -64,7 +64,6 @@ def find_one(queue: Client, verb: str, words: Sequence[str]) -> WholeJob:
 
 
 def is_id(word: str) -> bool:
-    """Return whether a selector is a job id."""
     return units.is_whole(word)
 
 

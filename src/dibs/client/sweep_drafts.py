@@ -76,12 +76,10 @@ class Asked:
 
     @property
     def points(self) -> Points:
-        """Return the points."""
         return self.sweep.points()
 
     @property
     def writer(self) -> Writer:
-        """Return the writer of the runs' commands."""
         from dibs.sweeps.templates import Writer
 
         assert self.sweep.command is not None

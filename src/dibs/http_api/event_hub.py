@@ -141,13 +141,11 @@ class Hub:
                 self.end(stream)
 
     def end(self, stream: Stream) -> None:
-        """End a stream."""
         if stream in self.streams:
             self.streams.remove(stream)
             stream.ended()
 
     def end_all(self) -> None:
-        """End all streams."""
         for stream in list(self.streams):
             self.end(stream)
 

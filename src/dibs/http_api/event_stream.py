@@ -187,15 +187,12 @@ class Wire:
     transport: asyncio.Transport
 
     def write(self, data: bytes) -> None:
-        """Send bytes now, or buffer them."""
         self.transport.write(data)
 
     def waiting(self) -> int:
-        """Return the number of buffered bytes."""
         return self.transport.get_write_buffer_size()
 
     def is_closing(self) -> bool:
-        """Return whether the connection is closed or closing."""
         return self.transport.is_closing()
 
     def end(self) -> None:

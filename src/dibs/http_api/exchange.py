@@ -29,7 +29,6 @@ BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 def json(body: msgspec.Struct, status: int = 200) -> web.Response:
-    """Return a JSON response."""
     return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
 
 
@@ -67,7 +66,6 @@ def _parameters(kind: type[msgspec.Struct]) -> dict[str, bool]:
 
 
 def job_id(request: web.Request) -> JobId:
-    """Return the job id in the path."""
     return JobId(int(request.match_info["id"]))
 
 

@@ -123,7 +123,6 @@ class Shown:
         return self.reason, self.report, self.marks, indices(self.inventory, self.job.allocation)
 
     def answer(self, daemon: Daemon) -> job_answers.Job:
-        """Return the answer for a list."""
         return job_answers.Job(**self.fields(daemon))
 
     def fields(self, daemon: Daemon) -> dict[str, Any]:
@@ -145,7 +144,6 @@ class Texts:
         self._kept: dict[JobId, tuple[Shown, msgspec.Raw]] = {}
 
     def of(self, daemon: Daemon, shown: Shown) -> msgspec.Raw:
-        """Return the JSON of a job."""
         kept = self._kept.get(shown.job.id)
         if kept is None or not kept[0].is_same(shown):
             if len(self._kept) >= MOST_TEXTS:

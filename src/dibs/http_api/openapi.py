@@ -31,7 +31,6 @@ TEXT = {"type": "string"}
 
 
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:
-    """Return the OpenAPI document."""
     told = [route for route in routes if route.path.startswith(("/v1/", "/metrics"))]
     types = [each for route in told for each in _types(route)]
     found, components = msgspec.json.schema_components(types, ref_template=REF)

@@ -64,7 +64,6 @@ class Route:
 
     @property
     def variables(self) -> list[str]:
-        """Return the names of the path variables."""
         return VARIABLE.findall(self.path)
 
     @property

@@ -48,7 +48,6 @@ class Pages:
         self._reading = asyncio.Lock()
 
     async def find(self, name: str) -> File:
-        """Return the file of that name."""
         async with self._reading:
             if self._files is None:
                 self._files = await asyncio.to_thread(load, self._folder)

@@ -55,11 +55,9 @@ class Place:
 
     @property
     def scheme(self) -> str:
-        """Return the URL scheme."""
         return "https" if self.context else "http"
 
     def endpoint(self, port: int) -> Endpoint:
-        """Return the endpoint for a port."""
         usual = {"http": 80, "https": 443}[self.scheme]
         names = {f"{name}:{port}" for name in self.names} | ({*self.names} if port == usual else set())
         return Endpoint(True, os.geteuid(), frozenset(names), self.scheme, self.is_public)
