@@ -178,7 +178,7 @@ def test_nothing_names_a_path_of_somebodys_machine(path: Path) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("option", [each for each in jobs.SUBMIT_OPTIONS if each not in keywords.SLURMS])
+@pytest.mark.parametrize("option", [each for each in jobs.SUBMIT_OPTIONS if each not in keywords.SHELL_ONLY])
 def test_every_option_has_a_typed_keyword(option: options.Option[object]) -> None:
     """What is said of a job on the command line can be said in Python; what changes the result is in the overloads."""
     special = {job_options.ARRAY, job_options.REPEAT, job_options.DRY_RUN}

@@ -19,7 +19,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def queue(shared: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def user_queue(shared: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """The shared queue, and this process in the place of a user's program: in its folder, with its environment."""
     for name in os.environ:
         if name.startswith("DIBS_"):

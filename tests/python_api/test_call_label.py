@@ -48,11 +48,11 @@ class Model:
     ],
 )
 def test_a_call_is_named_as_one_would_write_it(name, args, kwargs):
-    assert call_label.of(train, args, kwargs) == name
+    assert call_label.label(train, args, kwargs) == name
 
 
 def test_a_name_is_never_long():
-    assert len(call_label.of(train, range(100), {})) == call_label.LONGEST
+    assert len(call_label.label(train, range(100), {})) == call_label.LONGEST
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_a_name_is_never_long():
     ],
 )
 def test_anything_that_can_be_called_has_a_name(function, name):
-    assert call_label.of(function, (), {}) == name
+    assert call_label.label(function, (), {}) == name

@@ -37,7 +37,7 @@ while step < 9:
 
 
 @pytest.fixture
-def turns(queue: Bench, tmp_path: Path) -> Path:
+def turns(user_queue: Bench, tmp_path: Path) -> Path:
     """A fifo: each time somebody writes to it, a training does a step."""
     (tmp_path / "train.py").write_text(TRAINING)
     os.mkfifo(tmp_path / "turns")

@@ -22,9 +22,9 @@ from bench import PATIENCE_S, Bench, wait_for
 from dibs.client import connection
 from dibs.errors import Impossible, MachineError, NoDaemon, UserError
 from dibs.python_api import pickling
-from dibs.python_api.courier import Courier, Parcel, Terms
 from dibs.python_api.futures import BrokenJob, CallFailed, Future
 from dibs.python_api.pickling import Unpicklable
+from dibs.python_api.submission_queue import CallOptions, PendingCall, SubmissionQueue
 from dibs.store import call_files
 
 
@@ -377,9 +377,9 @@ def test_a_result_that_others_could_write_is_not_read(queue: Bench, pool: dibs.E
 
 
 def test_a_future_whose_job_is_forgotten_says_so(queue: Bench) -> None:
-    courier = Courier(connection.connect(os.environ))
-    future: Future[Any] = Future(courier)
-    courier.follow([(123456, future)])
+    submissions = SubmissionQueue(connection.connect(os.environ))
+    future: Future[Any] = Future(submissions)
+    submissions.follow([(123456, future)])
     with pytest.raises(BrokenJob, match="job 123456 was forgotten"):
         future.result(PATIENCE_S)
 
@@ -447,11 +447,11 @@ class Forgetful(connection.Client):
 @pytest.mark.parametrize("error", [NoDaemon("it went away"), MachineError("no answer within 60 s")], ids=repr)
 def test_a_submission_whose_answer_was_lost_is_made_once(queue: Bench, tmp_path: Path, error: MachineError) -> None:
     forgetful = Forgetful(queue, error)
-    courier, log, name = Courier(forgetful), f"{tmp_path}/log", f"lost-{error.kind}"
+    submissions, log, name = SubmissionQueue(forgetful), f"{tmp_path}/log", f"lost-{error.kind}"
     context = pickling.dump((sys.path, sys.version_info[:2]), "the context")
-    terms = Terms({"cwd": str(tmp_path), "gpus": 0}, (sys.executable, "-P"), context, None)
-    future: Future[Any] = Future(courier)
-    courier.take(Parcel(future, pickling.dump((chores.noting, (log, "once"), {}), "the call"), name, terms))
+    options = CallOptions({"cwd": str(tmp_path), "gpus": 0}, (sys.executable, "-P"), context, None)
+    future: Future[Any] = Future(submissions)
+    submissions.add(PendingCall(future, pickling.dump((chores.noting, (log, "once"), {}), "the call"), name, options))
     assert future.result(PATIENCE_S) == "once"
     assert forgetful.submissions == 2
     assert [job["id"] for job in queue.jobs(f"name:{name}")] == [future.job.id]

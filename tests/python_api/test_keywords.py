@@ -112,7 +112,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (None, {}, "expected a command, one string or a list of words, got None."),
     (12, {}, "expected a command, one string or a list of words, got 12."),
     (b"true", {}, "expected a command, one string or a list of words, got b'true'."),
-    (["true", 1], {}, "expected the words of a command to be texts, got 1."),
+    (["true", 1], {}, "expected the words of a command to be strings, got 1."),
     (["echo a"], {}, 'expected the words of a command, got one string in a list: ["echo a"]. Give it alone.'),
     (["nosuchprogram", "x"], {}, '"nosuchprogram" is not a program here'),
     (["cd", "/tmp"], {}, '"cd" is not a program here but built into the shell'),

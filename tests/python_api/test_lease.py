@@ -72,7 +72,7 @@ def test_an_error_inside_gives_them_back_too() -> None:
 def test_a_handle_is_released_by_hand_and_twice_is_harmless() -> None:
     held = dibs.lease(gpu_ids=[1], visible="index").acquire()
     assert (held.ids, os.environ["CUDA_VISIBLE_DEVICES"]) == (["FAKE-1"], "1")
-    with pytest.raises(errors.Conflict, match="this lease has GPU 1 already"):
+    with pytest.raises(errors.Conflict, match="this lease already holds GPU 1"):
         held.acquire()
     held.release()
     held.release()
@@ -170,7 +170,7 @@ def test_after_its_time_a_lease_is_given_back_and_a_new_one_has_its_own(caplog: 
     wait_for(
         lambda: (held.is_held, held.ids, "CUDA_VISIBLE_DEVICES" in os.environ), lambda seen: seen == (False, [], False)
     )
-    assert "the time of a lease is over: GPU 0, 1 given back. Nothing was stopped." in caplog.text
+    assert "lease time limit reached: GPU 0, 1 released. No process was stopped." in caplog.text
     held.release()
     with dibs.lease(time="8h") as gpus:
         # The end of an earlier time is none of its business.
@@ -226,7 +226,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"timeout": -1}, "timeout expected seconds from 0 up, got -1."),
     ({"timeout": "1h"}, "timeout expected seconds from 0 up, got '1h'."),
     ({"blocking": 1}, "blocking expected True or False, got 1."),
-    ({"timeout": 1, "blocking": False}, "timeout means nothing with blocking=False."),
+    ({"timeout": 1, "blocking": False}, "timeout has no effect with blocking=False."),
 ]
 
 
@@ -242,7 +242,10 @@ def test_a_process_that_has_started_cuda_gets_no_others(monkeypatch: pytest.Monk
     torch = ModuleType("torch")
     torch.cuda = SimpleNamespace(is_initialized=lambda: True)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", torch)
-    with pytest.raises(errors.Conflict, match=r"chosen: torch has started CUDA in this process\. Lease"):
+    with pytest.raises(
+        errors.Conflict,
+        match=r"process: torch has initialized CUDA in this process\. Acquire",
+    ):
         dibs.lease().acquire()
     torch.cuda = SimpleNamespace(is_initialized=lambda: False)  # type: ignore[attr-defined]
     with dibs.lease() as gpus:
@@ -260,7 +263,7 @@ def test_a_process_that_has_started_cuda_gets_no_others(monkeypatch: pytest.Monk
     ],
 )
 def test_open_files_tell_whether_cuda_was_started(opened: list[str], says: str | None) -> None:
-    why = lease.why_started(False, opened)
+    why = lease.describe_cuda_use(False, opened)
     assert why is None if says is None else str(why).startswith(says)
 
 
@@ -271,7 +274,7 @@ def test_gpus_that_are_still_in_use_when_given_back_are_said(
     with dibs.lease():
         torch.cuda = SimpleNamespace(is_initialized=lambda: True)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "torch", torch)
-    assert "GPU 0 given back, but torch has started CUDA in this process" in caplog.text
+    assert "GPU 0 released, but torch has initialized CUDA in this process" in caplog.text
 
 
 def test_a_forked_child_keeps_them_for_as_long_as_it_lives() -> None:

@@ -180,12 +180,12 @@ thread = threading.Thread(target=wrong); thread.start(); thread.join()
 
 
 def test_what_the_environment_announces() -> None:
-    assert on_stop.announced({}) == {}
-    assert on_stop.announced({"DIBS_STOP": "TERM@30"}) == {signal.SIGTERM: 30.0}
+    assert on_stop.stop_signals({}) == {}
+    assert on_stop.stop_signals({"DIBS_STOP": "TERM@30"}) == {signal.SIGTERM: 30.0}
     told = {"DIBS_STOP": "TERM@0.5", "DIBS_WARN": "USR2@7200"}
-    assert on_stop.announced(told) == {signal.SIGUSR2: 7200.0, signal.SIGTERM: 0.5}
+    assert on_stop.stop_signals(told) == {signal.SIGUSR2: 7200.0, signal.SIGTERM: 0.5}
     with pytest.raises(UserError, match="DIBS_WARN: expected a signal and seconds"):
-        on_stop.announced({"DIBS_WARN": "soon"})
+        on_stop.stop_signals({"DIBS_WARN": "soon"})
 
 
 def test_a_callback_is_a_function() -> None:

@@ -34,12 +34,12 @@ def _check(found: re.Match[str]) -> str:
     return f"{indent}checked({expression!r}, {expression}, {expected!r})"
 
 
-def test_the_code_of_the_page_runs_and_its_values_are_true(queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_page_runs_and_its_values_are_true(user_queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.delenv(name, raising=False)
     for name, text in FILES.items():
-        (queue.folder / name).write_text(text)
+        (user_queue.folder / name).write_text(text)
     seen: dict[str, Any] = {"checked": checked}
     values = 0
     for block in BLOCKS:
@@ -59,7 +59,7 @@ class Training:
             "DIBS_CHECKPOINT_DIR": str(folder / "checkpoint"), "DIBS_REPORT": str(folder / "report.jsonl"),
             "DIBS_STOP": "TERM@30",
         }  # fmt: skip
-        path = f"{ROOT / 'tests' / 'fakes' / 'ml'}:{ROOT / 'src'}"
+        path = f"{ROOT / 'tests' / 'support' / 'fakes' / 'ml'}:{ROOT / 'src'}"
         self.process = subprocess.Popen(
             [sys.executable, recipe], env={**os.environ, **job, "PYTHONPATH": path}, cwd=folder, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,

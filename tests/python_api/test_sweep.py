@@ -102,7 +102,7 @@ def test_it_asks_for_what_the_shell_asks_for(
     command: Any, params: dict[str, Any], options: dict[str, Any], words: list[str]
 ) -> None:
     sweep, asked = dibs.Sweep(command, params, **options), typed(*words)
-    own, shells = sweep_drafts.request(sweep._asked), sweep_drafts.request(asked)
+    own, shells = sweep_drafts.request(sweep._draft), sweep_drafts.request(asked)
     # How it was said is kept for people, and differs.
     assert own.pop("definition") != {}
     shells.pop("definition")
@@ -158,7 +158,7 @@ def test_a_file_is_the_one_of_the_shell(tmp_path: Path) -> None:
     file.write_text("command: echo {lr}\nparameters: {lr: [1, 2]}\nname: fit\ngpus: 2\n")
     sweep = dibs.Sweep.load(file, gpus=0)
     assert (sweep.name, len(sweep), sweep.selector) == ("fit", 2, "sweep:default/fit")
-    assert sweep_drafts.request(sweep._asked) == sweep_drafts.request(typed(str(file), "-g", "0"))
+    assert sweep_drafts.request(sweep._draft) == sweep_drafts.request(typed(str(file), "-g", "0"))
 
 
 WRONG: list[tuple[Any, Any, dict[str, Any], str]] = [
@@ -203,8 +203,8 @@ dibs.report(loss=(lr - 0.1) ** 2, step=3)
 """
 
 
-def test_from_a_space_to_the_best_run_and_again(queue: Bench) -> None:
-    (queue.folder / "train.py").write_text(TRAIN)
+def test_from_a_space_to_the_best_run_and_again(user_queue: Bench) -> None:
+    (user_queue.folder / "train.py").write_text(TRAIN)
     command = [sys.executable, "train.py", "{lr}"]
     sweep = dibs.Sweep(command, {"lr": [0.3, 0.1, 0.9]}, name="fit", metric="loss=nothing (x)", gpus=1)
     with pytest.raises(errors.NotFound):
@@ -222,7 +222,7 @@ def test_from_a_space_to_the_best_run_and_again(queue: Bench) -> None:
     with pytest.raises(errors.UserError, match='no run has reported "acc"; known are loss, step'):
         sweep.best("acc")
     # Again: what failed gets a new attempt, what is done stays; a larger space adds what is new.
-    (queue.folder / "mended").touch()
+    (user_queue.folder / "mended").touch()
     larger = dibs.Sweep(command, {"lr": [0.3, 0.1, 0.9, 0.2]}, name="fit", metric="loss=nothing (x)", gpus=1)
     assert larger.submit() == {"new": 1, "retried": 1, "done": 2}
     assert larger.wait() == {"done": 4}
@@ -234,7 +234,7 @@ def test_from_a_space_to_the_best_run_and_again(queue: Bench) -> None:
     assert repr(larger) == "<dibs.Sweep default/fit>"
 
 
-def test_who_waits_too_long_is_told_how_many_are_left(queue: Bench) -> None:
+def test_who_waits_too_long_is_told_how_many_are_left(user_queue: Bench) -> None:
     sweep = dibs.Sweep("echo {lr}", {"lr": [1, 2]}, name="held", hold=True)
     sweep.submit()
     with pytest.raises(errors.TimedOut, match="2 of 2 runs are not finished after 0 s"):
@@ -247,13 +247,13 @@ def test_who_waits_too_long_is_told_how_many_are_left(queue: Bench) -> None:
     assert sweep.wait() == {"cancelled": 2}
 
 
-def test_a_table_needs_pandas_and_says_so(queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_needs_pandas_and_says_so(user_queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in has the one thing that is used of pandas."""
     sweep = dibs.Sweep("echo {state}", {"state": [1]}, name="table", gpus=0)
     sweep.submit()
     sweep.wait()
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(errors.MachineError, match=r"to_pandas needs pandas, which is not installed here\. pip install"):
+    with pytest.raises(errors.MachineError, match=r"to_pandas needs pandas, which is not installed\. pip install"):
         sweep.to_pandas()
     pandas = ModuleType("pandas")
     pandas.DataFrame = lambda rows: rows  # type: ignore[attr-defined]
@@ -267,7 +267,7 @@ def test_a_row_has_every_name_once() -> None:
         "job": 1, "attempt": 1, "index": 0, "params": {"lr": 0.1, "job": "x"}, "state": "done",
         "numbers": {"lr": 0.2, "loss": None, "state": 3.0}, "started_at": None, "finished_at": None,
     }  # fmt: skip
-    assert sweep.flat(record) == {
+    assert sweep.flatten(record) == {
         "job": 1, "index": 0, "state": "done", "lr": 0.1, "param.job": "x", "number.lr": 0.2, "loss": None,
         "number.state": 3.0,
     }  # fmt: skip

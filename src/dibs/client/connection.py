@@ -54,7 +54,7 @@ class Client:
     def post(self, path: str, body: Any, *, patience_s: float = ANSWER_FOR_S) -> Any:
         return self._ask("POST", path, (), body, patience_s)
 
-    def begin_get(self, path: str, query: Query = ()) -> Pending:
+    def begin_get(self, path: str, query: Query = ()) -> PendingResponse:
         """Send a GET and return at once; read the answer when the socket becomes readable."""
         sock = self._connect_or_start(None)
         try:
@@ -62,7 +62,7 @@ class Client:
         except ConnectionError:
             sock.close()
             raise NoDaemon("the daemon went away while it was asked.") from None
-        return Pending(sock)
+        return PendingResponse(sock)
 
     def _ask(self, method: str, path: str, query: Query, body: Any, patience_s: float) -> Any:
         sock = self._connect_or_start(patience_s)
@@ -194,7 +194,7 @@ class Client:
         return f"Its log is {paths.daemon_log(self.home)}."
 
 
-class Pending:
+class PendingResponse:
     """A pending request: `fileno` is for select, `finish` returns the answer."""
 
     def __init__(self, sock: socket.socket) -> None:

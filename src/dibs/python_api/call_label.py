@@ -1,4 +1,4 @@
-"""What a call is called in tables: `train(0.1, epochs=3)`. Short, cheap to make, and without secrets.
+"""The name of a call in tables: `train(0.1, epochs=3)`. Short, cheap to make, without secrets.
 
 Pure.
 """
@@ -9,27 +9,27 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dibs.model import serialization
 
-#: Characters of a whole name and of one argument.
+#: Maximum characters of a whole label and of one argument.
 LONGEST, LONGEST_ARGUMENT = 60, 24
-#: Items of a list or dictionary that are looked at.
+#: Items shown of a list or tuple.
 MOST_ITEMS = 3
-#: Values whose text is short, and costs nothing to make.
+#: Types whose `repr` is cheap.
 PLAIN = (int, float, complex, bool, str, bytes, type(None))
 CUT = "..."
 
 
-def of(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> str:
-    """Return the name of a call, as one would write it."""
-    told = [_argument(value) for value in args]
-    told += [
+def label(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    """Return a call as Python code, shortened and with secrets masked."""
+    arguments = [_argument(value) for value in args]
+    arguments += [
         f"{name}={serialization.MASK if serialization.is_secret(name) else _argument(value)}"
         for name, value in kwargs.items()
     ]
-    return _cut(f"{_function(function)}({', '.join(told)})", LONGEST)
+    return _cut(f"{_function(function)}({', '.join(arguments)})", LONGEST)
 
 
 def _function(function: object) -> str:
-    # What is wrapped by functools.partial is what people know it by.
+    # Of a functools.partial, name the inner function.
     inner = getattr(function, "func", function)
     found = getattr(inner, "__name__", None)
     return found if isinstance(found, str) else type(function).__name__
@@ -40,9 +40,9 @@ def _argument(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """Return plain values as Python writes them; of others, whose text may be long or slow to make, the type."""
+    """Return the `repr` of plain values; of others, whose `repr` may be long or slow, the type."""
     if isinstance(value, str | bytes):
-        # Only so much of it as will be shown: there are texts of a gigabyte.
+        # Cut before `repr`: the value may have a gigabyte.
         return _clean(repr(value[: LONGEST_ARGUMENT + 1]))
     if isinstance(value, PLAIN):
         return repr(value) if not isinstance(value, int) or value.bit_length() < 256 else "int"

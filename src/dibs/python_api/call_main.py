@@ -1,6 +1,6 @@
-"""The program of a job that is a call from Python: `python -P .../dibs/python_api/call_main.py KEY NUMBER`.
+"""The program that runs one call of `dibs.Executor`: `python -P .../dibs/python_api/call_main.py KEY NUMBER`.
 
-It is compiled anew at each start, so it only finds dibs, wherever the caller has it, and hands over.
+Python compiles a script at each start, so this one only makes dibs importable and calls `call_worker`.
 """
 
 import os

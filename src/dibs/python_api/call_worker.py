@@ -1,7 +1,7 @@
-"""The inside of a job that is a call from Python: run one function, and leave its value or exception as the result.
+"""Runs one call of `dibs.Executor` inside its job, and writes the value or the exception as the result.
 
-The exit code tells the queue how it went: 0 for a value, 1 for an exception (or what `sys.exit` was given), so that
-`failed`, retries and notices mean the same as for any other job. Every call pays for what is imported here.
+The exit code is 0 for a value and 1 for an exception (or the code of `sys.exit`), so that states, retries and
+notifications work as for any job. Imports here slow down every call.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 
-class Failed(Exception):
-    """One of several calls in a row raised: what the calls before it returned, and what it raised."""
+class ChunkError(Exception):
+    """A call of a chunk raised: its exception, and the values of the calls before it."""
 
     def __init__(self, values: list[object], error: BaseException) -> None:
         self.values = values
@@ -27,13 +27,13 @@ class Failed(Exception):
 
 
 def run_all(function: Callable[..., Any], many: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Call a function with each of these arguments; the first exception ends it."""
+    """Call a function with each tuple of arguments; stop at the first exception."""
     values: list[Any] = []
     for args in many:
         try:
             values.append(function(*args))
-        except BaseException as error:  # noqa: BLE001 (it is raised again, with what came before it)
-            raise Failed(values, error) from None
+        except BaseException as error:  # noqa: BLE001 (raised again, with the values before it)
+            raise ChunkError(values, error) from None
     return values
 
 
@@ -41,22 +41,22 @@ def main() -> NoReturn:
     """Run the call that the command line names, as part of the job that the environment names."""
     key, number = sys.argv[1:]
     path = call_files.result_path(os.environ["DIBS_JOB_DIR"], os.environ["DIBS_ATTEMPT"])
-    # What the function sees is a program without arguments, and no more of ours than there must be.
+    # The function must not see our arguments.
     sys.argv[1:] = []
     values: list[object] = []
     try:
         value = _call(os.environ["DIBS_HOME"], key, int(number))
         body = pickling.dump(value, "the result of the call")
-    except Failed as failed:
-        values, error = failed.values, failed.error
-    except BaseException as raised:  # noqa: BLE001 (also sys.exit: the caller is told, whatever it was)
+    except ChunkError as chunk:
+        values, error = chunk.values, chunk.error
+    except BaseException as raised:  # noqa: BLE001 (also SystemExit: every end becomes a result)
         error = raised
     else:
         call_files.write_result(path, call_files.VALUE, body)
         sys.exit(0)
-    told = _told(error)
-    sys.stderr.write(told)
-    call_files.write_result(path, call_files.ERROR, _dump_error(values, error), told)
+    text = _format(error)
+    sys.stderr.write(text)
+    call_files.write_result(path, call_files.ERROR, _dump_error(values, error), text)
     sys.exit(_exit_code(error))
 
 
@@ -66,15 +66,15 @@ def _call(home: str, key: str, number: int) -> Any:
     sys.path[:] = path
     if python != sys.version_info[:2]:
         raise RuntimeError(
-            f"the call was made by Python {python[0]}.{python[1]}, but {sys.executable} is "
-            f"{sys.version_info[0]}.{sys.version_info[1]} now; make it again."
+            f"the call was submitted by Python {python[0]}.{python[1]}, but {sys.executable} is now "
+            f"{sys.version_info[0]}.{sys.version_info[1]}; submit it again."
         )
     function, args, kwargs = pickling.loads(call)
     return function(*args, **kwargs)
 
 
-def _told(error: BaseException) -> str:
-    """Return the traceback as people read it, without the frames that are ours."""
+def _format(error: BaseException) -> str:
+    """Return the traceback as text, without the frames of this module."""
     import traceback
 
     frames = error.__traceback__
@@ -84,12 +84,12 @@ def _told(error: BaseException) -> str:
 
 
 def _dump_error(values: list[object], error: BaseException) -> bytes:
-    """Return an exception, and the values before it, as bytes; empty where it would not come out again."""
+    """Pickle an exception and the values before it; return nothing if it cannot be unpickled."""
     try:
         body = pickling.dump((values, error), "the exception of the call")
-        # Some exceptions can be taken apart but not put together.
+        # Some exceptions can be pickled but not unpickled.
         pickling.loads(body)
-    except Exception:  # noqa: BLE001 (whatever a stranger's __reduce__ raises; its text is told all the same)
+    except Exception:  # noqa: BLE001 (user code in __reduce__; the traceback is sent anyway)
         return b""
     return body
 

@@ -1,7 +1,7 @@
-"""The futures of calls that run as jobs: what becomes of one when its job has ended, and how it is cancelled.
+"""Futures of calls that run as jobs: how the end of the job becomes a value or an exception, and how to cancel.
 
-A result that was written whole is the answer, however the process ended after it. Without one, the state of the job
-says why: `CancelledError`, or `BrokenJob`.
+A complete result file counts, however the process ended after writing it. Without one, the state of the job decides:
+`CancelledError` or `BrokenJob`.
 """
 
 from __future__ import annotations
@@ -18,72 +18,72 @@ from dibs.python_api import pickling
 from dibs.store import call_files
 
 if TYPE_CHECKING:
-    from dibs.client.answers import Job as Told
-    from dibs.python_api.courier import Courier
+    from dibs.client.answers import Job as JobAnswer
     from dibs.python_api.jobs import Job
+    from dibs.python_api.submission_queue import SubmissionQueue
 
 T = TypeVar("T")
 
-#: What the calls returned that came before an exception in the same job; an attribute of the exception.
+#: Attribute of an exception: the values of the calls before it in the same job.
 VALUES = "__dibs_values__"
 
 
 class BrokenJob(MachineError, BrokenExecutor):
-    """A call whose job ended without a result: it was lost, killed, out of time, or could not be started."""
+    """The job of a call ended without a result: it was lost or killed, timed out, or could not start."""
 
     kind = "broken_job"
 
 
 class CallFailed(DibsError):
-    """A call whose value or exception cannot be read here."""
+    """The value or exception of a call cannot be read in this process."""
 
     kind = "call"
 
 
 class RemoteTraceback(Exception):
-    """Where in the job an exception was raised; the cause of that exception here."""
+    """The traceback from inside the job; set as the cause of its exception."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0].rstrip()}\n"""'
 
 
 class Future(futures.Future[T]):
-    """The future of a call, which has a job in the queue."""
+    """The future of a call that runs as a job."""
 
-    def __init__(self, courier: Courier) -> None:
+    def __init__(self, queue: SubmissionQueue) -> None:
         super().__init__()
-        self._courier = courier
+        self._queue = queue
         self._pid = os.getpid()
-        #: Whoever has it decides the end: the courier that hears of it, or somebody who cancels.
-        self._settling = threading.RLock()
+        #: The submission queue and a cancelling thread may both end the future; the first one wins.
+        self._end_lock = threading.RLock()
         self._job_id: int | None = None
 
     @property
     def job(self) -> Job:
-        """Return the job, as soon as it is in the queue; raise what kept it from getting there."""
+        """Return the job, submitting the call if needed; raise the error if it was refused."""
         from dibs.python_api import jobs
 
         if self._job_id is None:
             self._check_process()
-            self._courier.send()
+            self._queue.send()
         if self._job_id is None:
-            # It is over, and was never queued.
+            # Refused or cancelled before it was submitted: this raises.
             self.result()
         assert self._job_id is not None
         return jobs.Job(self._job_id)
 
     def cancel(self) -> bool:
-        """Cancel the call if it does not run yet; a running one is stopped with `future.job.cancel()`."""
+        """Cancel the call if it has not started; stop a running one with `future.job.cancel()`."""
         if self.done() or self.running():
             return self.cancelled()
         self._check_process()
-        if not self._courier.withdraw(self):
+        if not self._queue.withdraw(self):
             return self.cancelled()
         self.drop()
         return True
 
     def cancelled(self) -> bool:
-        """Tell whether it was cancelled, also while it ran."""
+        """Return whether the call was cancelled, before or after it started."""
         return super().cancelled() or (self.done() and isinstance(super().exception(), CancelledError))
 
     def result(self, timeout: float | None = None) -> T:
@@ -102,25 +102,25 @@ class Future(futures.Future[T]):
     def _check_process(self) -> None:
         if self._pid != os.getpid() and not self.done():
             raise RuntimeError(
-                "this future was made before a fork, and only the parent hears of its end. "
-                "Find it again here with dibs.Executor.attach([future.job.id])."
+                "this future was made before a fork; only the parent process can wait for it. "
+                "Use dibs.Executor.attach([future.job.id]) here."
             )
 
-    # -- for the courier
+    # -- called by the submission queue
 
-    def queued(self, job_id: int) -> None:
-        """Take note of the job that was made for it."""
+    def set_job(self, job_id: int) -> None:
+        """Store the id of its job."""
         self._job_id = job_id
 
     def begin(self) -> None:
-        """Take note that the job runs."""
-        with self._settling:
+        """Mark the call as running."""
+        with self._end_lock:
             if not self.done() and not self.running():
                 self.set_running_or_notify_cancel()
 
     def drop(self) -> None:
-        """End as cancelled."""
-        with self._settling:
+        """Mark the call as cancelled."""
+        with self._end_lock:
             if self.done():
                 return
             if super().cancel():
@@ -129,18 +129,19 @@ class Future(futures.Future[T]):
                 self.set_exception(CancelledError(f"job {self._job_id} was cancelled while it ran"))
 
     def fail(self, error: BaseException) -> None:
-        """End with an error."""
-        with self._settling:
+        """Set the exception."""
+        with self._end_lock:
             if not self.done():
                 self.begin()
                 self.set_exception(error)
 
-    def settle(self, state: str, path: str, tell: Callable[[], Told | None]) -> None:
-        """End as the result in a file says, or without one as the job did, of which `tell` knows more."""
+    def settle(self, state: str, path: str, details: Callable[[], JobAnswer | None]) -> None:
+        """Set the result from the file, or an error from the job's state; `details` fetches the job."""
         try:
             value, error = read(path, self._job_id or 0)
         except FileNotFoundError:
-            value, error = None, CancelledError() if state == "cancelled" else broken(self._job_id or 0, state, tell())
+            is_cancelled = state == "cancelled"
+            value, error = None, CancelledError() if is_cancelled else broken(self._job_id or 0, state, details())
         if isinstance(error, CancelledError):
             self.drop()
         elif error is not None:
@@ -149,62 +150,62 @@ class Future(futures.Future[T]):
             self._succeed(value)
 
     def _succeed(self, value: T) -> None:
-        with self._settling:
+        with self._end_lock:
             if not self.done():
                 self.begin()
                 self.set_result(value)
 
 
-def cancel_all(many: Sequence[Future[Any]]) -> None:
-    """Cancel those of some calls of one executor that do not run yet, by one request."""
-    if left := [future for future in many if not future.done()]:
-        for future in left[0]._courier.withdraw_all(left):
+def cancel_all(calls: Sequence[Future[Any]]) -> None:
+    """Cancel the calls of one executor that have not started, with one request."""
+    if left := [future for future in calls if not future.done()]:
+        for future in left[0]._queue.withdraw_all(left):
             future.drop()
 
 
 def read(path: str, job_id: int) -> tuple[Any, BaseException | None]:
-    """Return what the file of a result holds, a value or an exception; raise FileNotFoundError if there is none."""
+    """Return the value or the exception in a result file; raise FileNotFoundError if there is no file."""
     try:
-        kind, body, told = call_files.read_result(path)
+        kind, body, traceback = call_files.read_result(path)
     except FileNotFoundError:
         raise
     except (call_files.Untrusted, ValueError, OSError) as error:
         return None, BrokenJob(f"job {job_id}: {error}")
     try:
         found = pickling.loads(body) if body else None
-    except Exception as error:  # noqa: BLE001 (whatever a stranger's __setstate__ raises)
-        return None, _unreadable(job_id, path, told, error)
+    except Exception as error:  # noqa: BLE001 (user code in __setstate__)
+        return None, _unreadable(job_id, path, traceback, error)
     if kind == call_files.VALUE:
         return found, None
-    return None, _raised(job_id, told, *(found or ([], None)))
+    return None, _raised(job_id, traceback, *(found or ([], None)))
 
 
-def _raised(job_id: int, told: str, values: list[object], error: BaseException | None) -> BaseException:
-    """Return what a call raised, with the place where it did as its cause."""
+def _raised(job_id: int, traceback: str, values: list[object], error: BaseException | None) -> BaseException:
+    """Return the exception of a call, with the remote traceback as its cause."""
     if error is None:
-        last = told.rstrip().rpartition("\n")[2]
-        error = CallFailed(f"job {job_id} raised what cannot be sent from process to process: {last}")
-    error.__cause__ = RemoteTraceback(told)
+        last = traceback.rstrip().rpartition("\n")[2]
+        error = CallFailed(f"job {job_id} raised an exception that cannot be pickled: {last}")
+    error.__cause__ = RemoteTraceback(traceback)
     if values:
         error.__dict__[VALUES] = values
     return error
 
 
-def _unreadable(job_id: int, path: str, told: str, why: Exception) -> CallFailed:
+def _unreadable(job_id: int, path: str, traceback: str, why: Exception) -> CallFailed:
     found = CallFailed(
         f"job {job_id} left a result that cannot be read here ({type(why).__name__}: {why}).", f"It is in {path}."
     )
-    found.__cause__ = RemoteTraceback(told) if told else why
+    found.__cause__ = RemoteTraceback(traceback) if traceback else why
     return found
 
 
-def broken(job_id: int, state: str, tell: Told | None) -> BrokenJob:
-    """Return the error of a job that ended in this state and left no result."""
-    if tell is None:
+def broken(job_id: int, state: str, job: JobAnswer | None) -> BrokenJob:
+    """Return the error for a job that ended in this state without a result."""
+    if job is None:
         return BrokenJob(f"job {job_id} is {state}, and left no result.")
-    code, signal = tell["exit_code"], tell["signal"]
+    code, signal = job["exit_code"], job["signal"]
     how = f"signal {signal}" if signal is not None else f"exit code {code}" if code is not None else None
-    why = ", ".join(filter(None, (how, tell["remark"])))
+    why = ", ".join(filter(None, (how, job["remark"])))
     return BrokenJob(
-        f"job {job_id}, {tell['name']}, is {state} and left no result{why and f' ({why})'}. Its log is {tell['log']}."
+        f"job {job_id}, {job['name']}, is {state} and left no result{why and f' ({why})'}. Its log is {job['log']}."
     )

@@ -1,7 +1,7 @@
-"""What a program says and asks when it runs as a job: numbers, parameters, and where its checkpoints are.
+"""For programs that run as a job: report numbers, read parameters, find the checkpoint directory.
 
-All of it is read from the environment and the files it names; no daemon is asked. Outside a job nothing here fails, so
-that the same program can be run by hand.
+Uses only the environment and the files it names, not the daemon. Outside a job nothing here fails, so that the same
+program also runs by hand.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dibs.logs import reports
 
 
 class Scalar(Protocol):
-    """One number of an array library, such as a tensor without dimensions."""
+    """A number of an array library, such as a tensor without dimensions."""
 
     def item(self) -> float:
-        """Return it as Python's own."""
+        """Return it as a Python number."""
 
 
 Number = SupportsFloat | Scalar
 
 
 def report(**numbers: Number) -> bool:
-    """Add a line of numbers to the report of this attempt; return False, and do nothing, outside a job.
+    """Append numbers to the report of this attempt; outside a job do nothing and return False.
 
-    Safe from many processes and threads at once: each call is one write of one line.
+    Safe to call from many processes and threads: each call writes one line at once.
     """
     kept = {name: _number(name, value) for name, value in numbers.items()}
     if not kept:
@@ -51,30 +51,30 @@ def _number(name: str, value: Any) -> float:
         plain = value.item() if hasattr(value, "item") else value
         if isinstance(plain, bool | str | bytes):
             raise TypeError
-        # 10 stays 10 in tables; a float would make it 10.0.
+        # Keep integers: a float would show 10 as 10.0.
         return operator.index(plain) if hasattr(plain, "__index__") else float(plain)
     except (TypeError, ValueError, RuntimeError):
-        # RuntimeError is what torch raises for a tensor with many elements.
+        # torch raises RuntimeError for a tensor with several elements.
         raise UserError(f"report: {name} expected one number, got {reports.short(repr(value))}.") from None
 
 
 def params() -> dict[str, Any]:
-    """Return the parameters of this run of a sweep; outside a sweep none."""
+    """Return the parameters of this run; empty outside a sweep."""
     text = os.environ.get("DIBS_PARAMS", "")
     try:
-        told = json.loads(text) if text else {}
+        found = json.loads(text) if text else {}
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        found = None
+    if not isinstance(found, dict):
         raise UserError(f"DIBS_PARAMS: expected a JSON object, got {reports.short(text)}.")
-    return told
+    return found
 
 
 def checkpoint_dir(default: str | os.PathLike[str] = "checkpoint") -> Path:
-    """Return the folder that stays the same over all attempts of this job; outside a job `default`. It exists."""
+    """Create and return the directory that all attempts of this job share; outside a job `default`."""
     folder = Path(os.environ.get("DIBS_CHECKPOINT_DIR") or default)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise MachineError(f"checkpoint_dir: cannot make {folder}: {error.strerror}.") from None
+        raise MachineError(f"checkpoint_dir: cannot create {folder}: {error.strerror}.") from None
     return folder

@@ -1,7 +1,7 @@
-"""The queue from Python: `dibs.submit` and what it returns, handles of jobs.
+"""`dibs.submit`, `dibs.jobs` and the job handles that they return.
 
-A handle is the id of a job and what was last seen of it. Each question is a request of its own, so handles may be used
-from threads, after a fork, inside a job, and while a daemon is replaced by another.
+A handle is a job id and the last answer about it. Each question is a separate request, so handles work from threads,
+after a fork, inside a job, and across daemon restarts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dibs.system import commands
 if TYPE_CHECKING:
     from dibs.submission.drafts import Body
 
-#: What may be said of `submit`, and of `edit`.
+#: The options of `submit` and of `edit`.
 SUBMIT_OPTIONS = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)
 EDIT_OPTIONS = tuple(edit_drafts.FIELDS)
 
@@ -33,8 +33,8 @@ EDIT_OPTIONS = tuple(edit_drafts.FIELDS)
 class Job:
     """A job of the queue, by its id.
 
-    What changes while a job lives (`state`, `exit_code`, ...) is asked for anew each time, until the job was seen
-    finished; after that only `refresh` and the verbs look again. `data` is all that was last seen.
+    Attributes that change (`state`, `exit_code`, ...) are fetched on each access until the job is finished; after that
+    only `refresh` and the verbs fetch it again. `data` is the last answer.
     """
 
     def __init__(self, id: int) -> None:
@@ -43,16 +43,16 @@ class Job:
 
     @property
     def id(self) -> int:
-        """Return its id, which is its own for ever."""
+        """Return its id, which is never reused."""
         return self._id
 
     @property
     def data(self) -> WholeJob:
-        """Return the job as last seen, as `dibs show --json` prints it."""
+        """Return the last answer, as `dibs show --json` prints it."""
         return self._seen or self.refresh().data
 
     def refresh(self) -> Self:
-        """Look again."""
+        """Fetch the job again."""
         self._seen = queries.whole(_queue(), self._id)
         return self
 
@@ -68,32 +68,32 @@ class Job:
 
     @property
     def is_finished(self) -> bool:
-        """Tell whether nothing more will happen to it by itself."""
+        """Return whether it has ended."""
         return job_state.is_finished(self._fresh())
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code of its command; None: it has none yet, or a signal ended it."""
+        """Return the exit code of its command; None if it has not ended, or ended by a signal."""
         return self._fresh()["exit_code"]
 
     @property
     def cause(self) -> str | None:
-        """Return why it did not succeed: exit, oom, gpu, signal, timeout, start, dependency or lost."""
+        """Return why it failed: exit, oom, gpu, signal, timeout, start, dependency or lost."""
         return self._fresh()["cause"]
 
     @property
     def reason(self) -> str | None:
-        """Return in words why it waits."""
+        """Return why it waits, as text."""
         return self._fresh()["reason"]
 
     @property
     def attempt(self) -> int:
-        """Return which attempt this is: 1, 2, ..."""
+        """Return the number of the current attempt: 1, 2, ..."""
         return self._fresh()["attempt"]
 
     @property
     def numbers(self) -> dict[str, float | None]:
-        """Return the numbers that it reported last."""
+        """Return the last numbers that it reported."""
         return dict(self._fresh().get("report") or {})
 
     @property
@@ -103,25 +103,25 @@ class Job:
 
     @property
     def command(self) -> str:
-        """Return its command as people read it."""
+        """Return its command as text."""
         return self.data["command"]
 
     def log(self, lines: int | None = None, *, attempt: int | None = None) -> str:
-        """Return its output so far, or only the last lines; that of the newest attempt, if it is not said which."""
+        """Return its output, or only the last lines; by default of the newest attempt."""
         job = self._fresh()
         path = job_state.log_path(job, attempt or job["attempt"])
         try:
             with open(path, "rb") as file:
                 text = file.read().decode(errors="replace")
         except FileNotFoundError:
-            # It has not begun.
+            # It has not started.
             return ""
         return text if lines is None else "".join(text.splitlines(keepends=True)[-lines:] if lines else [])
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> str:
-        """Return the state in which it finished; `TimedOut` after so many seconds, and the job goes on.
+        """Wait until it finishes and return its state; raise `TimedOut` after `timeout` seconds.
 
-        With `check` a job that did not succeed is an error, `JobFailed`, with the end of its output.
+        With `check` raise `JobFailed`, with the end of its output, unless it succeeded.
         """
         wait([self], timeout)
         state = self.refresh().state
@@ -132,33 +132,33 @@ class Job:
         return state
 
     def __await__(self) -> Generator[object, None, str]:
-        """Wait without holding up an event loop: `state = await job`."""
+        """Wait without blocking the event loop: `state = await job`."""
         import asyncio
 
         return asyncio.to_thread(self.wait).__await__()
 
     def cancel(self, *, grace: float | None = None) -> None:
-        """Drop it if it waits, end it if it runs: TERM, and KILL after so many seconds; nothing if it has finished."""
+        """Cancel it; a running job gets TERM, and KILL after `grace` seconds. No effect on a finished job."""
         self._act("cancel", is_strict=False, grace_s=grace)
 
     def retry(self, *, done: bool = False) -> None:
-        """Queue a new attempt of a job that has finished and did not succeed; with `done` also of one that did."""
+        """Queue a new attempt of a failed job; with `done` also of one that succeeded."""
         self._act("retry", done=done)
 
     def hold(self) -> None:
-        """Keep a queued job back."""
+        """Hold a queued job."""
         self._act("hold")
 
     def unhold(self) -> None:
-        """Let a held job go."""
+        """Release a held job."""
         self._act("unhold")
 
     def pause(self) -> None:
-        """Stop its processes where they are; GPUs and their memory stay taken."""
+        """Stop its processes; it keeps its GPUs and their memory."""
         self._act("pause")
 
     def resume(self) -> None:
-        """Let a paused job go on."""
+        """Continue a paused job."""
         self._act("resume")
 
     def kill(self, signal: int | str) -> None:
@@ -166,12 +166,12 @@ class Job:
         self._act("kill", signal=signal if isinstance(signal, str) else int(signal))
 
     def edit(self, command: str | None = None, **options: Unpack[Options]) -> None:
-        """Change what is asked of a job that waits; None goes back to the default. Of a running one only `time`."""
-        told = cast("Mapping[str, object]", options)
-        with keywords.spoken():
-            changes = edit_drafts.changed_by(keywords.read(told, EDIT_OPTIONS))
+        """Change a waiting job, or `time` of a running one; None restores the default."""
+        given = cast("Mapping[str, object]", options)
+        with keywords.keyword_errors():
+            changes = edit_drafts.changed_by(keywords.read(given, EDIT_OPTIONS))
             for option in EDIT_OPTIONS:
-                if keywords.name(option) in told and told[keywords.name(option)] is None:
+                if given.get(keywords.name(option), ...) is None:
                     changes[edit_drafts.FIELDS[option]] = None
             if command is not None:
                 commands.check_text(command, "the command")
@@ -180,8 +180,8 @@ class Job:
                 raise UserError("edit expected something to change, got nothing.")
             self._act("edit", changes=changes)
 
-    def _act(self, verb: str, *, is_strict: bool = True, **said: object) -> None:
-        acted = queries.act(_queue(), verb, [str(self._id)], **said)
+    def _act(self, verb: str, *, is_strict: bool = True, **fields: object) -> None:
+        acted = queries.act(_queue(), verb, [str(self._id)], **fields)
         self._seen = None
         for left in acted["unchanged"] if is_strict else []:
             raise Conflict(f"job {left['id']} cannot be changed: {left['why'].rstrip('.')}.")
@@ -209,12 +209,12 @@ def submit(command: Command = ..., *, repeat: int, **options: Unpack[Options]) -
 @overload
 def submit(command: Command = ..., **options: Unpack[Options]) -> Job: ...
 def submit(command: Command = (), **options: object) -> Job | list[Job] | Rehearsed:
-    """Queue a command, one string or its words, with the options of `dibs add` as keywords.
+    """Submit a command, as one string or a list of words, with the options of `dibs add` as keywords.
 
-    With `script` its text is kept, and the command is its arguments. With `array` or `repeat` the jobs are returned in
-    a list; with `dry_run` what would be queued, and nothing is.
+    With `script` the command is the script's arguments. With `array` or `repeat` return a list of jobs; with `dry_run`
+    submit nothing and return what would be submitted.
     """
-    with keywords.spoken():
+    with keywords.keyword_errors():
         args, body = draft(command, options)
         if args.has(job_options.DRY_RUN):
             return cast("Rehearsed", _queue().post("/v1/jobs?dry_run=yes", body))
@@ -223,22 +223,22 @@ def submit(command: Command = (), **options: object) -> Job | list[Job] | Rehear
 
 
 def draft(command: Command, options: Mapping[str, object]) -> tuple[Args, Body]:
-    """Return the options that keywords mean, and the request that they make."""
+    """Return the options and the request for these keywords."""
     args = keywords.read(options, SUBMIT_OPTIONS)
     typed = replace(args, words=words(command, is_for_script=args.has(job_options.SCRIPT)))
-    asking = script_files.read(typed, "submit", note)
-    return asking.args, asking.body
+    request = script_files.read(typed, "submit", note)
+    return request.args, request.body
 
 
 def submit_many(lines: Iterable[str], **options: Unpack[Options]) -> list[Job]:
-    """Queue one job for each command, all of them or none; `jobs` and `halt` are rules for all of them."""
-    with keywords.spoken():
+    """Submit one job per command, all or none; `jobs` and `halt` apply to the batch."""
+    with keywords.keyword_errors():
         args = keywords.read(cast("Mapping[str, object]", options), SUBMIT_OPTIONS)
         return _send(drafts.from_lines(args, (line.encode() for line in lines), "the list"))
 
 
 def words(command: object, is_for_script: bool = False) -> tuple[str, ...]:
-    """Return a command as one would type it after the options: one quoted string, or its words."""
+    """Return a command as shell arguments: one string, or its words."""
     if command in ([], ()) and is_for_script:
         return ()
     if command in ([], ()) or (isinstance(command, str) and not command.strip()):
@@ -251,7 +251,7 @@ def words(command: object, is_for_script: bool = False) -> tuple[str, ...]:
     found = []
     for word in command:
         if not isinstance(word, str | os.PathLike):
-            raise UserError(f"expected the words of a command to be texts, got {word!r}.")
+            raise UserError(f"expected the words of a command to be strings, got {word!r}.")
         found.append(str(os.fspath(word)))
         commands.check_text(found[-1], "the command")
     if not is_for_script and commands.is_string(found):
@@ -267,34 +267,34 @@ def _send(body: Body) -> list[Job]:
 
 
 def note(text: str) -> None:
-    """Say what the command line would say on stderr."""
+    """Log a note that the command line prints on stderr."""
     import logging
 
     logging.getLogger("dibs").warning("%s", text)
 
 
 def job(id: int) -> Job:
-    """Return the handle of a job; `NotFound` if there is none."""
+    """Return the handle of a job; raise `NotFound` if there is none."""
     if isinstance(id, bool) or not isinstance(id, int):
         raise UserError(f"job expected the id of a job such as 12, got {id!r}.", 'Others: dibs.jobs("name:vit*").')
     return Job(id).refresh()
 
 
 def jobs(*selectors: str | int) -> list[Job]:
-    """Return the jobs that selectors mean, or without any the unfinished and the latest finished ones."""
+    """Return the selected jobs; without selectors the unfinished and the latest finished ones."""
     words = [str(word) for word in selectors]
     try:
         found = queries.overview(_queue(), words)["jobs"]
     except NotFound:
         if all(queries.is_id(word) for word in words):
             raise
-        # No job is a good answer to a question about states and names.
+        # A selector of states or names may match nothing.
         return []
     return [Job(each["id"]) for each in found]
 
 
 def wait(awaited: Iterable[Job], timeout: float | None = None) -> None:
-    """Return when all have finished; `TimedOut` after so many seconds."""
+    """Wait until all jobs finish; raise `TimedOut` after `timeout` seconds."""
     until = None if timeout is None else time.monotonic() + timeout
     words = [str(each.id) for each in awaited]
     if not words:
@@ -306,7 +306,7 @@ def wait(awaited: Iterable[Job], timeout: float | None = None) -> None:
 
 
 def gpus() -> list[Gpu]:
-    """Return every GPU of this machine, with who holds it, as `dibs gpus --json` prints them."""
+    """Return all GPUs of this machine and their holders, as `dibs gpus --json` prints them."""
     answer: answers.Gpus = _queue().get("/v1/gpus")
     return answer["gpus"]
 

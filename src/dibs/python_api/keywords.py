@@ -1,7 +1,7 @@
-"""Options as keywords of Python: `gpus=2` for `--gpus 2`, with a value of Python where that is the better spelling.
+"""Options as Python keywords: `gpus=2` for `--gpus 2`, with Python values such as lists, paths and timedeltas.
 
-A keyword has the long name of its option, but for a few that Python calls otherwise (`cwd`, `tags`). Its value becomes
-the word that one would type, and the option reads it: so both doors understand the same and refuse the same.
+A keyword has the long name of its option, with a few exceptions (`cwd`, `tags`). Its value is converted to the word
+that one would type, and parsed by the option, so Python and the command line accept and refuse the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dibs.submission.options import Args, Option
 
 
 class Handle(Protocol):
-    """A job by its handle."""
+    """A job handle."""
 
     @property
     def id(self) -> int:
@@ -34,13 +34,13 @@ Jobs = Handle | int | str | Sequence[Handle | int | str]
 
 
 class Options(TypedDict, total=False):
-    """What may be said about a job, as on the command line; None is the same as not said."""
+    """The options of a job, as on the command line; None means not given."""
 
     #: A count; "2:a100" asks for two of that type.
     gpus: int | str | None
-    #: Exactly these: indices or UUIDs.
+    #: Exactly these GPUs: indices or UUIDs.
     gpu_ids: int | str | Sequence[int | str] | None
-    #: These first, if they are free.
+    #: Prefer these GPUs, if they are free.
     prefer: int | str | Sequence[int | str] | None
     gpu_type: str | None
     ignore_foreign: bool | None
@@ -77,43 +77,43 @@ class Options(TypedDict, total=False):
     tags: str | Sequence[str] | None
     comment: str | None
     notify: str | None
-    #: A file whose text is kept, with its #DIBS and #SBATCH lines.
+    #: A script file; its text is stored, and its #DIBS and #SBATCH lines apply.
     script: Path | None
-    #: Of several jobs: at most so many at once, and hold the rest after so many failures.
+    #: Of a batch: run at most N jobs at a time, and hold the rest after N failures.
     jobs: int | None
     halt: int | None
 
 
 def read(
-    told: Mapping[str, object],
+    given: Mapping[str, object],
     known: Iterable[Option[object]] = job_options.OPTIONS,
     spellings: Mapping[Option[object], Spelling] | None = None,
 ) -> Args:
-    """Return keywords as the options of a command line.
+    """Return keywords as command-line options.
 
-    `known` are those that mean something here, `spellings` how the values of those are spelled that only a door knows.
+    `known` are the allowed options; `spellings` adds conversions for options that are not a job's.
     """
     spellings = {**SPELLINGS, **(spellings or {})}
-    by_name = {name(option): option for option in known if option not in SLURMS}
-    given: dict[Option[object], tuple[object, ...]] = {}
-    for word, value in told.items():
+    by_name = {name(option): option for option in known if option not in SHELL_ONLY}
+    found: dict[Option[object], tuple[object, ...]] = {}
+    for word, value in given.items():
         option = by_name.get(word)
         if option is None:
             raise UserError(f"there is no option {options.shown(word)}.", _nearest(word, by_name))
         if value is not None and (read := tuple(_values(option, word, value, spellings.get(option, _text)))):
-            given[option] = read
-    return Args((), given)
+            found[option] = read
+    return Args((), found)
 
 
 def name(option: Option[object]) -> str:
     """Return the keyword of an option."""
-    return PYTHONS.get(option) or option.names[-1].lstrip("-").replace("-", "_")
+    return PYTHON_NAMES.get(option) or option.names[-1].lstrip("-").replace("-", "_")
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
     from dibs.model import spelling
 
-    meant = HABITS.get(word) or spelling.nearest(word, known)
+    meant = ALIASES.get(word) or spelling.nearest(word, known)
     return f"Did you mean {meant}?" if meant else ""
 
 
@@ -140,10 +140,10 @@ def _wrong(word: str, expected: str, value: object, hint: str = "") -> UserError
     return UserError(f"{word} expected {expected}, got {options.shown(shown)}.", hint)
 
 
-# -- how values are spelled: each returns the words that one would type ---------------------------------------------
+# -- conversions of values to the words that one would type ---------------------------------------------------------
 
 Words = list[str]
-#: From the keyword, its value and what is expected to the words that one would type.
+#: Takes the keyword, its value and the expected form.
 Spelling = Callable[[str, object, str], Words]
 
 
@@ -154,11 +154,11 @@ def _text(word: str, value: object, expected: str) -> Words:
 
 
 def number(word: str, value: object, expected: str) -> Words:
-    """Spell a whole number, also one of numpy's; a text is left to the option."""
+    """Convert an integer, also of numpy; the option parses strings."""
     if isinstance(value, str):
         return [value]
     try:
-        # To Python True is 1, to people it is not.
+        # `operator.index` accepts True as 1.
         return [str(operator.index(None if isinstance(value, bool) else value))]  # type: ignore[arg-type]
     except TypeError:
         raise _wrong(word, expected, value) from None
@@ -173,12 +173,12 @@ def _words(word: str, value: object, expected: str) -> Words:
 
 
 def path(word: str, value: object, expected: str) -> Words:
-    """Spell a path, also one of pathlib's."""
+    """Convert a string or a `pathlib` path."""
     return _text(word, os.fspath(value) if isinstance(value, os.PathLike) else value, expected)
 
 
 def _span(word: str, value: object, expected: str) -> Words:
-    """Spell a time. A bare number is refused as on the command line: nobody agrees on what its unit is."""
+    """Convert a duration. Refuse a number without a unit, as the command line does."""
     if isinstance(value, timedelta):
         return [_seconds(value)]
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -203,7 +203,7 @@ def _moment(word: str, value: object, expected: str) -> Words:
 
 
 def _job(word: str, value: object, expected: str) -> Words:
-    # A handle of a job, without loading what it is made of.
+    # Accept a job handle without importing its class.
     found = getattr(value, "id", value)
     return number(word, found, expected)
 
@@ -225,7 +225,7 @@ def _array(word: str, value: object, expected: str) -> Words:
 
 
 def _variables(word: str, value: object) -> Iterator[tuple[str, str]]:
-    """Read a mapping; its names are looked at where those of `-e` are."""
+    """Convert a mapping; its names are checked together with those of `-e`."""
     if not isinstance(value, Mapping):
         raise _wrong(word, 'a mapping such as {"SEED": "1"}', value)
     for key, text in value.items():
@@ -234,7 +234,7 @@ def _variables(word: str, value: object) -> Iterator[tuple[str, str]]:
         yield key, str(text)
 
 
-#: How values of options are spelled that are more than a text.
+#: Conversions for options that accept more than a string.
 SPELLINGS: dict[Option[object], Spelling] = {
     job_options.GPUS: number,
     job_options.GPU_IDS: _list,
@@ -261,26 +261,28 @@ SPELLINGS: dict[Option[object], Spelling] = {
     job_options.AT_ONCE: number,
     job_options.HALT: number,
 }
-#: Options that Python calls otherwise.
-PYTHONS: dict[Option[object], str] = {job_options.CHDIR: "cwd", job_options.TAG: "tags"}
-#: Slurm's spellings are habits of shells.
-SLURMS = (job_options.DEPENDENCY, job_options.WRAP)
-#: What people of other libraries say.
-HABITS = {
+#: Options with another name in Python.
+PYTHON_NAMES: dict[Option[object], str] = {job_options.CHDIR: "cwd", job_options.TAG: "tags"}
+#: Slurm options, which exist only on the command line.
+SHELL_ONLY = (job_options.DEPENDENCY, job_options.WRAP)
+#: Names in other libraries, for the hint.
+ALIASES = {
     "chdir": "cwd", "tag": "tags", "timeout": "time", "timeout_min": "time", "time_limit": "time", "environ": "env",
     "num_gpus": "gpus", "depends_on": "after", "dependency": "after", "at_once": "jobs", "memory": "mem",
     "job_name": "name", "label": "name", "workdir": "cwd", "stdout": "output", "error": "stderr",
 }  # fmt: skip
 
 
-# -- how errors of both doors sound here ----------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 OPTION = re.compile(r"(?<![\w`-])--?[a-z][a-z-]*")
 
 
 @contextmanager
-def spoken(known: Iterable[Option[object]] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)) -> Iterator[None]:
-    """Let errors inside name keywords where the command line would name options."""
+def keyword_errors(
+    known: Iterable[Option[object]] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS),
+) -> Iterator[None]:
+    """Replace option names in errors by keywords."""
     try:
         yield
     except DibsError as error:

@@ -1,7 +1,7 @@
-"""`dibs.lease`: GPUs for this very process, its threads and what it starts. No daemon is needed.
+"""`dibs.lease`: GPUs for this process and its children, without a daemon.
 
-The line and the leases are those of every door. While leases are held, the variables that name visible devices name the
-GPUs of all of them; a process that has started CUDA cannot be given others, and is told so.
+It waits in the same machine-wide line as jobs do. While leases are held, the variables of visible devices name the GPUs
+of all of them. A process that has initialized CUDA cannot change its devices: then `acquire` raises `Conflict`.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: What a lease may ask for.
+#: The options of a lease.
 OPTIONS = (
     job_options.GPUS, job_options.GPU_IDS, job_options.PREFER, job_options.GPU_TYPE, job_options.VRAM,
     job_options.IGNORE_FOREIGN, job_options.VISIBLE, job_options.TIME,
 )  # fmt: skip
-#: Variables with a list of devices.
-LISTS = ("DIBS_GPU_INDICES", *environment.DEVICE_NAMES)
-#: Files that a process has open once CUDA or ROCm has started in it; those who only look at GPUs (NVML) do not.
-STARTED = ("/dev/nvidia-uvm", "/dev/kfd")
+#: Variables that hold a list of devices.
+DEVICE_LISTS = ("DIBS_GPU_INDICES", *environment.DEVICE_NAMES)
+#: Files that CUDA or ROCm keeps open once initialized. NVML, which only reads GPUs, does not open them.
+DRIVER_FILES = ("/dev/nvidia-uvm", "/dev/kfd")
 
 
 class lease:
     """GPUs held by this process: a context manager (also `async with`), a decorator, or `acquire` and `release`.
 
     `gpus`, `gpu_ids`, `prefer`, `gpu_type`, `vram`, `ignore_foreign` and `visible` are those of `dibs lease`. It waits
-    in the line of the machine: as long as it takes, at most `timeout` seconds (then `TimedOut`), or with
-    `blocking=False` not at all (then `Busy`). After `time` ("8h") the GPUs are given back; nothing is stopped. Forked
-    children keep the GPUs for as long as they live; programs that are started do so only with `pass_fds=.fds`.
+    in the machine-wide line without limit, at most `timeout` seconds (then `TimedOut`), or with `blocking=False` not at
+    all (then `Busy`). After `time` ("8h") the GPUs are released; no process is stopped. Forked children keep the GPUs
+    until they exit; other child processes keep them only with `pass_fds=.fds`.
     """
 
     def __init__(
@@ -67,85 +67,85 @@ class lease:
         timeout: float | None = None,
         blocking: bool = True,
     ) -> None:
-        told: dict[str, object] = {"gpus": gpus, "gpu_ids": gpu_ids, "prefer": prefer, "gpu_type": gpu_type}
-        told |= {"vram": vram, "ignore_foreign": ignore_foreign, "visible": visible, "time": time}
-        self._args = keywords.read(told, OPTIONS)
-        self._told = told
-        self._timeout = _checked(timeout, blocking)
+        given: dict[str, object] = {"gpus": gpus, "gpu_ids": gpu_ids, "prefer": prefer, "gpu_type": gpu_type}
+        given |= {"vram": vram, "ignore_foreign": ignore_foreign, "visible": visible, "time": time}
+        self._args = keywords.read(given, OPTIONS)
+        self._given = given
+        self._timeout = _check_timeout(timeout, blocking)
         self._held: list[OneLease] = []
         self._timer: threading.Timer | None = None
-        #: The GPUs as programs are told of them, and as `nvidia-smi` counts them; empty while none are held.
+        #: The GPUs as the variables name them, and their `nvidia-smi` indices; empty while none are held.
         self.ids: list[str] = []
         self.indices: list[int] = []
-        #: The variables that name these GPUs alone, for a program that is to be started.
+        #: Variables that name only these GPUs, for a child process.
         self.environ: dict[str, str] = {}
 
     @property
     def is_held(self) -> bool:
-        """Tell whether the GPUs are ours now."""
+        """Return whether the GPUs are held."""
         return bool(self._held)
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """Return what keeps the GPUs: with `subprocess.Popen(..., pass_fds=gpus.fds)` the child keeps them too."""
+        """Return the lock descriptors: with `subprocess.Popen(..., pass_fds=gpus.fds)` the child holds the GPUs too."""
         return tuple(fd for one in self._held for fd in one.fds())
 
     def acquire(self) -> Self:
-        """Wait for the GPUs, take them, and make them the visible ones of this process."""
+        """Wait for the GPUs, lease them, and make them visible to this process."""
         return self._acquire(None)
 
     def _acquire(self, wake_fd: int | None) -> Self:
         if self._held:
-            raise Conflict(f"this lease has GPU {_listed(self.indices)} already.", "Make another one: dibs.lease(...).")
-        _refuse_if_started()
-        with keywords.spoken(OPTIONS):
+            raise Conflict(f"this lease already holds GPU {_join(self.indices)}.", "Create another lease.")
+        _refuse_after_cuda_use()
+        with keywords.keyword_errors(OPTIONS):
             values = settings.load(os.environ)
             inventory = lease_request.inventory_now(values)
             request = lease_request.request(self._args, inventory)
             visible = self._args.get(job_options.VISIBLE) or values.visible
-            wanted = lease_request.Wanted(request, inventory, values, visible, self._timeout)
+            needed = lease_request.Wanted(request, inventory, values, visible, self._timeout)
             try:
-                held = lease_request.acquire(wanted, f"python {os.getpid()}", wake_fd, jobs.note)
+                held = lease_request.acquire(needed, f"python {os.getpid()}", wake_fd, jobs.note)
             except Busy as error:
                 if not self._timeout:
                     raise
                 raise TimedOut(error.message, error.hint) from None
-        ids = wanted.ordered([one.device for one in held])
-        self.environ = wanted.environ(ids)
+        ids = needed.ordered([one.device for one in held])
+        self.environ = needed.environ(ids)
         self.ids, self.indices = [*ids], [int(number) for number in self.environ["DIBS_GPU_INDICES"].split(",")]
         self._held = held
         try:
-            # Looked at again: it may have been started while we waited, on GPUs that are not ours.
-            _refuse_if_started()
-            _shown.add(self)
+            # Check again: another thread may have initialized CUDA while we waited.
+            _refuse_after_cuda_use()
+            _environment.add(self)
         except BaseException:
             self.release()
             raise
         if (limit_s := self._args.get(job_options.TIME)) is not None:
             self._timer = threading.Timer(limit_s, self._expire, [held])
-            # It keeps no program from ending.
+            # Must not keep the program from exiting.
             self._timer.daemon = True
             self._timer.start()
         return self
 
     def _expire(self, held: list[OneLease]) -> None:
-        """Give back what has been held for as long as it may; what came after it has a time of its own."""
+        """Release at the time limit, unless these leases were already replaced by later ones."""
         if self._held is held:
-            jobs.note(f"the time of a lease is over: GPU {_listed(self.indices)} given back. Nothing was stopped.")
+            jobs.note(f"lease time limit reached: GPU {_join(self.indices)} released. No process was stopped.")
             self.release()
 
     def release(self) -> None:
-        """Give the GPUs back; twice is harmless. Forked children that still live keep them until they end."""
+        """Release the GPUs; may be called twice. Forked children keep them until they exit."""
         held: list[OneLease] = []
         with suppress(IndexError):
-            # One by one, because the end of the time may come just now, and nobody may close what another has closed.
+            # `pop` is atomic: the timer may release at the same time, and each lease must be closed once.
             while True:
                 held.append(self._held.pop())
         if self._timer is not None:
             self._timer.cancel()
-        if held and (why := started()):
-            jobs.note(f"GPU {_listed(self.indices)} given back, but {why}: others will see them in use until it ends.")
-        _shown.remove(self)
+        if held and (why := cuda_use()):
+            jobs.note(f"GPU {_join(self.indices)} released, but {why}: they appear in use until it exits.")
+        _environment.remove(self)
         for one in held:
             one.close()
         self.ids, self.indices, self.environ = [], [], {}
@@ -159,7 +159,7 @@ class lease:
         self.release()
 
     async def __aenter__(self) -> Self:
-        """Wait without holding up the event loop; who is cancelled meanwhile leaves the line."""
+        """Wait without blocking the event loop; a cancelled task leaves the line."""
         wake = os.eventfd(0, os.EFD_CLOEXEC)
         waiter = asyncio.ensure_future(asyncio.to_thread(self._acquire, wake))
         try:
@@ -180,13 +180,13 @@ class lease:
         self.release()
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return the function with GPUs of its own for each call; one that is `async` waits as such."""
+        """Wrap a function, also an `async` one, so that each call holds its own lease."""
         if asyncio.iscoroutinefunction(function):
             return self._around_coroutine(function)  # type: ignore[return-value]
 
         @functools.wraps(function)
         def leased(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self._again():
+            with self._copy():
                 return function(*args, **kwargs)
 
         return leased
@@ -194,105 +194,104 @@ class lease:
     def _around_coroutine(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         @functools.wraps(function)
         async def leased(*args: P.args, **kwargs: P.kwargs) -> T:
-            async with self._again():
+            async with self._copy():
                 return await function(*args, **kwargs)
 
         return leased
 
-    def _again(self) -> lease:
-        """Return another lease that asks for the same."""
+    def _copy(self) -> lease:
+        """Return a new lease with the same options."""
         fresh = lease()
-        fresh._args, fresh._told, fresh._timeout = self._args, self._told, self._timeout
+        fresh._args, fresh._given, fresh._timeout = self._args, self._given, self._timeout
         return fresh
 
     def __repr__(self) -> str:
-        asked = ", ".join(f"{name}={value!r}" for name, value in self._told.items() if value is not None)
-        return f"<dibs.lease({asked}){f' of GPU {_listed(self.indices)}' if self._held else ''}>"
+        asked = ", ".join(f"{name}={value!r}" for name, value in self._given.items() if value is not None)
+        return f"<dibs.lease({asked}){f' of GPU {_join(self.indices)}' if self._held else ''}>"
 
 
-def _checked(timeout: float | None, blocking: bool) -> float | None:
+def _check_timeout(timeout: float | None, blocking: bool) -> float | None:
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
         raise UserError(f"timeout expected seconds from 0 up, got {timeout!r}.")
     if not isinstance(blocking, bool):
         raise UserError(f"blocking expected True or False, got {blocking!r}.")
     if timeout is not None and not blocking:
-        raise UserError("timeout means nothing with blocking=False.", "Leave one of them out.")
+        raise UserError("timeout has no effect with blocking=False.", "Remove one of them.")
     return timeout if blocking else 0
 
 
-def _listed(numbers: Iterable[int]) -> str:
+def _join(numbers: Iterable[int]) -> str:
     return ", ".join(str(number) for number in numbers)
 
 
-# -- whether this process can still be given devices ----------------------------------------------------------------
+# -- whether this process can still change its devices --------------------------------------------------------------
 
 
-def started() -> str | None:
-    """Say by what CUDA (or ROCm) was started in this process; None if it was not.
+def cuda_use() -> str | None:
+    """Describe how this process uses CUDA or ROCm; None if it does not.
 
-    Without importing anything: torch tells if it is loaded, and who has started CUDA in any other way has the driver's
-    memory file open.
+    Imports nothing: asks torch if it is loaded, else looks for open driver files.
     """
     torch = sys.modules.get("torch")
     is_initialized = getattr(getattr(torch, "cuda", None), "is_initialized", None)
-    return why_started(bool(is_initialized and is_initialized()), _open_files())
+    return describe_cuda_use(bool(is_initialized and is_initialized()), _open_files())
 
 
-def why_started(is_torch_up: bool, opened: Iterable[str]) -> str | None:
-    """Say why devices can no longer be chosen, from what torch says and from the files that are open."""
+def describe_cuda_use(is_torch_up: bool, opened: Iterable[str]) -> str | None:
+    """Describe the use of CUDA or ROCm, from the state of torch and the open files."""
     if is_torch_up:
-        return "torch has started CUDA in this process"
-    found = next((path for path in opened if path in STARTED), None)
-    return f"this process has {found} open, as CUDA or ROCm does once it is started" if found else None
+        return "torch has initialized CUDA in this process"
+    found = next((path for path in opened if path in DRIVER_FILES), None)
+    return f"this process has {found} open, so CUDA or ROCm is initialized" if found else None
 
 
 def _open_files() -> Iterator[str]:
     for name in os.listdir("/proc/self/fd"):
-        # It may be closed by another thread just now, and the one of the listing is closed already.
+        # Another thread may close it meanwhile, and the one of `listdir` is already closed.
         with suppress(OSError):
             yield os.readlink(f"/proc/self/fd/{name}")
 
 
-def _refuse_if_started() -> None:
-    if why := started():
+def _refuse_after_cuda_use() -> None:
+    if why := cuda_use():
         raise Conflict(
-            f"the GPUs of this process can no longer be chosen: {why}.",
-            "Lease before the first use of a GPU, or start a new process for it.",
+            f"cannot change the GPUs of this process: {why}.",
+            "Acquire the lease before the first use of a GPU, or in a new process.",
         )
 
 
 # -- the variables of this process ------------------------------------------------------------------------------------
 
 
-class _Shown:
-    """What the environment of this process says about devices: the GPUs of all leases that it holds."""
+class _Environment:
+    """The device variables of this process, which name the GPUs of all leases that it holds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._leases: list[lease] = []
-        #: As it was before the first of them; None: not set.
+        #: Values before the first lease; None: not set.
         self._before: dict[str, str | None] = {}
-        os.register_at_fork(after_in_child=self._renew)
+        os.register_at_fork(after_in_child=self._new_lock)
 
-    def _renew(self) -> None:
-        # Another thread may have had it when this process was forked off.
+    def _new_lock(self) -> None:
+        # Another thread may have held it during the fork.
         self._lock = threading.Lock()
 
     def add(self, new: lease) -> None:
-        with self._changing():
+        with self._update():
             self._leases.append(new)
 
     def remove(self, old: lease) -> None:
-        with self._changing():
+        with self._update():
             self._leases = [each for each in self._leases if each is not old]
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _update(self) -> Iterator[None]:
         with self._lock:
             if not self._leases:
                 self._before = {}
             yield
-            shown = self._joined()
+            shown = self._variables()
             self._before = {name: os.environ.get(name) for name in shown} | self._before
             for name, value in {**self._before, **shown}.items():
                 if value is None:
@@ -300,17 +299,17 @@ class _Shown:
                 else:
                     os.environ[name] = value
 
-    def _joined(self) -> dict[str, str]:
-        """Return the variables for all devices that are held, in the order in which they came."""
+    def _variables(self) -> dict[str, str]:
+        """Return the variables for all held devices, in the order of the leases."""
         found: dict[str, str] = {}
         for name, value in (pair for each in self._leases for pair in each.environ.items()):
-            if name in found and name in LISTS:
-                # Two leases may share a device; it is one all the same.
+            if name in found and name in DEVICE_LISTS:
+                # Two leases may share a device.
                 found[name] = ",".join(dict.fromkeys([*found[name].split(","), *value.split(",")]))
             else:
                 found[name] = value
         return found
 
 
-# A process has one environment, so there is one of these in it.
-_shown = _Shown()
+# One instance, as a process has one environment.
+_environment = _Environment()

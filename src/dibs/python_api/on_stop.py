@@ -1,9 +1,9 @@
-"""The warning before a stop, for a program that runs as a job: `on_stop` and `is_stopping`.
+"""`on_stop` and `is_stopping`: tell a program that runs as a job that it is about to be stopped.
 
-The environment says which signals announce the end and how many seconds are left then: DIBS_WARN (`--signal`), and
-DIBS_STOP (TERM: a cancel or the time limit; KILL follows). Python runs handlers of signals only in the main thread and
-only between two steps of its own, so a second thread listens too: it steps in when the main thread is busy in C for
-longer than `PATIENCE_S`. If that C code keeps the interpreter's lock, nothing of Python runs, and nothing can be done.
+The environment names the signals and the seconds that remain after each: DIBS_WARN (`--signal`) and DIBS_STOP (TERM, at
+a cancel or the time limit; KILL follows). Python runs signal handlers only in the main thread, between two bytecodes.
+So a second thread calls the callbacks if the main thread is busy in C code for more than `MAIN_THREAD_FOR_S`. If that
+code holds the GIL, no Python code can run.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any, TypeVar
 
 from dibs.errors import UserError
 
-#: Seconds that the main thread may take until another one calls the callbacks in its place.
-PATIENCE_S = 1.0
-#: What announces the end, by the variables of a job.
-ANNOUNCEMENTS = ("DIBS_WARN", "DIBS_STOP")
+#: Seconds before the second thread calls the callbacks in place of the main thread.
+MAIN_THREAD_FOR_S = 1.0
+#: The variables that name the signals.
+VARIABLES = ("DIBS_WARN", "DIBS_STOP")
 
 Callback = TypeVar("Callback", bound=Callable[[float], object])
 Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
 
-def announced(environ: Mapping[str, str]) -> dict[int, float]:
-    """Return the signals that announce the end of this job, and the seconds left when each comes."""
+def stop_signals(environ: Mapping[str, str]) -> dict[int, float]:
+    """Return the signals that announce the end of this job, with the seconds that remain after each."""
     found: dict[int, float] = {}
-    for variable in ANNOUNCEMENTS:
+    for variable in VARIABLES:
         word, _, seconds = environ.get(variable, "").partition("@")
         if word:
             try:
@@ -43,47 +43,47 @@ def announced(environ: Mapping[str, str]) -> dict[int, float]:
 
 
 class Stop:
-    """What this process does when its end is announced; there is one of it, made when it is first needed."""
+    """The signal handlers and callbacks of this process; created on first use."""
 
     def __init__(self, left_s: dict[int, float]) -> None:
         if threading.current_thread() is not threading.main_thread():
-            raise UserError("on_stop and is_stopping expect their first call in the main thread, as signals do.")
+            raise UserError("the first call of on_stop or is_stopping must be in the main thread.")
         self.has_come = False
-        #: Whether the program looks by itself, and can be trusted to end.
-        self.is_looked_at = False
+        #: Whether the program calls `is_stopping`, and so exits by itself.
+        self.is_polled = False
         self._left_s = left_s
         self._main_thread = threading.get_ident()
         self._callbacks: list[Callable[[float], object]] = []
-        self._before: dict[int, Handler] = {number: signal.signal(number, self._hear) for number in left_s}
-        self._listen()
-        os.register_at_fork(after_in_child=self._let_go)
+        self._previous: dict[int, Handler] = {number: signal.signal(number, self._on_signal) for number in left_s}
+        self._start_thread()
+        os.register_at_fork(after_in_child=self._restore)
 
-    def _let_go(self) -> None:
-        """Be as if nothing had been done here: a forked worker ends without a word, its parent is the one to answer."""
+    def _restore(self) -> None:
+        """Restore the previous handlers in a forked child: only the parent calls the callbacks."""
         signal.set_wakeup_fd(-1)
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
 
     def add(self, callback: Callable[[float], object]) -> None:
-        """Call it when the end is announced, with the seconds left."""
+        """Add a callback; it gets the seconds left."""
         self._callbacks.append(callback)
 
     # -- in the main thread
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._call(number)
-        before = self._before[number]
-        if callable(before):
-            before(number, frame)
-        elif number == signal.SIGTERM and not self.is_looked_at and before is not signal.SIG_IGN:
-            # End as if nobody had listened, so that the code tells what happened.
+        previous = self._previous[number]
+        if callable(previous):
+            previous(number, frame)
+        elif number == signal.SIGTERM and not self.is_polled and previous is not signal.SIG_IGN:
+            # Die by the signal, so that the exit status shows it.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
     def _call(self, number: int) -> None:
-        """Call all callbacks, once for each signal, whichever thread comes first."""
-        # To take it is one step of the interpreter, so only one of two threads gets it. A lock could not do that: if
-        # the main thread held it when the signal came, it would wait for itself.
+        """Call all callbacks, once per signal, from whichever thread comes first."""
+        # `pop` is atomic, so only one thread gets the value. A lock would deadlock if the signal arrived while the main
+        # thread held it.
         left_s = self._left_s.pop(number, None)
         if left_s is None:
             return
@@ -91,47 +91,47 @@ class Stop:
         for callback in self._callbacks:
             callback(left_s)
 
-    # -- in a thread of its own
+    # -- in the second thread
 
-    def _listen(self) -> None:
-        """Have every signal written to a pipe at the moment it comes, whatever the main thread does."""
-        heard, told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        others = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
-        if others != -1:
-            # Somebody else listens this way, an event loop: leave it to them.
-            signal.set_wakeup_fd(others)
-            os.close(heard)
-            os.close(told)
+    def _start_thread(self) -> None:
+        """Have signals written to a pipe at once, whatever the main thread does, and read it in a thread."""
+        read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        previous_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        if previous_fd != -1:
+            # An event loop uses the wakeup descriptor: leave it alone.
+            signal.set_wakeup_fd(previous_fd)
+            os.close(read_fd)
+            os.close(write_fd)
             return
-        os.set_blocking(heard, True)
-        threading.Thread(target=self._step_in, args=(heard,), name="dibs.on_stop", daemon=True).start()
+        os.set_blocking(read_fd, True)
+        threading.Thread(target=self._call_late, args=(read_fd,), name="dibs.on_stop", daemon=True).start()
 
-    def _step_in(self, heard: int) -> None:
-        while numbers := os.read(heard, 64):
+    def _call_late(self, read_fd: int) -> None:
+        while numbers := os.read(read_fd, 64):
             for number in numbers:
                 if number in self._left_s:
-                    time.sleep(PATIENCE_S)
+                    time.sleep(MAIN_THREAD_FOR_S)
                     self._call(number)
-                    # It may just be asleep, and have missed the signal by a hair: wake it, that it may go on or end.
+                    # The main thread may have begun to sleep just after the signal: interrupt it.
                     signal.pthread_kill(self._main_thread, number)
 
 
-# A process has one set of handlers for signals, so there is one of these in it.
+# One instance, as a process has one set of signal handlers.
 _stop: Stop | None = None
 
 
 def _the_stop() -> Stop | None:
     global _stop
-    if _stop is None and (left_s := announced(os.environ)):
+    if _stop is None and (left_s := stop_signals(os.environ)):
         _stop = Stop(left_s)
     return _stop
 
 
 def on_stop(callback: Callback) -> Callback:
-    """Call `callback(seconds_left)` when this job is about to be stopped; may be used as a decorator.
+    """Call `callback(seconds_left)` when this job is about to be stopped; also a decorator.
 
-    It is called once for the warning of `--signal`, and once for the stop itself; after that the process ends as it
-    would without, unless it has asked `is_stopping`. Outside a job it is never called.
+    It is called once for the warning of `--signal` and once for the stop itself. After the stop the process terminates,
+    unless it has called `is_stopping`. Outside a job the callback is never called.
     """
     if not callable(callback):
         raise UserError(f"on_stop expected a function of the seconds left, got {callback!r}.")
@@ -141,9 +141,9 @@ def on_stop(callback: Callback) -> Callback:
 
 
 def is_stopping() -> bool:
-    """Tell whether this job was warned or told to stop: then save, and end. Who asks is trusted to end by itself."""
+    """Return whether this job got the warning or the stop signal. A program that calls this must exit by itself."""
     stop = _the_stop()
     if stop is None:
         return False
-    stop.is_looked_at = True
+    stop.is_polled = True
     return stop.has_come

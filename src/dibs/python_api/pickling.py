@@ -1,8 +1,7 @@
-"""Values to bytes and back: by import name where the other side can import them, else by value.
+"""Pickle values: by import name where possible, else by value with cloudpickle, if the user has installed it.
 
-By value needs cloudpickle, which is not ours to install. What lives in `__main__`, in a notebook or inside a function
-cannot be imported by anybody else. Loaded by every worker, so the C half of `pickle` alone is imported: the rest of it
-costs more than all else that a worker does.
+Functions and classes of `__main__`, a notebook or a function body cannot be imported by the worker. Every worker loads
+this module, so it imports only the C part of `pickle`; the Python part costs more than the rest of the worker.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ class Unpicklable(TypeError):
 
 
 class _InMain(Exception):
-    """Something of `__main__`, which is another program on the other side."""
+    """A name of `__main__`, which is another module in the worker."""
 
 
 class _ByName(Pickler):
-    """Writes functions and classes by their import name, and refuses those of `__main__`."""
+    """Pickles functions and classes by import name, and refuses those of `__main__`."""
 
     def reducer_override(self, value: Any) -> Any:
-        """Look at everything that is not a plain value."""
+        """Refuse names of `__main__`."""
         if getattr(value, "__module__", None) == "__main__" and hasattr(value, "__qualname__"):
             raise _InMain(f"{value.__qualname__} is defined in __main__")
         return NotImplemented
 
 
 def dump(value: object, what: str) -> bytes:
-    """Return a value as bytes, by name or else by value; `what` names it in the error if neither can be."""
+    """Pickle a value, by name or else by value; `what` describes it in errors."""
     file = io.BytesIO()
     try:
         _ByName(file, PROTOCOL).dump(value)
-    except Exception as error:  # noqa: BLE001 (whatever a stranger's __reduce__ raises)
+    except Exception as error:  # noqa: BLE001 (user code in __reduce__)
         return _by_value(value, what, error)
     return file.getvalue()
 

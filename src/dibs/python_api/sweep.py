@@ -1,6 +1,6 @@
-"""`dibs.Sweep`: a parameter space, the runs it makes, and what came out of them; the same points as from the shell.
+"""`dibs.Sweep`: a parameter space, its runs and their results; the same points as `dibs sweep` makes.
 
-Nothing is asked of the daemon until something is submitted, awaited or looked at. A million points stream.
+Creating one does not contact the daemon. Points are generated lazily, so a space may have millions.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dibs.submission.options import Option
 from dibs.sweeps import documents, files, ranking
 
 if TYPE_CHECKING:
-    # Not loaded for those who do not have it.
+    # Optional: imported only by `to_pandas`.
     import pandas
 
 #: Runs in one answer.
-PART = 5000
-#: What describes the space; the rest are options, as those of `dibs sweep`.
+PAGE_SIZE = 5000
+#: Keywords that describe the space; the others are options of `dibs sweep`.
 SPACE = ("zip", "when", "exclude", "blocks")
 SPELLINGS: dict[Option[object], keywords.Spelling] = {
     sweep_drafts.SAMPLE: keywords.number,
@@ -38,28 +38,28 @@ Params = Mapping[str, object]
 
 
 class SweepOptions(keywords.Options, total=False):
-    """What may be said about a sweep, beside what may be said about its jobs."""
+    """The options of a sweep, in addition to those of its jobs."""
 
-    #: Parameters that go in pairs instead of all combinations.
+    #: Parameters that vary together, instead of in all combinations.
     zip: Sequence[str] | Sequence[Sequence[str]] | None
-    #: Conditions under which a parameter is there, and under which a point is left out.
+    #: Conditions under which a parameter exists, and under which a point is excluded.
     when: Mapping[str, str] | None
     exclude: str | Sequence[str] | None
-    #: A union of products: each has parameters of its own.
+    #: A union of products, each with its own parameters.
     blocks: Sequence[Params] | None
     sample: int | None
     seed: int | None
     shuffle: bool | None
-    #: The folder of each run: "results/{lr}".
+    #: The directory of each run: "results/{lr}".
     dir: keywords.Path | None
-    #: Which end of the metric is better: "min" or "max".
+    #: "min" or "max": which value of the metric is best.
     goal: str | None
 
 
 class Record(TypedDict):
-    """One run: its parameters, how it stands, and the last numbers that it reported."""
+    """One run: its parameters, state, and last reported numbers."""
 
-    #: None: the job was forgotten, its result was not.
+    #: None: the job was deleted; its result is kept.
     job: int | None
     attempt: int
     index: int
@@ -71,83 +71,83 @@ class Record(TypedDict):
 
 
 class Sweep:
-    """One job for each point of a parameter space, known by project and name."""
+    """One job per point of a parameter space, identified by project and name."""
 
     def __init__(self, command: Command, params: Params, **options: Unpack[SweepOptions]) -> None:
-        told = cast("dict[str, object]", {**options})
-        space: dict[str, object] = {key: _node(told.pop(key)) for key in SPACE if told.get(key) is not None}
+        given = cast("dict[str, object]", {**options})
+        space: dict[str, object] = {key: _node(given.pop(key)) for key in SPACE if given.get(key) is not None}
         words = command if isinstance(command, str) else list(jobs.words(command))
         document = {"command": words, "parameters": _parameters(params), **space}
-        self._ask(documents.read(document, "Sweep"), told, [[name, repr(value)] for name, value in params.items()])
+        self._read(documents.read(document, "Sweep"), given, [[name, repr(value)] for name, value in params.items()])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **options: Unpack[SweepOptions]) -> Self:
-        """Return the sweep of a file (YAML, JSON, TOML or CSV); options count more than what it says."""
+        """Read a sweep file (YAML, JSON, TOML or CSV); options override the file."""
         sweep = cls.__new__(cls)
         file = os.path.abspath(os.fspath(path))
-        sweep._ask(files.load(file), cast("Mapping[str, object]", options), (), file)
+        sweep._read(files.load(file), cast("Mapping[str, object]", options), (), file)
         return sweep
 
-    def _ask(
-        self, space: documents.Sweep, told: Mapping[str, object], params: Sequence[object], file: str | None = None
+    def _read(
+        self, space: documents.Sweep, given: Mapping[str, object], params: Sequence[object], file: str | None = None
     ) -> None:
-        with keywords.spoken(sweep_drafts.OPTIONS):
-            args = keywords.read({"name": space.name, **told}, sweep_drafts.OPTIONS, SPELLINGS)
-            self._asked = sweep_drafts.ask(args, space, parameters=params, file=file)
+        with keywords.keyword_errors(sweep_drafts.OPTIONS):
+            args = keywords.read({"name": space.name, **given}, sweep_drafts.OPTIONS, SPELLINGS)
+            self._draft = sweep_drafts.ask(args, space, parameters=params, file=file)
 
     @property
     def name(self) -> str:
-        """Return its name, made from command and folder if none was given."""
-        return self._asked.name
+        """Return its name, by default made from command and directory."""
+        return self._draft.name
 
     @property
     def project(self) -> str:
         """Return its project."""
-        return self._asked.project
+        return self._draft.project
 
     @property
     def selector(self) -> str:
-        """Return what means its jobs, also on the command line."""
+        """Return the selector of its jobs, also for the command line."""
         return f"sweep:{self.project}/{self.name}"
 
     def points(self) -> Iterator[dict[str, Any]]:
-        """Return the parameters of each run, in the order in which they are queued."""
-        return (cast("dict[str, Any]", point.data()) for point in self._asked.points)
+        """Return the parameters of each run, in submission order."""
+        return (cast("dict[str, Any]", point.data()) for point in self._draft.points)
 
     def commands(self) -> Iterator[str]:
-        """Return the command of each run, as people read it."""
-        return self._asked.writer.lines(self._asked.points)
+        """Return the command of each run, as text."""
+        return self._draft.writer.lines(self._draft.points)
 
     @cached_property
     def _count(self) -> int:
-        points = self._asked.points
+        points = self._draft.points
         return points.most if points.is_exact else sum(1 for _ in points)
 
     def __len__(self) -> int:
         return self._count
 
     def submit(self, *, again: bool = False) -> dict[str, int]:
-        """Queue the points that are neither done nor queued nor running, and those that failed once more.
+        """Submit the missing points and retry the failed ones; with `again` also run the done ones again.
 
-        Return how many points became what: new, retried, done, ... With `again` also what is done is run once more.
+        Return the number of points per outcome: new, retried, done, ...
         """
         if not isinstance(again, bool):
             raise UserError(f"again expected True or False, got {again!r}.")
-        with keywords.spoken(sweep_drafts.OPTIONS):
-            sweep_drafts.check_first(self._asked)
+        with keywords.keyword_errors(sweep_drafts.OPTIONS):
+            sweep_drafts.check_first(self._draft)
             queue = _queue()
-            made = queue.post("/v1/sweeps", sweep_drafts.request(self._asked))
+            made = queue.post("/v1/sweeps", sweep_drafts.request(self._draft))
             for note in made["notes"]:
                 jobs.note(note)
-            return {"new": 0, "retried": 0, "done": 0} | sweep_drafts.send(queue, self._asked, made["id"], again=again)
+            return {"new": 0, "retried": 0, "done": 0} | sweep_drafts.send(queue, self._draft, made["id"], again=again)
 
     def wait(self, timeout: float | None = None) -> dict[str, int]:
-        """Return when all runs have finished, with how many ended in which state; `TimedOut` after so many seconds."""
+        """Wait until all runs finish; return `states`, or raise `TimedOut` after `timeout` seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         try:
             waited = job_waits.until_over(_queue(), [self.selector], until)
         except NotFound:
-            # Its jobs were forgotten; their results are not.
+            # Its jobs were deleted; their results are kept.
             return self.states()
         if not waited["over"]:
             left = waited["total"] - waited["finished"]
@@ -155,7 +155,7 @@ class Sweep:
         return self.states()
 
     def states(self) -> dict[str, int]:
-        """Return how many runs are in which state."""
+        """Return the number of runs per state."""
         found: dict[str, int] = {}
         for record in self.records():
             found[record["state"]] = found.get(record["state"], 0) + 1
@@ -170,11 +170,11 @@ class Sweep:
         queries.act(_queue(), "cancel", [self.selector])
 
     def records(self) -> Iterator[Record]:
-        """Return one record a run, as they come and in no order that matters."""
+        """Return one record per run, in no particular order."""
         queue = _queue()
         path, after = f"/v1/sweeps/{self._id(queue)}/results", ""
         while after is not None:
-            answer = queue.get(path, [("most", str(PART)), ("after", after)])
+            answer = queue.get(path, [("most", str(PAGE_SIZE)), ("after", after)])
             yield from answer["runs"]
             after = answer["next"]
 
@@ -183,15 +183,15 @@ class Sweep:
         return int(found[0]["id"])
 
     def results(self) -> list[Record]:
-        """Return one record a run, in the order of the points."""
+        """Return one record per run, in the order of the points."""
         return sorted(self.records(), key=lambda record: record["index"])
 
     def best(self, metric: str | None = None, *, goal: Literal["min", "max"] | None = None) -> Record:
-        """Return the run that is done and has the best number; `metric` and `goal` if the sweep does not say them."""
-        metric = metric or self._asked.sweep.metric
+        """Return the successful run with the best number; `metric` and `goal` default to those of the sweep."""
+        metric = metric or self._draft.sweep.metric
         if metric is None:
             raise UserError("best expected the name of a number to compare by, got none.", 'Write best("loss").')
-        word = documents.GOALS.get(goal or "", goal) or self._asked.sweep.goal or ranking.MINIMIZE
+        word = documents.GOALS.get(goal or "", goal) or self._draft.sweep.goal or ranking.MINIMIZE
         if word not in documents.GOALS.values():
             raise UserError(f'goal expected min or max, got "{goal}".')
         done = [record for record in self.results() if record["state"] == "done"]
@@ -202,19 +202,19 @@ class Sweep:
         return min(compared, key=lambda record: ranking.key(record["numbers"][metric], word))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a table with a row for each run: job, state, parameters and numbers; needs pandas."""
+        """Return a table with one row per run: job, state, parameters and numbers; needs pandas."""
         try:
             import pandas
         except ImportError:
-            raise MachineError("to_pandas needs pandas, which is not installed here.", "pip install pandas") from None
-        return pandas.DataFrame([flat(record) for record in self.results()])
+            raise MachineError("to_pandas needs pandas, which is not installed.", "pip install pandas") from None
+        return pandas.DataFrame([flatten(record) for record in self.results()])
 
     def __repr__(self) -> str:
         return f"<dibs.Sweep {self.project}/{self.name}>"
 
 
-def flat(record: Record) -> dict[str, Any]:
-    """Return a record as a row of a table; a number that is called as a parameter stands beside it as `number.NAME`."""
+def flatten(record: Record) -> dict[str, Any]:
+    """Return a record as a table row; a number with the name of a parameter becomes `number.NAME`."""
     head = {"job": record["job"], "index": record["index"], "state": record["state"]}
     params = {(f"param.{name}" if name in head else name): value for name, value in record["params"].items()}
     taken = head | params
@@ -229,11 +229,11 @@ def _parameters(params: object) -> dict[str, object]:
 
 
 def _node(value: object) -> object:
-    """Return a value of Python as a document has it: ranges stay lazy, arrays become lists."""
+    """Return a Python value as in a sweep file: ranges stay lazy, arrays become lists."""
     if isinstance(value, range):
         return f"range({value.start},{value.stop},{value.step})"
     if hasattr(value, "tolist"):
-        # Arrays and numbers of numpy and its kin.
+        # Arrays and numbers of numpy and similar libraries.
         return value.tolist()
     if isinstance(value, Mapping):
         return {str(key): _node(one) for key, one in value.items()}

@@ -241,7 +241,7 @@ class Dispatcher:
             self._log.write("Error", why)
             self._heard([], AGAIN_S)
 
-    def _heard(self, others: list[connection.Pending], for_s: float) -> bool:
+    def _heard(self, others: list[connection.PendingResponse], for_s: float) -> bool:
         """Wait; tell whether somebody woke us."""
         ready, _, _ = select.select([self._hear.fileno(), *(other.fileno() for other in others)], [], [], for_s)
         is_woken = self._hear.fileno() in ready
