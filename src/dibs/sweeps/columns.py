@@ -1,7 +1,7 @@
-"""The values of one parameter: listed, computed one by one (`range`, `linspace`, `logspace`), or drawn by chance.
+"""The values of one parameter: listed, computed (`range`, `linspace`, `logspace`), or drawn from a distribution.
 
-A computed column is never held in memory: it has a length and gives any of its values. A distribution has no length; it
-turns a number between 0 and 1 into a value, so that who draws decides what can be repeated.
+A computed column is never held in memory: it has a length and computes any of its values. A distribution has no length;
+it maps a number between 0 and 1 to a value, so the caller's random numbers decide whether draws are repeatable.
 
 Pure.
 """
@@ -18,20 +18,20 @@ from dibs.sweeps import values
 from dibs.sweeps.sequences import LazySequence
 from dibs.sweeps.values import Data, Value
 
-#: Digits that a computed number keeps: more than people type, fewer than the last ones, where floats are inexact.
+#: Significant digits of a computed number: more than users type, fewer than where floats become inexact.
 DIGITS = 12
-#: Steps into which a drawn range is cut, so that a drawn number has a few digits and not seventeen. `grid` visits every
-#: step once before it visits one again, so that short numbers do not repeat.
+#: Steps of a drawn range, so that a drawn number has a few digits and not seventeen. `grid` visits every step once
+#: before it repeats one, so the short numbers do not repeat.
 GRAIN = 10**6
 
 
 class ComputedColumn(LazySequence[Value]):
-    """Values made one by one, each larger than the one before it, or each smaller."""
+    """Computed values in strictly increasing or decreasing order."""
 
     __slots__ = ()
 
     def has(self, data: Data) -> bool:
-        """Tell whether a number is one of them."""
+        """Tell whether a number is one of the values."""
         if isinstance(data, bool) or not isinstance(data, int | float) or not len(self):
             return False
         is_falling = _number(self[-1]) < _number(self[0])
@@ -47,9 +47,9 @@ def _number(value: Value) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Steps(ComputedColumn):
-    """`range(start, stop, step)` as in Python: the stop is not in it. Sums are exact: three times 0.1 is 0.3."""
+    """`range(start, stop, step)` as in Python, without the stop. Sums are exact: three times 0.1 is 0.3."""
 
-    #: All in whole parts of one over `parts`.
+    #: All as integer multiples of 1 / `parts`.
     start: int
     step: int
     parts: int
@@ -59,7 +59,7 @@ class Steps(ComputedColumn):
         return self.size
 
     def at(self, place: int) -> Value:
-        """Return the value at a place from 0 up."""
+        """Return the value at a 0-based position."""
         number = self.start + place * self.step
         if number % self.parts:
             return values.value_of_number(number / self.parts)
@@ -67,14 +67,14 @@ class Steps(ComputedColumn):
 
 
 def steps(start: Fraction, stop: Fraction, step: Fraction) -> Steps:
-    """Return the values from `start` on, without `stop`; a step of 0 is a ZeroDivisionError."""
+    """Return the values from `start` on, without `stop`; raise ZeroDivisionError for a step of 0."""
     parts = math.lcm(start.denominator, step.denominator)
     return Steps(int(start * parts), int(step * parts), parts, max(0, math.ceil((stop - start) / step)))
 
 
 @dataclass(frozen=True, slots=True)
 class Linear(ComputedColumn):
-    """`linspace(low, high, size)`: evenly spaced, both ends in it."""
+    """`linspace(low, high, size)`: evenly spaced, both ends included."""
 
     low: Fraction
     high: Fraction
@@ -84,14 +84,14 @@ class Linear(ComputedColumn):
         return self.size
 
     def at(self, place: int) -> Value:
-        """Return the value at a place from 0 up."""
+        """Return the value at a 0-based position."""
         number = self.low + (self.high - self.low) * Fraction(place, max(1, self.size - 1))
         return values.value_of_number(_rounded(float(number)))
 
 
 @dataclass(frozen=True, slots=True)
 class Logarithmic(ComputedColumn):
-    """`logspace(low, high, size)`: evenly spaced exponents between two real bounds, both in it."""
+    """`logspace(low, high, size)`: evenly spaced exponents between two actual bounds, both included."""
 
     low: float
     high: float
@@ -101,7 +101,7 @@ class Logarithmic(ComputedColumn):
         return self.size
 
     def at(self, place: int) -> Value:
-        """Return the value at a place from 0 up."""
+        """Return the value at a 0-based position."""
         if place == 0:
             return values.value_of_number(self.low)
         if place == self.size - 1:
@@ -121,14 +121,14 @@ Column = Sequence[Value]
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """`uniform(low, high)`; with a quantum a multiple of it."""
+    """`uniform(low, high)`; with a quantum, a multiple of it."""
 
     low: float
     high: float
     quantum: float | None = None
 
     def at(self, chance: float) -> Value:
-        """Return the value that belongs to a number from 0 to below 1."""
+        """Map a number from 0 to below 1 to a value."""
         width = self.high - self.low
         number = self.low + width * chance
         if self.quantum is None and width > 0:
@@ -138,16 +138,16 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class LogUniform:
-    """`loguniform(low, high)`, between two real bounds; with a quantum a multiple of it."""
+    """`loguniform(low, high)` between two actual bounds; with a quantum, a multiple of it."""
 
     low: float
     high: float
     quantum: float | None = None
 
     def at(self, chance: float) -> Value:
-        """Return the value that belongs to a number from 0 to below 1."""
+        """Map a number from 0 to below 1 to a value."""
         number = math.exp((1 - chance) * math.log(self.low) + chance * math.log(self.high))
-        # A step is longer than the last of these digits unless the bounds are very near to each other.
+        # A step is larger than the last of these digits, unless the bounds are very close.
         if self.high > 1.2 * self.low:
             number = float(f"{number:.8g}")
         return _drawn(number, self.low, self.high, self.quantum)
@@ -155,7 +155,7 @@ class LogUniform:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """`normal(mean, deviation)`; with `is_log` of the logarithm; with a quantum a multiple of it."""
+    """`normal(mean, deviation)`; with `is_log` of the logarithm; with a quantum, a multiple of it."""
 
     mean: float
     deviation: float
@@ -163,10 +163,10 @@ class Normal:
     is_log: bool = False
 
     def at(self, chance: float) -> Value:
-        """Return the value that belongs to a number from 0 to below 1."""
+        """Map a number from 0 to below 1 to a value."""
         from statistics import NormalDist
 
-        # The bell has no value at 0 itself; half a step is the nearest.
+        # The quantile of 0 is infinite; use half a step instead.
         number = self.mean + self.deviation * NormalDist().inv_cdf(max(chance, 0.5 / GRAIN))
         number = math.exp(min(number, 700.0)) if self.is_log else number
         return _drawn(float(f"{number:.10g}"), -math.inf, math.inf, self.quantum)
@@ -180,7 +180,7 @@ class WeightedChoice:
     weights: tuple[float, ...]
 
     def at(self, chance: float) -> Value:
-        """Return the value that belongs to a number from 0 to below 1."""
+        """Map a number from 0 to below 1 to a value."""
         left = chance * sum(self.weights)
         for choice, weight in zip(self.choices, self.weights, strict=True):
             left -= weight
@@ -205,5 +205,5 @@ def _drawn(number: float, low: float, high: float, quantum: float | None) -> Val
 
 def _to_step(number: float, step: float) -> float:
     steps = round(number / step)
-    # Rounding to a step leaves 0.30000000000000004; a few digits less do not, where there are any to spare.
+    # Rounding to a step leaves 0.30000000000000004; use fewer digits where there are some to spare.
     return _rounded(steps * step) if abs(steps) < 10 ** (DIGITS - 1) else steps * step

@@ -1,7 +1,7 @@
-"""`opt == 'sgd' and bs > 32`: what `when` and `exclude` say about a point, in a small part of Python's expressions.
+"""The conditions of `when` and `exclude`, such as `opt == 'sgd' and bs > 32`: a subset of Python's expressions.
 
-Comparisons, `and or not in`, arithmetic, lists, and names of parameters; no calls, no indexing, nothing that could do
-anything. A parameter that a point does not have is neither equal to nor more nor less than anything.
+Comparisons, `and or not in`, arithmetic, lists, and parameter names; no calls, no indexing, no side effects. A missing
+parameter is neither equal to, greater than nor less than anything.
 
 Pure.
 """
@@ -43,12 +43,12 @@ SIGNS: dict[type[ast.unaryop], Callable[[object], object]] = {
     ast.USub: operator.neg,  # type: ignore[dict-item]
     ast.UAdd: operator.pos,  # type: ignore[dict-item]
 }
-#: As YAML and JSON write them.
+#: As in YAML and JSON.
 CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 class Missing:
-    """Stands for a parameter that a point does not have."""
+    """The value of a parameter that a point does not have."""
 
     def _no(self, other: object) -> bool:
         return False
@@ -79,7 +79,7 @@ class Condition:
     _step: Step
 
     def holds(self, data: Values) -> bool:
-        """Tell whether it is true of these parameters."""
+        """Tell whether it is true for these parameters."""
         try:
             return bool(self._step(data))
         except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
@@ -88,9 +88,9 @@ class Condition:
 
 
 def parse(text: str) -> Condition:
-    """Return the condition that `text` says."""
+    """Parse a condition."""
     try:
-        # A line break inside a YAML text means nothing.
+        # Line breaks inside a YAML string have no meaning.
         tree = ast.parse(" ".join(text.split()), mode="eval")
         return Condition(text, frozenset(_names(tree.body)), _step(tree.body))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -103,7 +103,7 @@ def _hint(error: BaseException) -> str:
 
 def _names(node: ast.expr) -> set[str]:
     found = {name for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute) and (name := _dotted(one))}
-    # `model.lr` is one name, and not also `model`.
+    # `model.lr` is one name; `model` is not another.
     inner = {_dotted(one.value) for one in ast.walk(node) if isinstance(one, ast.Attribute)}
     return found - inner - set(CONSTANTS)
 

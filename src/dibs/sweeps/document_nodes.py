@@ -1,6 +1,6 @@
-"""Parts of a document: what YAML, JSON or TOML made of a file, and how to take it apart with good complaints.
+"""Parts of a parsed YAML, JSON or TOML document, with access functions that give good errors.
 
-A leaf is plain data, or a `values.Value` where the text as it was typed matters too.
+A leaf is plain data, or a `values.Value` where the text as typed matters too.
 
 Pure.
 """
@@ -21,7 +21,7 @@ Node = object
 
 @contextlib.contextmanager
 def inside(where: str) -> Iterator[None]:
-    """Say of every complaint where it belongs."""
+    """Prefix every error with its location."""
     try:
         yield
     except UserError as error:
@@ -29,7 +29,7 @@ def inside(where: str) -> Iterator[None]:
 
 
 def check_keys(document: Mapping[str, Node], known: Sequence[str]) -> None:
-    """Refuse a key that means nothing."""
+    """Refuse an unknown key."""
     for key in document:
         if key not in known:
             hint = spelling.did_you_mean(str(key), known) or f"The keys are {', '.join(known)}."
@@ -58,7 +58,7 @@ def value(node: Node) -> Value:
 
 
 def kind(node: Node) -> str:
-    """Return what a part of a document is, in a word."""
+    """Return one word for the type of a part of a document."""
     match plain(node):
         case dict():
             return "a mapping"
@@ -71,13 +71,13 @@ def kind(node: Node) -> str:
 
 
 def shown(node: Node) -> str:
-    """Return a part of a document as a complaint quotes it."""
+    """Return a part of a document as quoted in errors."""
     text = value(node).text
     return f'"{text}"' if len(text) < 80 else f'"{text[:77]}..."'
 
 
 def text(node: Node) -> str:
-    """Return a text; ValueError for a list, a mapping or nothing."""
+    """Return a non-empty text; raise ValueError for a list, a mapping or nothing."""
     data = plain(node)
     if not isinstance(data, str | int | float) or isinstance(data, bool) or not value(node).text:
         raise ValueError
@@ -85,7 +85,7 @@ def text(node: Node) -> str:
 
 
 def whole(node: Node, least: int = 1) -> int:
-    """Return a whole number; ValueError for anything else."""
+    """Return a whole number; raise ValueError for anything else."""
     data = plain(node)
     if not isinstance(data, int) or isinstance(data, bool) or data < least:
         raise ValueError

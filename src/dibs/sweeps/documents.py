@@ -1,6 +1,6 @@
-"""What a sweep file says, once it is read: one `Sweep` with its space, its command and the options of its runs.
+"""Interpret a sweep document as one `Sweep`: its space, its command and the options of its runs.
 
-Every complaint names the file and the key. Files of wandb are told by their key `method`.
+Every error names the file and the key. A wandb file is recognized by its key `method`.
 
     sweep = documents.read(document, "lr.yaml")
     sweep.check()                          # after the caller has set its own options with dataclasses.replace
@@ -28,24 +28,24 @@ GOALS = {"minimize": "minimize", "min": "minimize", "maximize": "maximize", "max
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as a file describes it; None where the file does not say."""
+    """A sweep as described by a file; None where the file sets nothing."""
 
     space: Space
     command: Template | None = None
     name: str | None = None
     project: str | None = None
-    #: As `-g` takes it.
+    #: In the notation of `-g`.
     gpus: str | None = None
     vram_bytes: int | None = None
     time_s: float | None = None
     sample: int | None = None
     is_shuffled: bool = False
     seed: int = 0
-    #: The number by which runs are compared, how to find it in the log, and which end is better.
+    #: The metric that compares runs, the pattern that finds it in the log, and whether lower or higher is better.
     metric: str | None = None
     metric_pattern: str | None = None
     goal: str | None = None
-    #: The folder of a run, a path with placeholders as `templates` fills them in.
+    #: The folder of a run: a path with placeholders that `templates` fills in.
     folder: str | None = None
     jobs: int | None = None
     halt: int | None = None
@@ -53,7 +53,7 @@ class Sweep:
     notes: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Refuse a command that does not fit the parameters; call it when all options are in."""
+        """Refuse a command that does not fit the parameters; call it after all options are set."""
         if self.command is None:
             raise UserError(
                 "expected a command, got none.", 'Give one: dibs sweep FILE -- python train.py --lr "{lr}".'
@@ -66,7 +66,7 @@ class Sweep:
 
 
 def read(document: Node, where: str) -> Sweep:
-    """Return what a document says; `where` names its file in error texts."""
+    """Interpret a document; `where` names its file in errors."""
     with document_nodes.inside(where):
         if not isinstance(document, Mapping):
             raise UserError(f"expected keys such as command and parameters, got {document_nodes.kind(document)}.")
@@ -118,11 +118,11 @@ def _goal(node: Node) -> str:
 
 
 def _metric(sweep: Sweep, node: Node) -> Sweep:
-    """Put in `loss`, `loss=REGEX`, or a mapping with `name`, `goal` and `from`."""
+    """Set the metric from `loss`, `loss=REGEX`, or a mapping with `name`, `goal` and `from`."""
     if not isinstance(node, Mapping):
         name, equals, pattern = document_nodes.text(node).partition("=")
         return replace(sweep, metric=name, metric_pattern=_pattern(pattern) if equals else None)
-    # `target` is wandb's.
+    # `target` is a key of wandb.
     document_nodes.check_keys(node, ("name", "goal", "from", "target"))
     return replace(
         sweep,
@@ -140,7 +140,7 @@ def _pattern(found: str) -> str:
     return found
 
 
-#: Every option: what to expect, and how it is put into a `Sweep`.
+#: Every option: the expectation for errors, and the function that sets it in a `Sweep`.
 OPTIONS: dict[str, tuple[str, Callable[[Sweep, Node], Sweep]]] = {
     "name": ("a name", lambda sweep, node: replace(sweep, name=document_nodes.text(node))),
     "project": ("a name", lambda sweep, node: replace(sweep, project=document_nodes.text(node))),
@@ -167,7 +167,7 @@ KEYS = ("command", *SPACE_KEYS, *OPTIONS)
 
 
 def _command(node: Node) -> Template | None:
-    """Return the command of a document: one string for the shell, or a list of words."""
+    """Return the command: one string for the shell, or a list of words."""
     if node is None:
         return None
     with document_nodes.inside("command"):
@@ -205,7 +205,7 @@ def _list(document: Mapping[str, Node], key: str, expected: str) -> list[Node]:
 def _zips(document: Mapping[str, Node]) -> list[list[str]]:
     expected = "a list of lists of names"
     groups = _list(document, "zip", expected)
-    # One group may be written without the outer brackets.
+    # A single group may be written without the outer brackets.
     if groups and not any(isinstance(group, list) for group in groups):
         groups = [groups]
     if not all(isinstance(group, list) for group in groups):

@@ -1,8 +1,8 @@
-"""More runs of a sweep, like an existing one except for some parameters: the same command with other values in it.
+"""Submit more runs of a sweep that differ from an existing run in some parameters.
 
-A run keeps its parameters as data and its command as text; how a value was spelled (`1.0`, `True`) is only in the
-text. So the spelling is looked for there, and the command is made again with the run's own values first: where that is
-not what the run has, its command was not made of these parameters, and no other can be.
+A run stores its parameters as data and its command as text; the spelling of a value (`1.0`, `True`) is only in the
+text. So the spelling is searched there, and the command is first rebuilt with the run's own values. If the result
+differs, the command was not made from these parameters, and no new command can be made.
 
 Pure.
 """
@@ -20,12 +20,12 @@ from dibs.sweeps.grid import Point
 from dibs.sweeps.records import Sweep
 from dibs.sweeps.values import Data, Value
 
-#: Digits after the point with which people write numbers.
+#: Maximum number of decimals to try when searching for a spelling.
 MOST_DIGITS = 4
 
 
 class Further(NamedTuple):
-    """A run to be submitted: its point, its command and its folder."""
+    """A run to submit: its point, its command and its folder."""
 
     point: Point
     command: str | tuple[str, ...]
@@ -54,14 +54,14 @@ def further(sweep: Sweep, spec: JobSpec, changes: Sequence[Mapping[str, Data]], 
 
 
 def _point(spec: JobSpec) -> Point:
-    """Return the point of a run, with its values as its command spells them."""
+    """Return the point of a run, with its values spelled as in its command."""
     told: dict[str, Data] = json.loads(spec.params or "{}")
     text = spec.command if spec.argv is None else " ".join(spec.argv)
     return Point(spec.index or 0, tuple(told), tuple(_spelled(data, text) for data in told.values()))
 
 
 def _spelled(data: Data, text: str) -> Value:
-    # The longest first: `1` is in `1.0` too.
+    # Longest first: `1` also occurs in `1.0`.
     for spelling in sorted(_spellings(data), key=len, reverse=True):
         if spelling in text:
             return Value(data, spelling)
@@ -69,7 +69,7 @@ def _spelled(data: Data, text: str) -> Value:
 
 
 def _spellings(data: Data) -> Iterator[str]:
-    """Yield the ways in which people write a value that `values.value_of_word` reads as this."""
+    """Yield common spellings of a value that `values.value_of_word` parses back to it."""
     if isinstance(data, bool | int | float):
         yield repr(data)
     if isinstance(data, float):

@@ -1,6 +1,6 @@
-"""Sweep files on the disk: YAML, JSON and TOML become a document with the text of every number kept; CSV a table.
+"""Load sweep files: YAML, JSON and TOML with the text of every number preserved, and CSV tables.
 
-What the keys mean is the business of `documents`.
+`documents` interprets the keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".csv")
 
 
 def load(path: str | Path) -> Sweep:
-    """Read a sweep file. A table has no command and no options: the caller must supply them."""
+    """Load a sweep file. A table has no command and no options: the caller must supply them."""
     where = Path(path)
     suffix = where.suffix.lower()
     if suffix not in SUFFIXES:
@@ -88,11 +88,11 @@ def _toml(text: str) -> Node:
 
 
 def _yaml(text: str) -> Node:
-    # Import it only when the file is YAML.
+    # Only import it for YAML files.
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """Keeps the text of every value, so that 1.0e-5 stays as it was typed, and `on` is not turned into true."""
+        """Preserves the text of every value, so that 1.0e-5 stays as typed and `on` does not become true."""
 
     for kind in ("str", "int", "float", "bool", "null", "timestamp"):
         Loader.add_constructor(f"tag:yaml.org,2002:{kind}", _scalar)
@@ -133,7 +133,7 @@ READERS = {".yaml": _yaml, ".yml": _yaml, ".json": _json, ".toml": _toml}
 
 
 def _table(text: str) -> Sweep:
-    """Read one run a row; the first row has the names."""
+    """Parse one run per row; the first row has the names."""
     reader = csv.reader(text.splitlines(keepends=True), strict=True)
     try:
         names = next(reader, [])

@@ -1,21 +1,21 @@
-"""The points of a parameter space: every one once, in order, in a shuffled order, or a sample of them.
+"""The points of a parameter space: each once, in order, shuffled, or a sample of them.
 
-How a space is made up:
+The structure of a space:
 
-    Axis    names that move together, and their rows of values: one parameter, a `zip`, the columns of a table
+    Axis    names that change together, and their rows of values: one parameter, a `zip`, the columns of a table
     Block   a product of axes, the last one fastest, with drawn parameters and with `when`
     Space   a union of blocks, without what `exclude` forbids
 
-`Points` walks through it and holds nothing: 10^12 points begin at once and take no memory. Without conditions (`when`,
-`exclude`, blocks that may overlap) any point is there at once by its index; with them the way to it is walked.
-Nothing here is left to chance: a seed decides, and its default is 0, so that a sweep can be run again.
+`Points` iterates over it lazily: 10^12 points start at once and take no memory. Without conditions (`when`, `exclude`,
+overlapping blocks) any point can be computed from its index; with them the points before it must be visited. Everything
+is deterministic: the seed decides, and its default is 0, so a sweep can be repeated.
 
     space = grid.Space((grid.Block((grid.axis("lr", [...]), grid.axis("bs", [...]))),))
     for point in grid.Points(space, sample=20, seed=7):
         point.index, point.data(), point.key
 
-A sample is the beginning of the shuffled order, so a larger one with the same seed only adds points. Where parameters
-are drawn, the axes are gone through in that order again and again, each time in a new shuffled order.
+A sample is a prefix of the shuffled order, so a larger one with the same seed only adds points. If parameters are
+drawn, the axes are traversed repeatedly, each time in a new shuffled order.
 
 Pure.
 """
@@ -36,7 +36,7 @@ from dibs.sweeps.conditions import Condition
 from dibs.sweeps.sequences import LazySequence
 from dibs.sweeps.values import Data, Value
 
-#: Rows up to which an axis is handed to `itertools.product`, which keeps a copy of it, or is compared with another.
+#: Maximum length of an axis to pass to `itertools.product`, which copies it, or to compare with another axis.
 FEW = 10_000
 #: Consecutive draws that conditions may reject before we conclude that no point is left.
 PATIENCE = 10_000
@@ -45,9 +45,9 @@ Row = tuple[Value, ...]
 
 
 class Point(NamedTuple):
-    """One point: its place in the order, and its parameters in the order in which they were given."""
+    """One point: its index, and its parameters in the order in which they were given."""
 
-    #: Counts from 0 in the order of the walk. (It hides a method of tuples, which is not needed here.)
+    #: 0-based, in iteration order. (It hides a method of tuples, which is not needed here.)
     index: int  # type: ignore[assignment]
     names: tuple[str, ...]
     values: Row
@@ -58,13 +58,13 @@ class Point(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return a key that identifies this point, whatever its index and spelling."""
+        """Return a key that identifies this point, independent of its index and spelling."""
         return values.identity(self.data())
 
 
 @dataclass(frozen=True)
 class Axis(LazySequence[Row]):
-    """Names whose values move together, and the rows of those values."""
+    """Names whose values change together, and the rows of those values."""
 
     names: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -82,7 +82,7 @@ class Axis(LazySequence[Row]):
         return zip(*self.columns, strict=True)
 
     def has(self, row: Sequence[Data]) -> bool:
-        """Tell whether a row is one of this axis."""
+        """Tell whether this axis contains a row."""
         first = self.columns[0]
         if len(self.columns) == 1 and isinstance(first, ComputedColumn):
             return first.has(row[0])
@@ -100,13 +100,13 @@ def axis(name: str, column: Column) -> Axis:
 
 @dataclass(frozen=True)
 class Block:
-    """A product of axes, the last one fastest; random parameters are drawn again for each point."""
+    """A product of axes, the last one fastest; random parameters are drawn anew for each point."""
 
     axes: tuple[Axis, ...]
     drawn: Mapping[str, Distribution] = field(default_factory=dict)
-    #: A parameter named here is part of a point only where its condition holds.
+    #: A point has such a parameter only where its condition holds.
     when: Mapping[str, Condition] = field(default_factory=dict)
-    #: All names in the order in which people gave them; empty: the axes' and then the drawn ones'.
+    #: All names in the order in which they were given; empty: those of the axes, then the drawn ones.
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -120,12 +120,12 @@ class Block:
 
     @cached_property
     def size(self) -> int:
-        """Return how many rows the product has."""
+        """Return the number of rows of the product."""
         return math.prod(len(one) for one in self.axes)
 
     @cached_property
     def _wheels(self) -> list[tuple[int, Sequence[Row]]]:
-        """Return the axes from the fastest to the slowest, each with its length; short ones as they are made once."""
+        """Return the axes and their lengths, fastest first; short axes as lists that are built once."""
         return [(len(one), list(one) if len(one) <= FEW else one) for one in reversed(self.axes)]
 
     def row(self, number: int) -> Row:
@@ -167,14 +167,14 @@ class Block:
         left = dict(given)
         for name in self.conditional:
             if not self.when[name].holds(data):
-                # All rows that differ only in this parameter are one point; the first of them represents it.
+                # Rows that differ only in this parameter are one point; the first of them represents it.
                 if name in self._firsts and given[name] != self._firsts[name]:
                     return None
                 del data[name], left[name]
         return left
 
     def has(self, data: Mapping[str, Data]) -> bool:
-        """Tell whether a point with these parameters is one of this block; drawn ones never are."""
+        """Tell whether this block contains a point; a block with drawn parameters contains none."""
         if self.drawn or not data.keys() <= {*self.names}:
             return False
         if any((name in data) != condition.holds(data) for name, condition in self.when.items()):
@@ -188,7 +188,7 @@ class Block:
 
 
 def product(parts: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Do what `itertools.product` does, without a copy of what is long."""
+    """Work like `itertools.product`, without copying long sequences."""
     long = next((n for n, part in enumerate(parts) if len(part) > FEW), None)
     if long is None:
         return itertools.product(*parts)
@@ -216,7 +216,7 @@ def _are_apart(one: Block, other: Block) -> bool:
 
 @dataclass(frozen=True)
 class Space:
-    """A union of blocks, without the points of which one of `exclude` holds."""
+    """A union of blocks, without the points that match a condition in `exclude`."""
 
     blocks: tuple[Block, ...]
     exclude: tuple[Condition, ...] = ()
@@ -228,12 +228,12 @@ class Space:
 
     @cached_property
     def size(self) -> int:
-        """Return how many rows there are before conditions."""
+        """Return the number of rows before conditions."""
         return sum(block.size for block in self.blocks)
 
     @cached_property
     def chance(self) -> tuple[str, ...]:
-        """Return the parameters of which only a sample can be taken."""
+        """Return the parameters that can only be sampled."""
         found = [
             name
             for block in self.blocks
@@ -248,7 +248,7 @@ class Space:
 
     @cached_property
     def has_conditions(self) -> bool:
-        """Tell whether some rows may be no point."""
+        """Tell whether some rows may not be points."""
         pairs = itertools.combinations(self.blocks, 2)
         return bool(self.exclude) or any(block.when for block in self.blocks) or not all(_are_apart(*p) for p in pairs)
 
@@ -275,7 +275,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Points:
-    """A walk through a space: all of it in order or shuffled, or a sample."""
+    """An iteration over a space: all of it in order or shuffled, or a sample."""
 
     space: Space
     sample: int | None = None
@@ -290,14 +290,14 @@ class Points:
 
     @property
     def most(self) -> int:
-        """Return how many points there are, or how many there are at most if `is_exact` is false."""
+        """Return the number of points, or an upper bound if `is_exact` is false."""
         if self.space.is_drawn and self.sample is not None:
             return self.sample
         return self.space.size if self.sample is None else min(self.sample, self.space.size)
 
     @cached_property
     def is_exact(self) -> bool:
-        """Tell whether `most` is the number of points; otherwise only a walk can count them."""
+        """Tell whether `most` is the exact number of points; otherwise only iteration can count them."""
         return not (self.space.has_conditions or self._may_repeat)
 
     def __iter__(self) -> Iterator[Point]:
@@ -313,11 +313,11 @@ class Points:
             rows = ((names, row_of(number)) for number in itertools.islice(self._order(0), self.sample))
         else:
             return map(self._raw, range(self.most))
-        # Calling `tuple.__new__` directly saves a third of the time of a walk.
+        # Calling `tuple.__new__` directly saves a third of the time of an iteration.
         return (tuple.__new__(Point, (index, names, row)) for index, (names, row) in enumerate(rows))
 
     def at(self, index: int) -> Point:
-        """Return one point by its index; at once if `is_exact`, else by walking to it."""
+        """Return a point by its index: computed if `is_exact`, else found by iteration."""
         if self.is_exact:
             if not 0 <= index < self.most:
                 raise IndexError(index)
@@ -329,7 +329,7 @@ class Points:
 
     @cached_property
     def is_in_order(self) -> bool:
-        """Tell whether the walk goes through the blocks as they stand."""
+        """Tell whether the blocks are visited in their given order."""
         return self.sample is None and not self.is_shuffled
 
     @cached_property
@@ -367,7 +367,7 @@ class Points:
         return Point(index, self.space.blocks[place].names, row)
 
     def _row(self, number: int) -> tuple[int, Row]:
-        """Return the block and the values that come at a place of the walk, before conditions."""
+        """Return the block and the values at a position of the iteration, before conditions."""
         place, row = self.space.find(number if self.is_in_order else self._shuffled(number))
         block = self.space.blocks[place]
         if block.names == block.axis_names:
@@ -381,8 +381,8 @@ class Points:
         return self._order(turn).at(place)
 
     def _chance(self, name: str, number: int) -> float:
-        # Every step of the grain comes once before one comes again. Each name has an order of its own, whatever else is
-        # drawn beside it.
+        # Every step of the grain is used once before one repeats. Each name has its own order, independent of other
+        # drawn names.
         turn, place = divmod(number, columns.GRAIN)
         return self._steps(name, turn).at(place) / columns.GRAIN
 

@@ -1,7 +1,7 @@
-"""Random orders that can be repeated: the same size and seed give the same order, on every machine.
+"""Repeatable random orders: the same size and seed give the same order on every machine.
 
-`ShuffledOrder` is the order of Python's `random.shuffle`, as in simple_hypersearch; it needs 4 bytes a place and
-has to be made as a whole. `ScatteredOrder` needs no memory and gives any place at once, also of 10^12.
+`ShuffledOrder` is the order of Python's `random.shuffle`, as in simple_hypersearch; it needs 4 bytes per item and is
+built as a whole. `ScatteredOrder` needs no memory and computes any position directly, even of 10^12.
 
 Pure.
 """
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 
 from dibs.sweeps.sequences import LazySequence
 
-#: Sizes up to which the order is that of `random.shuffle`: quick to make, and the old tool's order.
+#: Up to this size the order is that of `random.shuffle`: quick to build, and compatible with the old tool.
 WHOLE = 100_000
-#: Pairs of rounds of the scattering: four rounds are the proven minimum for an order that looks random.
+#: Pairs of Feistel rounds: four rounds are the proven minimum for a pseudorandom permutation.
 ROUNDS = 2
 #: Bits of the arithmetic inside a round.
 MASK = 2**96 - 1
@@ -35,7 +35,7 @@ class ShuffledOrder(LazySequence[int]):
         return len(self._numbers)
 
     def at(self, place: int) -> int:
-        """Return the number at this place."""
+        """Return the number at this position."""
         return self._numbers[place]
 
     def __iter__(self) -> Iterator[int]:
@@ -43,7 +43,7 @@ class ShuffledOrder(LazySequence[int]):
 
 
 def _shuffle(numbers: array[int], bits: Callable[[int], int]) -> None:
-    """Do what `random.shuffle` does, step by step, in half its time."""
+    """Do the same steps as `random.shuffle`, in half the time."""
     for last in range(len(numbers) - 1, 0, -1):
         below = last + 1
         width = below.bit_length()
@@ -54,13 +54,13 @@ def _shuffle(numbers: array[int], bits: Callable[[int], int]) -> None:
 
 
 class ScatteredOrder(LazySequence[int]):
-    """An order made by arithmetic: a Feistel network over two digits of a base near the square root of the size."""
+    """An order computed by a Feistel network over two digits of a base near the square root of the size."""
 
     def __init__(self, size: int, seed: int) -> None:
         self.size = size
         self._high = max(1, math.isqrt(max(0, size - 1)) + 1)
         self._low = -(-size // self._high)
-        # Odd, so that no two digits become one by multiplying.
+        # Odd, so that multiplication never maps two digits to one.
         self._keys = [(derive_seed(seed, n, "high") | 1, derive_seed(seed, n, "low") | 1) for n in range(ROUNDS)]
 
     def __len__(self) -> int:
@@ -70,19 +70,19 @@ class ScatteredOrder(LazySequence[int]):
         return map(self.at, range(self.size))
 
     def at(self, place: int) -> int:
-        """Return the number at this place."""
+        """Return the number at this position."""
         highest, lowest, size = self._high, self._low, self.size
         number = place
         while True:
             high, low = divmod(number, lowest)
             for one, other in self._keys:
-                # A round adds the middle of a square of one digit to the other, which can be undone: a bijection.
+                # A round adds the middle bits of a square of one digit to the other, which is reversible: a bijection.
                 mixed = (low + 1) * one & MASK
                 high = (high + (mixed * mixed >> 32 & MASK)) % highest
                 mixed = (high + 1) * other & MASK
                 low = (low + (mixed * mixed >> 32 & MASK)) % lowest
             number = high * lowest + low
-            # Two digits reach a little beyond the size; an index that lands there is mapped again until it is inside.
+            # Two digits exceed the size slightly; an index that lands outside is mapped again until it is inside.
             if number < size:
                 return number
 
@@ -91,10 +91,10 @@ Order = ShuffledOrder | ScatteredOrder
 
 
 def order(size: int, seed: int) -> Order:
-    """Return the order of a size and a seed; large ones take no memory and begin at once."""
+    """Return the order for a size and a seed; large ones take no memory and start at once."""
     return ShuffledOrder(size, random.Random(seed).getrandbits) if size <= WHOLE else ScatteredOrder(size, seed)
 
 
 def derive_seed(seed: int, *what: object) -> int:
-    """Return the seed of one part of something that has a seed."""
+    """Derive the seed of a part from the seed of the whole."""
     return int.from_bytes(hashlib.sha256(repr((seed, *what)).encode()).digest()[:8], "big")

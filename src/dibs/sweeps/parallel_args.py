@@ -1,11 +1,11 @@
-"""GNU parallel's way to name many jobs: `CMD {} ::: a b c`, several `:::` for all combinations, `:::+` for pairs.
+"""GNU parallel's notation for many jobs: `CMD {} ::: a b c`, several `:::` for all combinations, `:::+` for pairs.
 
-    command, space = arguments.parse(["python", "train.py", "{1}", "{2}", ":::", "a", "b", ":::", "1", "2"])
-    writer = run_commands.Writer(command)
+    command, space = parallel_args.parse(["python", "train.py", "{1}", "{2}", ":::", "a", "b", ":::", "1", "2"])
+    writer = templates.Writer(command)
     for point in grid.Points(space): writer.command(point)
 
-The parameters are called 1, 2, ... in the order of the sources. Nothing here is checked for doubles: `::: x x` is two
-jobs, as for parallel.
+The parameters are named 1, 2, ... in the order of the sources. Duplicates are allowed: `::: x x` is two jobs, as in
+parallel.
 
 Pure.
 """
@@ -23,7 +23,7 @@ SEPARATORS = (":::", ":::+")
 
 
 def parse(words: Sequence[str]) -> tuple[Template, Space]:
-    """Return the command and the space of `CMD... ::: ARG... [:::|:::+ ARG...]...`; a single word is for the shell."""
+    """Parse `CMD... ::: ARG... [:::|:::+ ARG...]...`; a single command word is for the shell."""
     first = next((n for n, word in enumerate(words) if word in SEPARATORS), None)
     if first is None:
         raise UserError(

@@ -1,7 +1,7 @@
-"""Parameters as people type them: `lr 0.1 0.01`, `lr=0.1,0.01`, `lr=loguniform(1e-5,1e-1)`.
+"""Parse typed parameters: `lr 0.1 0.01`, `lr=0.1,0.01`, `lr=loguniform(1e-5,1e-1)`.
 
-`-p` takes a name and its values as words, or both in one word. The functions are in the table below; whatever else
-stands there is a value as it is.
+`-p` takes a name and its values as words, or both in one word. The functions are in the table below; any other text is
+a literal value.
 
 Pure.
 """
@@ -23,22 +23,22 @@ from dibs.sweeps.values import Value
 
 EXAMPLES = "-p lr 0.1 0.01, -p lr=0.1,0.01 or -p 'lr=logspace(1e-5,1e-1,5)'"
 CALL = re.compile(r"\s*([A-Za-z_]+)\(([^()]*)\)\s*")
-#: The most values of one parameter: what a walk counts with.
+#: Maximum number of values of one parameter, a bound for the arithmetic of an iteration.
 MOST = 10**12
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A name, and its values: a column in which they stand, or a distribution from which they are drawn."""
+    """A name with a column of values or a distribution."""
 
     name: str
     source: Column | Distribution
-    #: Only a sample of the column may be taken.
+    #: The column can only be sampled.
     is_for_samples: bool = False
 
 
 def parse(words: Sequence[str]) -> Parameter:
-    """Return the parameter that the words after one `-p` mean."""
+    """Parse the words after one `-p`."""
     if not words:
         raise UserError(f"expected a parameter such as {EXAMPLES}, got nothing.")
     name, equals, rest = words[0].partition("=")
@@ -60,13 +60,13 @@ def parse(words: Sequence[str]) -> Parameter:
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot stand in `{}`."""
+    """Refuse a name that is not allowed in `{}`."""
     if not templates.NAME.fullmatch(name):
         raise UserError(f'expected a name of letters, digits, "_", "." and "-", got "{name}".', f"Write {EXAMPLES}.")
 
 
 def from_words(name: str, words: Sequence[str]) -> Parameter:
-    """Return the parameter with these values; a single word may be a call of a function."""
+    """Return the parameter with these values; a single word may be a function call."""
     call = CALL.fullmatch(words[0]) if len(words) == 1 else None
     if call is not None and (found := from_call(name, call[1], call[2])):
         return found
@@ -81,7 +81,7 @@ def parameter_of_list(name: str, column: Sequence[Value]) -> Parameter:
 
 
 def from_call(name: str, function: str, arguments: str) -> Parameter | None:
-    """Return the parameter of a call such as `range(0,10,2)`; None if no function has a name like this one."""
+    """Return the parameter of a call such as `range(0,10,2)`; None if no function has a similar name."""
     reader = FUNCTIONS.get(function)
     if reader is None:
         near = difflib.get_close_matches(function, FUNCTIONS, 1, 0.75)
@@ -111,7 +111,7 @@ def _size(column: Column) -> int:
 
 
 def _argument(word: str) -> Fraction:
-    # Only what is a float too: 1e999999999 as a fraction would fill the memory.
+    # Only numbers that fit a float: 1e999999999 as a fraction would fill the memory.
     data = values.value_of_word(word).data
     if isinstance(data, bool) or not isinstance(data, int | float):
         raise ValueError
@@ -120,7 +120,7 @@ def _argument(word: str) -> Fraction:
 
 @dataclass(frozen=True)
 class Function:
-    """A function that makes values: how it is used, and how its arguments are read."""
+    """A function that generates values: its usage text and the parser of its arguments."""
 
     usage: str
     read: Callable[[Sequence[Fraction]], Column | Distribution]

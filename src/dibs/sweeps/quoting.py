@@ -1,4 +1,4 @@
-"""Where in a command for the shell a value stands, and how it has to be written there to be read as it is.
+"""Find the quoting context of a value in a shell command, and quote the value for it.
 
 Pure.
 """
@@ -10,14 +10,14 @@ from enum import Enum
 
 from dibs.errors import UserError
 
-#: What a shell takes as it is.
+#: Text that needs no quotes in a shell.
 SAFE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
-#: A variable whose name would swallow what follows.
+#: A variable whose name would absorb the text that follows.
 OPEN_VARIABLE = re.compile(r"\$\w+$")
 
 
 class Place(Enum):
-    """Where a value goes, as far as quoting is concerned."""
+    """The quoting context of a value."""
 
     WORD = "a word of its own, without a shell"
     BARE = "outside quotes"
@@ -29,13 +29,13 @@ class Place(Enum):
     BRACKET = "$(...)"
 
 
-#: How to leave quotes, and how to come back into them.
+#: How to close quotes, and how to reopen them.
 OUT_AND_IN = {Place.SINGLE: ("'", "'"), Place.DOUBLE: ('"', '"'), Place.ANSI: ("'", "$'")}
 LIKE_BARE = (Place.BARE, Place.BRACKET, Place.BACKTICK)
 
 
 class Shell:
-    """Follows a command as a shell reads it, as far as is needed to know which quotes are open."""
+    """Tracks a command as a shell parses it, as far as needed to know which quotes are open."""
 
     def __init__(self) -> None:
         self._open = [Place.BARE]
@@ -43,15 +43,15 @@ class Shell:
         self.is_escaped = False
 
     def place(self) -> tuple[Place, bool]:
-        """Return where a value that comes now stands, and whether what is before it would run into a bare one."""
+        """Return the context of a value here, and whether the text before would merge with an unquoted value."""
         place = self._open[-1]
         is_tight = bool(OPEN_VARIABLE.search(self._before))
-        # A value is never the beginning of a comment, nor part of the name of a variable.
+        # A value never starts a comment and is never part of a variable name.
         self._before = "x"
         return (Place.BARE if place is Place.BRACKET else place), is_tight
 
     def read(self, text: str) -> None:
-        """Read on."""
+        """Parse the next part of the command."""
         for char in text:
             self._step(char)
             self._before = (self._before + char)[-80:]
@@ -87,13 +87,13 @@ class Shell:
 
 
 def refuse_nul(text: str) -> None:
-    """Refuse what no command can have in it."""
+    """Refuse NUL, which no command can contain."""
     if "\0" in text:
         raise UserError(f"expected a value without NUL characters, got {text!r}.")
 
 
 def quoted(text: str, place: Place, is_tight: bool = False) -> str:
-    """Return the text so that a shell reads it as it is, at such a place."""
+    """Quote a text so that a shell in this context reads it literally."""
     refuse_nul(text)
     if place is Place.COMMENT:
         return text.replace("\n", " ")

@@ -1,6 +1,4 @@
-"""Which runs of a sweep are the best, and what runs have in common that differ in one parameter only.
-
-Pure: runs come in as the daemon tells of them, tables go out.
+"""Rank the runs of a sweep, and group runs that differ in some parameters only.
 
 Pure.
 """
@@ -22,7 +20,7 @@ MINIMIZE, MAXIMIZE = "minimize", "maximize"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run with its parameters, the word for how it stands, and its numbers; None is not a finite one."""
+    """A run with its parameters, its state word, and its metrics; None: not a finite number."""
 
     params: Mapping[str, Any]
     state: str
@@ -33,7 +31,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The mean of some numbers, their standard deviation (None of a single one), and how many there are."""
+    """Mean, standard deviation (None for a single number), and count."""
 
     mean: float
     deviation: float | None
@@ -42,52 +40,52 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Runs that are equal but for some parameters."""
+    """Runs that are equal except for some parameters."""
 
     params: Mapping[str, Any]
     jobs: tuple[int | None, ...]
-    #: How many of them show which word.
+    #: Number of runs per state word.
     states: Mapping[str, int]
     numbers: Mapping[str, Spread]
-    #: The number of the first point.
+    #: The index of the first point.
     index: int
 
 
 def parameters(runs: Iterable[Run]) -> list[str]:
-    """Return the names of all parameters, in the order in which they come up."""
+    """Return the names of all parameters, in order of appearance."""
     return list(dict.fromkeys(name for run in runs for name in run.params))
 
 
 def names(runs: Iterable[Run]) -> list[str]:
-    """Return the names of all numbers, in the order in which they come up."""
+    """Return the names of all metrics, in order of appearance."""
     return list(dict.fromkeys(name for run in runs for name in run.numbers))
 
 
 def check_metric(metric: str, known: Collection[str]) -> None:
-    """Refuse to compare by a number that no run has reported, while some have reported others."""
+    """Refuse a metric that no run has reported, if some runs have reported others."""
     if known and metric not in known:
         raise UserError(f'no run has reported "{metric}"; known are {", ".join(known)}.')
 
 
 def best(keys: Sequence[float], indices: Sequence[int], most: int | None = None) -> list[int]:
-    """Return the places of runs, the best first, of which the keys and the numbers of their points are given."""
+    """Return the positions of runs, best first, given their keys and the indices of their points."""
     if most is not None:
         return heapq.nsmallest(most, range(len(keys)), key=lambda place: (keys[place], indices[place]))
-    # Two stable sorts, not one by pairs: a million pairs are a hundred megabytes.
+    # Two stable sorts instead of one by pairs: a million pairs take a hundred megabytes.
     return sorted(sorted(range(len(keys)), key=indices.__getitem__), key=keys.__getitem__)
 
 
 def key(number: float | None, goal: str) -> float:
-    """Return what is smaller the better a number is; what is not a finite one comes last."""
+    """Return a sort key, smaller for a better number; numbers that are not finite come last."""
     if number is None or not math.isfinite(number):
         return math.inf
     return -number if goal == MAXIMIZE else number
 
 
 def grouped(runs: Iterable[Run], by: Sequence[str], metric: str | None, goal: str) -> list[Group]:
-    """Return the runs that are equal but for the parameters `by` together, the best by their mean first.
+    """Group the runs that are equal except for the parameters `by`; the best mean first.
 
-    Of each run only its numbers are held.
+    Only the numbers of each run are kept in memory.
     """
     together: dict[str, _Members] = {}
     known: dict[str, None] = {}
@@ -107,7 +105,7 @@ def grouped(runs: Iterable[Run], by: Sequence[str], metric: str | None, goal: st
 
 
 class _Members:
-    """A group that is still being gathered."""
+    """A group under construction."""
 
     __slots__ = ("index", "jobs", "numbers", "params", "states")
 
@@ -131,7 +129,7 @@ class _Members:
 
 
 def spread(found: Sequence[float]) -> Spread:
-    """Return mean and sample deviation of one number or more."""
+    """Return mean, sample standard deviation and count of at least one number."""
     count = len(found)
     mean = math.fsum(found) / count
     if count == 1:

@@ -1,6 +1,6 @@
-"""Sweeps and their runs as plain values: what a sweep is, how a run stands, and which runs are the best.
+"""Sweeps and their runs as plain values.
 
-Pure. What the parameters of a point may be is in `grid`; what is queued when a sweep is submitted again, in `sweeps`.
+`grid` defines points; `jobqueue.sweeps` decides what is queued when a sweep is submitted again.
 
 Pure.
 """
@@ -12,30 +12,30 @@ from typing import Any
 
 from dibs.model.jobs import JobId
 
-#: None: the number is not a finite one.
+#: None: not a finite number.
 Numbers = dict[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepSubmission:
-    """A sweep as a door hands it in."""
+    """A sweep as submitted."""
 
     project: str
     name: str
-    #: As typed, with places for parameters; with `argv` the words it was made of.
+    #: As typed, with placeholders for parameters; `argv` has the words it was made of, if any.
     command: str
     argv: tuple[str, ...] | None = None
     folder: str | None = None
-    #: The number by which runs are compared, and which end is better: "minimize" or "maximize".
+    #: The metric by which runs are compared, and the better direction: "minimize" or "maximize".
     metric: str | None = None
     goal: str | None = None
-    #: All that was said about it, as JSON.
+    #: The complete definition as JSON.
     definition: str = "{}"
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A set of jobs from one parameter space. It is (project, name); its runs are one batch."""
+    """A set of jobs from one parameter space, identified by (project, name); its runs are one batch."""
 
     id: int
     project: str
@@ -51,7 +51,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a sweep as it stands. Without a job it was forgotten, and only its result is left."""
+    """The current state of one run of a sweep. Without a job, the job was deleted and only its result is left."""
 
     job: JobId | None
     attempt: int
@@ -60,7 +60,7 @@ class Run:
     word: str
     #: None: nothing was read yet.
     numbers: Numbers | None
-    #: What all values of a name come to: least, greatest, mean, and how many. Missing while the run is under way.
+    #: Minimum, maximum, mean and count of all values of a name. Missing while the run is active.
     summaries: dict[str, tuple[float, float, float, int]]
     started_at: int | None
     finished_at: int | None

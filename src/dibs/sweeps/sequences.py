@@ -1,4 +1,4 @@
-"""A sequence whose items are computed on demand and not stored.
+"""A sequence whose items are computed on demand.
 
 Pure.
 """
@@ -17,7 +17,7 @@ class LazySequence(Sequence[Item]):
     __slots__ = ()
 
     def at(self, place: int) -> Item:
-        """Return the item at a place from 0 up to the length."""
+        """Return the item at a non-negative position below the length."""
         raise NotImplementedError
 
     @overload

@@ -1,7 +1,7 @@
-"""From parameters to the space they span: `zip`, `when`, `exclude` and `blocks` are put together and checked here.
+"""Build and validate a space from parameters, `zip`, `when`, `exclude` and `blocks`.
 
-space = spaces.build([parameters.parse(["lr", "0.1", "0.01"]), parameters.parse(["seed=range(3)"])])
-for point in grid.Points(space): ...
+    space = spaces.build([parameters.parse(["lr", "0.1", "0.01"]), parameters.parse(["seed=range(3)"])])
+    for point in grid.Points(space): ...
 
 Pure.
 """
@@ -27,7 +27,7 @@ def build(
 ) -> Space:
     """Return the space of these parameters.
 
-    Each of `blocks` adds its own parameters to the common ones, or says otherwise; the space is the union of them.
+    Each of `blocks` adds parameters to the common ones or overrides them; the space is the union of all blocks.
     """
     many = [_merged(parameters, own) for own in blocks or [()]]
     known = tuple(dict.fromkeys(one.name for block in many for one in block))
@@ -88,7 +88,7 @@ def _block(parameters: Sequence[Parameter], zips: Sequence[Sequence[str]], when:
             drawn[one.name] = one.source
     asked = {name: condition for name, condition in when.items() if name in here}
     found = Block(tuple(axes.values()), drawn, asked, tuple(here) if drawn else ())
-    # Evaluated now, so that a cycle is reported before anything is done.
+    # Evaluate it now, so that a cycle is reported before anything is submitted.
     _ = found.conditional
     return found
 
@@ -123,5 +123,5 @@ def _unique(axis: Axis) -> Axis:
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[Value]]) -> Space:
-    """Return the space of a table: one point a row."""
+    """Return the space of a table: one point per row."""
     return Space((Block((_unique(Axis(tuple(names), tuple(zip(*rows, strict=True)))),)),))

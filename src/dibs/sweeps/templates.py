@@ -1,22 +1,22 @@
-"""Commands with places for parameters: `python train.py --lr {lr} > {dir}/log`, and GNU parallel's `{}` `{1}` `{#}`.
+"""Commands with placeholders: `python train.py --lr {lr} > {dir}/log`, and GNU parallel's `{}` `{1}` `{#}`.
 
-A template is one string for a shell, or words that reach the program as they are. In a string every value arrives as
-one whole word, whatever is in it, and wherever the place stands: outside quotes, in single or in double ones. A brace
-that is no place for a parameter is left alone (`${HOME}`, `awk '{print $1}'`); `{{lr}}` is `{lr}` with its braces.
+A template is one string for a shell, or words that reach the program unchanged. In a string every value arrives as one
+whole word, whatever it contains and whether the placeholder is unquoted or in single or double quotes. Other braces are
+left alone (`${HOME}`, `awk '{print $1}'`); `{{lr}}` is the literal `{lr}`.
 
-    {lr}        the value; a parameter that a point does not have is nothing
-    {lr:raw}    without quotes, for what the shell shall read
-    {lr:flag}   `--lr 0.1`; nothing at all where the point has no lr
-    {index}     counts from 0         {dir}   the run's folder, a path such as `results/{lr}-{index:03}`
+    {lr}        the value; empty if the point has no such parameter
+    {lr:raw}    without quotes, to be interpreted by the shell
+    {lr:flag}   `--lr 0.1`; nothing at all if the point has no lr
+    {index}     0-based index         {dir}   the run's folder, a path such as `results/{lr}-{index:03}`
     {args}      all parameters as `--lr=0.1 --bs=32`; {args:plain} `lr=0.1 bs=32`, {args:json} one JSON text,
                 {args:flags} with `--fast` for true and nothing for false
 
-A parameter that is called `index`, `dir` or `args` itself comes before ours. Not covered: here-documents, in which
-nothing can be quoted.
+A parameter named `index`, `dir` or `args` overrides the built-in one. Here-documents are not supported, because nothing
+can be quoted in them.
 
-    command = run_commands.parse("python train.py --lr {lr}")       # or a list of words
-    run_commands.check(space.names, command, folder)                # unknown places, unused parameters
-    writer = run_commands.Writer(command, folder)
+    command = templates.parse("python train.py --lr {lr}")          # or a list of words
+    templates.check(space.names, command, folder)                   # unknown placeholders, unused parameters
+    writer = templates.Writer(command, folder)
     writer.command(point), writer.folder(point)
 
 Pure.
@@ -50,17 +50,17 @@ FORMS_OF_ARGS = ("", "plain", "flags", "json")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A place for a value."""
+    """A placeholder for a value."""
 
     name: str
     form: str = ""
     place: Place = Place.WORD
-    #: What stands before it would run into a bare value.
+    #: The text before it would merge with an unquoted value.
     is_tight: bool = False
 
     @property
     def text(self) -> str:
-        """Return how it is written."""
+        """Return the placeholder as written."""
         return f"{{{self.name}{':' if self.form else ''}{self.form}}}"
 
 
@@ -70,26 +70,26 @@ Word = tuple[Piece, ...]
 
 @dataclass(frozen=True)
 class Template:
-    """A command with places for values."""
+    """A command with placeholders."""
 
     words: tuple[Word, ...]
-    #: One string for a shell; otherwise words as they are.
+    #: One string for a shell; otherwise separate words.
     is_shell: bool
     #: As it was typed.
     source: str
 
     def fields(self) -> Iterator[Field]:
-        """Yield all places."""
+        """Yield all placeholders."""
         return (piece for word in self.words for piece in word if isinstance(piece, Field))
 
 
 def parse(command: str | Sequence[str]) -> Template:
-    """Return the template of a string for the shell, or of words, with places such as `{lr}`."""
+    """Parse a string for the shell, or words, with placeholders such as `{lr}`."""
     return _parse(command, NAMED)
 
 
 def parse_numbered(command: str | Sequence[str]) -> Template:
-    """Return the template of GNU parallel's form; without any place, all arguments go to the end."""
+    """Parse GNU parallel's notation; without a placeholder, all arguments are appended."""
     found = _parse(command, NUMBERED)
     if any(found.fields()):
         return found
@@ -120,7 +120,7 @@ def _read_shell(text: str, places: re.Pattern[str]) -> Word:
 
 
 def _joined(pieces: Sequence[Piece] | Iterator[Piece]) -> Iterator[Piece]:
-    """Yield the pieces with neighbouring texts made one."""
+    """Yield the pieces with adjacent texts joined."""
     text = ""
     for piece in pieces:
         if isinstance(piece, str):
@@ -135,9 +135,9 @@ def _joined(pieces: Sequence[Piece] | Iterator[Piece]) -> Iterator[Piece]:
 
 
 def _pieces(text: str, places: re.Pattern[str]) -> Iterator[str | re.Match[str]]:
-    """Yield texts and places in turn; doubled braces become single ones, `${` is skipped."""
+    """Yield texts and placeholders; doubled braces become single ones, `${` is skipped."""
     at = 0
-    # Doubled braces that are open: only those make a doubled closing one single, or JSON could not end in `}}`.
+    # Count open doubled braces: only those make a doubled closing brace single, or JSON could not end in `}}`.
     open_pairs = 0
     while at < len(text):
         if text.startswith("${", at):
@@ -166,7 +166,7 @@ def _field(found: re.Match[str], place: Place = Place.WORD, is_tight: bool = Fal
 
 
 def check(names: Sequence[str], command: Template, folder: str | None = None) -> None:
-    """Refuse places that nothing goes to, and parameters that go nowhere."""
+    """Refuse unknown placeholders and unused parameters."""
     if folder is not None:
         path_templates.check(folder, (*names, "index"))
     for field in command.fields():
@@ -190,30 +190,30 @@ def check(names: Sequence[str], command: Template, folder: str | None = None) ->
 
 def _unknown(field: Field, names: Sequence[str]) -> UserError:
     there = ", ".join(f"{{{name}}}" for name in names) or "none"
-    # Parameters have short names: "lr" is too short for `nearest`, but a single slip from "lrr".
+    # Parameters have short names: "lr" is too short for `nearest`, but only one typo away from "lrr".
     near = spelling.nearest(field.name, names) or spelling.one_slip(field.name, names)
     hint = f"Did you mean {{{near}}}?" if near else "Write {{ for a brace."
     return UserError(f"nothing is known for {field.text} in the command; the parameters are {there}.", hint)
 
 
 def check_numbered(sources: int, command: Template) -> None:
-    """Refuse the number of a source of arguments that is not there."""
+    """Refuse a number for which there is no source of arguments."""
     for field in command.fields():
         if field.name.isdigit() and not (units.is_whole(field.name) and 1 <= int(field.name) <= sources):
             plural = "are" if sources > 1 else "is"
             raise UserError(f"nothing is known for {field.text}: there {plural} {sources} of :::.", "Count from 1.")
 
 
-#: Gives the words that a field stands for at a point; mostly one, and none for what is not there.
+#: Returns the words that replace a field at a point: usually one, none if the parameter is missing.
 Getter = Callable[[Point], Sequence[str]]
-#: Gives them as they are written into a string for the shell.
+#: Returns them as written into a string for the shell.
 Written = Callable[[Point], str]
 
 
 class Quotes(dict[str, str]):
-    """Texts as they are written at one place of a command: a grid has few values and many points."""
+    """A cache of quoted texts for one placeholder: a grid has few values and many points."""
 
-    #: So many are kept.
+    #: Maximum size of the cache.
     most = 10_000
 
     def __init__(self, field: Field) -> None:
@@ -228,17 +228,17 @@ class Quotes(dict[str, str]):
 
 
 class Writer:
-    """Writes the command and the folder of one point after the other."""
+    """Builds the commands and folders of points."""
 
     def __init__(self, command: Template, folder: str | None = None) -> None:
         self._command = command
         self._folder = folder
-        # What a point does not have is nothing in its folder too.
+        # A missing parameter is empty in the folder too.
         self._nothing = dict.fromkeys(path_templates.used(folder), "") if folder else {}
         self._plans: dict[tuple[str, ...], tuple[str, list[tuple[int, Quotes]], list[Written]]] = {}
 
     def folder(self, point: Point) -> str | None:
-        """Return the folder of a point; None if runs have none."""
+        """Return the folder of a point; None if the runs have none."""
         if self._folder is None:
             return None
         texts = {name: value.text for name, value in zip(point.names, point.values, strict=True)}
@@ -255,7 +255,7 @@ class Writer:
         return text % tuple([one(point) for one in written])
 
     def line(self, point: Point) -> str:
-        """Return the command as one line to be shown or piped on."""
+        """Return the command as one line to print or pipe."""
         command = self.command(point)
         return command if isinstance(command, str) else shlex.join(command)
 
@@ -268,7 +268,7 @@ class Writer:
         return itertools.starmap(text.format, grid.product(columns))
 
     def _plain(self, points: Points) -> tuple[str, list[list[str]]] | None:
-        """Return a format and the texts that go into it, if points are a product of short columns in order."""
+        """Return a format and the texts to insert, if the points are a product of short columns in order."""
         pieces = self._command.words[0]
         fields = [piece for piece in pieces if isinstance(piece, Field)]
         block, names = points.space.blocks[0], points.space.names
@@ -281,7 +281,7 @@ class Writer:
         for name, one in zip(names, block.axes, strict=True):
             quotes = [Quotes(field) for field in fields if field.name == name]
             texts = [[each[value.text] for each in quotes] for value in one.columns[0]]
-            # The same value may have to be written differently in two places.
+            # The same value may need different quoting in two places.
             if any(len({*written}) > 1 for written in texts):
                 return None
             columns.append([written[0] if written else "" for written in texts])
@@ -301,11 +301,11 @@ class Writer:
                 return _checked(["".join(parts)])
 
     def _plan(self, names: tuple[str, ...]) -> tuple[str, list[tuple[int, Quotes]], list[Written]]:
-        """Work out once for all points with these names what goes where."""
+        """Prepare the substitution once for all points with these names."""
         pieces = self._command.words[0]
         text = "".join("%s" if isinstance(piece, Field) else piece.replace("%", "%%") for piece in pieces)
         fields = [piece for piece in pieces if isinstance(piece, Field)]
-        # Nearly all commands have values only, and a million of them should not take long.
+        # Most commands contain plain values only; this path keeps a million of them fast.
         is_simple = all(field.name in names and not field.form for field in fields)
         simple = [(names.index(field.name), Quotes(field)) for field in fields] if is_simple else []
         plan = text, simple, [self._written(field, names) for field in fields]

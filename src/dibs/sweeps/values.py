@@ -1,7 +1,7 @@
-"""One value of a parameter in its two forms: the data that programs and conditions read, and the text as typed.
+"""A parameter value in two forms: the data that programs and conditions read, and the text as typed.
 
 `1e-5` on a command line is the number 0.00001 in DIBS_PARAMS and in the identity of a point, and stays `1e-5` in the
-command. Computed numbers (those of `linspace` and the like) are written as short as they can be.
+command. Computed numbers (such as those of `linspace`) are written as short as possible.
 
 Pure.
 """
@@ -17,24 +17,24 @@ from typing import NamedTuple
 #: The types of JSON.
 Data = str | int | float | bool | None | list["Data"] | dict[str, "Data"]
 
-#: A number that JSON would take, or nearly (`.5`, `1.`); never `007` or `1_000`, which people mean as text.
+#: A JSON number, or nearly one (`.5`, `1.`); never `007` or `1_000`, which are meant as text.
 NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 WORDS: dict[str, bool] = {"true": True, "True": True, "false": False, "False": False}
-#: Digits of the longest text that counts as a number. More than that is a hash or an id.
+#: Maximum length of a text that counts as a number. Longer ones are hashes or ids.
 LONGEST_NUMBER = 40
-#: Up to here every whole number is a float of its own.
+#: Up to here every whole number has an exact float.
 EXACT = 2**53
 
 
 class Value(NamedTuple):
-    """A value: what it is, and how it is written into a command."""
+    """A value as data, and as text for a command."""
 
     data: Data
     text: str
 
 
 def value_of_word(word: str) -> Value:
-    """Return the value of a word from a command line or a table, a number or a boolean if it looks like one."""
+    """Return the value of a word from a command line or a table: a number or a boolean if it looks like one."""
     if word in WORDS:
         return Value(WORDS[word], word)
     number = _number(word)
@@ -51,15 +51,15 @@ def _number(word: str) -> int | float | None:
 
 
 def value_of_data(data: Data) -> Value:
-    """Return the value of something that was read from a file or handed over in Python."""
+    """Return the value of data from a file or from Python."""
     if isinstance(data, float) and not math.isfinite(data):
-        # JSON has no such numbers; as text they can still be passed on.
+        # JSON has no such numbers; pass them as text.
         return Value(repr(data), repr(data))
     return Value(data, write(data))
 
 
 def write(data: Data) -> str:
-    """Return how a command spells this: text as it is, numbers short, anything else as JSON."""
+    """Return the spelling in a command: text unchanged, numbers short, anything else as JSON."""
     match data:
         case str():
             return data
@@ -87,7 +87,7 @@ def value_of_number(number: float) -> Value:
 
 
 def identity(parameters: Mapping[str, Data]) -> str:
-    """Return one text that identifies these parameters, whatever their order and spelling.
+    """Return a text that identifies these parameters, independent of order and spelling.
 
     It is JSON with sorted names and without blanks, and `1.0` is `1`: the key under which a point counts as done.
     """

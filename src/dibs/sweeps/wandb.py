@@ -1,7 +1,7 @@
-"""A wandb sweep file with `method: grid` or `random`, read as it is.
+"""Read an unmodified wandb sweep file with `method: grid` or `random`.
 
-The names are those of wandb's documentation. Mind its trap: the bounds of `log_uniform` are exponents; those of
-`log_uniform_values` are values. What a single machine without their server cannot do is left out, with a note.
+The names are those of wandb's documentation. Beware: the bounds of `log_uniform` are exponents; those of
+`log_uniform_values` are values. Features that need wandb's server are skipped, with a note.
 
 Pure.
 """
@@ -35,7 +35,7 @@ KEYS = (
     "command",
 )
 IGNORED = ("early_terminate", "entity", "description", "controller")
-#: What wandb runs if the file does not say.
+#: The default command of wandb.
 COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 MACRO = re.compile(r"\$\{(\w+)(?::\w+)?\}")
 ARGUMENTS = {
@@ -56,7 +56,7 @@ def space(document: Mapping[str, Node]) -> Space:
 
 
 def run_cap(document: Mapping[str, Node]) -> int | None:
-    """Return how many runs the file wants at most; None if it does not say."""
+    """Return the maximum number of runs; None if the file does not set it."""
     if "run_cap" not in document:
         return None
     try:
@@ -68,7 +68,7 @@ def run_cap(document: Mapping[str, Node]) -> int | None:
 
 
 def notes(document: Mapping[str, Node]) -> tuple[str, ...]:
-    """Return what people should know: keys that mean nothing here, and what exponents come to."""
+    """Return notes for the user: ignored keys, and the values that exponents stand for."""
     return (*(f"{key} is ignored" for key in IGNORED if key in document), *_bounds(document))
 
 
@@ -83,7 +83,7 @@ def _space(document: Mapping[str, Node], is_random: bool) -> Space:
                 raise UserError(f"expected values, value, or min and max, got {document_nodes.kind(one)}.")
             made = parameter(str(name), one, as_python=True)
             if is_random:
-                # In their sweeps it is always a number of runs that ends it.
+                # wandb ends a random sweep only after a number of runs.
                 made = replace(made, is_for_samples=isinstance(made.source, tuple | list | Steps))
             elif not isinstance(made.source, tuple | list | Steps):
                 raise UserError("expected values for method: grid, got a range without steps.", "Use method: random.")
@@ -94,7 +94,7 @@ def _space(document: Mapping[str, Node], is_random: bool) -> Space:
 
 
 def command(document: Mapping[str, Node]) -> Template:
-    """Return the command of a file, with its macros as places for values."""
+    """Return the command of a file, with its macros as placeholders."""
     node = document.get("command", list(COMMAND))
     with document_nodes.inside("command"):
         try:
@@ -131,7 +131,7 @@ def _macro(written: str, name: str, program: Node) -> Piece:
 
 
 def _bounds(document: Mapping[str, Node]) -> list[str]:
-    """Return what the exponents of `log_uniform` mean, because hardly anybody expects them."""
+    """Return what the exponents of `log_uniform` mean, because users rarely expect exponents."""
     found: list[str] = []
     node = document["parameters"]
     for name, one in node.items() if isinstance(node, Mapping) else ():
@@ -145,7 +145,7 @@ def _bounds(document: Mapping[str, Node]) -> list[str]:
 
 
 def parameter(name: str, node: Mapping[str, Node], as_python: bool = False) -> Parameter:
-    """Return the parameter that wandb's keys describe; `as_python` writes truths as Python does, as wandb's agent."""
+    """Return the parameter described by wandb's keys; `as_python` spells booleans as wandb's agent does: `True`."""
     document_nodes.check_keys(
         node, ("values", "value", "min", "max", "q", "mu", "sigma", "distribution", "probabilities")
     )
