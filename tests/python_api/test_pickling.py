@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from dibs.python_api import pickling
+import dibs
+from dibs.python_api import call_worker, pickling
 
 
 @dataclass
@@ -87,3 +88,19 @@ class Refuses:
 def test_what_nobody_can_send_is_one_clear_error(make):
     with pytest.raises(pickling.Unpicklable, match="the result cannot be pickled"):
         pickling.dump(make(), "the result")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "now"),
+    [
+        ("dibs.answering", "run_all", call_worker.run_all),
+        ("dibs.executor", "Executor", dibs.Executor),
+        ("dibs.handles", "submit", dibs.submit),
+        ("dibs.inside", "report", dibs.report),
+        ("dibs.leased", "lease", dibs.lease),
+        ("dibs.stopping", "is_stopping", dibs.is_stopping),
+        ("dibs.sweep_handles", "Sweep", dibs.Sweep),
+    ],
+)
+def test_what_release_0_1_sent_by_name_is_found_where_it_is_now(module, name, now):
+    assert pickling.loads(f"c{module}\n{name}\n.".encode()) is now

@@ -7,7 +7,7 @@ this module, so it imports only the C part of `pickle`; the Python part costs mo
 from __future__ import annotations
 
 import io
-from _pickle import Pickler, loads
+from _pickle import Pickler, Unpickler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["Unpicklable", "dump", "loads"]
 
 PROTOCOL = 5
+#: Modules that calls and results of release 0.1 name, and where their functions and classes are now.
+MOVED = {
+    "dibs.answering": "dibs.python_api.call_worker",
+    "dibs.executor": "dibs.python_api.executor",
+    "dibs.handles": "dibs.python_api.jobs",
+    "dibs.inside": "dibs.python_api.inside_job",
+    "dibs.leased": "dibs.python_api.lease",
+    "dibs.stopping": "dibs.python_api.on_stop",
+    "dibs.sweep_handles": "dibs.python_api.sweep",
+}
 
 
 class Unpicklable(TypeError):
@@ -34,6 +44,19 @@ class _ByName(Pickler):
         if getattr(value, "__module__", None) == "__main__" and hasattr(value, "__qualname__"):
             raise _InMain(f"{value.__qualname__} is defined in __main__")
         return NotImplemented
+
+
+class _Reader(Unpickler):
+    """Finds functions and classes by their import name, also by the one they had in release 0.1."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what a pickle names."""
+        return super().find_class(MOVED.get(module, module), name)
+
+
+def loads(body: bytes) -> Any:
+    """Return the value that `dump` made these bytes of."""
+    return _Reader(io.BytesIO(body)).load()
 
 
 def dump(value: object, what: str) -> bytes:
