@@ -15,7 +15,7 @@ from dibs.model.jobs import Job, Request, Warn
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
 MASK = "***"
-#: Wall-clock milliseconds close to the end of the year 9999: later timestamps overflow a date in some time zone.
+#: Wall-clock milliseconds of 9999-01-01: not every later time is a valid date in every time zone.
 LATEST = 253_370_764_800_000
 #: The guaranteed keys of a job, in order; others follow.
 JOB_KEYS = (

@@ -24,7 +24,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def one_slip(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word one typo after the first letter away: for long lists, where some name is always near."""
+    """Return the known word with one typo after the first letter: for long lists, where some name is always near."""
     alike = (name for name in known if name[:1] == word[:1] and abs(len(name) - len(word)) <= 1)
     return min((name for name in alike if len(word) >= 3 and _slips(word, name) == 1), default=None)
 

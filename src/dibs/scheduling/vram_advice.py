@@ -17,7 +17,7 @@ MOST_ROWS = 256
 LEAST_LOOKS = 3
 #: Unused declared bytes that are worth a hint: room for several small models.
 MUCH = 4 * GIB
-#: A job that needs less than one part in this many of a GPU could share it.
+#: A job that needs less than 1/4 of a GPU could share it.
 SMALL_PART = 4
 #: Margin over the observed peak, then rounded up to whole GiB: runs vary.
 SPARE_PERCENT = 10

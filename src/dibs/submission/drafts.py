@@ -187,8 +187,8 @@ def _folder(caller: Caller, chosen: str | None) -> str:
 
 
 def _umask() -> int:
-    # Without /proc it can only be read by setting it; another thread that creates a file or reads it at the same time
-    # would then see the wrong value.
+    # If the kernel does not report it, it can only be read by setting it; another thread that creates a file or
+    # reads it meanwhile would then see the wrong value.
     with suppress(OSError), open("/proc/self/status", "rb") as status:
         for line in status:
             if line.startswith(b"Umask:"):
