@@ -19,7 +19,7 @@ from dibs.http_api import usage
 from dibs.model import lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId
-from dibs.store.query_results import Used
+from dibs.store.query_results import UsageRow
 from dibs.store.writer import Store
 
 MINUTE = 60_000
@@ -72,7 +72,7 @@ def watch(store: Store, seen: dict[tuple[int, int], int | None]) -> None:
         store.keep_uses({}, minutes, 0)
 
 
-def by_hand(lives: list[Life], seen: dict[tuple[int, int], int | None]) -> set[Used]:
+def by_hand(lives: list[Life], seen: dict[tuple[int, int], int | None]) -> set[UsageRow]:
     """Return what the sums should be: second by second, minute by minute."""
     held: Counter[tuple[int, str]] = Counter()
     watched: Counter[tuple[int, str]] = Counter()
@@ -88,7 +88,7 @@ def by_hand(lives: list[Life], seen: dict[tuple[int, int], int | None]) -> set[U
                     watched[day, life.project] += 1
                     idle[day, life.project] += use < IDLE_BELOW
     return {
-        Used(day, project, None, ms, watched[day, project], idle[day, project])
+        UsageRow(day, project, None, ms, watched[day, project], idle[day, project])
         for (day, project), ms in held.items()
         if ms
     }

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from dibs.http_api import admission, static_pages
-from dibs.http_api.admission import Area, Asked
+from dibs.http_api.admission import Area, RequestSummary
 from dibs.http_api.route_types import Route
 from dibs.http_api.routes import ROUTES
 from matrix import (
@@ -52,7 +52,7 @@ def test_exactly_the_requests_that_are_meant_to_pass_do(endpoint: str, uid: int)
 
 
 def test_another_machine_gets_in_only_where_it_is_meant_to_and_with_the_token() -> None:
-    request = Asked(None, "GET", "/v1/jobs", ("gpu1.example.org:8443",), authorizations=(f"Bearer {TOKEN}",))
+    request = RequestSummary(None, "GET", "/v1/jobs", ("gpu1.example.org:8443",), authorizations=(f"Bearer {TOKEN}",))
     assert admission.refuse(request, TLS, TOKEN) is None
     assert admission.refuse(request, replace(TLS, is_public=False), TOKEN) is not None
     assert admission.refuse(replace(request, authorizations=()), TLS, TOKEN) == admission.NO_TOKEN
@@ -62,14 +62,14 @@ def test_another_machine_gets_in_only_where_it_is_meant_to_and_with_the_token() 
 
 
 def test_before_there_is_a_token_none_is_right() -> None:
-    request = Asked(OWN, "GET", "/v1/jobs", (f"127.0.0.1:{PORT}",))
+    request = RequestSummary(OWN, "GET", "/v1/jobs", (f"127.0.0.1:{PORT}",))
     for said in ("Bearer", "Bearer ", "Bearer None", ""):
         assert admission.refuse(replace(request, authorizations=(said,)), TCP, None) == admission.NO_TOKEN
 
 
 def test_a_page_reached_by_a_name_of_an_attacker_is_no_program() -> None:
     """Such a page may send a GET without any header that tells a browser, through `ssh -L` to the socket."""
-    request = Asked(OWN, "GET", "/v1/jobs", (f"evil.example:{PORT}",))
+    request = RequestSummary(OWN, "GET", "/v1/jobs", (f"evil.example:{PORT}",))
     assert admission.refuse(request, UNIX, TOKEN) is not None
     assert admission.refuse(replace(request, authorizations=(f"Bearer {TOKEN}",)), UNIX, TOKEN) is not None
 
@@ -77,7 +77,7 @@ def test_a_page_reached_by_a_name_of_an_attacker_is_no_program() -> None:
 @pytest.mark.parametrize("target", ["http://127.0.0.1:4321/v1/jobs", "*", "", "127.0.0.1:4321", "v1/jobs"])
 def test_what_is_asked_for_must_be_a_path(target: str) -> None:
     for endpoint, host in ((TCP, f"127.0.0.1:{PORT}"), (UNIX, "dibs")):
-        refusal = admission.refuse(Asked(OWN, "GET", target, (host,)), endpoint, TOKEN)
+        refusal = admission.refuse(RequestSummary(OWN, "GET", target, (host,)), endpoint, TOKEN)
         assert refusal is not None
         assert refusal.status == 400
 

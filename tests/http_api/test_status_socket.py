@@ -15,7 +15,7 @@ import pytest
 from bench import Bench, wait_for
 from browsers import converse
 from dibs.http_api import admission, status_socket
-from dibs.http_api.admission import Asked, Endpoint
+from dibs.http_api.admission import Endpoint, RequestSummary
 from dibs.http_api.routes import ROUTES
 from dibs.system import paths
 from forking import PATIENCE_S
@@ -33,7 +33,7 @@ TOLD = {
 
 def refused(path: str, method: str = "GET", uid: int = OWN) -> int | None:
     """Return the status with which a program is refused; None if it is not."""
-    refusal = admission.refuse(Asked(uid, method, path, ("dibs",)), DOOR, TOKEN)
+    refusal = admission.refuse(RequestSummary(uid, method, path, ("dibs",)), DOOR, TOKEN)
     return None if refusal is None else refusal.status
 
 
@@ -56,9 +56,11 @@ def test_a_browser_gets_no_further_with_the_token_and_nowhere_without() -> None:
         assert fetch is not None
         site, mode, dest = ((word,) for word in fetch)
         for body in BODIES[:2]:
-            asked = Asked(OWN, "POST", "/v1/queue", ("localhost:1",), (), site, mode, dest, True, (f"Bearer {TOKEN}",))
+            asked = RequestSummary(
+                OWN, "POST", "/v1/queue", ("localhost:1",), (), site, mode, dest, True, (f"Bearer {TOKEN}",)
+            )
             assert admission.refuse(asked, DOOR, TOKEN) is not None, body
-        asked = Asked(OWN, "GET", "/v1/jobs", ("localhost:1",), (), site, mode, dest, True)
+        asked = RequestSummary(OWN, "GET", "/v1/jobs", ("localhost:1",), (), site, mode, dest, True)
         assert admission.refuse(asked, DOOR, TOKEN) is not None
 
 

@@ -18,7 +18,7 @@ from bench import Bench
 from browsers import Browser, converse, link, quiet_port
 from dibs.cli.verbs import web
 from dibs.http_api import admission, static_pages
-from dibs.http_api.admission import Asked
+from dibs.http_api.admission import RequestSummary
 from dibs.http_api.connections import HEADERS, OF_PAGES
 from dibs.http_api.route_types import Route
 from dibs.http_api.routes import ROUTES
@@ -134,7 +134,7 @@ def request(case: Case, port: int) -> bytes:
     return "\r\n".join([*lines, "", ""]).replace(f":{PORT}", f":{port}").encode() + body
 
 
-def named(said: Asked) -> list[tuple[str, tuple[str, ...]]]:
+def named(said: RequestSummary) -> list[tuple[str, tuple[str, ...]]]:
     """Return the headers of a request."""
     fetch = [("Sec-Fetch-Site", said.sites), ("Sec-Fetch-Mode", said.modes), ("Sec-Fetch-Dest", said.dests)]
     others = [("Authorization", said.authorizations), ("Content-Type", said.content_types)]

@@ -9,8 +9,8 @@ import pytest
 import build
 from desk import Desk
 from dibs.errors import MachineError
-from dibs.jobqueue.forecasting import HOLDS_FOR_MS, SharedForecast
 from dibs.jobqueue.outlook import QueueOutlook
+from dibs.jobqueue.shared_forecast import HOLDS_FOR_MS, SharedForecast
 from dibs.model import lifecycle
 from dibs.model.jobs import JobId
 from dibs.scheduling.durations import Span

@@ -22,7 +22,7 @@ COMMAND = "echo {lr} {bs}"
 PAIR = {"lr": [0.1, 0.01], "bs": [32, 64]}
 
 
-def typed(*words: str) -> sweep_drafts.Asked:
+def typed(*words: str) -> sweep_drafts.SweepDraft:
     """Return what a command line asks for."""
     return verb.read(parse("sweep", verb.OPTIONS, words))
 

@@ -292,7 +292,7 @@ def test_a_final_record_is_read_as_it_was_written(folder, kind, numbers, times, 
     )
     Path(folder, "started.1").unlink(missing_ok=True)
     status = claim(folder)
-    running = records.Running(1, 2, 3)
+    running = records.RunningCommand(1, 2, 3)
     records.write_running(status, running)
     records.write_final(status, final)
     os.close(status)

@@ -13,7 +13,7 @@ from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId, Request
 from dibs.scheduling import explanation, planner
 from dibs.scheduling.explanation import Reason
-from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, WaitingJob
 
 HOW_THEY_ARE = "`dibs gpus` shows how the GPUs are."
 PRIORITY = "A higher --priority would pass it."
@@ -286,12 +286,12 @@ BUSY = [Active(JobId(3), build.ids(0), cpus=3, mem=6 * 2**30, limit_s=3600, star
 )
 def test_a_job_says_what_it_lacks_and_what_would_help(request_, policy, reason):
     names = {0: "NVIDIA A100", 1: "L4", 2: "Tesla T4", 3: "Tesla T4"}
-    job = Waiting(JobId(10), request_)
+    job = WaitingJob(JobId(10), request_)
     found = explanation.explain(job, View([job], BUSY), build.inventory(4, faulty=[3], names=names), policy, build.NOW)
     assert found == reason
 
 
 def test_a_job_whose_batch_has_no_place_left_says_that_more_may_be_let_run():
-    job = Waiting(JobId(10), Request(1), batch=1, room=0)
+    job = WaitingJob(JobId(10), Request(1), batch=1, room=0)
     found = explanation.explain(job, View([job], BUSY), build.inventory(4), Policy(4), build.NOW)
     assert found == Reason("as many of its batch run as -j allows at once", "`dibs edit 10 -j N` would let more run.")

@@ -17,8 +17,8 @@ import simulation
 from dibs.model.jobs import JobId, Outcome, When
 from dibs.scheduling import forecasts, planner
 from dibs.scheduling.durations import Span
-from dibs.scheduling.forecasts import Coming, Forecast, Prospect, StartForecaster
-from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling.forecasts import Forecast, FutureJob, Prospect, StartForecaster
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, WaitingJob
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
 SEEDS = range(300 if PROVING else 10)
@@ -44,7 +44,7 @@ class Moment:
         step = self.step
         batch = {job.id: job.batch for job in self.world.jobs}
         active = [dataclasses.replace(job, batch=batch[job.id]) for job in step.view.active]
-        coming = [Coming(self.waiting(job), job.joins_at) for job in self.world.jobs if job.joins_at > step.now]
+        coming = [FutureJob(self.waiting(job), job.joins_at) for job in self.world.jobs if job.joins_at > step.now]
         view = dataclasses.replace(step.view, active=active)
         return Prospect(view, len(step.inventory.devices) + step.policy.cpu_slots, self.spans, coming)
 
@@ -52,7 +52,7 @@ class Moment:
         most = self.world.at_once.get(job.batch)
         batch = {job.id: job.batch for job in self.world.jobs}
         under_way = sum(batch[active.id] == job.batch for active in self.step.view.active)
-        return Waiting(job.id, job.request, job.priority, job.batch, None if most is None else most - under_way)
+        return WaitingJob(job.id, job.request, job.priority, job.batch, None if most is None else most - under_way)
 
     def foresee(self, **more):
         prospect, step = self.prospect, self.step
@@ -315,18 +315,18 @@ def test_while_the_queue_is_paused_nothing_is_known():
 
 
 def test_a_job_waits_for_its_time():
-    coming = [Coming(build.waiting(3), build.NOW + 7 * MINUTE)]
+    coming = [FutureJob(build.waiting(3), build.NOW + 7 * MINUTE)]
     assert expected(prospect(View(), {}, coming=coming), 3) == (7, 7)
 
 
 def test_a_job_with_a_begin_time_may_pass_one_that_waits():
     view = View([build.waiting(3)], [running(1, 0, 1)])
-    coming = [Coming(build.waiting(4, gpus=2, priority=1), build.NOW + 2 * MINUTE)]
+    coming = [FutureJob(build.waiting(4, gpus=2, priority=1), build.NOW + 2 * MINUTE)]
     assert expected(prospect(view, {1: (5, 5), 4: (10, 20)}, coming=coming), 3) == (15, 25)
 
 
 def needing(job, *others, when=When.DONE):
-    return Coming(job, outcomes=[(JobId(other), when, None) for other in others])
+    return FutureJob(job, outcomes=[(JobId(other), when, None) for other in others])
 
 
 def test_a_job_waits_for_the_end_of_others_that_wait_themselves():
@@ -353,12 +353,12 @@ def test_what_a_held_job_is_needed_for_cannot_be_foreseen():
 
 
 def test_what_has_ended_already_is_needed_no_more():
-    coming = [Coming(build.waiting(3), outcomes=[(JobId(1), When.DONE, Outcome.DONE)])]
+    coming = [FutureJob(build.waiting(3), outcomes=[(JobId(1), When.DONE, Outcome.DONE)])]
     assert expected(prospect(View(), {}, coming=coming), 3) == (0, 0)
 
 
 def test_a_batch_has_so_many_under_way_at_once():
-    queue = [Waiting(JobId(n), build.waiting().request, batch=7, room=0) for n in (2, 3)]
+    queue = [WaitingJob(JobId(n), build.waiting().request, batch=7, room=0) for n in (2, 3)]
     view = View(queue, [running(1, 0, batch=7)])
     assert expected(prospect(view, {1: (5, 6), 2: (10, 20)}), 3) == (15, 26)
 

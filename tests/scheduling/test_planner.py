@@ -12,7 +12,7 @@ from dibs.model import devices
 from dibs.model.jobs import JobId, Request
 from dibs.scheduling import feasibility, planner, views
 from dibs.scheduling.planner import Plan
-from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, WaitingJob
 
 TYPES = ("NVIDIA A100", "Tesla T4")
 
@@ -69,7 +69,7 @@ def world(dice, *, is_paused=False):
     active = [Active(JobId(100 + n), build.ids(n)) for n, use in enumerate(uses) if use == "a"]
     active += [Active(JobId(200 + n)) for n in range(dice.number(0, 2))]
     held = {build.ids(n)[0]: Occupant("bob", 7) for n, use in enumerate(uses) if use == "h"}
-    queue = [Waiting(JobId(n), request(dice, inventory), dice.number(-1, 1)) for n in range(dice.number(0, 5))]
+    queue = [WaitingJob(JobId(n), request(dice, inventory), dice.number(-1, 1)) for n in range(dice.number(0, 5))]
     line = [
         Collector("bob", dice.number(1, 3), frozenset(dice.some(inventory.ids, high=3)))
         for _ in range(dice.number(0, 2))

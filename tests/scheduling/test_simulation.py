@@ -18,7 +18,7 @@ from dibs.model.jobs import JobId, Request
 from dibs.scheduling import explanation, feasibility, planner, views
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.planner import Plan
-from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, WaitingJob
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
 SEEDS = range(500 if PROVING else 12)
@@ -233,7 +233,7 @@ def test_a_job_that_can_never_start_keeps_nothing_from_the_others():
     policy = Policy(4, 64, max_gpus=3, keep_free=1)
     never = [Request(1, cpus=5), Request(1, mem=65), Request(4), Request(0, cpus=5)]
     for request in never:
-        queue = [Waiting(JobId(1), request), build.waiting(2, gpus=3), build.waiting(3, gpus=0)]
+        queue = [WaitingJob(JobId(1), request), build.waiting(2, gpus=3), build.waiting(3, gpus=0)]
         decided = planner.plan(View(queue), build.inventory(4), policy, build.NOW)
         assert [start.id for start in decided.starts] == [2, 3]
         assert (decided.first, decided.reserved) == (None, ())
@@ -339,9 +339,9 @@ def test_a_job_without_a_limit_does_not_pass_because_another_one_overran_and_ove
 def test_a_short_job_does_not_use_up_the_place_in_their_batch_that_a_waiting_one_needs():
     long = Active(JobId(9), build.ids(0), limit_s=3600, started_at=build.NOW)
     queue = [
-        Waiting(JobId(1), Request(2, limit_s=3600), batch=1, room=1),
-        Waiting(JobId(2), Request(1, limit_s=60), batch=1, room=1),
-        Waiting(JobId(3), Request(1, limit_s=60)),
+        WaitingJob(JobId(1), Request(2, limit_s=3600), batch=1, room=1),
+        WaitingJob(JobId(2), Request(1, limit_s=60), batch=1, room=1),
+        WaitingJob(JobId(3), Request(1, limit_s=60)),
     ]
     decided = planner.plan(View(queue, [long]), build.inventory(2), Policy(), build.NOW)
     assert [start.id for start in decided.starts] == [3]
@@ -381,7 +381,7 @@ def test_a_job_behind_a_reservation_says_for_whom_what_it_needs_is_kept():
 
 def test_a_job_whose_place_in_the_batch_is_kept_says_for_whom():
     long = Active(JobId(9), build.ids(0), limit_s=3600, started_at=build.NOW)
-    queue = [Waiting(JobId(n), Request(gpus, limit_s=60), batch=1, room=1) for n, gpus in ((1, 2), (2, 1))]
+    queue = [WaitingJob(JobId(n), Request(gpus, limit_s=60), batch=1, room=1) for n, gpus in ((1, 2), (2, 1))]
     reason = explanation.explain(queue[1], View(queue, [long]), build.inventory(2), Policy(), build.NOW)
     assert reason == Reason(
         "its place in the batch (-j) is kept for job 1, which is ahead",
@@ -447,7 +447,7 @@ def small_job(dice, number, inventory, room):
         limit_s=dice.choice((None, 10, 20, 30, 60)),
     )
     batch = dice.choice((0, 0, 1))
-    return Waiting(JobId(number), request, dice.choice((0, 0, 1)), batch, room.get(batch))
+    return WaitingJob(JobId(number), request, dice.choice((0, 0, 1)), batch, room.get(batch))
 
 
 def small_use(dice, number, devices):

@@ -16,7 +16,7 @@ from dibs.errors import UserError
 from dibs.model import selectors
 from dibs.model.jobs import Job
 from dibs.store import pages
-from dibs.store.pages import Place, Sort, Wanted
+from dibs.store.pages import JobQuery, Place, Sort
 from dibs.store.reader import Reader
 from dibs.store.writer import Store
 
@@ -58,7 +58,7 @@ def value(job: Job, by: str) -> int | str:
     }[by]
 
 
-def listed(reader: Reader, wanted: Wanted, most: int) -> list[int]:
+def listed(reader: Reader, wanted: JobQuery, most: int) -> list[int]:
     """Turn all pages."""
     found: list[int] = []
     after: Place | None = None
@@ -96,7 +96,7 @@ sorts = some.builds(Sort, some.sampled_from(pages.SORTS), some.booleans())
 @given(chosen=words, also=filters, sort=sorts, most=some.integers(1, 50))
 def test_all_pages_together_are_the_list(reader, chosen, also, sort, most):
     """Whatever is asked for, in whatever order, with pages of whatever size; and the index has the same ids."""
-    wanted = Wanted(selectors.narrowed(EVERYTHING, also), chosen, sort)
+    wanted = JobQuery(selectors.narrowed(EVERYTHING, also), chosen, sort)
     jobs = [job for job in reader.select(EVERYTHING, NOW) if chosen is None or job.word in chosen]
     jobs = [job for job in jobs if all(fits(job, atom) for atom in also)]
     jobs.sort(key=lambda job: (value(job, sort.by), job.id), reverse=sort.is_descending)
@@ -138,7 +138,7 @@ def unrolled(ranges: str, is_descending: bool) -> list[int]:
 @settings(max_examples=50)
 @given(sort=sorts, most=some.integers(1, 130))
 def test_an_index_that_is_too_long_is_cut_and_says_so(reader, sort, most):
-    wanted = Wanted(EVERYTHING, None, sort)
+    wanted = JobQuery(EVERYTHING, None, sort)
     whole = listed(reader, wanted, 200)
     total, text, is_cut = pages.ids(reader, wanted, NOW, most)
     assert (total, text.strip("[]"), is_cut) == (
@@ -152,7 +152,7 @@ def test_an_index_that_is_too_long_is_cut_and_says_so(reader, sort, most):
         assert total == min(most, len(whole))
 
 
-def steps(reader: Reader, wanted: Wanted) -> int:
+def steps(reader: Reader, wanted: JobQuery) -> int:
     """Return how many steps SQLite makes for the ids of a list."""
     count = [0]
 
@@ -167,7 +167,7 @@ def steps(reader: Reader, wanted: Wanted) -> int:
 
 @pytest.mark.parametrize("words", [None, ("queued",), ("held", "queued")])
 def test_ids_of_a_state_that_follow_each_other_are_not_looked_at_one_by_one(tmp_path: Path, words) -> None:
-    wanted = Wanted(EVERYTHING, words, Sort())
+    wanted = JobQuery(EVERYTHING, words, Sort())
     with contextlib.closing(Store.open(tmp_path / "0.db")) as store:
         store.submit([build.spec()] * 10, build.NOW)
         few = steps(store, wanted)
@@ -177,7 +177,7 @@ def test_ids_of_a_state_that_follow_each_other_are_not_looked_at_one_by_one(tmp_
 
 
 def plan(reader: Reader, chosen: tuple[str, ...] | None, sort: str, *also: selectors.Atom) -> list[str]:
-    wanted = Wanted(selectors.narrowed(EVERYTHING, also), chosen, pages.sort(sort))
+    wanted = JobQuery(selectors.narrowed(EVERYTHING, also), chosen, pages.sort(sort))
     query, values = pages._query(reader, wanted, None, NOW)
     return [row[3] for row in reader.connection.execute(f"EXPLAIN QUERY PLAN {query}", [*values, 50])]
 
@@ -199,7 +199,7 @@ def test_a_page_goes_on_where_it_was_though_jobs_come_and_go(tmp_path: Path) -> 
     """Nothing is told twice or left out that was there all the time."""
     with contextlib.closing(Store.open(tmp_path / "0.db")) as store:
         store.submit([build.spec()] * 30, build.NOW)
-        wanted = Wanted(EVERYTHING, None, Sort())
+        wanted = JobQuery(EVERYTHING, None, Sort())
         first, after = pages.page(store, wanted, None, 10, NOW)
         store.submit([build.spec()] * 5, build.NOW)
         second, after = pages.page(store, wanted, after, 10, NOW)

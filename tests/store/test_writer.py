@@ -20,7 +20,7 @@ import build
 from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.model import lifecycle, ranks, selectors
 from dibs.model.jobs import BAD, Job, JobId, Outcome, Request, State
-from dibs.scheduling.views import Active, Waiting
+from dibs.scheduling.views import Active, WaitingJob
 from dibs.store import database, rows
 from dibs.store.writer import SETTLE_AFTER, BatchTally, EventRow, PastAttempt, Reader, Store
 
@@ -356,7 +356,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         )
         heads = [[job for job in queue if job.spec.request == request][:2] for request in REQUESTS]
         expected = {
-            Waiting(job.id, job.spec.request, job.spec.priority, rank=job.rank) for head in heads for job in head
+            WaitingJob(job.id, job.spec.request, job.spec.priority, rank=job.rank) for head in heads for job in head
         }
         found = self.reader.head(2)
         assert len(found) == len(expected)

@@ -156,7 +156,7 @@ class Bench:
     def examine(self, start: int = 1) -> object:
         return attempts.examine(self.folder, start)
 
-    def wait_running(self) -> records.Running:
+    def wait_running(self) -> records.RunningCommand:
         """Wait until the command runs and is where it says so."""
         return until(lambda: records.read_running(self.folder, 1), "a running record")
 

@@ -19,7 +19,7 @@ from dibs.model import devices, lifecycle
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.fields import JobSpec
 from dibs.model.jobs import Job, JobId, Request
-from dibs.scheduling.views import Waiting
+from dibs.scheduling.views import WaitingJob
 
 T = TypeVar("T")
 
@@ -69,9 +69,9 @@ def lived(start: Job, *events: lifecycle.Event) -> Job:
     return start
 
 
-def waiting(number: int = 1, gpus: int = 1, priority: int = 0, **request: Any) -> Waiting:
+def waiting(number: int = 1, gpus: int = 1, priority: int = 0, **request: Any) -> WaitingJob:
     """Return a queued job as the plan sees it; `gpu_ids` alone also say how many."""
-    return Waiting(JobId(number), Request(len(request.get("gpu_ids", ())) or gpus, **request), priority)
+    return WaitingJob(JobId(number), Request(len(request.get("gpu_ids", ())) or gpus, **request), priority)
 
 
 class Dice:

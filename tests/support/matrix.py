@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dibs.http_api.admission import Asked, Endpoint
+from dibs.http_api.admission import Endpoint, RequestSummary
 
 OWN, ROOT, STRANGER = 1000, 0, 2000
 PORT = 4321
@@ -90,13 +90,13 @@ def is_api(case: Case) -> bool:
     return case.target not in ("/v1/add", "/v1/session/codes", "/v1/web")
 
 
-def asked(uid: int, case: Case) -> Asked:
+def asked(uid: int, case: Case) -> RequestSummary:
     """Return the request that a combination is."""
     host = case.hosts[0].lower() if case.hosts else ""
     origins = tuple(f"http://{host}" if each == "ours" else each for each in case.origin)
     site, mode, dest = ((each,) for each in case.fetch) if case.fetch else ((), (), ())
     kinds, has_body = case.body or (), case.body is not None
-    return Asked(
+    return RequestSummary(
         uid,
         case.method,
         case.target,

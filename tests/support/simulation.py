@@ -17,7 +17,7 @@ from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
 from dibs.scheduling import capacity, choice, planner
 from dibs.scheduling.planner import Plan
-from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, Waiting
+from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, WaitingJob
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
 
@@ -27,7 +27,7 @@ TYPES = ("NVIDIA A100", "Tesla T4")
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class SimulatedJob:
     """A job as only its author knows it."""
 
     id: JobId
@@ -79,7 +79,7 @@ class World:
 
     inventory: Inventory
     policy: Policy
-    jobs: tuple[Coming, ...]
+    jobs: tuple[SimulatedJob, ...]
     #: How many jobs of a batch may be under way at once.
     at_once: dict[int, int] = field(default_factory=dict)
     visits: tuple[Visit, ...] = ()
@@ -113,7 +113,7 @@ class Step:
         return dataclasses.replace(self.view, waiting=left, active=[*self.view.active, *new], ahead=ahead)
 
 
-def _active(job: Waiting, devices: tuple[DeviceId, ...], now: int) -> Active:
+def _active(job: WaitingJob, devices: tuple[DeviceId, ...], now: int) -> Active:
     request = job.request
     return Active(job.id, devices, request.cpus, request.mem, request.limit_s, now, mib=request.mib)
 
@@ -131,7 +131,7 @@ class _Days:
         self.coming = sorted(world.jobs, key=lambda job: (job.joins_at, job.id))
         self.visits = sorted(world.visits, key=lambda visit: visit.comes_at)
         self.jobs = {job.id: job for job in world.jobs}
-        self.queue: dict[JobId, Coming] = {}
+        self.queue: dict[JobId, SimulatedJob] = {}
         self.active: dict[JobId, Active] = {}
         self.ends: dict[JobId, int] = {}
         self.line: list[Visit] = []
@@ -224,10 +224,10 @@ class _Days:
         )
         return Step(now, view, inventory, self.world.policy, plan)
 
-    def _waiting(self, job: Coming) -> Waiting:
+    def _waiting(self, job: SimulatedJob) -> WaitingJob:
         most = self.world.at_once.get(job.batch)
         under_way = sum(self.jobs[other].batch == job.batch for other in self.active) if most is not None else 0
-        return Waiting(job.id, job.request, job.priority, job.batch, None if most is None else most - under_way)
+        return WaitingJob(job.id, job.request, job.priority, job.batch, None if most is None else most - under_way)
 
 
 def _want(collector: Collector) -> choice.Want:
@@ -297,7 +297,7 @@ def _policy(dice: Random, count: int, is_plain: bool) -> Policy:
 
 def _jobs(
     dice: Random, inventory: Inventory, policy: Policy, count: int, at_once: dict[int, int], is_plain: bool
-) -> list[Coming]:
+) -> list[SimulatedJob]:
     """Make jobs that are all possible here; some are submitted together, some begin later than their number says."""
     joins_at, jobs = 0, []
     for number in range(1, count + 1):
@@ -306,7 +306,7 @@ def _jobs(
         request = _plain(dice, inventory, policy) if is_plain else _request(dice, inventory, policy)
         priority = dice.choice((0, 0, 0, 0, -10, 10))
         batch = dice.choice((0, 0, *at_once))
-        jobs.append(Coming(JobId(number), request, joins_at + later, 0, priority, batch))
+        jobs.append(SimulatedJob(JobId(number), request, joins_at + later, 0, priority, batch))
     return jobs
 
 
@@ -341,7 +341,7 @@ def _request(dice: Random, inventory: Inventory, policy: Policy) -> Request:
             return Request(gpus, cpus=cpus, mem=mem)
 
 
-def _timed(dice: Random, job: Coming, policy: Policy, estimates_hold: bool, has_limits: bool) -> Coming:
+def _timed(dice: Random, job: SimulatedJob, policy: Policy, estimates_hold: bool, has_limits: bool) -> SimulatedJob:
     """Say how long a job takes, mostly minutes, sometimes hours, and what its limit says."""
     takes_s = max(1, min(int(dice.lognormvariate(math.log(1800), 1.5)), 20 * HOUR_S))
     limit_s = None
@@ -355,7 +355,7 @@ def _timed(dice: Random, job: Coming, policy: Policy, estimates_hold: bool, has_
     return dataclasses.replace(job, takes_s=takes_s, request=dataclasses.replace(job.request, limit_s=limit_s))
 
 
-def _sharing(dice: Random, job: Coming) -> Coming:
+def _sharing(dice: Random, job: SimulatedJob) -> SimulatedJob:
     """Let a job share its devices, of which each has 24 GiB, mostly with little of them."""
     if not job.request.gpus or dice.random() < 0.4:
         return job

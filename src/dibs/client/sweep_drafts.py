@@ -63,7 +63,7 @@ PART = 2000
 
 
 @dataclass(frozen=True)
-class Asked:
+class SweepDraft:
     """A sweep as described by a command line and the file that it names."""
 
     args: Args
@@ -92,7 +92,7 @@ def ask(
     given: Sequence[tuple[str, str]] = (),
     parameters: Sequence[object] = (),
     file: str | None = None,
-) -> Asked:
+) -> SweepDraft:
     """Combine options and a parameter space; `parameters` and `file` record how the space was given."""
     args = replace(args, given={SUBSTITUTES.get(key, key): told for key, told in args.given.items()})
     sweep = _with_options(sweep, args)
@@ -113,7 +113,7 @@ def ask(
         "seed": sweep.seed,
         "points": most,
     }
-    return Asked(args, sweep, name, str(defaults.get("project", "default")), defaults, definition)
+    return SweepDraft(args, sweep, name, str(defaults.get("project", "default")), defaults, definition)
 
 
 def _with_options(sweep: Sweep, args: Args) -> Sweep:
@@ -150,7 +150,7 @@ def _default_name(sweep: Sweep, cwd: str) -> str:
     return f"{program}-{mark}"
 
 
-def request(asked: Asked) -> Body:
+def request(asked: SweepDraft) -> Body:
     template = asked.sweep.command
     assert template is not None
     command: Body = {"command": template.source} if template.is_shell else {"argv": shlex.split(template.source)}
@@ -168,7 +168,7 @@ def request(asked: Asked) -> Body:
     }
 
 
-def check_first(asked: Asked) -> None:
+def check_first(asked: SweepDraft) -> None:
     """Refuse values that make a command invalid before the sweep is created; later parts are refused one by one."""
     for body in _told(asked.writer, list(islice(iter(asked.points), PART))):
         words = body.get("argv") or [body["command"]]
@@ -178,7 +178,7 @@ def check_first(asked: Asked) -> None:
 
 
 def send(
-    queue: Client, asked: Asked, sweep_id: int, *, again: bool, tell: Callable[[int], None] = lambda sent: None
+    queue: Client, asked: SweepDraft, sweep_id: int, *, again: bool, tell: Callable[[int], None] = lambda sent: None
 ) -> dict[str, int]:
     """Send all points in parts; return the number of points by result. `tell` is called with the number sent."""
     counts: dict[str, int] = {}

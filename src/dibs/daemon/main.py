@@ -58,7 +58,7 @@ LOOK_EVERY_S = 0.01
 SWITCH_S = 0.0005
 
 
-class Locked:
+class HomeLock:
     """The lock that makes this process the only daemon of this home, until it ends."""
 
     def __init__(self, home: Path) -> None:
@@ -259,7 +259,7 @@ def main() -> NoReturn:
         home = paths.home(os.environ).path
         paths.prepare(home)
         paths.hold(home)
-        lock = Locked(home)
+        lock = HomeLock(home)
         asyncio.run(serve(home, settings.load(os.environ), visible, tell))
     except (DibsError, OSError) as error:
         line = (

@@ -55,13 +55,13 @@ class Real:
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedDevices:
     """`intel:0,1`: GPUs that exist but cannot be read."""
 
     indices: tuple[int, ...]
 
 
-Choice = Pretend | Nothing | Real | Named
+Choice = Pretend | Nothing | Real | NamedDevices
 
 
 def parse_devices(text: str, label: str) -> Choice:
@@ -94,11 +94,11 @@ def _parse_pretend(text: str, label: str) -> Pretend:
         raise errors.UserError(f"{label}: {error.message}", error.hint) from None
 
 
-def _parse_named(text: str, label: str) -> Named:
+def _parse_named(text: str, label: str) -> NamedDevices:
     words = [word.strip() for word in text.removeprefix("intel:").split(",")]
     if not all(_is_index(word) for word in words) or len({int(word) for word in words}) != len(words):
         raise errors.UserError(f'{label}: expected the numbers of Intel GPUs such as intel:0,1, got "{text}".')
-    return Named(tuple(sorted(int(word) for word in words)))
+    return NamedDevices(tuple(sorted(int(word) for word in words)))
 
 
 def as_written(settings: Settings) -> str:
@@ -163,7 +163,7 @@ class Probe:
         match self._choice:
             case Pretend(count, memory_bytes):
                 self.latest = restrict(Inventory(devices.pretend(count, memory_bytes)), (), self._label, self._visible)
-            case Named(indices):
+            case NamedDevices(indices):
                 self.latest = Inventory(devices.named(indices), restriction=self._label)
             case Nothing():
                 self.latest = Inventory(restriction=self._label)

@@ -143,11 +143,11 @@ class Local:
         """Return a pidfd of a live runner; None if it is gone or not yet known."""
         return processes.open_verified(shim.pid, shim.starttime) if shim is not None and shim.pid else None
 
-    def adopt_command(self, running: records.Running | None) -> int | None:
+    def adopt_command(self, running: records.RunningCommand | None) -> int | None:
         """Return a pidfd of a command whose runner is gone; None if it has ended."""
         return processes.open_verified(running.pid, running.starttime) if running is not None else None
 
-    def running(self, job: Job) -> records.Running | None:
+    def running(self, job: Job) -> records.RunningCommand | None:
         """Return the runner's record of the command of the job's current start; None: not written yet."""
         return records.read_running(self.folder(job), job.start)
 

@@ -192,7 +192,7 @@ def _is_inherited(fd: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Holding:
+class RunningKeeper:
     """A keeper that is running."""
 
     proc: processes.Proc
@@ -200,19 +200,19 @@ class Holding:
     devices: list[str]
 
 
-def found(place: device_lease.Folder) -> list[Holding]:
+def find_all(place: device_lease.Folder) -> list[RunningKeeper]:
     """Return all keepers of this user."""
     seen = []
     for proc in processes.everybody():
         what = keeper.read(processes.words(proc.pid)) if _uid(proc.pid) == os.geteuid() else None
         if what is not None and what[1] == place.path and not proc.is_dead:
-            seen.append(Holding(proc, what[0], what[2]))
+            seen.append(RunningKeeper(proc, what[0], what[2]))
     return seen
 
 
-def of(place: device_lease.Folder, owners: Sequence[int]) -> list[Holding]:
+def keepers_of(place: device_lease.Folder, owners: Sequence[int]) -> list[RunningKeeper]:
     """Return the keepers of the first of `owners` that has any."""
-    seen = found(place)
+    seen = find_all(place)
     for owner in owners:
         if own := [each for each in seen if each.owner == owner]:
             return own
@@ -224,7 +224,7 @@ def above_us() -> list[int]:
     return processes.lineage(os.getppid())
 
 
-def end(held: Sequence[Holding]) -> None:
+def end(held: Sequence[RunningKeeper]) -> None:
     """End keepers, and wait until their devices are free."""
     for each in held:
         pidfd = processes.open_verified(each.proc.pid, each.proc.starttime)

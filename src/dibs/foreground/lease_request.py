@@ -25,7 +25,7 @@ FRESH_S = 5.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LeaseRequest:
     """A requested lease: the devices, the machine, and how long to wait."""
 
     request: Request
@@ -106,7 +106,9 @@ def request(args: Args, inventory: Inventory) -> Request:
     return request
 
 
-def acquire(wanted: Wanted, job: str, wake_fd: int | None, say: Callable[[str], None]) -> list[device_lease.Lease]:
+def acquire(
+    wanted: LeaseRequest, job: str, wake_fd: int | None, say: Callable[[str], None]
+) -> list[device_lease.Lease]:
     """Wait in the line until we hold the GPUs; `job` is the text that others see."""
     place = device_lease.folder()
     inventory, count = wanted.inventory, wanted.request.gpus

@@ -60,7 +60,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestSummary:
     """The parts of a request that matter here. Headers are tuples, because a header may be missing or repeated."""
 
     uid: int | None
@@ -101,7 +101,7 @@ def area(target: str) -> Area:
     return Area.PAGE if target in PAGES or PAGE.fullmatch(target) else Area.API
 
 
-def refuse(asked: Asked, endpoint: Endpoint, token: str | None) -> Refusal | None:
+def refuse(asked: RequestSummary, endpoint: Endpoint, token: str | None) -> Refusal | None:
     """Return why a request is refused; None if it may be answered."""
     where = area(asked.target)
     is_program = not endpoint.is_tcp and not _is_browser(asked)
@@ -116,12 +116,12 @@ def refuse(asked: Asked, endpoint: Endpoint, token: str | None) -> Refusal | Non
     )
 
 
-def is_by_token(asked: Asked, endpoint: Endpoint) -> bool:
+def is_by_token(asked: RequestSummary, endpoint: Endpoint) -> bool:
     """Return whether an admitted request was admitted by its token."""
     return (endpoint.is_tcp or _is_browser(asked)) and area(asked.target) is Area.API
 
 
-def _is_browser(asked: Asked) -> bool:
+def _is_browser(asked: RequestSummary) -> bool:
     """Return whether a request on the unix socket may come from a browser through a tunnel.
 
     A page on a plain http:// address that is not loopback sends neither Origin nor Sec-Fetch headers with a GET, so
@@ -131,27 +131,27 @@ def _is_browser(asked: Asked) -> bool:
     return bool(said) or asked.is_fetched or not PROGRAM_HOSTS.issuperset(asked.hosts)
 
 
-def _check_user(asked: Asked, endpoint: Endpoint) -> Refusal | None:
+def _check_user(asked: RequestSummary, endpoint: Endpoint) -> Refusal | None:
     # Root can read the token anyway, and root's own tools do.
     is_ours = asked.uid in (endpoint.uid, 0) or (asked.uid is None and endpoint.is_public)
     return None if is_ours else Refusal(403, "this queue belongs to somebody else.")
 
 
-def _check_form(asked: Asked) -> Refusal | None:
+def _check_form(asked: RequestSummary) -> Refusal | None:
     if asked.method not in METHODS:
         return Refusal(405, f"expected one of {', '.join(sorted(METHODS))}, got another method.")
     # `GET http://elsewhere/` brings another host name; only proxies receive such requests.
     return None if asked.target.startswith("/") else Refusal(400, "expected a path that begins with /.")
 
 
-def _check_status(asked: Asked, endpoint: Endpoint) -> Refusal | None:
+def _check_status(asked: RequestSummary, endpoint: Endpoint) -> Refusal | None:
     is_told = asked.method in ("GET", "HEAD") and STATUS_PATH.fullmatch(asked.target)
     if is_told or not endpoint.is_status:
         return None
     return Refusal(403, "this socket only tells how things stand.", "The daemon's own socket does more.")
 
 
-def _check_host(asked: Asked, endpoint: Endpoint, is_program: bool) -> Refusal | None:
+def _check_host(asked: RequestSummary, endpoint: Endpoint, is_program: bool) -> Refusal | None:
     if len(asked.hosts) != 1:
         return Refusal(400, f"expected one Host header, got {len(asked.hosts)}.")
     host = asked.hosts[0].lower()
@@ -159,7 +159,7 @@ def _check_host(asked: Asked, endpoint: Endpoint, is_program: bool) -> Refusal |
     return None if is_known else Refusal(403, "this is not a name of this machine that dibs answers to.")
 
 
-def _check_origin(asked: Asked, endpoint: Endpoint, where: Area) -> Refusal | None:
+def _check_origin(asked: RequestSummary, endpoint: Endpoint, where: Area) -> Refusal | None:
     if max(map(len, (asked.origins, asked.sites, asked.modes, asked.dests))) > 1:
         return Refusal(400, "expected one header of each name, got several.")
     if asked.origins and asked.origins[0].lower() != f"{endpoint.scheme}://{asked.hosts[0].lower()}":
@@ -171,7 +171,7 @@ def _check_origin(asked: Asked, endpoint: Endpoint, where: Area) -> Refusal | No
     return None if is_opened and where is Area.PAGE else FOREIGN_PAGE
 
 
-def _check_body(asked: Asked) -> Refusal | None:
+def _check_body(asked: RequestSummary) -> Refusal | None:
     if not asked.has_body:
         return None
     kinds = [each.partition(";")[0].strip().lower() for each in asked.content_types]
@@ -179,7 +179,7 @@ def _check_body(asked: Asked) -> Refusal | None:
     return None if kinds == ["application/json"] else Refusal(400, "expected Content-Type application/json.")
 
 
-def _check_token(asked: Asked, where: Area, token: str | None) -> Refusal | None:
+def _check_token(asked: RequestSummary, where: Area, token: str | None) -> Refusal | None:
     if where is Area.OWN:
         return Refusal(403, "only your own programs may ask for this, on the unix socket.", "Type: dibs web")
     is_open = (where is Area.PAGE and asked.method in ("GET", "HEAD")) or (
@@ -188,7 +188,7 @@ def _check_token(asked: Asked, where: Area, token: str | None) -> Refusal | None
     return None if is_open or (token and _brings(asked, token)) else NO_TOKEN
 
 
-def _brings(asked: Asked, token: str) -> bool:
+def _brings(asked: RequestSummary, token: str) -> bool:
     if len(asked.authorizations) != 1:
         return False
     scheme, _, said = asked.authorizations[0].partition(" ")

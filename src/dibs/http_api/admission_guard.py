@@ -13,7 +13,7 @@ from aiohttp import web
 
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, NotSignedIn, UserError
 from dibs.http_api import admission, connections, exchange
-from dibs.http_api.admission import Asked, Refusal
+from dibs.http_api.admission import Refusal, RequestSummary
 from dibs.http_api.connections import Connection
 from dibs.http_api.tokens import Failures, Tokens
 
@@ -79,14 +79,14 @@ class Guard:
             transport.abort()
 
 
-def describe(request: web.BaseRequest, connection: Connection) -> Asked:
+def describe(request: web.BaseRequest, connection: Connection) -> RequestSummary:
     """Return the parts of a request that `admission` needs."""
     headers = request.headers
 
     def all_of(name: str) -> tuple[str, ...]:
         return tuple(headers.getall(name, ()))
 
-    return Asked(
+    return RequestSummary(
         uid=connection.peer.uid if connection.peer else None,
         method=request.method,
         # The path as the router sees it, unless the target is not a path.

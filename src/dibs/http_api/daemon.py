@@ -36,4 +36,4 @@ async def post_stop(request: web.Request) -> web.Response:
         daemon.events.loop.call_soon(daemon.stopping.set)
     else:
         daemon.close_when_idle(drain)
-    return exchange.json(machine_answers.Stopping(daemon.identity.pid))
+    return exchange.json(machine_answers.DaemonStop(daemon.identity.pid))

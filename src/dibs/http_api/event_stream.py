@@ -23,7 +23,7 @@ from dibs.http_api.schemas import job_answers
 from dibs.model import serialization
 from dibs.model.jobs import JobId
 from dibs.store.database import DatabaseError
-from dibs.store.query_results import Numbered
+from dibs.store.query_results import NumberedEvent
 from dibs.store.writer import Reader
 from dibs.version import __version__
 
@@ -278,7 +278,7 @@ def _messages(reader: Reader, since: int, until: int, job: int | None = None) ->
     return [Message(one.number, one.job, event_hub.message("job", _job_event(one), one.number)) for one in found]
 
 
-def _job_event(one: Numbered) -> job_answers.JobEvent:
+def _job_event(one: NumberedEvent) -> job_answers.JobEvent:
     return job_answers.JobEvent(
         job=one.job,
         at=serialization.moment(one.at),

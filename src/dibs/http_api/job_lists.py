@@ -17,7 +17,7 @@ from dibs.model import devices, selectors
 from dibs.model.devices import Inventory
 from dibs.model.selectors import Atom
 from dibs.store import pages
-from dibs.store.pages import Wanted
+from dibs.store.pages import JobQuery
 from dibs.store.writer import Reader
 from dibs.submission import times
 
@@ -57,11 +57,11 @@ class PageQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
         return self != PageQuery(select=self.select)
 
 
-def wanted(told: ListQuery, inventory: Inventory, now: datetime) -> Wanted:
+def wanted(told: ListQuery, inventory: Inventory, now: datetime) -> JobQuery:
     """Return the filters and the order of a list."""
     chosen = selectors.parse(told.select) if told.select else ((selectors.Everything(),),)
     words = selectors.states(told.state) if told.state else None
-    return Wanted(selectors.narrowed(chosen, _also(told, inventory, now)), words, pages.sort(told.sort))
+    return JobQuery(selectors.narrowed(chosen, _also(told, inventory, now)), words, pages.sort(told.sort))
 
 
 def _also(told: ListQuery, inventory: Inventory, now: datetime) -> list[Atom]:

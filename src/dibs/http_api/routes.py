@@ -218,7 +218,7 @@ ROUTES = (
         daemon.post_stop,
         body=actions.StopIn,
         needs_body=False,
-        answers={200: machine_answers.Stopping},
+        answers={200: machine_answers.DaemonStop},
     ),
     Route("POST", "/v1/session", session.post_session, body=session.CodeIn, answers={200: session.TokenOut}),
     Route("POST", "/v1/session/codes", session.post_codes, answers={201: session.CodeOut}),

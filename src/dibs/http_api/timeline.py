@@ -16,7 +16,7 @@ from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job
-from dibs.scheduling.forecasts import Planned
+from dibs.scheduling.forecasts import PlannedStart
 from dibs.store.writer import Reader
 
 #: The most bars of the past and of the plan: more than the page can show.
@@ -56,7 +56,7 @@ def _running(job: Job, began: int, end: int | None) -> Bar:
     return bar
 
 
-def _planned(job: Job, plan: Planned) -> Bar:
+def _planned(job: Job, plan: PlannedStart) -> Bar:
     bar = _bar(job.id, job.spec.name, job.attempt, plan.devices, plan.at, plan.until, job.word)
     bar.is_plan = True
     return bar

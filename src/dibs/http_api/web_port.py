@@ -100,7 +100,7 @@ def _context(cert: Path, key: Path) -> ssl.SSLContext:
 
 
 @dataclass
-class Listening:
+class OpenEndpoint:
     """An open endpoint: its sockets and its tasks."""
 
     place: Place
@@ -116,7 +116,7 @@ class Browsers:
         self._runner = runner
         self._values = values
         self._tokens = tokens
-        self._open: Listening | None = None
+        self._open: OpenEndpoint | None = None
 
     @property
     def address(self) -> str | None:
@@ -139,7 +139,7 @@ class Browsers:
         sockets = bind(where.addresses, wanted)
         await self.close()
         self._hang_up()
-        self._open = Listening(where, sockets[0].getsockname()[1], sockets)
+        self._open = OpenEndpoint(where, sockets[0].getsockname()[1], sockets)
         endpoint = where.endpoint(self._open.port)
         for sock in sockets:
             self._begin(self._open, self._accept(self._open, sock, endpoint))
@@ -183,12 +183,12 @@ class Browsers:
         self._hang_up()
         self._tokens.remember(None)
 
-    def _begin(self, listening: Listening, what: Coroutine[None, None, None]) -> None:
+    def _begin(self, listening: OpenEndpoint, what: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(what)
         listening.tasks.add(task)
         task.add_done_callback(listening.tasks.discard)
 
-    async def _accept(self, listening: Listening, sock: socket.socket, endpoint: Endpoint) -> None:
+    async def _accept(self, listening: OpenEndpoint, sock: socket.socket, endpoint: Endpoint) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:

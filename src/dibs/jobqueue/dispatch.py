@@ -14,7 +14,7 @@ from dibs.jobqueue.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Wa
 from dibs.model import dependencies, lifecycle, units
 from dibs.model.jobs import BAD, Job, JobId, State
 from dibs.runner import attempts, oom
-from dibs.runner.records import Final, Running
+from dibs.runner.records import Final, RunningCommand
 from dibs.scheduling import planner
 from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Policy, View
@@ -181,7 +181,7 @@ def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None
     return None
 
 
-def _settle_living(turn: Turn, job: Job, shim: attempts.Shim | None, running: Running | None) -> None:
+def _settle_living(turn: Turn, job: Job, shim: attempts.Shim | None, running: RunningCommand | None) -> None:
     if running is not None:
         job = started(turn, job, running.pid, running.started_at_ns // 1_000_000)
     turn.effects.append(Watch(job, shim))
@@ -253,7 +253,7 @@ def _settle_missing(turn: Turn, job: Job, runner_died: bool) -> Refusal | None:
     return None
 
 
-def _settle_orphaned(turn: Turn, job: Job, running: Running | None) -> None:
+def _settle_orphaned(turn: Turn, job: Job, running: RunningCommand | None) -> None:
     if job.remark is None or job.state is State.STARTING:
         job = turn.record(job, lifecycle.Orphaned(turn.now))
     turn.effects.append(WatchOrphan(job, running))

@@ -9,8 +9,8 @@ import bisect
 import contextlib
 from collections.abc import Sequence
 
-from dibs.jobqueue import forecasting, machine_line, turns
-from dibs.jobqueue.forecasting import SharedForecast
+from dibs.jobqueue import machine_line, shared_forecast, turns
+from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.model import dependencies, serialization, units
 from dibs.model.devices import Inventory
@@ -19,7 +19,7 @@ from dibs.model.jobs import Job, JobId, Request, State
 from dibs.scheduling import capacity, explanation, forecasts, planner, views, vram_advice
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast, StartForecaster
-from dibs.scheduling.views import Policy, View, Waiting
+from dibs.scheduling.views import Policy, View, WaitingJob
 from dibs.store.writer import Reader
 
 #: Dependencies that are named in a reason.
@@ -92,7 +92,7 @@ class QueueOutlook:
             return Reason("the daemon stops once the running jobs have ended, and starts nothing new until then")
         alike = self._heads.get(job.id)
         batch_room = self._rooms.get(job.spec.batch)
-        waiting = alike or Waiting(job.id, job.spec.request, job.spec.priority, job.spec.batch, batch_room, job.rank)
+        waiting = alike or WaitingJob(job.id, job.spec.request, job.spec.priority, job.spec.batch, batch_room, job.rank)
         if waiting.room is not None or alike is not None:
             return self._explain(waiting)
         # Behind the heads of the lines, jobs with the same request and the same heads before them have the same reason.
@@ -102,7 +102,7 @@ class QueueOutlook:
             self._explained[key] = self._explain(waiting)
         return self._explained[key]
 
-    def _explain(self, waiting: Waiting) -> Reason:
+    def _explain(self, waiting: WaitingJob) -> Reason:
         now = now_ms()
         if self._plan is None:
             self._plan = planner.plan(self.view, self.inventory, self.policy, now)
@@ -159,7 +159,7 @@ class QueueOutlook:
     def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
         # The larger window if any job shares devices: the forecast reads that many jobs of every line.
         window = views.windows(self.inventory, self.policy)[capacity.is_shared(self.view)]
-        return forecasting.gather(self.reader, self.view, window, self.grace_s, now, job)
+        return shared_forecast.gather(self.reader, self.view, window, self.grace_s, now, job)
 
     def _not_ready(self, job: Job) -> Reason:
         verdict = dependencies.judge(self.reader.outcomes(job.id))

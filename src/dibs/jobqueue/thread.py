@@ -25,16 +25,16 @@ from dibs.jobqueue import control, dispatch
 from dibs.jobqueue.control import Submitted
 from dibs.jobqueue.counters import Tally
 from dibs.jobqueue.effects import RETRY_FOR_S, EffectRunner
-from dibs.jobqueue.forecasting import SharedForecast
 from dibs.jobqueue.machine_line import MachineLine, Outlook
 from dibs.jobqueue.notifications import Notices
 from dibs.jobqueue.reactor import Reactor
+from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.turns import PAUSED, StartRunner, Turn, Work
 from dibs.jobqueue.validation import Rules, Submission
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job
 from dibs.scheduling import planner, views
-from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
+from dibs.scheduling.views import Active, Occupant, Policy, View, WaitingJob
 from dibs.store.writer import Store
 from dibs.system.crash_points import crash_point
 from dibs.system.settings import Settings
@@ -53,7 +53,7 @@ class Placement:
     """The result of placement in a turn, as the machine-wide line needs it."""
 
     #: The first job that waits for devices.
-    first: Waiting | None
+    first: WaitingJob | None
     #: The devices it collects.
     wanted: tuple[DeviceId, ...]
     outlook: Outlook

@@ -17,7 +17,7 @@ from dibs.model import lifecycle, selectors
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import Shim
-from dibs.runner.records import Running
+from dibs.runner.records import RunningCommand
 from dibs.scheduling.views import Policy
 from dibs.store.writer import Store
 from dibs.system.settings import Settings
@@ -59,7 +59,7 @@ class WatchOrphan:
     """Examine the job again when its command ends; its runner is gone."""
 
     job: Job
-    running: Running | None
+    running: RunningCommand | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Turn:
     finished: list[Job] = field(default_factory=list)
     #: Jobs that finished and are not retried.
     finished_for_good: list[Job] = field(default_factory=list)
-    #: Waiting jobs whose dependencies must be judged again.
+    #: WaitingJob jobs whose dependencies must be judged again.
     needs_check: list[JobId] = field(default_factory=list)
     #: Jobs that shared a GPU, ran out of memory and are retried.
     retry_alone: list[JobId] = field(default_factory=list)

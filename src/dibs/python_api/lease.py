@@ -103,7 +103,7 @@ class lease:
             inventory = lease_request.inventory_now(values)
             request = lease_request.request(self._args, inventory)
             visible = self._args.get(job_options.VISIBLE) or values.visible
-            needed = lease_request.Wanted(request, inventory, values, visible, self._timeout)
+            needed = lease_request.LeaseRequest(request, inventory, values, visible, self._timeout)
             try:
                 held = lease_request.acquire(needed, f"python {os.getpid()}", wake_fd, jobs.note)
             except Busy as error:

@@ -254,7 +254,7 @@ class Alive:
     """The runner lives and works on this start."""
 
     shim: Shim
-    running: records.Running | None
+    running: records.RunningCommand | None
 
 
 @record
@@ -280,14 +280,14 @@ class NeverStarted:
 class Orphaned:
     """The runner is dead; a process of the command lives and still holds its leases."""
 
-    running: records.Running | None
+    running: records.RunningCommand | None
 
 
 @record
 class Lost:
     """The runner died without a final record; whether and how the command ended is unknown."""
 
-    running: records.Running | None
+    running: records.RunningCommand | None
 
 
 @record

@@ -164,7 +164,7 @@ def _follow(spec: records.Spec, started: int, pid: int, mine: spares.Spares) -> 
     started_at_ns = time.time_ns()
     crash_point("runner:spawned")
     try:
-        records.write_running(started, records.Running(pid, processes.identity(pid) or 0, started_at_ns))
+        records.write_running(started, records.RunningCommand(pid, processes.identity(pid) or 0, started_at_ns))
     except OSError:
         sys.excepthook(*sys.exc_info())
     crash_point("runner:running")

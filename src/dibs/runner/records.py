@@ -159,7 +159,7 @@ def unpack(packed: bytes) -> Spec:
 
 
 @record
-class Running:
+class RunningCommand:
     """The command was started: its process and the start time (wall clock)."""
 
     pid: int
@@ -219,7 +219,7 @@ _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
 }
 
 
-def write_running(started: int, running: Running) -> None:
+def write_running(started: int, running: RunningCommand) -> None:
     """Record that the command runs. Not synced: after a power cut its pid means nothing."""
     os.pwrite(started, _record(running, _RUNNING_KEYS), RUNNING_AT)
 
@@ -229,10 +229,10 @@ def write_final(started: int, final: Final) -> None:
     os.pwrite(started, _record(final, _FINAL_KEYS), FINAL_AT)
 
 
-def running_in(content: bytes) -> Running | None:
+def running_in(content: bytes) -> RunningCommand | None:
     """Return the running record of a `started` file, or None if none was written completely."""
     values = _record_in(content[RUNNING_AT:FINAL_AT], _RUNNING_KEYS)
-    return Running(**values) if values and len(values) == len(_RUNNING_KEYS) else None  # type: ignore[arg-type]
+    return RunningCommand(**values) if values and len(values) == len(_RUNNING_KEYS) else None  # type: ignore[arg-type]
 
 
 def final_in(content: bytes) -> Final | None:
@@ -241,7 +241,7 @@ def final_in(content: bytes) -> Final | None:
     return Final(**values) if values and values.get("kind") in FINAL_KINDS else None  # type: ignore[arg-type]
 
 
-def read_running(folder: str, start: int) -> Running | None:
+def read_running(folder: str, start: int) -> RunningCommand | None:
     """Return the running record of a start; None if there is none."""
     return running_in(_read(folder, start))
 

@@ -14,7 +14,7 @@ from dibs.scheduling import capacity, choice, planner, pools, views
 from dibs.scheduling.choice import Room
 from dibs.scheduling.planner import Plan
 from dibs.scheduling.pools import Pool
-from dibs.scheduling.views import Active, Occupant, Policy, View, Waiting
+from dibs.scheduling.views import Active, Occupant, Policy, View, WaitingJob
 
 #: Maximum number of holders to list.
 MOST_TOLD = 8
@@ -35,7 +35,7 @@ class Reason:
 
 
 def explain(
-    job: Waiting, view: View, inventory: Inventory, policy: Policy, now: int, decided: Plan | None = None
+    job: WaitingJob, view: View, inventory: Inventory, policy: Policy, now: int, decided: Plan | None = None
 ) -> Reason:
     """Return why a queued job is not running and what would help; `decided` is the plan for `view`, if there is one."""
     if view.is_paused:
@@ -64,7 +64,7 @@ def explain(
     return _explain_devices(job, view, inventory, policy, earlier)
 
 
-def _explain_room(job: Waiting, room: int, view: View, decided: Plan) -> Reason | None:
+def _explain_room(job: WaitingJob, room: int, view: View, decided: Plan) -> Reason | None:
     """Explain a wait for the batch limit; None if the job does not wait for that."""
     mates = {other.id for other in view.waiting if other.batch == job.batch and _before(other, job)}
     room -= sum(start.id in mates for start in decided.starts)
@@ -90,7 +90,7 @@ def _once_started(view: View, decided: Plan) -> View:
     return replace(view, active=[*view.active, *new], ahead=ahead)
 
 
-def _explain_cpus(job: Waiting, pool: Pool, policy: Policy) -> Reason:
+def _explain_cpus(job: WaitingJob, pool: Pool, policy: Policy) -> Reason:
     hint = "The setting cpu_slots allows more."
     if job.request.cpus:
         left = f"{int(max(pool.cpus, 0))} of {policy.cpu_slots}"
@@ -99,7 +99,7 @@ def _explain_cpus(job: Waiting, pool: Pool, policy: Policy) -> Reason:
     return Reason(f"all {policy.cpu_slots} CPU slots are in use", hint)
 
 
-def _explain_etiquette(job: Waiting, view: View, policy: Policy) -> Reason:
+def _explain_etiquette(job: WaitingJob, view: View, policy: Policy) -> Reason:
     mine = len({device for active in view.active for device in active.devices})
     if policy.max_gpus is not None and mine + job.request.gpus > policy.max_gpus:
         text = f"your jobs use {mine} of the {policy.max_gpus} GPUs that max_gpus allows"
@@ -109,7 +109,7 @@ def _explain_etiquette(job: Waiting, view: View, policy: Policy) -> Reason:
 
 
 def _explain_devices(
-    job: Waiting, view: View, inventory: Inventory, policy: Policy, earlier: Sequence[Waiting]
+    job: WaitingJob, view: View, inventory: Inventory, policy: Policy, earlier: Sequence[WaitingJob]
 ) -> Reason:
     wanted = views.eligible(inventory, job.request)
     if len(wanted) < job.request.gpus:
@@ -141,7 +141,7 @@ def _explain_devices(
     return Reason(text, _what_frees(job, view, wanted, len(free), len(all_free)))
 
 
-def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
+def _explain_unusable(job: WaitingJob, inventory: Inventory, count: int) -> Reason:
     named = views.request_devices(inventory, job.request).intersection(inventory.ids)
     told = {d.id: why for d in inventory.devices if d.id in named and (why := capacity.obstacle(d, job.request))}
     out = _by_gpu(told, inventory)
@@ -157,7 +157,7 @@ def _explain_unusable(job: Waiting, inventory: Inventory, count: int) -> Reason:
     return Reason(f"needs {need}; {f'only {count}' if count else 'none'} of the right kind can be used now{why}", hint)
 
 
-def _what_frees(job: Waiting, view: View, wanted: Sequence[DeviceId], free: int, all_free: int) -> str:
+def _what_frees(job: WaitingJob, view: View, wanted: Sequence[DeviceId], free: int, all_free: int) -> str:
     """Return what would help a job that is blocked only by current users of the devices."""
     if 0 < free < job.request.gpus and not job.request.gpu_ids:
         return f"It would start now with -g {free}."
@@ -171,12 +171,12 @@ def _what_frees(job: Waiting, view: View, wanted: Sequence[DeviceId], free: int,
     return "`dibs gpus` shows who holds them and since when."
 
 
-def _choice(job: Waiting) -> str:
+def _choice(job: WaitingJob) -> str:
     """Return the option with which a job restricted the devices; empty if it did not."""
     return "--gpu-ids" if job.request.gpu_ids else "--gpu-type" if job.request.gpu_type else ""
 
 
-def _before(other: Waiting, job: Waiting) -> bool:
+def _before(other: WaitingJob, job: WaitingJob) -> bool:
     return other.place < job.place
 
 

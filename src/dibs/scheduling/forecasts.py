@@ -21,7 +21,7 @@ from dibs.model.jobs import JobId, Outcome, Request
 from dibs.scheduling import planner, views
 from dibs.scheduling.durations import Span
 from dibs.scheduling.planner import Plan
-from dibs.scheduling.views import Active, Policy, View, Waiting
+from dibs.scheduling.views import Active, Policy, View, WaitingJob
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
 #: Jobs with the same request and batch form one line.
@@ -35,10 +35,10 @@ UNKNOWN_SPAN = Span(why="cannot be foreseen")
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class FutureJob:
     """A queued job that is in no line yet: it waits for other jobs or for its begin time."""
 
-    job: Waiting
+    job: WaitingJob
     #: Wall-clock milliseconds.
     begin_at: int | None = None
     outcomes: dependencies.Outcomes = ()
@@ -54,7 +54,7 @@ class Prospect:
     window: int
     #: The run time of each waiting job and the remaining run time of each running one.
     spans: Mapping[JobId, Span]
-    coming: Sequence[Coming] = ()
+    coming: Sequence[FutureJob] = ()
     #: Lines with more jobs than `view` contains.
     cut_lines: Collection[Line] = ()
     #: Jobs with more dependents than `coming` contains.
@@ -85,7 +85,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedStart:
     """A job, the devices on which it would start, and its end in wall-clock milliseconds; None: unknown."""
 
     id: JobId
@@ -99,7 +99,7 @@ class Ahead:
     """The simulated run in which every job takes its longest time, as far as it is known."""
 
     #: The next jobs to start, in that order.
-    planned: list[Planned]
+    planned: list[PlannedStart]
     #: When active jobs end, in wall-clock milliseconds.
     ends: dict[JobId, int]
 
@@ -177,7 +177,7 @@ def _forecast(job_id: JobId, short: _Simulation, long: _Simulation) -> Forecast:
 class _Line:
     """The jobs of one line, in serving order."""
 
-    jobs: list[Waiting] = field(default_factory=list)
+    jobs: list[WaitingJob] = field(default_factory=list)
     is_cut: bool = False
 
 
@@ -201,7 +201,7 @@ class _Simulation:
         self.coming = list(prospect.coming)
         self.done: set[JobId] = set()
         #: In the order of their starts.
-        self.planned: dict[JobId, Planned] = {}
+        self.planned: dict[JobId, PlannedStart] = {}
         #: Number of plans, and of jobs passed to all plans together.
         self.plans = self.looks = 0
         #: Nothing more can be found out.
@@ -218,7 +218,7 @@ class _Simulation:
         seconds = span.most_s if self.is_long else span.least_s
         return math.inf if seconds is None else round(seconds * 1000)
 
-    def _join(self, job: Waiting) -> _Line:
+    def _join(self, job: WaitingJob) -> _Line:
         line = self.lines.setdefault((job.request, job.batch), _Line())
         line.jobs.append(job)
         if job.room is not None and job.batch not in self.room:
@@ -261,10 +261,10 @@ class _Simulation:
             line = self._join(each.job)
             line.jobs = views.order(line.jobs)
 
-    def _is_due(self, each: Coming) -> bool:
+    def _is_due(self, each: FutureJob) -> bool:
         return each.begin_at is None or each.begin_at <= self.now
 
-    def _judge(self, each: Coming) -> dependencies.Met | dependencies.Open | dependencies.Hopeless:
+    def _judge(self, each: FutureJob) -> dependencies.Met | dependencies.Open | dependencies.Hopeless:
         outcomes = [(need, when, Outcome.DONE if need in self.done else end) for need, when, end in each.outcomes]
         return dependencies.judge(outcomes)
 
@@ -273,15 +273,15 @@ class _Simulation:
         is_short = any(line.is_cut and len(line.jobs) < self.prospect.window for line in self.lines.values())
         return is_short or self.now >= self.prospect.known_until or not self.done.isdisjoint(self.prospect.cut_needs)
 
-    def _with_room(self, job: Waiting) -> Waiting:
+    def _with_room(self, job: WaitingJob) -> WaitingJob:
         room = self.room.get(job.batch)
         return job if job.room == room else replace(job, room=room)
 
-    def _view(self, heads: Sequence[Waiting]) -> View:
+    def _view(self, heads: Sequence[WaitingJob]) -> View:
         active = list(self.active.values())
         return View(heads, active, self.held, self.others, self.ahead, sharers=self.sharers, used_at=self.used_at)
 
-    def _place(self, plan: Plan, heads: Iterable[Waiting]) -> None:
+    def _place(self, plan: Plan, heads: Iterable[WaitingJob]) -> None:
         starts = {start.id: start.devices for start in plan.starts}
         for job in [job for job in heads if job.id in starts]:
             request = job.request
@@ -294,7 +294,7 @@ class _Simulation:
             if self.used_at:
                 self.used_at |= dict.fromkeys(starts[job.id], self.now / 1000)
             end = self.ends[job.id]
-            self.planned[job.id] = Planned(job.id, starts[job.id], self.now, None if end == math.inf else int(end))
+            self.planned[job.id] = PlannedStart(job.id, starts[job.id], self.now, None if end == math.inf else int(end))
         for line in self.lines.values():
             # Starting jobs are among the first of their line.
             first = line.jobs[: self.prospect.window]
@@ -336,7 +336,7 @@ class _Simulation:
             return f"job {job_id}, for which it waits, cannot be foreseen", dependencies.see(job_id)
         return self._in_the_way(job)
 
-    def _in_the_way(self, job: Waiting) -> tuple[str, str]:
+    def _in_the_way(self, job: WaitingJob) -> tuple[str, str]:
         """Return what keeps a queued job from ever starting in this simulation."""
         wanted = views.eligible(self.inventory, job.request)
         endless = [each for each in self.active.values() if self.ends[each.id] == math.inf]

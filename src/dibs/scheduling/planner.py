@@ -18,7 +18,7 @@ from dibs.model.jobs import JobId, Request
 from dibs.scheduling import capacity, choice, matching, pools, views
 from dibs.scheduling.choice import Room, Terms, Want
 from dibs.scheduling.pools import Demand, Pool
-from dibs.scheduling.views import Active, Policy, View, Waiting
+from dibs.scheduling.views import Active, Policy, View, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Plan:
     """What to start, which jobs wait, and the ticket to hold meanwhile."""
 
     starts: tuple[Start, ...]
-    #: Waiting jobs in order; each could start if its devices were free.
-    waits: tuple[Waiting, ...]
+    #: WaitingJob jobs in order; each could start if its devices were free.
+    waits: tuple[WaitingJob, ...]
     #: The first job that waits for devices: it determines our ticket.
-    first: Waiting | None
+    first: WaitingJob | None
     #: Reservations for the first waiting jobs, at most one of each kind, in serving order.
     reserved: tuple[Reservation, ...] = ()
 
@@ -187,10 +187,10 @@ class _PlanBuilder:
             plan = replace(more, starts=plan.starts + more.starts)
         return plan
 
-    def _try(self, waiting: Iterable[Waiting]) -> Plan:
+    def _try(self, waiting: Iterable[WaitingJob]) -> Plan:
         starts: list[Start] = []
-        waits: list[Waiting] = []
-        first: Waiting | None = None
+        waits: list[WaitingJob] = []
+        first: WaitingJob | None = None
         #: Resources only shrink here: a request that did not fit once need not be tried again.
         refused: set[Request] = set()
         for job in waiting:
@@ -219,7 +219,7 @@ class _PlanBuilder:
                 self.kept[job.batch] += job.batch in self.room
         return Plan(tuple(starts), tuple(waits), first, tuple(self.reserved.values()))
 
-    def _is_possible(self, job: Waiting) -> bool:
+    def _is_possible(self, job: WaitingJob) -> bool:
         """Tell whether a job could start if nothing else ran."""
         able = views.eligible(self.inventory, job.request)
         if job.request.vram:
@@ -230,7 +230,7 @@ class _PlanBuilder:
         """Tell whether `mib` would fit on a device without other jobs; foreign use stays."""
         return mib <= (capacity.capacity_mib(self.inventory.by_id[device]) or 0)
 
-    def _choose(self, job: Waiting) -> tuple[DeviceId, ...] | None:
+    def _choose(self, job: WaitingJob) -> tuple[DeviceId, ...] | None:
         """Return the devices on which a job can start now without delaying a reservation; None if it cannot."""
         demand = pools.demand_of(job.request)
         in_the_way = [reserved for reserved in self.reserved.values() if self._outlasts(job, reserved)]
@@ -243,7 +243,7 @@ class _PlanBuilder:
         return self._take(job, self._left(job, in_the_way))
 
     def _choose_beside_ours(
-        self, job: Waiting, demand: Demand, in_the_way: Sequence[Reservation]
+        self, job: WaitingJob, demand: Demand, in_the_way: Sequence[Reservation]
     ) -> tuple[DeviceId, ...] | None:
         """Return devices, some of which may be shared already: etiquette does not count those again."""
         now = (self.pool, _used(self.active), self.unused)
@@ -254,7 +254,7 @@ class _PlanBuilder:
 
         return self._take(job, self._left(job, in_the_way), allows) if allows(()) else None
 
-    def _left(self, job: Waiting, in_the_way: Sequence[Reservation]) -> list[DeviceId]:
+    def _left(self, job: WaitingJob, in_the_way: Sequence[Reservation]) -> list[DeviceId]:
         """Return suitable devices that are not reserved; a shared reserved one may have enough left."""
         wanted = views.eligible(self.inventory, job.request)
         if not in_the_way:
@@ -267,7 +267,7 @@ class _PlanBuilder:
         ]
 
     def _take(
-        self, job: Waiting, wanted: Sequence[DeviceId], allows: Callable[[Sequence[DeviceId]], bool] | None = None
+        self, job: WaitingJob, wanted: Sequence[DeviceId], allows: Callable[[Sequence[DeviceId]], bool] | None = None
     ) -> tuple[DeviceId, ...] | None:
         request = job.request
         if self.rooms is None and (request.gpus == 1 or not (self.inventory.closeness or self.view.used_at)):
@@ -281,7 +281,7 @@ class _PlanBuilder:
             chosen = choice.choose(request.gpus, wanted, left, self.ahead, terms, allows)
         return None if chosen is None else tuple(DeviceId(device) for device in chosen)
 
-    def _start(self, job: Waiting, chosen: tuple[DeviceId, ...]) -> None:
+    def _start(self, job: WaitingJob, chosen: tuple[DeviceId, ...]) -> None:
         demand, mib = pools.demand_of(job.request), job.request.mib
         self.pool = self.pool.less(_beside(demand, chosen, _used(self.active), self.unused) if chosen else demand)
         self.free.difference_update(chosen)
@@ -299,10 +299,10 @@ class _PlanBuilder:
             if self._outlasts(job, reserved):
                 self.reserved[kind] = reserved.less(demand, chosen, mib, self.usable)
 
-    def _outlasts(self, job: Waiting, reserved: Reservation) -> bool:
+    def _outlasts(self, job: WaitingJob, reserved: Reservation) -> bool:
         return outlasts(job.request, reserved, self.policy, self.now)
 
-    def _reserve(self, job: Waiting) -> Reservation:
+    def _reserve(self, job: WaitingJob) -> Reservation:
         """Find the earliest time at which a job that does not fit now could start, and its devices.
 
         A device that another user holds may be released at any time: it counts as released right after the free ones.
@@ -330,7 +330,7 @@ class _PlanBuilder:
         return Reservation(job.id, at, frozenset(best), pool.less(demand))
 
     def _reserve_shared(
-        self, job: Waiting, soonest: float, back: Mapping[DeviceId, float], ends: Sequence[_End]
+        self, job: WaitingJob, soonest: float, back: Mapping[DeviceId, float], ends: Sequence[_End]
     ) -> Reservation:
         """Find the earliest time from `soonest` on at which all counted resources suffice for a job.
 

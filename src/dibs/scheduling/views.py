@@ -15,7 +15,7 @@ from dibs.scheduling import capacity, choice
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingJob:
     """A queued job as the planner sees it; among equal priorities the lower rank comes first, then the lower id."""
 
     id: JobId
@@ -78,7 +78,7 @@ class Collector:
 class View:
     """Everything the plan depends on: the queue's head, active jobs, and the machine-wide line."""
 
-    waiting: Sequence[Waiting] = ()
+    waiting: Sequence[WaitingJob] = ()
     active: Sequence[Active] = ()
     #: Devices whose leases do not belong to our active jobs.
     held: Mapping[DeviceId, Occupant] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Policy:
     most_sharers: int = choice.MOST_SHARERS
 
 
-def order(waiting: Sequence[Waiting]) -> list[Waiting]:
+def order(waiting: Sequence[WaitingJob]) -> list[WaitingJob]:
     """Return jobs in the order in which they are served."""
     return sorted(waiting, key=lambda job: job.place)
 

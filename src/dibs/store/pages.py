@@ -40,7 +40,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobQuery:
     """The content and order of a list."""
 
     chosen: selectors.Selection
@@ -85,7 +85,7 @@ def _unread(text: str) -> UserError:
     return UserError(f'cursor expected what `next` said, got "{text[:80]}".', "Begin without a cursor.")
 
 
-def page(reader: Reader, wanted: Wanted, after: Place | None, most: int, now: int) -> tuple[list[Job], Place | None]:
+def page(reader: Reader, wanted: JobQuery, after: Place | None, most: int, now: int) -> tuple[list[Job], Place | None]:
     """Return at most `most` jobs, and the place where the next page continues; None: there is no next page."""
     moment = after.now if after else now
     query, values = _query(reader, wanted, after, moment)
@@ -97,7 +97,7 @@ def page(reader: Reader, wanted: Wanted, after: Place | None, most: int, now: in
     return jobs, Place(value, job_id, moment)
 
 
-def runs(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
+def runs(reader: Reader, wanted: JobQuery, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
     """Return the number of jobs in a list by id, their ids as `900-1000,1-20` in its order, and whether it was cut."""
     if wanted.chosen == ((selectors.Everything(),),):
         total, ends = _counted(reader, wanted.words), _ends(reader, wanted, now)
@@ -120,7 +120,7 @@ def _counted(reader: Reader, words: tuple[str, ...] | None) -> int:
     return sum(count for word, count in reader.counts().items() if words is None or word in words)
 
 
-def _ends(reader: Reader, wanted: Wanted, now: int) -> list[int]:
+def _ends(reader: Reader, wanted: JobQuery, now: int) -> list[int]:
     """Return the first and the last id of a list; nothing if it is empty."""
     found = []
     for is_descending in (False, True):
@@ -129,7 +129,7 @@ def _ends(reader: Reader, wanted: Wanted, now: int) -> list[int]:
     return found
 
 
-def ids(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
+def ids(reader: Reader, wanted: JobQuery, now: int, most: int = MOST_IDS) -> tuple[int, str, bool]:
     """Return the number of jobs in a list, their ids in its order as JSON text, and whether it was cut."""
     query, values = _query(reader, wanted, None, now)
     whole = reader.queries["page_ids"].replace("{page}", query)
@@ -139,7 +139,7 @@ def ids(reader: Reader, wanted: Wanted, now: int, most: int = MOST_IDS) -> tuple
     return total, text, False
 
 
-def _query(reader: Reader, wanted: Wanted, after: Place | None, now: int) -> tuple[str, list[Any]]:
+def _query(reader: Reader, wanted: JobQuery, after: Place | None, now: int) -> tuple[str, list[Any]]:
     """Return the query for a list from one place on, and its values except the last, the limit."""
     order = wanted.sort
     way = "descending" if order.is_descending else "ascending"

@@ -19,7 +19,7 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedEvent:
     """One row of the event table, with the current state of its job; None: the job was deleted."""
 
     number: int
@@ -59,7 +59,7 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsageRow:
     """How long the jobs of a project, or of a sweep in it, had devices on one day."""
 
     #: The index of the day, from 0.

@@ -17,18 +17,18 @@ from dibs.errors import NotFound, UserError
 from dibs.model import selectors, spelling, units
 from dibs.model.jobs import Cause, Job, JobId, Outcome, When
 from dibs.scheduling import vram_advice
-from dibs.scheduling.views import Active, Waiting
+from dibs.scheduling.views import Active, WaitingJob
 from dibs.scheduling.vram_advice import Earlier
 from dibs.store import database, rows, where
 from dibs.store.query_results import (
     BatchTally,
     EventRow,
     Glance,
-    Numbered,
+    NumberedEvent,
     PastAttempt,
     RunsSince,
     Stay,
-    Used,
+    UsageRow,
     Waited,
     Waits,
 )
@@ -92,14 +92,14 @@ class Reader:
             for i, allocation, cpus, mem, limit_s, at, batch, vram in self._ask("active_devices")
         ]
 
-    def head(self, most: int, most_shared: int | None = None) -> list[Waiting]:
+    def head(self, most: int, most_shared: int | None = None) -> list[WaitingJob]:
         """Return the first `most` jobs of each line, or `most_shared` of a line that shares devices, for one plan."""
         found = []
         for request_id, *request, batch, room in self._ask("lines").fetchall():
             shape = rows.request_of(request)
             many = most_shared if shape.vram and most_shared else most
             line = {"request": request_id, "batch": batch, "most": many}
-            found += [Waiting(JobId(i), shape, p, batch, room, r) for i, p, r in self._ask("head_of_line", line)]
+            found += [WaitingJob(JobId(i), shape, p, batch, room, r) for i, p, r in self._ask("head_of_line", line)]
         return found
 
     def overview(self, unfinished: int, finished: int) -> list[Job]:
@@ -159,10 +159,12 @@ class Reader:
             for job_id, name, attempt, word, allocation, began, ended in found
         ]
 
-    def usage(self, days: Sequence[tuple[int, int]], now: int, idle_below: int, most: int) -> list[Used]:
+    def usage(self, days: Sequence[tuple[int, int]], now: int, idle_below: int, most: int) -> list[UsageRow]:
         """Return the use of devices on consecutive days, given as (from, to); the longest first."""
         which = {"days": json.dumps(days), "since": days[0][0], "until": days[-1][1]}
-        return [Used(*row) for row in self._ask("usage", which | {"now": now, "idle_below": idle_below, "most": most})]
+        return [
+            UsageRow(*row) for row in self._ask("usage", which | {"now": now, "idle_below": idle_below, "most": most})
+        ]
 
     def waits(self, since: int, until: int, most: int) -> Waits:
         """Return how long jobs with devices waited whose first start was between two times."""
@@ -238,11 +240,11 @@ class Reader:
         """Return the states of the jobs with events after `since`, up to `until`."""
         return [Glance(*row) for row in self._ask("changed_since", {"since": since, "until": until})]
 
-    def happened(self, since: int, until: int, job_id: JobId | None, most: int) -> list[Numbered]:
+    def happened(self, since: int, until: int, job_id: JobId | None, most: int) -> list[NumberedEvent]:
         """Return the events after `since`, up to `until`, of one job or of all."""
         query = "happened" if job_id is None else "happened_to_job"
         values = {"since": since, "until": until, "job": job_id, "most": most}
-        return [Numbered(*row) for row in self._ask(query, values)]
+        return [NumberedEvent(*row) for row in self._ask(query, values)]
 
     def standings(self, chosen: selectors.Selection, now: int) -> list[Glance]:
         """Return the states of the jobs of a selection, in no order."""

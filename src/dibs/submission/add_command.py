@@ -36,12 +36,12 @@ def parse(words: Sequence[str], caller: Caller) -> Args:
     return options.parse("add", OPTIONS, words, takes_command=True, caller=caller)
 
 
-def draft(args: Args, say: script_files.Say) -> script_files.Asking:
+def draft(args: Args, say: script_files.Say) -> script_files.JobRequest:
     """Return the request of a command line; `say` receives notes for the user."""
     file = args.get(FILE)
     if file is None and (args.words != ("-",) or args.has(job_options.SCRIPT)):
         return script_files.read(args, "add", say)
-    return script_files.Asking(args, _lines(args, file))
+    return script_files.JobRequest(args, _lines(args, file))
 
 
 def _lines(args: Args, file: str | None) -> drafts.Body:

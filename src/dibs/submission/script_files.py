@@ -43,7 +43,7 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Asking:
+class JobRequest:
     """A parsed command line: its options merged with those of the script's lines, and the request."""
 
     args: Args
@@ -53,15 +53,15 @@ class Asking:
 Say = Callable[[str], None]
 
 
-def read(args: Args, verb: str, say: Say) -> Asking:
+def read(args: Args, verb: str, say: Say) -> JobRequest:
     """Return the request of a command line that names a command or a script; `say` receives notes for the user."""
     script = find(args)
     if script is None:
         body = drafts.from_words(args, args.words, verb)
         _say_what_surprises(args, verb, say)
-        return Asking(args, body)
+        return JobRequest(args, body)
     args, is_slurm = with_lines(args, script, verb, say)
-    return Asking(args, _body(args, script, is_slurm))
+    return JobRequest(args, _body(args, script, is_slurm))
 
 
 def find(args: Args) -> Script | None:

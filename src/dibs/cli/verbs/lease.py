@@ -138,19 +138,19 @@ def _check(args: Args) -> None:
                 raise UserError(f"--release gives back all that was leased; {option.names[-1]} means nothing with it.")
 
 
-def _wanted(args: Args, values: settings.Settings) -> lease_request.Wanted:
+def _wanted(args: Args, values: settings.Settings) -> lease_request.LeaseRequest:
     inventory = lease_request.inventory_now(values)
     request = lease_request.request(args, inventory)
     visible = args.get(job_options.VISIBLE) or values.visible
-    return lease_request.Wanted(request, inventory, values, visible, timeout_s=0 if args.has(NO_WAIT) else None)
+    return lease_request.LeaseRequest(request, inventory, values, visible, timeout_s=0 if args.has(NO_WAIT) else None)
 
 
-def _told_limit(wanted: lease_request.Wanted, ids: Sequence[DeviceId], limit_s: float) -> str:
+def _told_limit(wanted: lease_request.LeaseRequest, ids: Sequence[DeviceId], limit_s: float) -> str:
     end = times.shown(datetime.now(UTC) + timedelta(seconds=limit_s))
     return f"{_names(wanted, ids)} leased for {units.format_duration(limit_s)}, until {end}"
 
 
-def _names(wanted: lease_request.Wanted, ids: Sequence[DeviceId]) -> str:
+def _names(wanted: lease_request.LeaseRequest, ids: Sequence[DeviceId]) -> str:
     return "GPU " + ", ".join(str(index) for index in devices.indices(wanted.inventory, ids))
 
 
@@ -171,7 +171,7 @@ def _kept(args: Args) -> int:
     pid = args.get(PID)
     owner = keepers.asking_shell() if pid is None else keepers.adopted(pid)
     place = device_lease.folder()
-    if args.has(ENV) and (held := keepers.of(place, [owner.pid])):
+    if args.has(ENV) and (held := keepers.keepers_of(place, [owner.pid])):
         raise Conflict(
             f"{owner.kind} {owner.pid} has leased {', '.join(held[0].devices)} already.", "First: dibs lease --release"
         )
@@ -191,7 +191,7 @@ def _kept(args: Args) -> int:
     return 0
 
 
-def _print_kept(args: Args, wanted: lease_request.Wanted, owner: keepers.Owner, ids: Sequence[DeviceId]) -> None:
+def _print_kept(args: Args, wanted: lease_request.LeaseRequest, owner: keepers.Owner, ids: Sequence[DeviceId]) -> None:
     if not args.has(ENV):
         print("\n".join(ids))
         return
@@ -202,7 +202,7 @@ def _print_kept(args: Args, wanted: lease_request.Wanted, owner: keepers.Owner, 
         screen.say('these lines are for your shell: eval "$(dibs lease --env)"; dibs lease --release gives back')
 
 
-def _used_by(args: Args, pid: int, wanted: lease_request.Wanted) -> Request:
+def _used_by(args: Args, pid: int, wanted: lease_request.LeaseRequest) -> Request:
     """Return the request for a running process: by default, the GPUs that it already uses."""
     if args.has(job_options.GPUS) or args.has(job_options.GPU_IDS):
         return wanted.request
@@ -221,7 +221,7 @@ def _release(args: Args) -> int:
     """Release the leases of this shell, or of the process in `--pid`."""
     pid = args.get(PID)
     owners = keepers.above_us() if pid is None else [pid]
-    held = keepers.of(device_lease.folder(), owners)
+    held = keepers.keepers_of(device_lease.folder(), owners)
     if not held:
         raise NotFound(
             "nothing is leased for this shell." if pid is None else f"nothing is leased for process {pid}.",

@@ -50,7 +50,7 @@ def main(args: Args) -> int:
         hints.about_submission(answer)
         if args.has(job_options.BEGIN) and sys.stderr.isatty():
             screen.say(f"job {answer['ids'][0]}{drafts.told_begin(args).removeprefix(';')}")
-        attached = Attached(queue, answer["ids"][0])
+        attached = Attachment(queue, answer["ids"][0])
         follower = log_follower.Follower(queue, coming, attached.on_signal, attached.on_news)
         job = follower.ask(attached.job_id)
         follower.tails = attached.tails = _tails(job, old)
@@ -75,7 +75,7 @@ def _tails(job: WholeJob, old: dict[str, int]) -> list[log_output.Tail]:
     return tails
 
 
-class Attached:
+class Attachment:
     """Connects the terminal and the job: forwards Ctrl-C, prints why the job waits."""
 
     def __init__(self, queue: connection.Client, job_id: int) -> None:

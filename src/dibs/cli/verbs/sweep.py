@@ -80,7 +80,7 @@ def main(args: Args) -> int:
 # -- the request ------------------------------------------------------------------------------------------------
 
 
-def read(args: Args) -> sweep_drafts.Asked:
+def read(args: Args) -> sweep_drafts.SweepDraft:
     """Parse the command line; report every error that can be found without a daemon."""
     before, after = args.words, None
     if args.before_dashes is not None:
@@ -172,7 +172,7 @@ def _progress(most: int) -> Iterator[Callable[[int], None]]:
 # -- the answer -------------------------------------------------------------------------------------------------
 
 
-def _tell(asked: sweep_drafts.Asked, made: dict[str, Any], counts: dict[str, int]) -> int:
+def _tell(asked: sweep_drafts.SweepDraft, made: dict[str, Any], counts: dict[str, int]) -> int:
     total = sum(counts.values())
     if asked.args.has(options.JSON):
         told = {word.replace(" ", "_"): counts.get(word, 0) for word in (*ALWAYS_TOLD, *ALSO_TOLD)}
@@ -194,7 +194,7 @@ def summary(total: int, counts: dict[str, int]) -> str:
     return f"{total:,} point{'' if total == 1 else 's'}: {', '.join(told)}"
 
 
-def _rehearse(queue: connection.Client, asked: sweep_drafts.Asked) -> int:
+def _rehearse(queue: connection.Client, asked: sweep_drafts.SweepDraft) -> int:
     """Print the first commands and their number; nothing is queued."""
     answer = queue.post("/v1/sweeps?dry_run=yes", sweep_drafts.request(asked))
     for note in answer["notes"]:

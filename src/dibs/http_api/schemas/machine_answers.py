@@ -225,7 +225,7 @@ class Daemon(Struct):
     devices: str
 
 
-class Stopping(Struct):
+class DaemonStop(Struct):
     """The process that stops."""
 
     pid: int

@@ -16,8 +16,8 @@ from dibs.model import dependencies, ranks
 from dibs.model.jobs import Job, JobId, State
 from dibs.scheduling import durations, views
 from dibs.scheduling.durations import Span
-from dibs.scheduling.forecasts import Coming, Line, Prospect, StartForecaster
-from dibs.scheduling.views import View, Waiting
+from dibs.scheduling.forecasts import FutureJob, Line, Prospect, StartForecaster
+from dibs.scheduling.views import View, WaitingJob
 from dibs.store.writer import Reader
 
 #: Jobs of all lines together. Each line gets at least what one plan needs, up to four times this limit in total.
@@ -56,7 +56,7 @@ def gather(reader: Reader, view: View, window: int, grace_s: float, now: int, as
     It includes `asked_for`, even if that job is not submitted yet or waits for others.
     """
     waiting, cut_lines = _deeper(reader, view, window)
-    known = _Known(reader, {job.id: job for job in reader.active()}, {job.id for job in waiting})
+    known = _ForecastJobs(reader, {job.id: job for job in reader.active()}, {job.id for job in waiting})
     if asked_for is not None and _is_ready(asked_for, reader, now):
         waiting += _joined(asked_for, waiting, cut_lines, reader)
     elif asked_for is not None:
@@ -69,7 +69,7 @@ def gather(reader: Reader, view: View, window: int, grace_s: float, now: int, as
     return Prospect(whole, window, spans, list(known.coming.values()), cut_lines, known.cut_needs, known_until)
 
 
-def _deeper(reader: Reader, view: View, window: int) -> tuple[list[Waiting], set[Line]]:
+def _deeper(reader: Reader, view: View, window: int) -> tuple[list[WaitingJob], set[Line]]:
     """Return more jobs of each line than `view` has, and the lines that are still cut."""
     kinds = {(job.request, job.batch) for job in view.waiting}
     reach = max(window, MOST_JOBS // max(1, len(kinds)))
@@ -87,7 +87,7 @@ def _is_ready(job: Job, reader: Reader, now: int) -> bool:
     return not job.spec.after and (job.spec.begin_at is None or job.spec.begin_at <= now)
 
 
-def _joined(job: Job, waiting: list[Waiting], cut_lines: set[Line], reader: Reader) -> list[Waiting]:
+def _joined(job: Job, waiting: list[WaitingJob], cut_lines: set[Line], reader: Reader) -> list[WaitingJob]:
     """Return a job as it would wait after submission; nothing if its place is beyond the cut or it is in `waiting`."""
     new = _waiting(job, reader)
     in_line = [other for other in waiting if (other.request, other.batch) == (new.request, new.batch)]
@@ -96,9 +96,9 @@ def _joined(job: Job, waiting: list[Waiting], cut_lines: set[Line], reader: Read
     return [] if is_unseen or any(other.id == new.id for other in waiting) else [new]
 
 
-def _waiting(job: Job, reader: Reader) -> Waiting:
+def _waiting(job: Job, reader: Reader) -> WaitingJob:
     spec = job.spec
-    return Waiting(
+    return WaitingJob(
         job.id,
         spec.request,
         spec.priority,
@@ -109,13 +109,13 @@ def _waiting(job: Job, reader: Reader) -> Waiting:
 
 
 @dataclass
-class _Known:
+class _ForecastJobs:
     """The jobs of a forecast: active, in a line, or coming."""
 
     reader: Reader
     active: dict[JobId, Job]
     in_line: set[JobId]
-    coming: dict[JobId, Coming] = field(default_factory=dict)
+    coming: dict[JobId, FutureJob] = field(default_factory=dict)
     coming_jobs: list[Job] = field(default_factory=list)
     cut_needs: set[JobId] = field(default_factory=set)
 
@@ -124,7 +124,7 @@ class _Known:
             return
         stored = self.reader.outcomes(job.id)
         outcomes = stored or [(need.id, need.when, self.reader.job(need.id).outcome) for need in job.spec.after]
-        self.coming[job.id] = Coming(_waiting(job, self.reader), job.spec.begin_at, outcomes)
+        self.coming[job.id] = FutureJob(_waiting(job, self.reader), job.spec.begin_at, outcomes)
         self.coming_jobs.append(job)
 
     def add_with_needs(self, job: Job) -> None:

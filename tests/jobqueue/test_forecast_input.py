@@ -6,7 +6,7 @@ import math
 import pytest
 
 import build
-from dibs.jobqueue import forecasting
+from dibs.jobqueue import shared_forecast
 from dibs.model import lifecycle
 from dibs.model.jobs import After, JobId, When
 from dibs.scheduling import durations, forecasts
@@ -53,7 +53,7 @@ def after(*ids, when=When.DONE):
 
 def gathered(store, job=None):
     view = View(store.head(WINDOW), store.active_devices())
-    return forecasting.gather(store, view, WINDOW, 30.0, NOW, job)
+    return shared_forecast.gather(store, view, WINDOW, 30.0, NOW, job)
 
 
 def expected(store, job):
@@ -120,7 +120,7 @@ def test_a_job_that_is_being_ended_takes_no_longer_than_the_grace(store, state, 
 def test_of_a_long_line_the_beginning_is_told_and_that_it_goes_on(store):
     submit(store, *({},) * 2000)
     found = gathered(store)
-    assert [job.id for job in found.view.waiting] == list(range(1, forecasting.MOST_JOBS + 1))
+    assert [job.id for job in found.view.waiting] == list(range(1, shared_forecast.MOST_JOBS + 1))
     assert set(found.cut_lines) == {(build.spec().request, 0)}
 
 
@@ -131,10 +131,10 @@ def test_a_short_line_is_told_whole(store):
 
 
 def test_of_very_many_kinds_of_requests_not_all_jobs_are_told(store):
-    submit(store, *({"limit_s": 60.0 + n} for n in range(5 * forecasting.MOST_JOBS)))
+    submit(store, *({"limit_s": 60.0 + n} for n in range(5 * shared_forecast.MOST_JOBS)))
     found = gathered(store)
-    assert len(found.view.waiting) == 4 * forecasting.MOST_JOBS
-    assert len(found.cut_lines) == forecasting.MOST_JOBS
+    assert len(found.view.waiting) == 4 * shared_forecast.MOST_JOBS
+    assert len(found.cut_lines) == shared_forecast.MOST_JOBS
 
 
 def test_a_job_far_back_in_a_long_line_is_not_foreseen(store):
@@ -145,8 +145,10 @@ def test_a_job_far_back_in_a_long_line_is_not_foreseen(store):
 def test_jobs_that_wait_for_their_time_are_told_the_next_first(store):
     submit(store, *({"begin_at": NOW + n * MINUTE} for n in range(300, 0, -1)))
     found = gathered(store)
-    assert [each.begin_at for each in found.coming] == [NOW + n * MINUTE for n in range(1, forecasting.MOST_COMING + 1)]
-    assert found.known_until == NOW + forecasting.MOST_COMING * MINUTE
+    assert [each.begin_at for each in found.coming] == [
+        NOW + n * MINUTE for n in range(1, shared_forecast.MOST_COMING + 1)
+    ]
+    assert found.known_until == NOW + shared_forecast.MOST_COMING * MINUTE
 
 
 def test_when_all_that_wait_for_their_time_are_told_nothing_else_comes(store):
@@ -163,7 +165,7 @@ def test_where_very_many_wait_for_one_job_it_is_told_for_which(store):
     (need,) = submit(store, {})
     submit(store, *({"after": after(need)},) * 1000)
     found = gathered(store)
-    assert (set(found.cut_needs), len(found.coming)) == ({need}, 2 * forecasting.MOST_COMING)
+    assert (set(found.cut_needs), len(found.coming)) == ({need}, 2 * shared_forecast.MOST_COMING)
 
 
 def test_held_jobs_are_not_told_of(store):
