@@ -9,7 +9,7 @@ from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 import pytest
 
 from bench import Bench, wait_for
-from dibs_compat.schedule.task import DEAF_S, PATIENT_S, Step, StopSignals
+from dibs_compat.schedule.task import IGNORE_S, PATIENT_S, Step, StopSignals
 from old_tools import Call, OldTools
 
 #: A task that says that it runs, and lives on until it is killed by what it does not ignore.
@@ -172,11 +172,11 @@ def test_the_task_sees_no_blocked_signals(tools: OldTools) -> None:
 
 def test_each_ctrl_c_has_its_meaning() -> None:
     signals = StopSignals(7, Step.WARN, 30.0)
-    answers = [signals.answer(SIGINT, now) for now in (0.0, 1.0, 1.0 + DEAF_S - 0.1, 1.0 + DEAF_S, 9.0)]
+    answers = [signals.answer(SIGINT, now) for now in (0.0, 1.0, 1.0 + IGNORE_S - 0.1, 1.0 + IGNORE_S, 9.0)]
     assert answers == [None, PATIENT_S, None, 0.0, None]
 
 
 def test_term_has_a_grace_and_a_second_one_has_none() -> None:
     signals = StopSignals(7, Step.WARN, 30.0)
     assert [signals.answer(number, 0.0) for number in (SIGTERM, SIGHUP)] == [30.0, 0.0]
-    assert signals.told_by == SIGTERM
+    assert signals.stop_signal == SIGTERM

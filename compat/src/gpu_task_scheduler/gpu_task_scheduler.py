@@ -78,12 +78,12 @@ class GPUTaskScheduler:
         run = runs.Run(self._config_manager, order, marks, rules, self._journal)
         self.report = run.report
         run.run()
-        if run.told_by is not None:
+        if run.stop_signal is not None:
             self._journal.warn("stopped; what has not finished will run next time")
             gpu_visibility.show(os.environ)
-            if run.told_by == signal.SIGINT:
+            if run.stop_signal == signal.SIGINT:
                 raise KeyboardInterrupt
-            task.die_by(run.told_by)
+            task.die_by(run.stop_signal)
         elif self.report.failed:
             self._journal.warn(self.report.summary())
 

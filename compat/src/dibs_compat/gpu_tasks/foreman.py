@@ -1,7 +1,7 @@
-"""The process that has the leases: a fresh interpreter in a session of its own, from which every task is forked.
+"""The process that holds the leases: a fresh interpreter in its own session, from which every task is forked.
 
-It stands in the machine's line for a place where the next task can run, and starts there what the scheduler gives it.
-It knows nothing of instances and folders. When the scheduler hangs up it ends what runs, and then itself.
+It waits in the machine-wide line for a place for the next task, and starts there the task that the scheduler sends. It
+knows nothing of instances and folders. When the scheduler disconnects, it stops the tasks and exits.
 """
 
 from __future__ import annotations
@@ -92,16 +92,16 @@ class Foreman:
         if self._gone in ready:
             self._leave()
         elif self._scheduler.fileno() in ready:
-            return self._hear()
+            return self._receive()
         return None
 
     def _leave(self) -> None:
-        """End what runs: the scheduler is gone, and nobody reads what becomes of its tasks."""
+        """Stop all tasks: the scheduler is gone, so nobody reads their results."""
         self._is_wanted, self._is_over, self._is_alone = False, True, True
         self._tell_all("stop", self._order.grace_s)
 
-    def _hear(self) -> Task | None:
-        """Do what the scheduler asks for; return a task in the process that is to run it."""
+    def _receive(self) -> Task | None:
+        """Handle one request of the scheduler; in a forked worker return its task."""
         got = messages.receive(self._scheduler)
         if got is None:
             self._leave()
@@ -151,9 +151,9 @@ class Foreman:
         messages.send(self._scheduler, "ended", int(running.slot.label), *(got[0] if got else (None, 0, "", "")))
 
     def _end_orphans(self) -> None:
-        """Kill what a parent that was killed has left to us; the kernel has done so to the task itself."""
-        attended = {running.pid for running in self._running.values()}
-        supervision.kill_orphans(attended)
+        """Kill the descendants of a killed task parent; the kernel has killed the task itself."""
+        supervised = {running.pid for running in self._running.values()}
+        supervision.kill_orphans(supervised)
 
     def _tell_all(self, *words: object) -> None:
         for running in self._running.values():
@@ -170,7 +170,7 @@ def main(file: IO[bytes]) -> None:
 
     order, line, scheduler_pid = pickle.load(file)
     file.close()
-    # What is below a task becomes ours if whoever answers for it is killed.
+    # Inherit the descendants of a task if its parent is killed.
     supervision.become_supervisor(())
     # Tasks share our pages as long as no collector writes to them.
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What is told while tasks run: on the console and in the file of the scheduler, each in the old tool's own form."""
+"""Log lines of running tasks, on the console and in the scheduler's file, in the formats of the old tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets between a scheduler, its foreman and those who attend to tasks: small tuples, sometimes with descriptors."""
+"""Packets between a scheduler, its foreman and the task parents: small tuples, sometimes with descriptors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a foreman is told before the first task, and what it is told of each.
+"""The order that a foreman gets at its start, and the task descriptions that follow.
 
-Like all that a foreman loads, it does without modules that are dear: each task is a fork, and tears down all of them.
+Imports only cheap modules, as all that a foreman loads: each task is a fork, and tears down all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BOOT = (
 
 
 class Place:
-    """Where one task at a time can run: its name, what CUDA is told, and what is leased."""
+    """Where one task at a time can run: its name, CUDA_VISIBLE_DEVICES, and the leased devices."""
 
     __slots__ = ("devices", "name", "visible")
 
@@ -45,7 +45,7 @@ class Order:
 
 
 class Task:
-    """What a worker has to know of its own task."""
+    """The task of a worker."""
 
     __slots__ = ("config", "leases", "log", "place", "work_dir")
 

@@ -1,7 +1,7 @@
 """One run of a scheduler: which instance is next, where it goes, and what became of it.
 
 Decides and tells; places and processes are the foreman's. An instance that is done needs no GPU to be skipped. If the
-foreman dies, what it ran counts as failed, and another one goes on with the rest.
+foreman dies, its running tasks count as failed, and another one runs the rest.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Run:
         #: The next instance that has something to do, while it waits for a place.
         self._head: dict[str, Any] | None = None
         self._is_exhausted = False
-        #: The first signal that told us to end, and when to become more urgent about it.
-        self.told_by: int | None = None
+        #: The first stop signal, and when to escalate.
+        self.stop_signal: int | None = None
         self._urge_at: float | None = None
 
     # -- the loop
@@ -119,7 +119,7 @@ class Run:
                     raise
                 finally:
                     crew.close()
-                if self.told_by is not None:
+                if self.stop_signal is not None:
                     return
                 if not self._is_exhausted and not crew.was_useful:
                     raise errors.MachineError(
@@ -130,7 +130,7 @@ class Run:
     def _work(self, crew: Crew, coming: Signals | None) -> None:
         """Work with one foreman until everything is done, or it is gone."""
         crew.send("want")
-        while self._running or not (self._is_exhausted or self.told_by):
+        while self._running or not (self._is_exhausted or self.stop_signal):
             crew.wait(coming, self._urge_at)
             for number in coming.new() if coming is not None else ():
                 self._answer(crew, number)
@@ -158,8 +158,8 @@ class Run:
 
     def _answer(self, crew: Crew, number: int) -> None:
         """Let a signal end the tasks: Ctrl-C as a terminal would do it; the second one without mercy."""
-        is_second = self.told_by is not None
-        self.told_by = self.told_by or number
+        is_second = self.stop_signal is not None
+        self.stop_signal = self.stop_signal or number
         crew.send("over")
         if is_second:
             self._urge_at = None
@@ -183,7 +183,7 @@ class Run:
 
     def _look_ahead(self) -> bool:
         """Skip what is done, which needs no GPU, up to the next that is not; tell whether that wants a place now."""
-        if self.told_by is not None or not self._idle or self._head is not None:
+        if self.stop_signal is not None or not self._idle or self._head is not None:
             return False
         for one in self._draw():
             if self._rules.is_forced or not self._marks.is_done(self._folder(one)):
@@ -198,7 +198,7 @@ class Run:
 
     def _fill(self, crew: Crew, place: int) -> None:
         """Run the next instance in a place that the foreman has for us."""
-        for one in self._draw() if self.told_by is None else ():
+        for one in self._draw() if self.stop_signal is None else ():
             self._say(place, TaskEvent.RECEIVES, _name(one))
             try:
                 claim = self._marks.claim(self._folder(one), self._rules.is_forced)
@@ -237,7 +237,7 @@ class Run:
             self._say(place, TaskEvent.FINISHES, started.name)
         else:
             self._fail(place, started, _why(code, signum), started.log)
-        if leftovers and self.told_by is None:
+        if leftovers and self.stop_signal is None:
             self._journal.warn(f"{started.name or 'the task'} left running, now ended: {leftovers}")
         if note:
             self._journal.warn(note)
@@ -256,7 +256,7 @@ class Run:
             self._marks.failed(started.claim.folder, why)
             started.claim.close()
         self.report.failed.append(Failure(started.name, started.work_dir, why))
-        if self.told_by is None:
+        if self.stop_signal is None:
             self._say(place, TaskEvent.FAILS, started.name, why + (f", see {log}" if log else ""))
 
     def _skip(self, place: int, one: Mapping[str, Any]) -> None:
@@ -315,7 +315,7 @@ class Crew:
         messages.send(self.line, *words, fds=fds or ())
 
     def tell(self, *words: object) -> None:
-        """Have every task told something."""
+        """Send an order to every task."""
         self.send("tell", *words)
 
     def close(self) -> None:

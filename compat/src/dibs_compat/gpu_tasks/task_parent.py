@@ -1,7 +1,7 @@
-"""One process for each task, its parent: ends what the task leaves behind, and the task if nobody wants it any more.
+"""The parent process of one task: stops it on request, and ends the processes it leaves behind.
 
-It holds the leases and the lock of the folder until nothing of the task is left. If the foreman dies, it is told by the
-kernel and ends the task with some grace; if it is killed itself, the kernel kills the task.
+It holds the leases and the folder lock until no process of the task is left. If the foreman dies, the kernel sends a
+signal and we stop the task with grace; if we are killed, the kernel kills the task.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def begin(kept: Collection[int], inherited: Collection[int], grace_s: float) -> 
         _close_all_but({0, 1, 2, its.fileno(), *kept, *inherited})
         task = _prepare(foreman)
         if task:
-            _attend(task, its, grace_s)
-    except BaseException:  # noqa: BLE001 - the foreman's code is not for this process, whatever is wrong with it
+            _supervise(task, its, grace_s)
+    except BaseException:  # noqa: BLE001 - must not return into the foreman's code
         sys.excepthook(*sys.exc_info())
     if task:
-        # Ends without the rest of this program: what it has to say is said, and the foreman sees its end.
+        # Skip the cleanup of the forked interpreter; the foreman sees our exit.
         os._exit(1)
     _close_all_but({0, 1, 2, *inherited})
     for sock in (ours, its):
@@ -45,28 +45,28 @@ def begin(kept: Collection[int], inherited: Collection[int], grace_s: float) -> 
 
 
 def _prepare(foreman: int) -> int:
-    """Get ready to answer for everything below us, and fork the task; return its pid, 0 in the task."""
+    """Become a subreaper and fork the task; return its pid, 0 in the task."""
     before = supervision.become_supervisor()
     supervision.die_with(foreman, signal.SIGTERM)
     me = os.getpid()
     task = os.fork()
     if task == 0:
         supervision.die_with(me, signal.SIGKILL)
-        # A group of its own: what it signals, signalling its group, is not us.
+        # Its own group, so that a signal to its group does not reach us.
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return task
 
 
-def _attend(task: int, line: socket.socket, grace_s: float) -> None:
-    """Wait until nothing of the task is left, and say how it ended."""
+def _supervise(task: int, line: socket.socket, grace_s: float) -> None:
+    """Wait until no process of the task is left, and send how it ended."""
     line.setblocking(False)
     final = supervision.supervise(task, grace_s, lambda: _orders(line))
     messages.send(line, final.code, final.signal, final.leftovers, final.note)
 
 
 def _orders(line: socket.socket) -> list[list[str]]:
-    """Return what the foreman has asked for; its end is told by a signal."""
+    """Return the orders of the foreman; its death arrives as a signal."""
     found: list[list[str]] = []
     while True:
         try:

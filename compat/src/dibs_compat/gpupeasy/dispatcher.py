@@ -68,8 +68,8 @@ class Dispatcher:
         #: Texts that dibs refused to use; until the list is changed nothing is dealt to them.
         self._broken: set[str] = set()
         self._is_ending = False
-        self._hear, self._say = socket.socketpair()
-        self._hear.setblocking(False)
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
 
     def open(self) -> None:
@@ -221,7 +221,7 @@ class Dispatcher:
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            self._say.send(b"!")
+            self._wake_writer.send(b"!")
 
     def _run(self) -> None:
         while not self._is_ending:
@@ -239,21 +239,21 @@ class Dispatcher:
     def _pause(self, why: str) -> None:
         if not self._is_ending:
             self._log.write("Error", why)
-            self._heard([], AGAIN_S)
+            self._sleep([], AGAIN_S)
 
-    def _heard(self, others: list[connection.PendingResponse], for_s: float) -> bool:
-        """Wait; tell whether somebody woke us."""
-        ready, _, _ = select.select([self._hear.fileno(), *(other.fileno() for other in others)], [], [], for_s)
-        is_woken = self._hear.fileno() in ready
+    def _sleep(self, others: list[connection.PendingResponse], for_s: float) -> bool:
+        """Wait; return whether we were woken."""
+        ready, _, _ = select.select([self._wake_reader.fileno(), *(other.fileno() for other in others)], [], [], for_s)
+        is_woken = self._wake_reader.fileno() in ready
         if is_woken:
-            self._hear.recv(4096)
+            self._wake_reader.recv(4096)
         return is_woken
 
     def _follow(self, wait_s: float) -> None:
-        """Wait until something happens to a job, or somebody wakes us."""
+        """Wait until a job changes, or until woken."""
         query = [("since", str(self._cursor)), ("wait_s", str(wait_s))]
         with contextlib.closing(self._queue.begin_get("/v1/jobs/changes", query)) as asked:
-            if self._heard([asked], 2 * POLL_S):
+            if self._sleep([asked], 2 * POLL_S):
                 return
             answer = asked.finish()
         self._cursor = answer["cursor"]
@@ -294,7 +294,7 @@ class Dispatcher:
             # One of them began, or was cancelled, before we asked: look again.
             self._is_stale = True
             self._read([entry.id for entry in waiting])
-            self._heard([], SOON_S)
+            self._sleep([], SOON_S)
         except UserError as error:
             self._log.write("Error", f"Jobs that wait stay as they are: {error}")
         except BaseException:
@@ -335,7 +335,7 @@ class Dispatcher:
             self._written = {entry.number: entry.status for entry in self._entries.values()}
 
     def _read(self, ids: Iterable[int]) -> None:
-        """Look at jobs anew."""
+        """Read jobs again."""
         wanted = selectors.ranges(ids)
         self._keep(daemon_calls.jobs(self._queue, wanted) if wanted else [])
 

@@ -138,8 +138,8 @@ def _listening(where: Address) -> socket.socket:
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
-    """Turn an error into one line and an exit code, for a command and for a start script alike."""
+def report_errors() -> Iterator[None]:
+    """Print an error as one line and exit with its code."""
     try:
         yield
     except DibsError as error:
@@ -148,5 +148,5 @@ def told() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Tell the one who started us."""
+    """Print a message to stderr."""
     print(f"gpupeasy: {text}", file=sys.stderr, flush=True)

@@ -107,7 +107,7 @@ class Invocation:
                     if stop.number == signal.SIGINT:
                         print("KeyboardInterrupt", file=sys.stderr, flush=True)
                     return task.die_by(stop.number)
-        except task.NotStarted as error:
+        except task.StartError as error:
             if not order.is_exit_status:
                 raise
             self._complain(error.line())
@@ -141,7 +141,7 @@ class Invocation:
             pid = task.start(words, env, grant, mask, (fds[0], fds[1]))
             self._replace(os.getpid(), self._entry(order, grant.numbers, pid, began))
             screen.say(screen.started(order.name(grant.numbers), pid))
-            end = task.attend(pid, order.first, self._values.grace, self._complain)
+            end = task.supervise(pid, order.first, self._values.grace, self._complain)
         finally:
             # First the leases: somebody may wait for them, and knows from the dead pid that the entry means nothing.
             grant.close()
@@ -149,8 +149,8 @@ class Invocation:
         if order.has_summary:
             outputs = [(kind, output.name) for kind, output in zip(("stdout", "stderr"), order.outputs, strict=False)]
             screen.say(screen.summary(words, outputs, began, end.at))
-        if end.told_by is not None:
-            return task.die_by(end.told_by)
+        if end.stop_signal is not None:
+            return task.die_by(end.stop_signal)
         return end.code if order.is_exit_status else 0
 
     def _replace(self, pid: int, entry: Entry) -> None:
@@ -167,7 +167,7 @@ def _check_found(words: Sequence[str]) -> None:
     if machine.is_program(words[0]):
         return
     code = errno.EACCES if "/" in words[0] and os.path.exists(words[0]) else errno.ENOENT
-    raise task.NotStarted(words[0], OSError(code, os.strerror(code)))
+    raise task.StartError(words[0], OSError(code, os.strerror(code)))
 
 
 def guarded(prog: str, body: Callable[[], int]) -> int:

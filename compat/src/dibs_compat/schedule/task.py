@@ -1,6 +1,6 @@
-"""One task from its start to the end of its tree: a child in a session of its own, answered for by its scheduler.
+"""Run one task in its own session, and supervise it until its whole process tree has exited.
 
-The task inherits the leases, so its GPUs are its own for as long as any part of it lives, also if we are killed.
+The task inherits the leases, so it keeps its GPUs until its last process exits, even if we are killed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from dibs.leases import device_lease
 from dibs_compat.schedule import screen
 from dibs_compat.schedule.gpu_wait import Grant
 
-#: Seconds after the task was asked to end in which further Ctrl-Cs are ignored: people press it more often than once.
-DEAF_S = 3.0
+#: Seconds after TERM in which Ctrl-C is ignored, because people press it several times.
+IGNORE_S = 3.0
 
-#: Seconds for which a task that a person has asked to end is waited for: until the person asks again.
+#: Grace after Ctrl-C: wait until the next one.
 PATIENT_S = 1e9
 
 WAKE = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class NotStarted(DibsError):
-    """The task cannot be run."""
+class StartError(DibsError):
+    """The command of the task cannot be executed."""
 
     exit_code = 1
 
@@ -48,8 +48,8 @@ class End:
     code: int
     #: Seconds since 1970.
     at: float
-    #: The signal that told us to end.
-    told_by: int | None
+    #: The signal that stopped the scheduler.
+    stop_signal: int | None
 
 
 class Step(Enum):
@@ -75,7 +75,7 @@ def start(
 ) -> int:
     """Start a task; return its pid. It does not see Ctrl-C, and holds the leases itself.
 
-    We must be a subreaper with our signals blocked, or `attend` misses what becomes of it.
+    We must be a subreaper with our signals blocked, or `supervise` misses its end.
     """
 
     def prepare() -> None:
@@ -94,7 +94,7 @@ def start(
             preexec_fn=prepare,
         )
     except OSError as error:
-        raise NotStarted(argv[0], error) from error
+        raise StartError(argv[0], error) from error
     finally:
         for fd in inherited:
             os.close(fd)
@@ -103,11 +103,11 @@ def start(
     return child.pid
 
 
-def attend(pid: int, first: Step, grace_s: float, complain: Callable[[str], None]) -> End:
-    """Wait until nothing of a task is left, answering signals meanwhile."""
+def supervise(pid: int, first: Step, grace_s: float, complain: Callable[[str], None]) -> End:
+    """Wait until no process of the task is left, and handle signals meanwhile."""
     tree = supervision.command_tree(pid, grace_s, lambda who: complain(f"survived KILL: {who}"))
     signals = StopSignals(pid, first, grace_s)
-    # Whoever ignores a signal for us (nohup) means it; Ctrl-C has a meaning of its own here.
+    # Signals ignored by our parent (nohup) stay ignored, except Ctrl-C.
     wake = [n for n in WAKE if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
     while not tree.reap(now := time.monotonic()):
         wake_at = tree.act(now)
@@ -118,32 +118,32 @@ def attend(pid: int, first: Step, grace_s: float, complain: Callable[[str], None
             if seconds is not None:
                 tree.obey(["stop", str(seconds)], now)
     final = tree.final()
-    if final.leftovers and signals.told_by is None:
+    if final.leftovers and signals.stop_signal is None:
         complain(f"the task ended and left processes behind; they were ended: {final.leftovers}")
     code = 128 + final.signal if final.signal else final.code or 0
-    return End(code, final.ended_at_ns / 1e9, signals.told_by)
+    return End(code, final.ended_at_ns / 1e9, signals.stop_signal)
 
 
 class StopSignals:
-    """What each signal means, and what is said about it."""
+    """Maps signals to grace periods, and prints what happens."""
 
     def __init__(self, group: int, first: Step, grace_s: float) -> None:
         self._group = group
         self._step = first
         self._grace_s = grace_s
-        self._deaf_until = 0.0
-        self.told_by: int | None = None
+        self._ignore_until = 0.0
+        self.stop_signal: int | None = None
 
     def answer(self, number: int, now: float) -> float | None:
-        """Return how many seconds the task gets to end; None: it goes on."""
+        """Return the seconds until KILL; None: do not stop the task."""
         if number == signal.SIGINT:
             return self._interrupted(now)
-        is_second = self.told_by is not None
-        self.told_by = self.told_by or number
+        is_second = self.stop_signal is not None
+        self.stop_signal = self.stop_signal or number
         return self._kill() if is_second else self._terminate(now, self._grace_s)
 
     def _interrupted(self, now: float) -> float | None:
-        if now < self._deaf_until:
+        if now < self._ignore_until:
             return None
         if self._step is Step.WARN:
             screen.say(f"\nNext Ctrl-C terminate the task (PGID: {self._group}).")
@@ -155,7 +155,7 @@ class StopSignals:
 
     def _terminate(self, now: float, grace_s: float) -> float:
         screen.say(f"\nThe task (PGID: {self._group}) was terminated.")
-        self._step, self._deaf_until = Step.KILL, now + DEAF_S
+        self._step, self._ignore_until = Step.KILL, now + IGNORE_S
         return grace_s
 
     def _kill(self) -> float:
@@ -165,7 +165,7 @@ class StopSignals:
 
 
 def die_by(number: int) -> int:
-    """End as the signal would have ended us, so that whoever waits for us sees it; return the code if it does not."""
+    """Die by the signal, so that our parent sees it; return the exit code if we survive."""
     sys.stdout.flush()
     signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])

@@ -32,5 +32,5 @@ class GPUPeasyServer:
     def run(self, host: str = "127.0.0.1", port: int = servers.CORE_PORT, *, insecure_bind: bool = False) -> None:
         """Serve until Ctrl-C. What runs goes on then, and so does what waits, unless only we know which GPU is next."""
         address = servers.Address(host, int(port), is_open=self._is_open or insecure_bind)
-        with servers.told():
+        with servers.report_errors():
             servers.run_core(self._gpus, address, self._logdir, is_loud=self._is_debug)
