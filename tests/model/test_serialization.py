@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import build
 from dibs.model import environment_names, lifecycle, serialization
-from dibs.model.devices import Device, DeviceId, Process
+from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Cause, JobId, Outcome, State, When
 
 #: The keys of a job in JSON that everybody outside may rely on.
@@ -167,30 +167,3 @@ def test_a_device_that_has_vanished_is_still_named_but_has_no_index():
 
 def test_no_secret_of_the_environment_is_in_the_json_of_a_job():
     assert "hunter2" not in str(to_json(build.job(env=(("API_KEY", "hunter2"),))))
-
-
-def test_a_device_is_shown_as_the_driver_told():
-    device = Device(DeviceId("GPU-1"), 0, "Tesla T4", 16, 4, 50, 60, (Process(7, "bob", "python", 3),), "lost")
-    assert serialization.device_to_json(device) == {
-        "index": 0,
-        "id": "GPU-1",
-        "name": "Tesla T4",
-        "memory_total": 16,
-        "memory_used": 4,
-        "utilization": 50,
-        "temperature": 60,
-        "fault": "lost",
-        "drained": None,
-        "foreign": None,
-        "foreign_memory": 0,
-        "settling": None,
-        "power": None,
-        "power_limit": None,
-        "ecc_errors": None,
-        "compute_mode": None,
-        "pci": None,
-        "numa": None,
-        "parent": None,
-        "vendor": "nvidia",
-        "processes": [{"pid": 7, "user": "bob", "name": "python", "memory": 3}],
-    }

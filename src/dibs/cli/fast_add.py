@@ -78,7 +78,10 @@ def _packed(words: Iterable[str]) -> str:
     """Return words of any bytes as base64, which needs no quoting; a NUL follows each word."""
     from binascii import b2a_base64
 
-    return b2a_base64(b"".join(os.fsencode(word) + b"\0" for word in words), newline=False).decode()
+    encoded = [os.fsencode(word) for word in words]
+    if any(b"\0" in word for word in encoded):
+        raise ValueError
+    return b2a_base64(b"".join(word + b"\0" for word in encoded), newline=False).decode()
 
 
 def socket_path(environ: Mapping[str, str]) -> str:

@@ -61,6 +61,8 @@ def error(status: int, kind: str, message: str, hint: str = "") -> web.Response:
     """Return an error response; all errors have this shape."""
     if len(message) > LONGEST_MESSAGE:
         message = message[:LONGEST_MESSAGE] + "…"
+    # A message may quote bytes of a command line that are not UTF-8.
+    message = message.encode(errors="backslashreplace").decode()
     body = {"error": {"kind": kind, "message": message, "hint": hint}}
     return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
 

@@ -45,7 +45,7 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
     ]
     idle = daemon.devices.idle_since
     shown = [
-        _gpu(device, found.get(device.id, ()), idle.get(device.id), sum(device.id in t.devices for t in line))
+        gpu_answer(device, found.get(device.id, ()), idle.get(device.id), sum(device.id in t.devices for t in line))
         for device in inventory.devices
     ]
     return machine_answers.Gpus(shown, waiters, inventory.problem, inventory.restriction)
@@ -69,7 +69,7 @@ async def get_history(request: web.Request) -> web.Response:
     return exchange.json(machine_answers.History(columns, list(found.values())))
 
 
-def _gpu(
+def gpu_answer(
     device: Device, found: tuple[holders.Holder, ...], idle_since: int | None, waiters: int
 ) -> machine_answers.Gpu:
     # A holder without a pid and a user has just left.
