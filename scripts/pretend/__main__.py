@@ -128,7 +128,8 @@ def _run(folder: Path, story: day.Day, ids: dict[str, history.JobId], now: int) 
         history.back_date(folder / "home", story, ids, now)
         queue.start({})
         with open(folder / "machine.log", "wb") as log:
-            words = [sys.executable, "-c", program, str(folder), str(SCRIPTS), str(SCRIPTS.parent / "tests")]
+            fakes = SCRIPTS.parent / "tests" / "support"
+            words = [sys.executable, "-c", program, str(folder), str(SCRIPTS), str(fakes)]
             # In a session of its own and nobody's child: it stays when this process ends.
             command = ["setsid", "--fork", *words]
             subprocess.run(command, env=own, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", check=True)
