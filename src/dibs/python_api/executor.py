@@ -79,17 +79,16 @@ class Executor(futures.Executor):
         if max_jobs is not None and (type(max_jobs) is not int or max_jobs < 1):
             raise UserError(f"max_jobs expected a whole number from 1 up, got {max_jobs!r}.")
         self._options: Mapping[str, object] = dict(options)
-        self._args = _read(self._options)
+        args = _read(self._options)
         self._pool = Pool(connection.connect(os.environ), max_jobs)
-        self._snapshot = _Snapshot(self._args, self._pool.cap)
+        self._snapshot = _Snapshot(args, self._pool.cap)
 
     def with_options(self, **options: Unpack[Options]) -> Self:
         """Return the same executor with other options: `pool.with_options(gpus=2, time="1h").submit(...)`."""
         other = type(self).__new__(type(self))
         other._options = {**self._options, **options}
-        other._args = _read(other._options)
         other._pool = self._pool
-        other._snapshot = _Snapshot(other._args, self._pool.cap)
+        other._snapshot = _Snapshot(_read(other._options), self._pool.cap)
         return other
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:

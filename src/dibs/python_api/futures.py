@@ -77,7 +77,7 @@ class Future(futures.Future[T]):
         if self.done() or self.running():
             return self.cancelled()
         self._check_process()
-        if not self._queue.withdraw(self):
+        if not self._queue.withdraw([self]):
             return self.cancelled()
         self.drop()
         return True
@@ -159,7 +159,7 @@ class Future(futures.Future[T]):
 def cancel_all(calls: Sequence[Future[Any]]) -> None:
     """Cancel the calls of one executor that have not started, with one request."""
     if left := [future for future in calls if not future.done()]:
-        for future in left[0]._queue.withdraw_all(left):
+        for future in left[0]._queue.withdraw(left):
             future.drop()
 
 

@@ -53,7 +53,7 @@ class Job:
 
     def refresh(self) -> Self:
         """Fetch the job again."""
-        self._seen = queries.whole(_queue(), self._id)
+        self._seen = queries.whole(client(), self._id)
         return self
 
     def _fresh(self) -> WholeJob:
@@ -181,7 +181,7 @@ class Job:
             self._act("edit", changes=changes)
 
     def _act(self, verb: str, *, is_strict: bool = True, **fields: object) -> None:
-        acted = queries.act(_queue(), verb, [str(self._id)], **fields)
+        acted = queries.act(client(), verb, [str(self._id)], **fields)
         self._seen = None
         for left in acted["unchanged"] if is_strict else []:
             raise Conflict(f"job {left['id']} cannot be changed: {left['why'].rstrip('.')}.")
@@ -217,7 +217,7 @@ def submit(command: Command = (), **options: object) -> Job | list[Job] | Rehear
     with keywords.keyword_errors():
         args, body = draft(command, options)
         if args.has(job_options.DRY_RUN):
-            return cast("Rehearsed", _queue().post("/v1/jobs?dry_run=yes", body))
+            return cast("Rehearsed", client().post("/v1/jobs?dry_run=yes", body))
         found = _send(body)
     return found if args.has(job_options.ARRAY) or args.has(job_options.REPEAT) else found[0]
 
@@ -260,7 +260,7 @@ def words(command: object, is_for_script: bool = False) -> tuple[str, ...]:
 
 
 def _send(body: Body) -> list[Job]:
-    answer = _queue().post("/v1/jobs", body)
+    answer = client().post("/v1/jobs", body)
     for each in answer["notes"]:
         note(each)
     return [Job(job_id) for job_id in answer["ids"]]
@@ -284,7 +284,7 @@ def jobs(*selectors: str | int) -> list[Job]:
     """Return the selected jobs; without selectors the unfinished and the latest finished ones."""
     words = [str(word) for word in selectors]
     try:
-        found = queries.overview(_queue(), words)["jobs"]
+        found = queries.overview(client(), words)["jobs"]
     except NotFound:
         if all(queries.is_id(word) for word in words):
             raise
@@ -296,10 +296,9 @@ def jobs(*selectors: str | int) -> list[Job]:
 def wait(awaited: Iterable[Job], timeout: float | None = None) -> None:
     """Wait until all jobs finish; raise `TimedOut` after `timeout` seconds."""
     until = None if timeout is None else time.monotonic() + timeout
-    words = [str(each.id) for each in awaited]
-    if not words:
+    if not (words := [str(each.id) for each in awaited]):
         return
-    waited = job_waits.until_over(_queue(), words, until)
+    waited = job_waits.until_over(client(), words, until)
     if not waited["over"]:
         left = waited["total"] - waited["finished"]
         raise TimedOut(f"{left} of {waited['total']} jobs are not finished after {timeout:g} s.")
@@ -307,9 +306,10 @@ def wait(awaited: Iterable[Job], timeout: float | None = None) -> None:
 
 def gpus() -> list[Gpu]:
     """Return all GPUs of this machine and their holders, as `dibs gpus --json` prints them."""
-    answer: answers.Gpus = _queue().get("/v1/gpus")
+    answer: answers.Gpus = client().get("/v1/gpus")
     return answer["gpus"]
 
 
-def _queue() -> Client:
+def client() -> Client:
+    """Return a client of this user's daemon."""
     return connection.connect(os.environ)

@@ -118,11 +118,7 @@ class SubmissionQueue:
         for future, error in refused:
             future.fail(error)
 
-    def withdraw(self, future: Future[Any]) -> bool:
-        """Cancel a call that has not started; False if it has."""
-        return bool(self.withdraw_all([future]))
-
-    def withdraw_all(self, futures: Sequence[Future[Any]]) -> list[Future[Any]]:
+    def withdraw(self, futures: Sequence[Future[Any]]) -> list[Future[Any]]:
         """Cancel the calls that have not started; return them."""
         chosen = set(futures)
         with self._exchange:

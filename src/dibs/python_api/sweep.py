@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
 
-from dibs.client import connection, job_waits, queries, sweep_drafts
+from dibs.client import job_waits, queries, sweep_drafts
 from dibs.client.connection import Client
 from dibs.errors import MachineError, NotFound, TimedOut, UserError
 from dibs.python_api import jobs, keywords
@@ -135,7 +135,7 @@ class Sweep:
             raise UserError(f"again expected True or False, got {again!r}.")
         with keywords.keyword_errors(sweep_drafts.OPTIONS):
             sweep_drafts.check_first(self._draft)
-            queue = _queue()
+            queue = jobs.client()
             made = queue.post("/v1/sweeps", sweep_drafts.request(self._draft))
             for note in made["notes"]:
                 jobs.note(note)
@@ -145,7 +145,7 @@ class Sweep:
         """Wait until all runs finish; return `states`, or raise `TimedOut` after `timeout` seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         try:
-            waited = job_waits.until_over(_queue(), [self.selector], until)
+            waited = job_waits.until_over(jobs.client(), [self.selector], until)
         except NotFound:
             # Its jobs were deleted; their results are kept.
             return self.states()
@@ -167,11 +167,11 @@ class Sweep:
 
     def cancel(self) -> None:
         """Cancel all runs that have not finished."""
-        queries.act(_queue(), "cancel", [self.selector])
+        queries.act(jobs.client(), "cancel", [self.selector])
 
     def records(self) -> Iterator[Record]:
         """Return one record per run, in no particular order."""
-        queue = _queue()
+        queue = jobs.client()
         path, after = f"/v1/sweeps/{self._id(queue)}/results", ""
         while after is not None:
             answer = queue.get(path, [("most", str(PAGE_SIZE)), ("after", after)])
@@ -240,7 +240,3 @@ def _node(value: object) -> object:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return [_node(one) for one in value]
     return value
-
-
-def _queue() -> Client:
-    return connection.connect(os.environ)
