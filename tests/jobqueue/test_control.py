@@ -7,7 +7,7 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs.daemon import retention
+from dibs.daemon import cleanup
 from dibs.errors import Conflict, Impossible, NotFound, UserError
 from dibs.http_api.schemas import submission
 from dibs.jobqueue import control, dispatch, edits, turns, validation
@@ -440,7 +440,7 @@ def test_editing_keeps_every_column_that_submitting_writes(desk):
 def forget(desk, *ids):
     desk.turn = desk.new_turn()
     with desk.store.batch():
-        return retention.forget(desk.turn, ids, with_checkpoints=False)
+        return cleanup.forget_rows(desk.turn, ids, with_checkpoints=False)
 
 
 def test_all_rows_of_a_finished_job_go_and_its_id_is_never_given_again(desk):
@@ -464,14 +464,14 @@ def test_an_unfinished_job_is_never_forgotten(desk, events):
     desk.job(*DONE)
     desk.job(*events)
     with pytest.raises(Conflict, match=r"job 2 is .*: only finished jobs can be forgotten\. Nothing was changed"):
-        retention.choose(desk.store, selectors.parse(["all"]), build.NOW)
+        cleanup.choose(desk.store, selectors.parse(["all"]), build.NOW)
     assert forget(desk, 2) == []
 
 
 def test_a_job_that_somebody_waits_for_stays(desk):
     desk.job(*FAILED)
     wait_for(desk, 1, When.END)
-    choice = retention.choose(desk.store, selectors.parse(["finished"]), build.NOW)
+    choice = cleanup.choose(desk.store, selectors.parse(["finished"]), build.NOW)
     assert (choice.ids, choice.needed) == ([], [1])
     assert forget(desk, 1) == []
 
@@ -499,16 +499,16 @@ def test_what_is_older_or_more_than_is_to_be_kept_is_overdue(desk):
     for at in (1000, 2000, 3000):
         desk.job(*RUNNING, lifecycle.Ended(at, exit_code=0))
     desk.job()
-    assert retention.overdue(desk.store, 10_000, None, 3) == []
-    assert retention.overdue(desk.store, 10_000, None, 2) == [1]
-    assert retention.overdue(desk.store, 10_000, 7.5, 100) == [1, 2]
-    assert retention.overdue(desk.store, 10_000, 7.5, 1) == [1, 2]
+    assert cleanup.overdue(desk.store, 10_000, None, 3) == []
+    assert cleanup.overdue(desk.store, 10_000, None, 2) == [1]
+    assert cleanup.overdue(desk.store, 10_000, 7.5, 100) == [1, 2]
+    assert cleanup.overdue(desk.store, 10_000, 7.5, 1) == [1, 2]
 
 
 def test_forgetting_goes_in_small_steps(desk):
     desk.submit(*[Submission(build.spec())] * 500)
     desk.do(control.cancel, "all")
-    assert len(retention.overdue(desk.store, build.NOW, None, 1)) == retention.MOST_IN_A_STEP
+    assert len(cleanup.overdue(desk.store, build.NOW, None, 1)) == cleanup.MOST_IN_A_STEP
 
 
 # -- orders that were recorded and never given --------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
-from dibs.daemon import retention
+from dibs.daemon import cleanup
 from dibs.errors import NotFound, UserError
 from dibs.jobqueue import dispatch, sweeps, turns
 from dibs.jobqueue.sweeps import Fate
@@ -288,7 +288,7 @@ def test_many_that_are_cancelled_at_once_are_results_too(lr, desk):
 
 def forget(desk, *ids):
     with desk.store.batch():
-        return retention.forget(desk.new_turn(), [JobId(n) for n in ids], with_checkpoints=False)
+        return cleanup.forget_rows(desk.new_turn(), [JobId(n) for n in ids], with_checkpoints=False)
 
 
 def test_a_result_outlives_its_job_and_its_point_stays_done(lr, desk):

@@ -1,4 +1,4 @@
-"""Measure and remove the folders of jobs. `retention` decides which."""
+"""Measure and remove the folders of jobs. `cleanup` decides which."""
 
 from __future__ import annotations
 
