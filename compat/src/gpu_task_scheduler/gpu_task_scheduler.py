@@ -55,7 +55,7 @@ class GPUTaskScheduler:
         self.report = runs.Report()
 
     def start(self, raise_on_failure: bool | None = None) -> None:
-        """Run everything that is not done yet, and return when it is; what failed is told and in `report`.
+        """Run all tasks that are not done, and return when they are; failures are logged and in `report`.
 
         `raise_on_failure` raises `TasksFailed` at the end; without it the variable `GPU_TASK_EXIT_STATUS` decides.
         """

@@ -23,7 +23,7 @@ from dibs_compat import ids
 
 
 class GPU:
-    """One id of the list, for as long as somebody has it."""
+    """One id of the list while it is in use."""
 
     def __init__(self, nr: str, manager: GPUManager) -> None:
         self.nr = nr
@@ -145,7 +145,7 @@ class Teller(pipe_values.Observer):
         _write(1, line.encode(errors="surrogateescape"))
 
     def ended(self, ended: pipe_values.Ended) -> None:
-        """Say what could not be started; how others ended is not told here."""
+        """Report commands that could not start; the ends of others are not reported here."""
         if ended.code is None:
             self.report(f"cannot start command {ended.job.number}: {ended.trouble}")
 
@@ -159,7 +159,7 @@ class Teller(pipe_values.Observer):
 
 
 def _write(fd: int, data: bytes) -> None:
-    """Write all of it, or drop it where nobody reads: what runs goes on."""
+    """Write all of it, or drop it if nobody reads; running commands continue."""
     try:
         while data:
             data = data[os.write(fd, data) :]
@@ -178,7 +178,7 @@ def main() -> None:
     if not_started := pipe.not_started():
         Teller().report(f"stopped: {not_started} not started")
     if pipe.stopped_by is not None:
-        # As the old tool did: whoever waits for us sees which signal it was.
+        # As the old tool did: our parent sees the signal.
         signal.signal(pipe.stopped_by, signal.SIG_DFL)
         os.kill(os.getpid(), pipe.stopped_by)
     is_told = asked.exit_status or os.environ.get("SGS_EXIT_STATUS") == "1"

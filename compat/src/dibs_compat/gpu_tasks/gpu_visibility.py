@@ -30,7 +30,7 @@ def hide(environ: MutableMapping[str, str], is_up: bool) -> None:
 
 
 def show(environ: MutableMapping[str, str]) -> None:
-    """Undo `hide`; what somebody has chosen since then stays."""
+    """Undo `hide`, unless the variable was changed since."""
     before = environ.pop(HIDDEN, None)
     if before is None or environ.get(VISIBLE) != "":
         return

@@ -27,11 +27,11 @@ class Claim:
     """The right to run an instance in its folder."""
 
     folder: str
-    #: The open and locked mark; None if somebody else, told to run it too, was first.
+    #: The open and locked mark; None if another scheduler was first.
     fd: int | None
 
     def close(self) -> None:
-        """Leave the lock to whoever else has the descriptor."""
+        """Close our descriptor; the lock stays with other holders of it."""
         if self.fd is not None:
             os.close(self.fd)
 
@@ -44,7 +44,7 @@ class Marks:
     run: str
 
     def is_done(self, folder: str) -> bool:
-        """Tell whether there is nothing to do: it succeeded, somebody is at it, or this run has tried already."""
+        """Return whether to skip it: it succeeded, it is being run, or this run has already tried it."""
         if not os.path.exists(folder):
             return False
         fd = self._open(folder)
@@ -106,13 +106,13 @@ class Marks:
             os.unlink(self._path(new))
             os.rmdir(new)
             if os.path.exists(folder):
-                # Somebody was faster.
+                # Another process was faster.
                 return None
             raise OSError(error.errno, error.strerror, folder) from error
         return fd
 
     def _mark(self, folder: str) -> int | None:
-        """Mark a folder whatever is in it; None if somebody works on it."""
+        """Mark a folder regardless of its content; None if it is in use."""
         fd = os.open(self._path(folder), OPENED | os.O_CREAT, 0o666)
         if not _lock(fd):
             os.close(fd)
@@ -131,7 +131,7 @@ class Marks:
         return os.pread(fd, RUN_BYTES, 0).partition(b"\n")[0] == self.run.encode()
 
     def _is_there(self, fd: int, folder: str) -> bool:
-        """Tell whether what we have locked is still the mark: whoever had it may have succeeded meanwhile."""
+        """Return whether the locked file is still the mark: its previous holder may have succeeded."""
         try:
             return os.path.samestat(os.fstat(fd), os.stat(self._path(folder)))
         except FileNotFoundError:
@@ -143,7 +143,7 @@ class Marks:
 
 
 def _lock(fd: int) -> bool:
-    """Lock a mark; False if somebody else has it."""
+    """Lock a mark; False if it is locked."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

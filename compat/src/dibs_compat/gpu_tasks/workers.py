@@ -100,7 +100,7 @@ def _leave(path: str, pickled: bytes) -> None:
 
 
 def _start_again(source: Source, task: Task, pickled: bytes, wanted: dict[str, str], log: int) -> NoReturn:
-    """Become a fresh interpreter that has these variables, and go on there."""
+    """Replace this process by a fresh interpreter with these variables."""
     content = pickle.dumps((source, pickled, sys.argv, log))
     words, fd = orders.fresh("workers", content)
     for number in (fd, log, *task.leases):
@@ -110,7 +110,7 @@ def _start_again(source: Source, task: Task, pickled: bytes, wanted: dict[str, s
 
 
 def main(file: IO[bytes]) -> None:
-    """Go on with a task in a fresh interpreter."""
+    """Continue a task in a fresh interpreter."""
     source, pickled, sys.argv, log = pickle.load(file)
     file.close()
     _write_to(log)

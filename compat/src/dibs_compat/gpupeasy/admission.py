@@ -19,7 +19,7 @@ from dibs.foreground import machine
 
 #: Names of this machine that no name server is asked for; a tunnel brings any port.
 LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?")
-#: How a browser asks for a page that somebody opens.
+#: Headers of a browser that opens a page.
 OPENING = ("navigate", "document")
 METHODS = ("GET", "HEAD", "POST")
 

@@ -27,7 +27,7 @@ QUEUE: web.AppKey[connection.Client] = web.AppKey("queue", connection.Client)
 KEYS = ("outFile", "jobName", "jobCommand")
 #: Bytes of a request: a command has at most 128 KiB a word.
 LARGEST_BODY = 16 * 1024 * 1024
-#: Bytes of an output that are looked through for its last lines, and lines that are told.
+#: Bytes of an output that are searched for its last lines, and lines that are returned.
 MOST_BYTES, MOST_LINES = 1024 * 1024, 10_000
 #: Jobs of a kind that the page shows.
 MOST_SHOWN = 200
@@ -119,7 +119,7 @@ async def post_job(request: web.Request) -> web.Response:
 
 
 def _job(body: Any) -> tuple[str, str, Any]:
-    """Return name, output and command of a job; what is missing is told in the old words."""
+    """Return name, output and command of a job; refuse missing ones with the old error texts."""
     if body is None:
         raise Refusal("No JSON data was found")
     if not isinstance(body, dict) or "job" not in body:
@@ -221,7 +221,7 @@ async def post_devices(request: web.Request) -> web.Response:
 
 
 async def post_queue(request: web.Request) -> web.Response:
-    """Start nothing new, or go on: `{"paused": true}`. It holds for all jobs of dibs."""
+    """Pause or resume the queue: `{"paused": true}`. It applies to all jobs of dibs."""
     is_paused = (await _said(request)).get("paused") is True
     try:
         await asyncio.to_thread(request.app[QUEUE].post, "/v1/queue", {"paused": is_paused})

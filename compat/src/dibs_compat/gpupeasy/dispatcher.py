@@ -167,7 +167,7 @@ class Dispatcher:
             self._is_stale = True
 
     def change(self, texts: Sequence[str]) -> None:
-        """Use another list of GPUs from now on; what runs on others goes on until it ends."""
+        """Use another list of GPUs from now on; running jobs keep theirs."""
         with self._lock:
             self._texts = list(texts)
             self._broken.clear()
@@ -327,7 +327,7 @@ class Dispatcher:
             daemon_calls.do(self._queue, "edit", rest, changes=common.request)
 
     def _load(self) -> None:
-        # First the number of the newest event: what happens while we read is told once more.
+        # Read the event number first: changes during the read are then reported again.
         self._cursor = self._queue.get("/v1/jobs/changes", [("select", "@")])["cursor"]
         self._keep(daemon_calls.jobs(self._queue, f"tag:{entries.numbered(self._port, '*')}"))
         with self._lock:
@@ -368,7 +368,7 @@ class Dispatcher:
             daemon_calls.edit(self._queue, entry, {"argv": argv, "tags": tags, **gpu.request})
             daemon_calls.do(self._queue, "unhold", [entry])
         except (NoDaemon, Conflict, NotFound) as error:
-            # Somebody was faster, or it will be dealt again.
+            # The GPU was leased meanwhile; the job is assigned again later.
             self._log.write("Warning", f"Scheduling <{entry.number}, {entry.name}> is put off: {error}")
         except DibsError as error:
             self._log.write("Error", f"Scheduling failed for <{entry.number}, {entry.name}>: {error}")

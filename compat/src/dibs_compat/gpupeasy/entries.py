@@ -1,4 +1,4 @@
-"""A job of this door: how dibs keeps it, and how the old server tells of it.
+"""A GPUPeasy job: how dibs stores it, and how the old server reports it.
 
 Pure. Its number, and the GPU it was given, are tags of the job, so there is no second book that could disagree.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from dibs.model.jobs import ACTIVE, HELD_BY, WAITING, Outcome
 
-#: The project of all jobs of this door.
+#: The project of all GPUPeasy jobs.
 PROJECT = "gpupeasy"
 #: What begins the tag of a job that the server holds until its turn has come; without it a person holds it.
 HELD = f"{HELD_BY}gpupeasy-server --port "
@@ -26,7 +26,7 @@ ON = "gpupeasy-on:"
 #: this module, so it keeps its name.
 WRAP = (sys.executable, "-P", "-m", "dibs_compat.gpupeasy.wrapping")
 
-#: The old words for how a job stands.
+#: The old server's words for job states.
 SCHEDULED, RUNNING = "Scheduled", "Running"
 #: Words of dibs for it.
 WAITING_WORDS = frozenset(state.value for state in WAITING)
@@ -107,7 +107,7 @@ class Entry:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether its GPU is its own: it runs, or dibs was told to run it."""
+        """Return whether it has a GPU: it runs, or dibs is about to start it."""
         return self.is_active or self.state == "queued"
 
     @property
@@ -117,7 +117,7 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """Return the old word for how it stands."""
+        """Return the old server's word for its state."""
         if self.is_waiting:
             return SCHEDULED
         return RUNNING if self.is_active else "Succeeded" if self.state == SUCCEEDED else "Failed"
@@ -167,22 +167,22 @@ def is_wrapped(argv: list[str]) -> bool:
 
 
 def brief(entry: Entry) -> dict[str, Any]:
-    """Return a job as it stands in the lists of waiting jobs."""
+    """Return a job as an item of the lists of waiting jobs."""
     return {"jobID": entry.number, "jobName": entry.name, "jobCommand": entry.command}
 
 
 def running(entry: Entry) -> dict[str, Any]:
-    """Return a job as it stands in the list of running jobs."""
+    """Return a job as an item of the list of running jobs."""
     return brief(entry) | {"gpu": entry.gpu or ""}
 
 
 def ended(entry: Entry) -> dict[str, Any]:
-    """Return a job as it stands in the lists of ended jobs."""
+    """Return a job as an item of the lists of ended jobs."""
     return brief(entry) | {"returnCode": entry.return_code}
 
 
 def info(entry: Entry) -> dict[str, Any]:
-    """Return what is told of one job; its number has another spelling here."""
+    """Return the details of one job; its number has another key here."""
     return {
         "jobid": entry.number,
         "jobName": entry.name,
@@ -201,5 +201,5 @@ def whole(entry: Entry) -> dict[str, Any]:
 
 
 def order(entry: Entry) -> tuple[int, int]:
-    """Return where a waiting job stands: by priority, then by its number."""
+    """Return the sort key of a waiting job: priority, then number."""
     return -entry.priority, entry.number

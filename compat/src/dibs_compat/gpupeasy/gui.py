@@ -60,7 +60,7 @@ async def _ask(request: web.Request, path: str, **query: str) -> dict[str, Any]:
 
 
 async def _tell(request: web.Request, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return what the core answers when it is told something."""
+    """Send a request to the core; return its answer."""
     try:
         async with request.app[CORE].post(path, json=body) as answer:
             return dict(await answer.json())
@@ -139,8 +139,8 @@ def checked(text: str) -> tuple[list[esy.Entry], list[str]]:
             case esy.Malformed():
                 wrong.append(f"Error in job: {entry.name}: {entry.why}\n\n")
             case esy.Entry() if lexists(entry.output):
-                told = f"Output file already exists or common to multiple jobs: {entry.output}"
-                wrong.append(f"Error in job: {entry.name}: {told}\n\n")
+                error = f"Output file already exists or common to multiple jobs: {entry.output}"
+                wrong.append(f"Error in job: {entry.name}: {error}\n\n")
             case esy.Entry():
                 jobs.append(entry)
     return jobs, wrong
@@ -160,8 +160,8 @@ async def post_batch(request: web.Request) -> web.Response:
         except Unreached as why:
             answer = {"status": "failed", "message": f"{UNREACHED}: {why}"}
         if answer["status"] != "successful":
-            told = f"Scheduler returned error message: {answer['message']}"
-            refused.append(f"Could not add job [{job.name}]:  {told}\n\n")
+            error = f"Scheduler returned error message: {answer['message']}"
+            refused.append(f"Could not add job [{job.name}]:  {error}\n\n")
     if len(refused) == len(jobs):
         return _go("/", {"errorMessage": "".join(refused)})
     return _go("/", {"infoMessage": f"Jobs successfully passed onto scheduler.\n{''.join(refused)}"})
@@ -233,7 +233,7 @@ async def get_message(request: web.Request) -> web.Response:
 
 
 async def post_queue(request: web.Request) -> web.Response:
-    """Pause the queue, or let it go on."""
+    """Pause or resume the queue."""
     is_paused = (await request.post()).get("paused") == "1"
     return await _done(request, "/dibs/queue", {"paused": is_paused}, "Paused" if is_paused else "Going on")
 
@@ -253,14 +253,14 @@ async def post_verb(request: web.Request) -> web.Response:
     return await _done(request, f"/dibs/jobs/{number}/{verb}", {"value": value}, f"Job {number}: {verb}")
 
 
-async def _done(request: web.Request, path: str, body: dict[str, Any], told: str) -> web.Response:
+async def _done(request: web.Request, path: str, body: dict[str, Any], message: str) -> web.Response:
     try:
         answer = await _tell(request, path, body)
     except Unreached as why:
         return _go("/", {"errorMessage": f"{UNREACHED}: {why}"})
     if answer["status"] != "successful":
         return _go("/", {"errorMessage": str(answer["message"])})
-    return _go("/", {"successMessage": told})
+    return _go("/", {"successMessage": message})
 
 
 async def get_static(request: web.Request) -> web.Response:

@@ -27,7 +27,7 @@ class Logbook:
         # People look at it in a terminal, and names may be made of orders to one.
         line = f"[{datetime.now():%d/%b/%Y %H:%M:%S}] [{kind:<8}]:  {safe_text.clean(text)}"
         with self._lock:
-            # Whoever can write into that folder must not choose what we append to.
+            # Another user who can write into that folder must not choose the file that we append to.
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(self.path, flags, 0o600)
             with open(fd, "a", encoding="utf-8", errors="backslashreplace") as file:

@@ -11,7 +11,7 @@ from typing import Any
 
 Jobs = Sequence[Mapping[str, Any]]
 
-#: What can be done to a job that stands so: the verb, and what the button says.
+#: The actions on a job by its state: the verb, and the text of the button.
 BUTTONS: dict[str, tuple[tuple[str, str], ...]] = {
     "waiting": (("hold", "hold"), ("cancel", "cancel")),
     "held": (("unhold", "let go"), ("cancel", "cancel")),
@@ -54,7 +54,7 @@ def document(title: str, *parts: str) -> str:
 
 
 def messages(said: Mapping[str, Any]) -> str:
-    """Return what is to be told, kind by kind."""
+    """Return the messages, kind by kind."""
     shown = [(kind, said[kind]) for kind in MESSAGES if isinstance(said.get(kind), str) and said[kind]]
     return "".join(f'<pre class="{kind}" role="status">{escape(text)}</pre>' for kind, text in shown)
 
@@ -78,7 +78,7 @@ FORM = """<form method="post" action="/addnewjob" class="job">
 
 
 def controls(state: Mapping[str, Any]) -> str:
-    """Return what is said and done about the queue as a whole."""
+    """Return the state and the buttons of the queue."""
     paused, verb = ("1", "pause") if not state["paused"] else ("0", "go on")
     note = "<p>Paused: nothing new starts, of any job of dibs.</p>" if state["paused"] else ""
     # One a line: a text may have commas in it, or nothing at all.

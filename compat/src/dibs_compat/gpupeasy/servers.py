@@ -34,7 +34,7 @@ CORE_FOR_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. `is_open`: others may reach it, and somebody said that they shall."""
+    """Where to listen. `is_open`: other users may connect, because the user asked for it."""
 
     host: str
     port: int

@@ -147,7 +147,7 @@ class GpuWait:
         return ready
 
     def _claim(self, numbers: Sequence[int], mark: Callable[[Sequence[int]], Entry]) -> bool:
-        """Write our task into the state file; False if somebody has set one of the GPUs aside meanwhile."""
+        """Write our task into the state file; False if one of the GPUs was set aside meanwhile."""
         is_ours = False
 
         def edit(entries: Entries | None) -> Entries | None:
@@ -185,8 +185,8 @@ def _check_faults(request: GpuRequest, faults: dict[int, str], total: int) -> No
     """Refuse to wait for devices that are not well: nothing tells us when they are again."""
     hopeless = [number for number in request.forced if number in faults]
     if hopeless or (faults and total - len(faults) < request.count):
-        told = "; ".join(f"GPU {number}: {faults[number]}" for number in hopeless or faults)
-        raise Busy(f"not enough GPUs can be used now ({told}).")
+        faults_text = "; ".join(f"GPU {number}: {faults[number]}" for number in hopeless or faults)
+        raise Busy(f"not enough GPUs can be used now ({faults_text}).")
 
 
 class _Watch:

@@ -47,7 +47,7 @@ class Gpus:
         return next((device for device in self.inventory.devices if device.index == number), None)
 
     def held(self, numbers: Iterable[int]) -> set[int]:
-        """Return the numbers whose lease anybody holds, through whatever door."""
+        """Return the numbers of all leased GPUs."""
         wanted = list(numbers)
         taken = holders.held(self.place, [self.device(number) for number in wanted])
         return {number for number in wanted if self.device(number) in taken}

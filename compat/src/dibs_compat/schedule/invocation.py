@@ -143,7 +143,7 @@ class Invocation:
             screen.say(screen.started(order.name(grant.numbers), pid))
             end = task.supervise(pid, order.first, self._values.grace, self._complain)
         finally:
-            # First the leases: somebody may wait for them, and knows from the dead pid that the entry means nothing.
+            # Release the leases first, as others may wait for them; an entry with a dead pid is ignored.
             grant.close()
             self._replace(pid, state_file.FREE)
         if order.has_summary:

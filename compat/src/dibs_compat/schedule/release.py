@@ -50,7 +50,7 @@ def _refuse(numbers: Sequence[int], living: dict[int, holders.Holder], entries: 
 
 
 def _end(gpus: Gpus, number: int, holder: holders.Holder, grace_s: float) -> None:
-    """End whoever holds a GPU: its scheduler, which ends the task, or what a killed scheduler left."""
+    """Stop the holder of a GPU: its scheduler, which stops the task, or the processes that a killed scheduler left."""
     if os.geteuid() not in (0, holder.uid):
         raise NotAllowed(f"GPU {number} is held by {holder.user or 'somebody'} (pid {holder.pid}), not by you.")
     if holder.job is not None and holder.job.isdigit():
@@ -69,7 +69,7 @@ def _end(gpus: Gpus, number: int, holder: holders.Holder, grace_s: float) -> Non
 
 
 def _is_freed(gpus: Gpus, device: str, within_s: float) -> bool:
-    """Wait until nobody holds the device; False if somebody does for that long."""
+    """Wait until the device is released; False on timeout."""
     until = time.monotonic() + within_s
     while holders.held(gpus.place, [device]):
         left_s = until - time.monotonic()

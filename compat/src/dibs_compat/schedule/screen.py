@@ -42,13 +42,13 @@ def duration(seconds: float) -> str:
 
 
 def started(name: str, pid: int) -> str:
-    """Return what is said when a task has begun."""
+    """Return the message for a started task."""
     group = os.getpgrp()
     return f"GPU: {name}\nSCH PID: {os.getpid()}\nTASK PID: {pid}\nSCH PGID: {group}\nTASK PGID: {pid}"
 
 
 def summary(task: Sequence[str], outputs: Sequence[tuple[str, str]], began: float, ended: float) -> str:
-    """Return what is said when a task is over."""
+    """Return the message for a finished task."""
     lines = [
         ("task", str(list(task))),
         *outputs,

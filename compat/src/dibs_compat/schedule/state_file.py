@@ -1,6 +1,6 @@
 """The state file of the old tool: how many GPUs there are, which were set aside by hand, and who runs what.
 
-Any user may write it, so it is never trusted: it is a mirror for people and for whoever still runs the old tool.
+Any user may write it, so it is never trusted: it only informs people and the old tool.
 Whether a GPU is free is decided by its lease. What the file alone can say is that a GPU shall be left alone.
 """
 
@@ -85,7 +85,7 @@ def is_alive(entry: Entry) -> bool:
 
 
 class State:
-    """The state file of this call. When it cannot be used we go on with what we know, and say so once."""
+    """The state file of this call. If it cannot be used, we warn once and continue without it."""
 
     def __init__(self, path: str, complain: Callable[[str], None]) -> None:
         self.path = path
@@ -143,7 +143,7 @@ class State:
         raise self._unusable("expected a regular file with one name")
 
     def _create(self, entries: Entries) -> bool:
-        """Make the file, complete at the moment it appears; False when somebody else was faster."""
+        """Create the file atomically with its content; False if it exists."""
         temporary = f"{self.path}.{os.urandom(8).hex()}"
         try:
             fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
@@ -201,7 +201,7 @@ class State:
             raise self._unusable(error.strerror) from error
 
     def _write(self, fd: int, data: bytes) -> None:
-        """Write in place: in /tmp nobody may replace a file of somebody else."""
+        """Write in place: in /tmp nobody may replace a file of another user."""
         try:
             written = os.pwrite(fd, data, 0)
             os.ftruncate(fd, written)
