@@ -16,8 +16,8 @@ MODULES = sorted([*SOURCE.rglob("*.py"), *(ROOT / "compat" / "src" / "dibs_compa
 WIDE = {"http_api", "cli", "cli/verbs"}
 #: Nouns and names of other tools that happen to end in -ing.
 NOUNS = {
-    *("everything", "finding", "matching", "missing", "nothing", "pickling", "quoting", "ranking", "reading"),
-    *("scheduling", "setting", "spelling", "string"),
+    *("everything", "finding", "missing", "nothing", "pickling", "quoting", "ranking", "reading"),
+    *("scheduling", "setting", "string"),
 }
 #: Queued jobs of release 0.1 name this path.
 OLD_PATHS = {"compat/src/dibs_compat/gpupeasy/wrapping.py"}

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from dibs.errors import DibsError, UserError
-from dibs.model import spelling
+from dibs.model import suggestions
 from dibs.submission import options
 
 #: Every verb in the order of `dibs --help`; its module in `cli.verbs` has the same name.
@@ -153,7 +153,7 @@ def _suggest(name: str) -> str:
 
     if near := options.nearest(name, [*VERBS, *ALIASES]):
         return near
-    topic = spelling.nearest(name, help_topics.TOPICS)
+    topic = suggestions.nearest(name, help_topics.TOPICS)
     return f"Did you mean help {topic}?" if topic else "See `dibs help`."
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
 from dibs.http_api import wire
-from dibs.model import spelling
+from dibs.model import suggestions
 from dibs.model.jobs import JobId
 from dibs.store.writer import Reader
 
@@ -54,7 +54,7 @@ def query(request: web.Request, kind: type[S]) -> S:
     is_list = _parameters(kind)
     for name in told:
         if name not in is_list:
-            raise UserError(f'there is no parameter "{name[:80]}".', spelling.did_you_mean(name, list(is_list)))
+            raise UserError(f'there is no parameter "{name[:80]}".', suggestions.did_you_mean(name, list(is_list)))
     values = {name: told.getall(name) if is_list[name] else told[name] for name in told}
     return wire.convert(values, kind, is_text=True)
 

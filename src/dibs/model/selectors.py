@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import UserError
-from dibs.model import spelling, units
+from dibs.model import suggestions, units
 from dibs.model.jobs import ACTIVE, Outcome, State
 
 
@@ -134,7 +134,7 @@ def states(text: str) -> tuple[str, ...]:
     found: list[str] = []
     for word in text.split(","):
         if word not in STATE_WORDS and word not in GROUP_WORDS:
-            nearest = spelling.did_you_mean(word, [*STATE_WORDS, *GROUP_WORDS])
+            nearest = suggestions.did_you_mean(word, [*STATE_WORDS, *GROUP_WORDS])
             raise UserError(f'expected states such as failed,timeout, got "{word[:80]}".', nearest)
         found += GROUP_WORDS.get(word, (word,))
     return tuple(dict.fromkeys(found))
@@ -193,9 +193,9 @@ def _range(part: str, word: str) -> tuple[int, int]:
 
 def _nearest(word: str) -> str:
     head, colon, tail = word.partition(":")
-    if colon and (field := spelling.nearest(head, [*FIELDS, "since"])):
+    if colon and (field := suggestions.nearest(head, [*FIELDS, "since"])):
         return f"Did you mean {field}:{tail or '...'}?"
     # How other tools write the job before the last.
     if word.startswith("@") and word.lstrip("@-~").isdigit():
         return f"Did you mean @~{word.lstrip('@-~')}?"
-    return spelling.did_you_mean(word, [*STATE_WORDS, *GROUP_WORDS, "all"])
+    return suggestions.did_you_mean(word, [*STATE_WORDS, *GROUP_WORDS, "all"])

@@ -111,9 +111,9 @@ def name(option: Option[object]) -> str:
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    from dibs.model import spelling
+    from dibs.model import suggestions
 
-    meant = ALIASES.get(word) or spelling.nearest(word, known)
+    meant = ALIASES.get(word) or suggestions.nearest(word, known)
     return f"Did you mean {meant}?" if meant else ""
 
 

@@ -8,7 +8,7 @@ Lean.
 
 from __future__ import annotations
 
-from dibs.scheduling import matching, topology
+from dibs.scheduling import assignment, topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,11 +126,11 @@ def choose(
         free = rooms.keys()
         wants = [(want.count, want.devices) for want in ahead]
         if count == 1 or not (terms.closeness or terms.used_at):
-            return matching.choose(count, wanted, free, wants)
+            return assignment.choose(count, wanted, free, wants)
         able = [device for device in wanted if device in free]
 
         def is_spare(own: Sequence[str]) -> bool:
-            return not wants or matching.choose(len(own), own, free, wants) is not None
+            return not wants or assignment.choose(len(own), own, free, wants) is not None
     else:
         served, closed = serve(ahead, rooms)
         able = [device for device in wanted if device in rooms and device not in closed]

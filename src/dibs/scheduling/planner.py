@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import capacity, choice, matching, pools, views
+from dibs.scheduling import assignment, capacity, choice, pools, views
 from dibs.scheduling.choice import Room, Terms, Want
 from dibs.scheduling.pools import Demand, Pool
 from dibs.scheduling.views import Active, Policy, View, WaitingJob
@@ -272,7 +272,7 @@ class _PlanBuilder:
         request = job.request
         if self.rooms is None and (request.gpus == 1 or not (self.inventory.closeness or self.view.used_at)):
             ahead = [(want.count, want.devices) for want in self.ahead]
-            chosen = matching.choose(request.gpus, wanted, self.free, ahead)
+            chosen = assignment.choose(request.gpus, wanted, self.free, ahead)
         else:
             left = self.rooms if self.rooms is not None else dict.fromkeys(self.free, capacity.WHOLE)
             terms = Terms(

@@ -1,6 +1,6 @@
 """Counted resources: CPUs, memory and, for etiquette, the number of devices.
 
-`matching` chooses the devices; `planner` decides who gets them.
+`assignment` chooses the devices; `planner` decides who gets them.
 """
 
 from __future__ import annotations

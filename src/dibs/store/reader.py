@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dibs.errors import NotFound, UserError
-from dibs.model import selectors, spelling, units
+from dibs.model import selectors, suggestions, units
 from dibs.model.jobs import Cause, Job, JobId, Outcome, When
 from dibs.scheduling import vram_advice
 from dibs.scheduling.views import Active, WaitingJob
@@ -277,7 +277,7 @@ class Reader:
             known = [
                 each for row in self._ask("sweep_names", {"most": 1000}) for each in (row[1], f"{row[0]}/{row[1]}")
             ]
-            raise NotFound(f'there is no sweep "{word}".', spelling.did_you_mean(word, known))
+            raise NotFound(f'there is no sweep "{word}".', suggestions.did_you_mean(word, known))
         if len(exact) > 1:
             places = " and ".join(f"sweep:{project}/{name}" for _, project, name in exact)
             raise UserError(f'there are {len(exact)} sweeps "{word}".', f"Write {places}.")

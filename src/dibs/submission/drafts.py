@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dibs.errors import UserError
-from dibs.model import environment, fields, spelling
+from dibs.model import environment, fields, suggestions
 from dibs.model.jobs import When
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Caller, Option
@@ -245,7 +245,7 @@ def _near_program(program: str, path: str) -> str | None:
     for folder in path.split(":"):
         with contextlib.suppress(OSError):
             names += os.listdir(folder or ".")
-    near = spelling.one_slip(program, names)
+    near = suggestions.one_slip(program, names)
     return near if near is not None and commands.is_found(near, path, ".") else None
 
 

@@ -286,11 +286,11 @@ def _suggest(verb: str, known: Iterable[str], word: str) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return "Did you mean ...?" if a known word resembles `word`, else an empty string."""
-    from dibs.model import spelling
+    from dibs.model import suggestions
 
     # Ignore dashes: -name and --name mean the same.
     bare = {name.lstrip("-"): name for name in known if len(name) > 2}
-    near = spelling.nearest(word.lstrip("-"), bare)
+    near = suggestions.nearest(word.lstrip("-"), bare)
     return f"Did you mean {bare[near]}?" if near is not None else ""
 
 

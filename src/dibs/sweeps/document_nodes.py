@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from dibs.errors import UserError
-from dibs.model import spelling
+from dibs.model import suggestions
 from dibs.sweeps import values
 from dibs.sweeps.values import Data, Value
 
@@ -32,7 +32,7 @@ def check_keys(document: Mapping[str, Node], known: Sequence[str]) -> None:
     """Refuse an unknown key."""
     for key in document:
         if key not in known:
-            hint = spelling.did_you_mean(str(key), known) or f"The keys are {', '.join(known)}."
+            hint = suggestions.did_you_mean(str(key), known) or f"The keys are {', '.join(known)}."
             raise UserError(f'unknown key "{key}".', hint)
 
 

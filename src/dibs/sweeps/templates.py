@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import UserError
-from dibs.model import path_templates, spelling, units
+from dibs.model import path_templates, suggestions, units
 from dibs.sweeps import grid, quoting
 from dibs.sweeps.grid import Point, Points
 from dibs.sweeps.quoting import Place
@@ -191,7 +191,7 @@ def check(names: Sequence[str], command: Template, folder: str | None = None) ->
 def _unknown(field: Field, names: Sequence[str]) -> UserError:
     there = ", ".join(f"{{{name}}}" for name in names) or "none"
     # Parameters have short names: "lr" is too short for `nearest`, but only one typo away from "lrr".
-    near = spelling.nearest(field.name, names) or spelling.one_slip(field.name, names)
+    near = suggestions.nearest(field.name, names) or suggestions.one_slip(field.name, names)
     hint = f"Did you mean {{{near}}}?" if near else "Write {{ for a brace."
     return UserError(f"nothing is known for {field.text} in the command; the parameters are {there}.", hint)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dibs import errors
-from dibs.model import spelling, units
+from dibs.model import suggestions, units
 from dibs.system import paths
 from dibs.system.setting_kinds import (
     ANY_TEXT,
@@ -335,5 +335,5 @@ def _shown(value: object) -> str:
 
 
 def _unknown(where: str, name: str, known: list[str]) -> errors.UserError:
-    hint = spelling.did_you_mean(name, known) or f"The settings are: {', '.join(known)}."
+    hint = suggestions.did_you_mean(name, known) or f"The settings are: {', '.join(known)}."
     return errors.UserError(f'{where}: there is no setting "{name}".', hint)

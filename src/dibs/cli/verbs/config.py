@@ -8,7 +8,7 @@ import sys
 from dibs.cli import screen
 from dibs.cli.screen import Column
 from dibs.errors import UserError
-from dibs.model import spelling
+from dibs.model import suggestions
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.system import paths, settings
@@ -42,7 +42,7 @@ def _find(word: str) -> Setting:
     known_by_variable = {setting.variable: setting for setting in settings.SETTINGS}
     if found := known.get(word) or known_by_variable.get(word):
         return found
-    hint = spelling.did_you_mean(word, known) or "`dibs config` lists them."
+    hint = suggestions.did_you_mean(word, known) or "`dibs config` lists them."
     raise UserError(f'there is no setting "{options.shown(word)}".', hint)
 
 

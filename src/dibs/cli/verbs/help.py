@@ -7,7 +7,7 @@ import textwrap
 from dibs.cli import help_topics
 from dibs.cli import main as cli
 from dibs.errors import UserError
-from dibs.model import spelling
+from dibs.model import suggestions
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
@@ -52,7 +52,7 @@ def show(name: str) -> int:
 def _suggest(name: str) -> str:
     if name in cli.HABITS:
         return f"Did you mean {cli.HABITS[name]}?"
-    return spelling.did_you_mean(name, [*cli.VERBS, *cli.ALIASES, *help_topics.TOPICS]) or "See `dibs help`."
+    return suggestions.did_you_mean(name, [*cli.VERBS, *cli.ALIASES, *help_topics.TOPICS]) or "See `dibs help`."
 
 
 def overview() -> str:

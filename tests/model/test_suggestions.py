@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.model import spelling
+from dibs.model import suggestions
 
 VERBS = ("status", "add", "run", "show", "cancel", "retry", "completion", "config", "doctor")
 
@@ -36,23 +36,23 @@ VERBS = ("status", "add", "run", "show", "cancel", "retry", "completion", "confi
     ],
 )
 def test_only_near_words_are_suggested(typed: str, meant: str | None) -> None:
-    assert spelling.nearest(typed, VERBS) == meant
+    assert suggestions.nearest(typed, VERBS) == meant
 
 
 @given(st.text(min_size=4, max_size=12, alphabet="abcdefgh"), st.integers(0, 10))
 def test_one_letter_left_out_is_always_forgiven(word: str, at: int) -> None:
     at %= len(word)
-    assert spelling.nearest(word[:at] + word[at + 1 :], [word]) == word
+    assert suggestions.nearest(word[:at] + word[at + 1 :], [word]) == word
 
 
 @given(st.text(max_size=8), st.lists(st.text(max_size=8), max_size=5))
 def test_a_suggestion_is_one_of_the_known_words(word: str, known: list[str]) -> None:
-    assert spelling.nearest(word, known) in (None, *known)
+    assert suggestions.nearest(word, known) in (None, *known)
 
 
 def test_a_pasted_file_is_near_to_nothing_and_is_not_read_letter_by_letter() -> None:
     # Letter by letter this would take hours.
-    assert spelling.nearest("x" * 10**8, ["status", "show"]) is None
+    assert suggestions.nearest("x" * 10**8, ["status", "show"]) is None
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_a_pasted_file_is_near_to_nothing_and_is_not_read_letter_by_letter() -> 
     ],
 )
 def test_in_a_crowd_only_a_single_slip_is_recognised(typed: str, meant: str | None) -> None:
-    assert spelling.one_slip(typed, ["ls", "python", "python3", "pydoc", ""]) == meant
+    assert suggestions.one_slip(typed, ["ls", "python", "python3", "pydoc", ""]) == meant
