@@ -164,6 +164,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         numbers.stop()
         queue.stop()
         await loop.run_in_executor(None, thread.join)
+        await loop.run_in_executor(None, numbers.join)
         runners.close()
         daemon.close()
         writer.close()

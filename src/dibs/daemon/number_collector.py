@@ -28,6 +28,8 @@ log = logging.getLogger("dibs.daemon.number_collector")
 MOST_AT_ONCE = 200
 #: Seconds until a retry after an error.
 AGAIN_S = 5.0
+#: Seconds that the daemon waits at its end for the thread: it may hang on a disk.
+END_WITHIN_S = 2.0
 
 #: By job and attempt.
 Found = dict[tuple[JobId, int], Printed]
@@ -56,6 +58,11 @@ class NumberCollector:
     def stop(self) -> None:
         """End the thread after its current work. From any thread."""
         self._calls.put(False)
+
+    def join(self) -> None:
+        """Wait until the thread has closed its connection: SQLite removes its log with the last one."""
+        if self._thread is not None:
+            self._thread.join(END_WITHIN_S)
 
     def _run(self, queue_thread: QueueThread) -> None:
         reader = Reader.open(self._database)
