@@ -1,4 +1,4 @@
-"""What `dibs-compat` needs from this machine: GPUs, programs, processes, and the user of a connection.
+"""What `dibs-compat` needs from this machine: GPUs, programs, processes, shared files, and the user of a connection.
 
 Of `devices` and `system`, the old tools may import only the settings; they use this module instead.
 """
@@ -12,8 +12,11 @@ from collections.abc import Sequence
 
 from dibs.devices import probe
 from dibs.model.devices import Inventory
-from dibs.system import commands, peers, processes
+from dibs.system import commands, locks, peers, processes
 from dibs.system.settings import Settings
+
+#: Flags to open a file that any user may have replaced: no links, no devices that block.
+OPEN_FLAGS = locks.OPEN_FLAGS
 
 
 def read_gpus(values: Settings) -> Inventory:
@@ -59,6 +62,17 @@ def _is_same(path: str, wanted: os.stat_result) -> bool:
         return os.path.samestat(os.stat(path), wanted)
     except OSError:
         return False
+
+
+def is_same(fd: int, path: str) -> bool:
+    """Return whether `path` still names the open file."""
+    return locks.is_same(fd, path)
+
+
+def read_shared(path: str, size: int) -> str | None:
+    """Return the text of a regular file that any user may have written; None if it cannot be read."""
+    found = locks.read_small(path, size=size)
+    return None if found is None else found[1]
 
 
 def send_signal(procs: Sequence[processes.Proc], number: int) -> None:

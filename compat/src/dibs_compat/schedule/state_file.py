@@ -26,9 +26,6 @@ MODE = 0o777
 MOST_GPUS = 1024
 MOST_BYTES = 1 << 20
 
-#: Anybody may put something else there: no links, no devices that block.
-OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-
 #: How often a file that was replaced while we locked it is opened again.
 TRIES = 50
 
@@ -99,7 +96,8 @@ class State:
         try:
             self._known = self.write(lambda entries: edit(known if entries is None else entries))
         except Unusable as error:
-            readable = self._read_only()
+            seen = machine.read_shared(self.path, MOST_BYTES)
+            readable = None if seen is None else parse(seen.encode())
             self._known = edit(self._known if readable is None else readable)
             if not self._has_complained:
                 self._complain(f"{error.message} Going on without it. {error.hint}")
@@ -117,7 +115,7 @@ class State:
                 continue
             try:
                 self._lock(fd)
-                if not self._is_named(fd):
+                if not machine.is_same(fd, self.path):
                     continue
                 before = parse(self._read(fd))
                 after = edit(before)
@@ -131,7 +129,7 @@ class State:
     def _open(self) -> int | None:
         """Open the file that is there; None when there is none. Never through a link, and never a second name."""
         try:
-            fd = os.open(self.path, os.O_RDWR | OPEN_FLAGS)
+            fd = os.open(self.path, os.O_RDWR | machine.OPEN_FLAGS)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -146,7 +144,7 @@ class State:
         """Create the file atomically with its content; False if it exists."""
         temporary = f"{self.path}.{os.urandom(8).hex()}"
         try:
-            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
+            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | machine.OPEN_FLAGS, 0o600)
         except OSError as error:
             raise self._unusable(error.strerror) from error
         try:
@@ -174,25 +172,6 @@ class State:
                 time.sleep(LOCK_PAUSE_S)
             else:
                 return
-
-    def _is_named(self, fd: int) -> bool:
-        """Return whether the path still names the file that is open."""
-        try:
-            return os.path.samestat(os.fstat(fd), os.lstat(self.path))
-        except FileNotFoundError:
-            return False
-
-    def _read_only(self) -> Entries | None:
-        """Return what a file says that we may not write; None if it cannot be read either."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | OPEN_FLAGS)
-        except OSError:
-            return None
-        try:
-            is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-            return parse(self._read(fd).decode(errors="replace").encode()) if is_file else None
-        finally:
-            os.close(fd)
 
     def _read(self, fd: int) -> bytes:
         try:
