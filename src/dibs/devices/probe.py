@@ -278,7 +278,8 @@ def parse_answer(lines: Sequence[Mapping[str, Any]], seen: Inventory, avoided: M
         return _understood(lines, seen, avoided)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise errors.MachineError(
-            f'cannot read the GPUs: expected lines about GPUs from "python -m dibs.driver", got {str(lines)[:60]}.'
+            'cannot read the GPUs: expected lines about GPUs from "python -m dibs.devices.driver_child", '
+            f"got {str(lines)[:60]}."
         ) from error
 
 
