@@ -32,6 +32,14 @@ def tools(bench: Bench) -> OldTools:
     return OldTools(bench)
 
 
+def test_without_a_word_it_says_what_it_expects(tools: OldTools) -> None:
+    done = tools.run("schedule")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: schedule [-h]")
+    assert done.stderr.endswith("schedule: error: expected a task, or one of -i, -rg and -s\n")
+    assert tools.state()["avail"] == [True] * 4
+
+
 # -- whose turn it is ---------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shlex
 import sys
@@ -115,10 +116,12 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _parse(parser: arguments.Parser, words: Sequence[str]) -> argparse.Namespace:
+    if not words:
+        parser.error("expected a task, or one of -i, -rg and -s")
     # --force 2 used to be short for --forced_gpu 2.
     spelled = [
         "--forced_gpu" if word == "--force" and following and arguments.is_number(following) else word
-        for word, following in zip(words, [*words[1:], None], strict=True)
+        for word, following in itertools.zip_longest(words, words[1:])
     ]
     args = parser.parse_args(arguments.numbers_last(spelled, ("-i", "--init", "-rg", "--release_gpu")))
     arguments.check_count(parser, "-gc/--gpu_count", args.gpu_count)
