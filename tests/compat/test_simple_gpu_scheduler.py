@@ -14,6 +14,8 @@ import pytest
 
 from bench import PATIENCE_S, Bench, wait_for
 from dibs.leases import device_lease, holders
+from dibs.model import devices
+from dibs_compat import ids
 from simple_gpu_scheduler import scheduler
 
 CASES = json.loads((Path(__file__).parent.parent / "data" / "simple_gpu_scheduler.json").read_text())["cases"]
@@ -64,6 +66,14 @@ def test_a_command_that_cannot_be_started_frees_its_gpu_and_is_reported(bench: B
     assert done.stdout.decode().endswith("Processing command `echo second` on gpu 0\nsecond\n")
     assert done.stderr.startswith(b"simple_gpu_scheduler: cannot start command 1: ")
     assert done.returncode == 1
+
+
+def test_ids_that_name_no_gpu_are_leased_without_asking_a_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question takes a new process, and so long the next command would wait."""
+    for name, value in {**bench.environ, "DIBS_DEVICES": ""}.items():
+        monkeypatch.setenv(name, value)
+    assert ids.vet(devices.Inventory(), print) is None
+    assert ids.vet(devices.Inventory(devices.pretend(1, 2**30)), print) is not None
 
 
 def test_bytes_that_are_no_text_reach_the_command(bench: Bench) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from dibs.foreground import machine, slots
+from dibs.foreground import device_check, machine, slots
 from dibs.leases import device_lease, holders
 from dibs.model import devices
 from dibs.system import settings
@@ -19,6 +19,11 @@ def inventory() -> devices.Inventory:
     values = settings.load(os.environ)
     has_driver = values.devices or values.nvml_library or any(os.path.exists(path) for path in DRIVER_FILES)
     return machine.read_gpus(values) if has_driver else devices.Inventory()
+
+
+def vet(found: devices.Inventory, say: Callable[[str], None]) -> device_check.Vet | None:
+    """Return the last check of GPUs before a command gets them; without GPUs it would ask a driver for nothing."""
+    return device_check.of(settings.load(os.environ), say) if found.devices else None
 
 
 def keys(text: str, found: devices.Inventory) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from dibs import errors
-from dibs.foreground import command_lines, device_check, inherited, pipe_loop, pipe_values, slot_kinds, slots
+from dibs.foreground import command_lines, inherited, pipe_loop, pipe_values, slot_kinds, slots
 from dibs.leases import device_lease, waiters
-from dibs.system import settings
+from dibs.model import devices
 from dibs_compat import ids
 
 
@@ -53,7 +53,7 @@ class GPUManager:
             self._changed.wait_for(lambda: bool(self._free))
             nr = self._free.pop()
             for device in self._leased(nr):
-                count, lease = self._held.get(device) or (0, _acquire(device))
+                count, lease = self._held.get(device) or (0, self._acquire(device))
                 self._held[device] = count + 1, lease
         return GPU(nr, self)
 
@@ -71,21 +71,26 @@ class GPUManager:
 
     def _leased(self, nr: str) -> list[str]:
         """Return what has to be leased for an id."""
-        return [device for device in ids.keys(nr, ids.inventory()) if device not in self._granted]
+        return [device for device in ids.keys(nr, self._inventory) if device not in self._granted]
+
+    def _acquire(self, device: str) -> device_lease.Lease:
+        vet = ids.vet(self._inventory, complain)
+        return waiters.acquire(device_lease.folder(), 1, [device], note(), vet=vet)[0]
+
+    @functools.cached_property
+    def _inventory(self) -> devices.Inventory:
+        # Once: what is given back must be what was taken.
+        return ids.inventory()
 
     @functools.cached_property
     def _granted(self) -> frozenset[str]:
         # Once, before the first lease: those of our own would look the same later.
-        return frozenset(inherited.devices(device_lease.folder(), ids.inventory()))
+        return frozenset(inherited.devices(device_lease.folder(), self._inventory))
 
 
-def _acquire(device: str) -> device_lease.Lease:
-    return waiters.acquire(device_lease.folder(), 1, [device], note(), vet=vet())[0]
-
-
-def vet() -> device_check.Vet | None:
-    """Return who sees to it that a GPU is used by nobody else before a command gets it."""
-    return device_check.of(settings.load(os.environ), lambda text: print(text, file=sys.stderr, flush=True))
+def complain(text: str) -> None:
+    """Print a line about a GPU that is not used."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
@@ -117,7 +122,9 @@ def read_commands_and_run(manager: GPUManager) -> pipe_loop.Pipe:
     pipe = pipe_loop.Pipe(
         0,
         command_lines.Lines(),
-        slot_kinds.FixedSlots(device_lease.folder(), note(), places, granted=ours, on_wait=teller.waits, vet=vet()),
+        slot_kinds.FixedSlots(
+            device_lease.folder(), note(), places, granted=ours, on_wait=teller.waits, vet=ids.vet(found, complain)
+        ),
         lambda slot: made[slot.label],
         pipe_values.Rules("/bin/sh", ends_leftovers=False),
         teller,

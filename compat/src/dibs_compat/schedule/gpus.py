@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import MachineError
-from dibs.foreground import machine
 from dibs.leases import device_lease, holders
 from dibs.model import devices
-from dibs.system import settings
+from dibs_compat import ids
 from dibs_compat.schedule import state_file
 from dibs_compat.schedule.state_file import Entries
 
@@ -74,9 +73,9 @@ class Gpus:
         return {number: entry for number, entry in enumerate(entries) if not entry.avail and number not in held}
 
 
-def load(values: settings.Settings) -> Gpus:
+def load() -> Gpus:
     """Look at the devices of this machine and at the place of their leases."""
-    inventory = machine.read_gpus(values)
+    inventory = ids.inventory()
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
     return Gpus(inventory, device_lease.folder())

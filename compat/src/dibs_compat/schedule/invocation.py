@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dibs.errors import DibsError
-from dibs.foreground import device_check, machine, supervision
+from dibs.foreground import machine, supervision
 from dibs.foreground.signals import Signals
 from dibs.leases import device_lease, waiters
 from dibs.system import settings
+from dibs_compat import ids
 from dibs_compat.schedule import gpus, release, screen, state_file, task
 from dibs_compat.schedule.gpu_wait import GpuRequest, GpuWait, Grant, StopSignal
 from dibs_compat.schedule.state_file import Entries, Entry, State
@@ -58,7 +59,7 @@ class Invocation:
         self.prog = prog
         self._values = settings.load(os.environ)
         self._note = device_lease.own_note(prog, "dibs-compat")
-        self._gpus = gpus.load(self._values)
+        self._gpus = gpus.load()
         self._state = State(os.environ.get("DIBS_COMPAT_STATE") or state_file.DEFAULT_PATH, self._complain)
 
     def _complain(self, text: str) -> None:
@@ -116,7 +117,7 @@ class Invocation:
     def _take(self, order: TaskRequest, coming: Signals) -> Grant:
         if order.request.count == 0:
             return Grant((), ())
-        vet = device_check.of(self._values, self._complain)
+        vet = ids.vet(self._gpus.inventory, self._complain)
         waiter = waiters.Waiter(self._gpus.place, self._note, self._values.collect_for, vet=vet)
         return GpuWait(self._gpus, self._state, coming, waiter).wait(
             order.request,
