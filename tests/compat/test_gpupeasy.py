@@ -463,7 +463,19 @@ def test_an_error_in_a_list_that_is_tried_is_readable(peasy: Peasy) -> None:
     said = peasy.page.form("/testCommandParser", jobCommand=f"A;;{peasy.out};;ls;;;B;;{peasy.out}/b;;ls 'x y'").messages
     told = f"Error in job: A: Output file already exists or common to multiple jobs: {peasy.out}\n\n"
     assert (said["errorCount"], said["errorMessage"]) == (1, told)
-    assert said["jobList"] == [{"jobName": "B", "outFile": f"{peasy.out}/b", "jobCommand": ["ls", "x y"]}]
+    assert said["jobList"] == [{"Job Name": "B", "Job File": f"{peasy.out}/b", "Job Command": ["ls", "x y"]}]
+
+
+def test_a_list_without_errors_is_tried_without_a_message(peasy: Peasy) -> None:
+    said = peasy.page.form("/testCommandParser", jobCommand=f"B;;{peasy.out}/b;;ls").messages
+    read = [{"Job Name": "B", "Job File": f"{peasy.out}/b", "Job Command": ["ls"]}]
+    assert said == {"status": "successful", "jobList": read, "errorCount": 0}
+
+
+@pytest.mark.parametrize("text", ["", "  ;;; ;;;"])
+def test_an_empty_list_that_is_tried_is_refused(peasy: Peasy, text: str) -> None:
+    said = peasy.page.form("/testCommandParser", jobCommand=text).messages
+    assert said == {"status": "failed", "commandList": [], "errorMessage": "Command string cannot be emtpy"}
 
 
 def test_outputs_of_jobs_are_read_and_no_other_file(peasy: Peasy) -> None:
@@ -564,6 +576,31 @@ def test_another_user_of_this_machine_is_refused(peasy: Peasy) -> None:
             )  # fmt: skip
             assert done.stdout.startswith("HTTP/1.1 403"), done
             assert done.stdout.endswith("refused: this server belongs to somebody else\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+def test_the_page_sends_nothing_to_the_server_of_another_user(bench: Bench, host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    os.seteuid(65534)
+    try:
+        stranger = socket.create_server((host, 0), family=family, dualstack_ipv6=family == socket.AF_INET6)
+    finally:
+        os.seteuid(0)
+    with stranger:
+        stranger.setblocking(False)
+        port = stranger.getsockname()[1]
+        page = Server(bench, "gpupeasy-gui", "--port", "0", "--core-port", str(port))
+        told = (
+            f"Could not reach the scheduler server: port {port} belongs to another user (uid 65534); nothing was sent"
+        )
+        added = page.form("/addnewjob", jobName="a", outFile=str(bench.folder / "a"), jobCommand="ls")
+        assert added.messages == {"errorMessage": told}
+        for path in ("/", "/scheduledjobs", "/jobinfo/1", "/jobinfo/1/now"):
+            assert told in page.ask("GET", path).text
+        with pytest.raises(BlockingIOError):
+            stranger.accept()
+        assert page.stop() == 0
 
 
 def test_an_address_of_others_is_refused_or_warned_about(served: Callable[..., Peasy]) -> None:

@@ -264,17 +264,17 @@ def drawn(text: str) -> list[str]:
         "returnCode": text, "gpu": text, "pid": text, "priority": 0, "cause": text,
     }  # fmt: skip
     jobs = {"total": 3, "jobs": [job, job | {"state": "waiting"}, job | {"state": "running"}]}
-    state = {"devices": [text, text], "paused": True, **dict.fromkeys([each[1] for each in pages.LISTS], jobs)}
+    state = {"devices": [text, text], "paused": True, **dict.fromkeys([key for key, *_ in pages.LISTS.values()], jobs)}
     said = dict.fromkeys(pages.MESSAGES, text)
     tested = said | {"errorCount": text, "jobList": [{"jobName": text, "jobCommand": [text]}, text]}
     return [
         pages.index(said, state),
-        *(pages.listed(state, each[0]) for each in pages.LISTS),
+        *(pages.listed(state, address) for address in pages.LISTS),
         pages.batch(tested, text),
         pages.job(said, text, job, text),
         pages.job(said, text, None, text),
         pages.job_now(job, text),
-        pages.problem([text]),
+        pages.document("GPUPeasy", pages.messages({"errorMessage": text})),
     ]
 
 

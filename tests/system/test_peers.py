@@ -90,3 +90,31 @@ def test_a_connection_that_was_hung_up_is_nobodys() -> None:
         asking.sendall(b"GET / HTTP/1.1\r\n\r\n")
         asking.close()
         assert peers.of_tcp(asked).uid is None
+
+
+@pytest.mark.parametrize(
+    ("listens", "host", "is_found"),
+    [
+        (LOOPBACK, "127.0.0.1", True),
+        ("00000000", "127.0.0.1", True),
+        ("0" * 32, "127.0.0.1", True),
+        ("0" * 32, "::1", True),
+        (LOOPBACK_6, "::1", True),
+        ("00000000", "::1", False),
+        (LOOPBACK_6, "127.0.0.1", False),
+        # That address may be another machine, whatever listens here.
+        ("00000000", "192.0.2.1", False),
+    ],
+)
+def test_who_listens_where_a_connection_would_arrive(listens: str, host: str, is_found: bool) -> None:
+    text = table(
+        line(f"{listens}:1F90", "00000000:0000", state="0A", uid=7),
+        line(f"{listens}:1F91", "00000000:0000", state="0A", uid=8),
+        line(f"{listens}:1F90", f"{LOOPBACK}:C350", uid=9),
+    )
+    assert peers.find_listeners(text, (host, 0x1F90)) == ({7} if is_found else set())
+
+
+def test_a_listening_socket_of_our_own_is_found() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        assert peers.listeners("127.0.0.1", ours.getsockname()[1]) == {os.geteuid()}

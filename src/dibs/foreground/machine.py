@@ -11,17 +11,16 @@ import time
 from collections.abc import Sequence
 
 from dibs.devices import probe
-from dibs.model.devices import Inventory
 from dibs.system import commands, locks, peers, processes
-from dibs.system.settings import Settings
 
-#: Flags to open a file that any user may have replaced: no links, no devices that block.
+# What the old tools use as it is, under names that say what they need it for.
 OPEN_FLAGS = locks.OPEN_FLAGS
-
-
-def read_gpus(values: Settings) -> Inventory:
-    """Return the GPUs of this machine that these settings allow."""
-    return probe.read(values)
+is_same = locks.is_same
+read_gpus = probe.read
+send_signal = processes.send_all
+describe = processes.names
+signal_name = processes.signal_name
+listeners = peers.listeners
 
 
 def is_program(word: str) -> bool:
@@ -64,30 +63,10 @@ def _is_same(path: str, wanted: os.stat_result) -> bool:
         return False
 
 
-def is_same(fd: int, path: str) -> bool:
-    """Return whether `path` still names the open file."""
-    return locks.is_same(fd, path)
-
-
 def read_shared(path: str, size: int) -> str | None:
     """Return the text of a regular file that any user may have written; None if it cannot be read."""
     found = locks.read_small(path, size=size)
     return None if found is None else found[1]
-
-
-def send_signal(procs: Sequence[processes.Proc], number: int) -> None:
-    """Signal these processes, and none that has since reused one of their pids."""
-    processes.send_all(procs, number)
-
-
-def describe(procs: Sequence[processes.Proc]) -> str:
-    """Return names and pids of processes as readable text."""
-    return processes.names(procs)
-
-
-def signal_name(number: int) -> str:
-    """Return the name of a signal: SIGTERM."""
-    return processes.signal_name(number)
 
 
 def peer_uid(sock: socket.socket) -> int | None:

@@ -15,6 +15,9 @@ from pathlib import Path
 #: The kernel's tables of TCP sockets, by family. They list the sockets of our own network namespace.
 TABLES = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
 
+#: The state of a listening socket in these tables.
+LISTENING = "0A"
+
 Address = tuple[str, int]
 
 
@@ -56,6 +59,25 @@ def find(table: str, theirs: Address, ours: Address) -> Peer:
         # at once would pass for root.
         return Peer(int(words[6]) if words[8] != "0" else None, is_local=True)
     return Peer(None, is_local=ipaddress.ip_address(theirs[0].partition("%")[0]).is_loopback)
+
+
+def listeners(host: str, port: int) -> set[int]:
+    """Return the users who listen where a connection to `host` would arrive, as far as that is on this machine."""
+    tables = "".join(path.read_text("ascii") for path in TABLES.values() if path.exists())
+    addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    return {uid for address in addresses for uid in find_listeners(tables, (address, port))}
+
+
+def find_listeners(tables: str, address: Address) -> set[int]:
+    """Return the owners of the sockets that listen at an address, from the text of the kernel's tables."""
+    where = ipaddress.ip_address(address[0].partition("%")[0])
+    hosts = [str(where), f"::ffff:{where}"] if where.version == 4 else [str(where)]
+    if where.is_loopback:
+        # A socket that listens everywhere gets what is sent to loopback. What is sent elsewhere may leave the machine.
+        hosts += ["0.0.0.0", "::"] if where.version == 4 else ["::"]
+    written = {_written((host, address[1])) for host in hosts}
+    rows = (line.split() for line in tables.splitlines())
+    return {int(row[7]) for row in rows if row[3] == LISTENING and row[1] in written}
 
 
 def _written(address: Address) -> str:

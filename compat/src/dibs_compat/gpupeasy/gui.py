@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from importlib import resources
-from os.path import lexists
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from aiohttp import ClientError, ClientSession, web
 
+from dibs.foreground import machine
 from dibs.submission import esy
 from dibs_compat.gpupeasy import pages
-
-CORE: web.AppKey[ClientSession] = web.AppKey("core", ClientSession)
+from dibs_compat.gpupeasy.admission import Handler
 
 #: Characters of a message in an address; browsers take more, but not every program between.
 LONGEST_MESSAGE = 3000
@@ -31,14 +32,13 @@ class Unreached(Exception):
 
 def routes() -> list[web.RouteDef]:
     """Return all addresses."""
-    lists = [web.get(f"/{address}", get_list) for address, _, _, _ in pages.LISTS]
     return [
         web.get("/", get_index),
         web.post("/addnewjob", post_job),
         web.get("/batchaddjobs", get_batch),
         web.post("/batchaddjobs", post_batch),
         web.post("/testCommandParser", post_test),
-        *lists,
+        *(web.get(f"/{address}", get_list) for address in pages.LISTS),
         web.get("/jobinfo/{number}", get_job),
         web.get("/jobinfo/{number}/now", get_job_now),
         web.post("/loadlogfile", post_log),
@@ -50,19 +50,43 @@ def routes() -> list[web.RouteDef]:
     ]
 
 
-async def _ask(request: web.Request, path: str, **query: str) -> dict[str, Any]:
-    """Return what the core answers to a question."""
-    try:
-        async with request.app[CORE].get(path, params=query) as answer:
-            return dict(await answer.json())
-    except (ClientError, TimeoutError, ValueError) as error:
-        raise Unreached(str(error)) from error
+class Core(NamedTuple):
+    """Where the scheduler server is."""
+
+    session: ClientSession
+    host: str
+    port: int
+
+    def check_owner(self) -> None:
+        """Refuse a port on which another user listens, who would get our commands."""
+        strangers = machine.listeners(self.host, self.port) - {os.geteuid(), 0}
+        if strangers:
+            raise Unreached(f"port {self.port} belongs to another user (uid {min(strangers)}); nothing was sent")
 
 
-async def _tell(request: web.Request, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Send a request to the core; return its answer."""
+CORE: web.AppKey[Core] = web.AppKey("core", Core)
+
+
+@web.middleware
+async def report_unreached(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Tell where one looks that the core does not answer: in the page, in a part of it, or after a form."""
     try:
-        async with request.app[CORE].post(path, json=body) as answer:
+        return await handler(request)
+    except Unreached as why:
+        message = {"errorMessage": f"{UNREACHED}: {why}"}
+    if request.method == "POST":
+        return _go("/", message)
+    is_part = request.path.strip("/") in pages.LISTS or request.path.endswith("/now")
+    return _html(pages.messages(message) if is_part else pages.document("GPUPeasy", pages.messages(message)))
+
+
+async def _ask(request: web.Request, path: str, body: dict[str, Any] | None = None, **query: str) -> dict[str, Any]:
+    """Return what the core answers to a question, or to a body that is posted."""
+    core = request.app[CORE]
+    method = "GET" if body is None else "POST"
+    try:
+        await asyncio.to_thread(core.check_owner)
+        async with core.session.request(method, path, params=query, json=body) as answer:
             return dict(await answer.json())
     except (ClientError, TimeoutError, ValueError) as error:
         raise Unreached(str(error)) from error
@@ -89,19 +113,12 @@ def _messages(request: web.Request) -> dict[str, Any]:
 
 async def get_index(request: web.Request) -> web.Response:
     """Return the first page."""
-    try:
-        state = (await _ask(request, "/dibs/state"))["value"]
-    except Unreached as why:
-        return _html(pages.problem([f"{UNREACHED}: {why}"]))
-    return _html(pages.index(_messages(request), state))
+    return _html(pages.index(_messages(request), (await _ask(request, "/dibs/state"))["value"]))
 
 
 async def get_list(request: web.Request) -> web.Response:
     """Return one of the lists, for a page that is open already."""
-    try:
-        return _html(pages.listed((await _ask(request, "/dibs/state"))["value"], request.path.strip("/")))
-    except Unreached as why:
-        return _html(pages.messages({"errorMessage": f"{UNREACHED}: {why}"}))
+    return _html(pages.listed((await _ask(request, "/dibs/state"))["value"], request.path.strip("/")))
 
 
 async def post_job(request: web.Request) -> web.Response:
@@ -111,17 +128,14 @@ async def post_job(request: web.Request) -> web.Response:
         argv = shlex.split(str(form.get("jobCommand", "")))
     except ValueError as error:
         return _go("/", {"errorMessage": f"Error in job: {form.get('jobName', '')}: {error}"})
-    try:
-        answer = await _add(request, str(form.get("jobName", "")), str(form.get("outFile", "")), argv)
-    except Unreached as why:
-        return _go("/", {"errorMessage": f"{UNREACHED}: {why}"})
+    answer = await _add(request, str(form.get("jobName", "")), str(form.get("outFile", "")), argv)
     kind = "successMessage" if answer["status"] == "successful" else "errorMessage"
     return _go("/", {kind: answer["message"]})
 
 
 async def _add(request: web.Request, name: str, output: str, argv: Sequence[str]) -> dict[str, Any]:
     job = {"jobName": name, "outFile": output, "jobCommand": list(argv)}
-    return await _tell(request, "/addnewjob", {"job": job})
+    return await _ask(request, "/addnewjob", {"job": job})
 
 
 async def get_batch(request: web.Request) -> web.Response:
@@ -138,7 +152,7 @@ def checked(text: str) -> tuple[list[esy.Entry], list[str]]:
                 wrong.append(f"Malformed job: {entry.text}\n\n")
             case esy.Malformed():
                 wrong.append(f"Error in job: {entry.name}: {entry.why}\n\n")
-            case esy.Entry() if lexists(entry.output):
+            case esy.Entry() if os.path.lexists(entry.output):
                 error = f"Output file already exists or common to multiple jobs: {entry.output}"
                 wrong.append(f"Error in job: {entry.name}: {error}\n\n")
             case esy.Entry():
@@ -170,8 +184,13 @@ async def post_batch(request: web.Request) -> web.Response:
 async def post_test(request: web.Request) -> web.Response:
     """Say what a list means, and add nothing."""
     jobs, wrong = checked(str((await request.post()).get("jobCommand", "")))
-    read = [{"jobName": job.name, "outFile": job.output, "jobCommand": list(job.argv)} for job in jobs]
-    said = {"status": "successful", "jobList": read, "errorCount": len(wrong), "errorMessage": "".join(wrong)}
+    if not jobs and not wrong:
+        empty = {"status": "failed", "commandList": [], "errorMessage": "Command string cannot be emtpy"}
+        return _go("/batchaddjobs", empty)
+    read = [{"Job Name": job.name, "Job File": job.output, "Job Command": list(job.argv)} for job in jobs]
+    said = {"status": "successful", "jobList": read, "errorCount": len(wrong)}
+    if wrong:
+        said["errorMessage"] = "\n".join(wrong)
     if len(json.dumps(read)) > LONGEST_MESSAGE:
         # Too long for an address: then the answer itself is the page.
         return _html(pages.batch(said))
@@ -180,19 +199,13 @@ async def post_test(request: web.Request) -> web.Response:
 
 async def get_job(request: web.Request) -> web.Response:
     """Return the page of one job."""
-    try:
-        found, log = await _job(request)
-    except Unreached as why:
-        return _html(pages.problem([f"{UNREACHED}: {why}"]))
+    found, log = await _job(request)
     return _html(pages.job(_messages(request), request.match_info["number"], found, log))
 
 
 async def get_job_now(request: web.Request) -> web.Response:
     """Return what changes on the page of one job, for one that is open already."""
-    try:
-        found, log = await _job(request)
-    except Unreached as why:
-        return _html(pages.messages({"errorMessage": f"{UNREACHED}: {why}"}))
+    found, log = await _job(request)
     if found is None:
         raise web.HTTPNotFound
     return _html(pages.job_now(found, log))
@@ -254,10 +267,7 @@ async def post_verb(request: web.Request) -> web.Response:
 
 
 async def _done(request: web.Request, path: str, body: dict[str, Any], message: str) -> web.Response:
-    try:
-        answer = await _tell(request, path, body)
-    except Unreached as why:
-        return _go("/", {"errorMessage": f"{UNREACHED}: {why}"})
+    answer = await _ask(request, path, body)
     if answer["status"] != "successful":
         return _go("/", {"errorMessage": str(answer["message"])})
     return _go("/", {"successMessage": message})

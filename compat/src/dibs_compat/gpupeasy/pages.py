@@ -5,11 +5,9 @@ Pure. What is shown is given as values; what forms post goes to `gui`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
-
-Jobs = Sequence[Mapping[str, Any]]
 
 #: The actions on a job by its state: the verb, and the text of the button.
 BUTTONS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -24,13 +22,13 @@ BUTTONS: dict[str, tuple[tuple[str, str], ...]] = {
 ENDED = (("rerun", "rerun"),)
 #: Kinds of messages that are shown, in this order.
 MESSAGES = ("errorMessage", "infoMessage", "successMessage")
-#: The lists: the address of each, its key in the state, its heading, and what an empty one says.
-LISTS = (
-    ("deviceutilization", "running", "Running", "No jobs running"),
-    ("scheduledjobs", "scheduled", "Scheduled", "No jobs scheduled"),
-    ("successfuljobs", "successful", "Successful", "No successful jobs"),
-    ("failedjobs", "failed", "Failed", "No failed jobs"),
-)
+#: The lists, by address: the key of each in the state, its heading, and what an empty one says.
+LISTS = {
+    "deviceutilization": ("running", "Running", "No jobs running"),
+    "scheduledjobs": ("scheduled", "Scheduled", "No jobs scheduled"),
+    "successfuljobs": ("successful", "Successful", "No successful jobs"),
+    "failedjobs": ("failed", "Failed", "No failed jobs"),
+}
 
 
 def document(title: str, *parts: str) -> str:
@@ -63,7 +61,7 @@ def index(said: Mapping[str, Any], state: Mapping[str, Any]) -> str:
     """Return the first page: a form for one job, and all lists."""
     lists = "".join(
         f'<section id="{address}" class="live" data-from="/{address}">{listed(state, address)}</section>'
-        for address, _, _, _ in LISTS
+        for address in LISTS
     )
     return document("GPUPeasy", messages(said), FORM, controls(state), lists)
 
@@ -97,7 +95,7 @@ def controls(state: Mapping[str, Any]) -> str:
 
 def listed(state: Mapping[str, Any], address: str) -> str:
     """Return one of the lists, as a part of a page."""
-    _, key, heading, empty = next(each for each in LISTS if each[0] == address)
+    key, heading, empty = LISTS[address]
     found = state[key]
     if not found["jobs"]:
         return f"<h2>{heading}</h2><p>{empty}</p>"
@@ -195,8 +193,3 @@ def job_now(found: Mapping[str, Any], log: str) -> str:
         )
     )
     return f"<dl>{facts}</dl><pre>{escape(log)}</pre>"
-
-
-def problem(texts: Iterable[str]) -> str:
-    """Return a page that says what is wrong."""
-    return document("GPUPeasy", messages({"errorMessage": "\n".join(texts)}))

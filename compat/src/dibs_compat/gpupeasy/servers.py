@@ -95,10 +95,11 @@ def run_page(host: str, port: int, address: Address) -> None:
 
     @contextlib.asynccontextmanager
     async def app(own: int) -> AsyncIterator[web.Application]:
-        made = web.Application(middlewares=[admission.guard(is_open=where.is_open)], client_max_size=core.LARGEST_BODY)
+        guards = [admission.guard(is_open=where.is_open), gui.report_unreached]
+        made = web.Application(middlewares=guards, client_max_size=core.LARGEST_BODY)
         base = f"http://{f'[{name}]' if ':' in name else name}:{port}"
         async with ClientSession(base, timeout=ClientTimeout(total=CORE_FOR_S)) as session:
-            made[gui.CORE] = session
+            made[gui.CORE] = gui.Core(session, name, port)
             made.add_routes(gui.routes())
             yield made
 
