@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 
 from dibs.errors import UserError
 from dibs_compat.gpupeasy import admission, core, entries, gpu_lists, pages, servers
-from dibs_compat.gpupeasy.admission import RequestFacts
 from dibs_compat.gpupeasy.dispatcher import Refusal
 from dibs_compat.gpupeasy.entries import Entry
 from dibs_compat.gpupeasy.gpu_lists import Gpu
@@ -197,6 +197,7 @@ def test_a_number_is_what_it_is_written_as() -> None:
 
 
 OWNER, OTHER = 1000, 1001
+FETCHED = ("Sec-Fetch-Mode", "Sec-Fetch-Dest")
 HOSTS = ("localhost:4004", "127.0.0.1:4004", "[::1]:4004", "localhost", "LOCALHOST:1")
 STRANGE_HOSTS = (
     "evil.example", "evil.example:4004", "127.0.0.1.evil.example", "localhost.evil.example:4004", "", "0.0.0.0:4004",
@@ -218,28 +219,31 @@ def test_exactly_these_may_ask(method: str, site: str | None, is_opened: bool) -
                 "http://evil.example",
                 "http://localhost:9",
             ):
-                asked = RequestFacts(
-                    uid, method, () if host is None else (host,), () if origin is None else (origin,),
-                    () if site is None else (site,), admission.OPENING if is_opened else ("cors", "empty"),
-                )  # fmt: skip
+                how = admission.OPENING if is_opened else ["cors", "empty"]
+                asked = {"Host": host, "Origin": origin, "Sec-Fetch-Site": site} | dict(zip(FETCHED, how, strict=True))
                 is_known = uid in (OWNER, 0) and host in HOSTS and method in ("GET", "HEAD", "POST")
                 is_same = origin in (None, f"http://{host}")
                 is_ours = site in (None, "same-origin", "none") or (is_opened and method in ("GET", "HEAD"))
                 allowed = is_known and is_same and is_ours
-                assert (admission.refusal(asked, OWNER, is_open=False) is None) == allowed, asked
+                headers = CIMultiDict({name: value for name, value in asked.items() if value is not None})
+                told = admission.refusal(uid, method, headers, OWNER, is_open=False)
+                assert (told is None) == allowed, (uid, headers)
 
 
-def test_headers_that_come_twice_are_refused() -> None:
-    one = ("localhost:1",)
-    assert admission.refusal(RequestFacts(OWNER, "GET", one * 2), OWNER, is_open=False)
-    assert admission.refusal(RequestFacts(OWNER, "GET", one, ("http://localhost:1",) * 2), OWNER, is_open=False)
-    assert admission.refusal(RequestFacts(OWNER, "GET", one, (), ("same-origin", "cross-site")), OWNER, is_open=False)
+@pytest.mark.parametrize(
+    "more", [("Host", "localhost:1"), ("Origin", "http://localhost:1"), ("Sec-Fetch-Site", "cross-site")]
+)
+def test_headers_that_come_twice_are_refused(more: tuple[str, str]) -> None:
+    once = [("Host", "localhost:1"), ("Origin", "http://localhost:1"), ("Sec-Fetch-Site", "same-origin")]
+    assert admission.refusal(OWNER, "GET", CIMultiDict(once), OWNER, is_open=False) is None
+    assert admission.refusal(OWNER, "GET", CIMultiDict([*once, more]), OWNER, is_open=False)
 
 
 def test_an_open_port_still_refuses_pages_of_other_sites() -> None:
-    host = ("gpu.example:8888",)
-    assert admission.refusal(RequestFacts(None, "POST", host), OWNER, is_open=True) is None
-    assert admission.refusal(RequestFacts(None, "POST", host, ("http://evil.example",)), OWNER, is_open=True)
+    headers = CIMultiDict({"Host": "gpu.example:8888"})
+    assert admission.refusal(None, "POST", headers, OWNER, is_open=True) is None
+    headers["Origin"] = "http://evil.example"
+    assert admission.refusal(None, "POST", headers, OWNER, is_open=True)
 
 
 def test_an_address_that_others_reach_has_to_be_asked_for() -> None:

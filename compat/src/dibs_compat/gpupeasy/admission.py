@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+from multidict import MultiMapping
 
 from dibs.foreground import machine
 
 #: Names of this machine that no name server is asked for; a tunnel brings any port.
 LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?")
 #: Headers of a browser that opens a page.
-OPENING = ("navigate", "document")
+OPENING = ["navigate", "document"]
 METHODS = ("GET", "HEAD", "POST")
 
 HEADERS = {
@@ -39,72 +39,40 @@ HEADERS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
-    """What of a request matters here. Headers are tuples: none, one, or more than there should be."""
-
-    uid: int | None
-    method: str = "GET"
-    hosts: Sequence[str] = ()
-    origins: Sequence[str] = ()
-    sites: Sequence[str] = ()
-    #: `Sec-Fetch-Mode` and `Sec-Fetch-Dest`.
-    how: Sequence[str] = ()
-
-
-def refusal(asked: RequestFacts, owner: int, *, is_open: bool) -> str | None:
+def refusal(uid: int | None, method: str, headers: MultiMapping[str], owner: int, *, is_open: bool) -> str | None:
     """Return why a request is refused; None if it may be answered. `is_open`: anybody may ask, from anywhere."""
-    if not is_open and asked.uid not in (owner, 0):
+    hosts, origins, sites = (headers.getall(name, []) for name in ("Host", "Origin", "Sec-Fetch-Site"))
+    if not is_open and uid not in (owner, 0):
         return "this server belongs to somebody else"
-    if asked.method not in METHODS:
+    if method not in METHODS:
         return f"expected one of {', '.join(METHODS)}"
-    if len(asked.hosts) != 1 or len(asked.origins) > 1 or len(asked.sites) > 1:
+    if len(hosts) != 1 or len(origins) > 1 or len(sites) > 1:
         return "expected one Host header, and no other header twice"
-    host = asked.hosts[0].lower()
+    host = hosts[0].lower()
     if not is_open and not LOOPBACK.fullmatch(host):
         return "this is not a name of this machine that is answered to"
-    if asked.origins and asked.origins[0].lower() != f"http://{host}":
+    if origins and origins[0].lower() != f"http://{host}":
         return "a page of another site asked for this"
-    if not asked.sites or asked.sites[0] in ("same-origin", "none"):
+    if not sites or sites[0] in ("same-origin", "none"):
         return None
     # A link to the page, on whatever site; a script sees nothing of the answer.
-    is_opened = asked.method != "POST" and tuple(asked.how) == OPENING
-    return None if is_opened else "a page of another site asked for this"
+    how = [*headers.getall("Sec-Fetch-Mode", []), *headers.getall("Sec-Fetch-Dest", [])]
+    return None if method != "POST" and how == OPENING else "a page of another site asked for this"
 
 
 def guard(*, is_open: bool) -> Middleware:
-    """Return what every request passes first."""
+    """Return what every request passes first, and every answer gets its headers from."""
 
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
-        why = refusal(await _asked(request, is_open), os.geteuid(), is_open=is_open)
-        if why is not None:
-            return protected(web.Response(text=f"refused: {why}\n", status=403))
+        sock = request.get_extra_info("socket")
+        uid = None if is_open or sock is None else await asyncio.to_thread(machine.peer_uid, sock)
+        why = refusal(uid, request.method, request.headers, os.geteuid(), is_open=is_open)
         try:
-            return protected(await handler(request))
+            answer = web.Response(text=f"refused: {why}\n", status=403) if why else await handler(request)
         except web.HTTPException as error:
-            return protected(web.Response(text=f"{error.status}: {error.reason}\n", status=error.status))
+            answer = web.Response(text=f"{error.status}: {error.reason}\n", status=error.status)
+        answer.headers.update(HEADERS)
+        return answer
 
     return admit
-
-
-def protected(answer: web.StreamResponse) -> web.StreamResponse:
-    """Return an answer with the headers that every one has."""
-    answer.headers.update(HEADERS)
-    return answer
-
-
-async def _asked(request: web.Request, is_open: bool) -> RequestFacts:
-    said = request.headers
-    sock = request.get_extra_info("socket")
-    uid = None
-    if not is_open and sock is not None:
-        uid = await asyncio.to_thread(machine.peer_uid, sock)
-    return RequestFacts(
-        uid,
-        request.method,
-        tuple(said.getall("Host", [])),
-        tuple(said.getall("Origin", [])),
-        tuple(said.getall("Sec-Fetch-Site", [])),
-        (*said.getall("Sec-Fetch-Mode", []), *said.getall("Sec-Fetch-Dest", [])),
-    )

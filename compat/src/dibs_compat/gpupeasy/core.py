@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
@@ -25,6 +25,11 @@ QUEUE: web.AppKey[connection.Client] = web.AppKey("queue", connection.Client)
 
 #: In the order in which they are missed.
 KEYS = ("outFile", "jobName", "jobCommand")
+EMPTY = {
+    "jobCommand": "No jobs were submitted",
+    "jobName": "No job name was provided",
+    "outFile": "Output file not specified",
+}
 #: Bytes of a request: a command has at most 128 KiB a word.
 LARGEST_BODY = 16 * 1024 * 1024
 #: Bytes of an output that are searched for its last lines, and lines that are returned.
@@ -37,10 +42,7 @@ def routes() -> list[web.RouteDef]:
     """Return all addresses."""
     return [
         web.get("/availabledevices", get_devices),
-        web.get("/deviceutilization", get_running),
-        web.get("/scheduledjobs", get_waiting),
-        web.get("/successfuljobs", get_successful),
-        web.get("/failedjobs", get_failed),
+        *(web.get(address, get_list) for address in LISTS),
         web.get("/jobinfo/{number}", get_info),
         web.post("/addnewjob", post_job),
         web.get("/dibs/state", get_state),
@@ -63,29 +65,24 @@ def _json(body: dict[str, Any], status: int = 200) -> web.Response:
     return web.json_response(body, status=status, dumps=lambda value: json.dumps(value) + "\n")
 
 
+#: What the old server lists, by address: jobs of which status, and what an item tells beside names.
+LISTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "/deviceutilization": (entries.RUNNING, ("gpu",)),
+    "/scheduledjobs": (entries.SCHEDULED, ()),
+    "/successfuljobs": (entries.SUCCEEDED, ("returnCode",)),
+    "/failedjobs": (entries.FAILED, ("returnCode",)),
+}
+
+
 async def get_devices(request: web.Request) -> web.Response:
     """Return the list of GPUs, whether they are free or not."""
     return _value(request.app[DISPATCHER].texts)
 
 
-async def get_running(request: web.Request) -> web.Response:
-    """Return the jobs that run."""
-    return _value([entries.running(entry) for entry in request.app[DISPATCHER].jobs() if entry.is_active])
-
-
-async def get_waiting(request: web.Request) -> web.Response:
-    """Return the jobs that wait, the next one first."""
-    return _value([entries.brief(entry) for entry in request.app[DISPATCHER].waiting()])
-
-
-async def get_successful(request: web.Request) -> web.Response:
-    """Return the jobs that succeeded."""
-    return _value([entries.ended(entry) for entry in request.app[DISPATCHER].ended(well=True)])
-
-
-async def get_failed(request: web.Request) -> web.Response:
-    """Return the jobs that did not."""
-    return _value([entries.ended(entry) for entry in request.app[DISPATCHER].ended(well=False)])
+async def get_list(request: web.Request) -> web.Response:
+    """Return one of the lists of jobs."""
+    status, more = LISTS[request.path]
+    return _value([entries.brief(entry, *more) for entry in request.app[DISPATCHER].jobs(status)])
 
 
 async def get_info(request: web.Request) -> web.Response:
@@ -128,15 +125,11 @@ def _job(body: Any) -> tuple[str, str, Any]:
     for key in KEYS:
         if key not in job:
             raise Refusal(f"Key '{key}' not found")
-    if not job["jobCommand"]:
-        raise Refusal("No jobs were submitted")
-    if not job["jobName"]:
-        raise Refusal("No job name was provided")
-    if not job["outFile"]:
-        raise Refusal("Output file not specified")
-    for key in ("jobName", "outFile"):
-        if not isinstance(job[key], str):
-            raise Refusal(f"Could not add new job: {job['jobName']}. Check logs for details")
+    for key, message in EMPTY.items():
+        if not job[key]:
+            raise Refusal(message)
+    if not (isinstance(job["jobName"], str) and isinstance(job["outFile"], str)):
+        raise Refusal(f"Could not add new job: {job['jobName']}. Check logs for details")
     return job["jobName"], job["outFile"], job["jobCommand"]
 
 
@@ -156,18 +149,14 @@ async def get_state(request: web.Request) -> web.Response:
     except DibsError:
         # The lists are known all the same.
         is_paused = False
-    jobs = dispatcher.jobs()
-    lists = {
-        "running": _shown(entry for entry in jobs if entry.is_active),
-        "scheduled": _shown(dispatcher.waiting()),
-        "successful": _shown(reversed(dispatcher.ended(well=True))),
-        "failed": _shown(reversed(dispatcher.ended(well=False))),
-    }
-    return _value({"devices": dispatcher.texts, "paused": is_paused, **lists})
+    lists = {status: dispatcher.jobs(status) for status, _ in LISTS.values()}
+    for status in (entries.SUCCEEDED, entries.FAILED):
+        lists[status].reverse()
+    shown = {status: _shown(jobs) for status, jobs in lists.items()}
+    return _value({"devices": dispatcher.texts, "paused": is_paused, **shown})
 
 
-def _shown(found: Iterable[Entry]) -> dict[str, Any]:
-    jobs = list(found)
+def _shown(jobs: Sequence[Entry]) -> dict[str, Any]:
     return {"total": len(jobs), "jobs": [entries.whole(entry) for entry in jobs[:MOST_SHOWN]]}
 
 

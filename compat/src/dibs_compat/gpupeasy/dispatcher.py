@@ -21,7 +21,7 @@ from dibs.foreground import machine
 from dibs.model import path_templates, selectors
 from dibs.submission import drafts
 from dibs.submission.options import Args
-from dibs_compat.gpupeasy import daemon_calls, entries, gpu_lists
+from dibs_compat.gpupeasy import entries, gpu_lists
 from dibs_compat.gpupeasy.entries import Entry
 from dibs_compat.gpupeasy.logbook import Logbook
 
@@ -29,13 +29,8 @@ from dibs_compat.gpupeasy.logbook import Logbook
 POLL_S, AGAIN_S, SOON_S = 30, 1.0, 0.05
 #: Seconds that the thread gets to end.
 LEAVE_FOR_S = 2.0
-#: What may be done to a job beside `hold`, `unhold` and `priority`: the verb of dibs, and what goes with it.
-VERBS: dict[str, tuple[str, dict[str, Any]]] = {
-    "cancel": ("cancel", {}),
-    "pause": ("pause", {}),
-    "resume": ("resume", {}),
-    "rerun": ("retry", {"done": True}),
-}
+#: What dibs does to a job just as it is asked; `hold`, `unhold`, `priority` and `rerun` take more.
+VERBS = ("cancel", "pause", "resume")
 
 
 class Refusal(Exception):
@@ -55,8 +50,7 @@ class Dispatcher:
         #: For who takes a job in: numbers are given one after the other.
         self._adding = threading.Lock()
         self._entries: dict[int, Entry] = {}
-        self._texts = list(texts)
-        self._free = list(texts)
+        self._texts, self._free = list(texts), list(texts)
         #: What every job asks for; None: jobs are dealt one by one.
         self._common: gpu_lists.Gpu | None = None
         #: Whether jobs that wait may have to be changed, because the list was.
@@ -95,19 +89,11 @@ class Dispatcher:
         with self._lock:
             return list(self._texts)
 
-    def jobs(self) -> list[Entry]:
-        """Return all jobs, by number."""
+    def jobs(self, status: str | None = None) -> list[Entry]:
+        """Return all jobs, by number; those of one status by their turn, or in the order in which they ended."""
         with self._lock:
-            return sorted(self._entries.values(), key=lambda entry: entry.number)
-
-    def waiting(self) -> list[Entry]:
-        """Return the jobs that have not begun, the next one first."""
-        return sorted((entry for entry in self.jobs() if entry.is_waiting), key=entries.order)
-
-    def ended(self, *, well: bool) -> list[Entry]:
-        """Return the jobs that succeeded, or those that did not, in the order in which they ended."""
-        found = [entry for entry in self.jobs() if entry.status == ("Succeeded" if well else "Failed")]
-        return sorted(found, key=lambda entry: entry.finished_at)
+            found = [entry for entry in self._entries.values() if status in (None, entry.status)]
+        return sorted(found, key=entries.order if status else lambda entry: (entry.number,))
 
     def find(self, number: int) -> Entry | None:
         """Return a job by its number."""
@@ -120,7 +106,7 @@ class Dispatcher:
 
     def others(self) -> int:
         """Return how many jobs wait for servers at other ports."""
-        jobs = daemon_calls.jobs(self._queue, f"project:{entries.PROJECT}+held")
+        jobs = self._find_all(f"project:{entries.PROJECT}+held")
         return sum(entries.read(job, self._port) is None for job in jobs)
 
     # -- what is asked --
@@ -187,35 +173,49 @@ class Dispatcher:
         finally:
             self._read([entry.id])
             self._wake()
-        self._log.write("Info", f"{verb} <{number}, {entry.name}>: {told}")
+        self._log.write("Info", f"{verb} {entry}: {told}")
         return told
 
     def _act(self, entry: Entry, verb: str, value: str) -> str:
         if verb == "priority":
             if not value.lstrip("-").isdecimal() or len(value) > 9:
                 raise Refusal(f"Expected a whole number as priority, got {value[:40]!r}")
-            return daemon_calls.edit(self._queue, entry, {"priority": int(value)})
-        if verb in ("hold", "unhold"):
-            return self._hold(entry) if verb == "hold" else self._unhold(entry)
+            return self._edit(entry, priority=int(value))
+        if verb == "hold":
+            return self._hold(entry)
+        if verb == "unhold":
+            return self._unhold(entry)
+        if verb == "rerun":
+            if entry.return_code is not None:
+                # Who took it away meanwhile gets a new one.
+                with contextlib.suppress(OSError):
+                    os.truncate(entry.output, 0)
+            return self._do("retry", [entry], done=True)
         if verb not in VERBS:
             raise Refusal(f"There is no verb {verb[:40]!r}")
-        if verb == "rerun" and entry.return_code is not None:
-            _empty(entry.output)
-        name, said = VERBS[verb]
-        return daemon_calls.do(self._queue, name, [entry], **said)
+        return self._do(verb, [entry])
 
     def _hold(self, entry: Entry) -> str:
         if not entry.is_waiting:
             raise Refusal(f"Job {entry.number} is {entry.state}, it does not wait")
-        told = daemon_calls.edit(self._queue, entry, {"tags": entry.plain_tags}) if entry.is_ours else ""
-        return told if entry.is_next else daemon_calls.do(self._queue, "hold", [entry])
+        told = self._edit(entry, tags=entry.plain_tags) if entry.is_ours else ""
+        return told if entry.is_next else self._do("hold", [entry])
 
     def _unhold(self, entry: Entry) -> str:
         if entry.state != "held" or entry.is_ours:
             raise Refusal(f"Job {entry.number} is {entry.state}, nobody keeps it back")
         if self._common is None:
-            return daemon_calls.edit(self._queue, entry, {"tags": [*entry.plain_tags, entries.held(self._port)]})
-        return daemon_calls.do(self._queue, "unhold", [entry])
+            return self._edit(entry, tags=[*entry.plain_tags, entries.held(self._port)])
+        return self._do("unhold", [entry])
+
+    def _do(self, verb: str, some: Sequence[Entry], **said: Any) -> str:
+        """Do a verb of dibs to some jobs; return what came of it, in words."""
+        wanted = selectors.ranges(entry.id for entry in some)
+        answer = self._queue.post("/v1/jobs/actions", {"verb": verb, "select": [wanted], **said})
+        return "; ".join([str(left["why"]) for left in answer["unchanged"]] or ["done"])
+
+    def _edit(self, entry: Entry, **changes: Any) -> str:
+        return self._do("edit", [entry], changes=changes)
 
     # -- following and dealing --
 
@@ -271,11 +271,10 @@ class Dispatcher:
         before = self._written.get(entry.number, entries.SCHEDULED)
         self._written[entry.number] = entry.status
         if before == entries.SCHEDULED and not entry.is_waiting and entry.gpu and not entry.is_dealt:
-            self._log.write("Info", f"Scheduling <{entry.number}, {entry.name}> on gpu  {entry.gpu}")
+            self._log.write("Info", f"Scheduling {entry} on gpu  {entry.gpu}")
         if before in (entries.SCHEDULED, entries.RUNNING) and entry.return_code is not None:
-            kind = "Success" if entry.state == entries.SUCCEEDED else "Warning"
-            what = f"Process <{entry.number}, {entry.name}> exited with return code: {entry.return_code}"
-            self._log.write(kind, what)
+            kind = "Success" if entry.status == entries.SUCCEEDED else "Warning"
+            self._log.write(kind, f"Process {entry} exited with return code: {entry.return_code}")
 
     def _arrange(self) -> None:
         """Make the jobs that wait ask for what the list says now."""
@@ -285,7 +284,7 @@ class Dispatcher:
             common = gpu_lists.common(texts, self._queue.get("/v1/gpus")["gpus"])
             # Before we look who waits: who takes a job in sees it, or is seen.
             self._common = common
-            waiting = self.waiting()
+            waiting = self.jobs(entries.SCHEDULED)
             if common is None:
                 self._take_back([entry for entry in waiting if entry.state == "queued" and not entry.is_dealt])
             else:
@@ -306,9 +305,9 @@ class Dispatcher:
     def _take_back(self, some: Sequence[Entry]) -> None:
         """Hold jobs until we let them go; the tag first: a job that is held without it would wait for a person."""
         for entry in some:
-            daemon_calls.edit(self._queue, entry, {"tags": [*entry.plain_tags, entries.held(self._port)]})
+            self._edit(entry, tags=[*entry.plain_tags, entries.held(self._port)])
         if some:
-            daemon_calls.do(self._queue, "hold", some)
+            self._do("hold", some)
 
     def _let_go(self, waiting: Sequence[Entry], common: gpu_lists.Gpu) -> None:
         """Let dibs choose the GPU of jobs from now on; those that a person holds stay so."""
@@ -316,28 +315,35 @@ class Dispatcher:
         for entry in marked:
             left = [tag for tag in entry.tags if tag.startswith(entries.HELD)]
             tags = [*entry.plain_tags, *_marks(common)]
-            daemon_calls.edit(self._queue, entry, {"argv": list(entry.argv), "tags": [*tags, *left], **common.request})
+            self._edit(entry, argv=list(entry.argv), tags=[*tags, *left], **common.request)
             if entry.is_next:
-                daemon_calls.do(self._queue, "unhold", [entry])
+                self._do("unhold", [entry])
             if left:
                 # Last: a job that is held without it would wait for a person. It may have begun.
                 with contextlib.suppress(Conflict):
-                    daemon_calls.edit(self._queue, entry, {"tags": tags})
+                    self._edit(entry, tags=tags)
         if rest := [entry for entry in waiting if entry not in marked]:
-            daemon_calls.do(self._queue, "edit", rest, changes=common.request)
+            self._do("edit", rest, changes=common.request)
 
     def _load(self) -> None:
         # Read the event number first: changes during the read are then reported again.
         self._cursor = self._queue.get("/v1/jobs/changes", [("select", "@")])["cursor"]
-        self._keep(daemon_calls.jobs(self._queue, f"tag:{entries.numbered(self._port, '*')}"))
+        self._keep(self._find_all(f"tag:{entries.numbered(self._port, '*')}"))
         with self._lock:
             self._next = max(self._entries, default=0) + 1
             self._written = {entry.number: entry.status for entry in self._entries.values()}
 
     def _read(self, ids: Iterable[int]) -> None:
         """Read jobs again."""
-        wanted = selectors.ranges(ids)
-        self._keep(daemon_calls.jobs(self._queue, wanted) if wanted else [])
+        if wanted := selectors.ranges(ids):
+            self._keep(self._find_all(wanted))
+
+    def _find_all(self, wanted: str) -> list[dict[str, Any]]:
+        """Return the jobs of a selector; there may be none."""
+        try:
+            return list(self._queue.get("/v1/jobs", [("select", wanted)])["jobs"])
+        except NotFound:
+            return []
 
     def _keep(self, jobs: Iterable[dict[str, Any]]) -> None:
         with self._lock:
@@ -351,27 +357,25 @@ class Dispatcher:
             busy = [entry.gpu for entry in self._entries.values() if entry.is_busy and entry.gpu is not None]
             self._free = gpu_lists.freed(self._free, texts, busy)
             usable = [text for text in self._free if text not in self._broken]
-            dealt = list(zip((entry for entry in self.waiting() if entry.is_next), usable, strict=False))
+            dealt = list(zip((entry for entry in self.jobs(entries.SCHEDULED) if entry.is_next), usable, strict=False))
         if dealt:
             means = gpu_lists.read(texts, self._queue.get("/v1/gpus")["gpus"])
             for entry, text in dealt:
                 self._start(entry, means[text])
 
     def _start(self, entry: Entry, gpu: gpu_lists.Gpu) -> None:
-        self._log.write("Info", f"Scheduling <{entry.number}, {entry.name}> on gpu  {gpu.text}")
-        argv = list(entry.argv)
-        if gpu.is_written:
-            argv = entries.wrapped(entry.argv, gpu.text, gpu.keys)
+        self._log.write("Info", f"Scheduling {entry} on gpu  {gpu.text}")
+        argv = entries.wrapped(entry.argv, gpu.text, gpu.keys) if gpu.is_written else list(entry.argv)
         # Still ours: if we end before it is let go, it is dealt again.
         tags = [*entry.plain_tags, entries.ON + gpu.text, entries.held(self._port)]
         try:
-            daemon_calls.edit(self._queue, entry, {"argv": argv, "tags": tags, **gpu.request})
-            daemon_calls.do(self._queue, "unhold", [entry])
+            self._edit(entry, argv=argv, tags=tags, **gpu.request)
+            self._do("unhold", [entry])
         except (NoDaemon, Conflict, NotFound) as error:
             # The GPU was leased meanwhile; the job is assigned again later.
-            self._log.write("Warning", f"Scheduling <{entry.number}, {entry.name}> is put off: {error}")
+            self._log.write("Warning", f"Scheduling {entry} is put off: {error}")
         except DibsError as error:
-            self._log.write("Error", f"Scheduling failed for <{entry.number}, {entry.name}>: {error}")
+            self._log.write("Error", f"Scheduling failed for {entry}: {error}")
             self._broken.add(gpu.text)
         finally:
             self._read([entry.id])
@@ -385,12 +389,6 @@ def _make(path: str, shown: str) -> None:
         raise Refusal(f"Output file already exists: {shown}") from None
     except (OSError, ValueError) as error:
         raise Refusal(f"Could not open output file: {shown}") from error
-
-
-def _empty(path: str) -> None:
-    """Empty the output file of a job that is run again; who took it away meanwhile gets a new one."""
-    with contextlib.suppress(OSError):
-        os.truncate(path, 0)
 
 
 def _marks(gpu: gpu_lists.Gpu) -> list[str]:

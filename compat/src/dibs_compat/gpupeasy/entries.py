@@ -27,11 +27,10 @@ ON = "gpupeasy-on:"
 WRAP = (sys.executable, "-P", "-m", "dibs_compat.gpupeasy.wrapping")
 
 #: The old server's words for job states.
-SCHEDULED, RUNNING = "Scheduled", "Running"
+SCHEDULED, RUNNING, SUCCEEDED, FAILED = "Scheduled", "Running", "Succeeded", "Failed"
 #: Words of dibs for it.
 WAITING_WORDS = frozenset(state.value for state in WAITING)
 ACTIVE_WORDS = frozenset(state.value for state in ACTIVE)
-SUCCEEDED = Outcome.DONE.value
 #: What a wrapped command exits with that could not be started.
 NOT_RUN = (126, 127)
 
@@ -68,12 +67,14 @@ class Entry:
     #: Whether something of ours runs before its command, and says when that cannot be started.
     is_wrapped: bool = False
 
+    def __str__(self) -> str:
+        return f"<{self.number}, {self.name}>"
+
     @property
     def gpu(self) -> str | None:
         """Return the text of the list on which it runs or ran; None: none was given to it yet."""
-        if self.is_dealt:
-            return next(tag.removeprefix(ON) for tag in self.tags if tag.startswith(ON))
-        return None if self.is_waiting else self.on
+        dealt = [tag.removeprefix(ON) for tag in self.tags if tag.startswith(ON)]
+        return dealt[0] if dealt else None if self.is_waiting else self.on
 
     @property
     def is_dealt(self) -> bool:
@@ -120,7 +121,7 @@ class Entry:
         """Return the old server's word for its state."""
         if self.is_waiting:
             return SCHEDULED
-        return RUNNING if self.is_active else "Succeeded" if self.state == SUCCEEDED else "Failed"
+        return RUNNING if self.is_active else SUCCEEDED if self.state == Outcome.DONE.value else FAILED
 
     @property
     def return_code(self) -> int | None:
@@ -166,19 +167,10 @@ def is_wrapped(argv: list[str]) -> bool:
     return tuple(argv[1 : len(WRAP)]) == WRAP[1:] and "--" in argv
 
 
-def brief(entry: Entry) -> dict[str, Any]:
-    """Return a job as an item of the lists of waiting jobs."""
-    return {"jobID": entry.number, "jobName": entry.name, "jobCommand": entry.command}
-
-
-def running(entry: Entry) -> dict[str, Any]:
-    """Return a job as an item of the list of running jobs."""
-    return brief(entry) | {"gpu": entry.gpu or ""}
-
-
-def ended(entry: Entry) -> dict[str, Any]:
-    """Return a job as an item of the lists of ended jobs."""
-    return brief(entry) | {"returnCode": entry.return_code}
+def brief(entry: Entry, *more: str) -> dict[str, Any]:
+    """Return a job as an item of a list, with more than names where the list has that."""
+    known = {"gpu": entry.gpu or "", "returnCode": entry.return_code}
+    return {"jobID": entry.number, "jobName": entry.name, "jobCommand": entry.command} | {k: known[k] for k in more}
 
 
 def info(entry: Entry) -> dict[str, Any]:
@@ -200,6 +192,6 @@ def whole(entry: Entry) -> dict[str, Any]:
     return info(entry) | more | {"gpu": entry.gpu, "pid": entry.pid, "priority": entry.priority, "cause": entry.cause}
 
 
-def order(entry: Entry) -> tuple[int, int]:
-    """Return the sort key of a waiting job: priority, then number."""
-    return -entry.priority, entry.number
+def order(entry: Entry) -> tuple[str | int, ...]:
+    """Return the sort key of a job among those of its status: when it ended, or its turn; then its number."""
+    return entry.finished_at, -entry.priority if entry.is_waiting else 0, entry.number

@@ -22,12 +22,12 @@ BUTTONS: dict[str, tuple[tuple[str, str], ...]] = {
 ENDED = (("rerun", "rerun"),)
 #: Kinds of messages that are shown, in this order.
 MESSAGES = ("errorMessage", "infoMessage", "successMessage")
-#: The lists, by address: the key of each in the state, its heading, and what an empty one says.
+#: The lists, by address: the status of their jobs, their heading, and what an empty one says.
 LISTS = {
-    "deviceutilization": ("running", "Running", "No jobs running"),
-    "scheduledjobs": ("scheduled", "Scheduled", "No jobs scheduled"),
-    "successfuljobs": ("successful", "Successful", "No successful jobs"),
-    "failedjobs": ("failed", "Failed", "No failed jobs"),
+    "deviceutilization": ("Running", "Running", "No jobs running"),
+    "scheduledjobs": ("Scheduled", "Scheduled", "No jobs scheduled"),
+    "successfuljobs": ("Succeeded", "Successful", "No successful jobs"),
+    "failedjobs": ("Failed", "Failed", "No failed jobs"),
 }
 
 
@@ -95,8 +95,8 @@ def controls(state: Mapping[str, Any]) -> str:
 
 def listed(state: Mapping[str, Any], address: str) -> str:
     """Return one of the lists, as a part of a page."""
-    key, heading, empty = LISTS[address]
-    found = state[key]
+    status, heading, empty = LISTS[address]
+    found = state[status]
     if not found["jobs"]:
         return f"<h2>{heading}</h2><p>{empty}</p>"
     rows = "".join(_row(job) for job in found["jobs"])
