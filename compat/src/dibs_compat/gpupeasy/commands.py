@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dibs_compat import ids
 from dibs_compat.gpupeasy import servers
-
-#: GPUs of a machine of which nobody knows how many it has.
-USUAL = ("0", "1", "2", "3")
 
 
 def server() -> None:
@@ -27,9 +23,7 @@ def server() -> None:
     _add_address(parser, servers.CORE_PORT)
     parser.add_argument("--debug", action="store_true", help="show the log on stderr")
     args = parser.parse_args()
-    with servers.report_errors():
-        gpus = args.gpus if args.gpus is not None else [str(d.index) for d in ids.inventory().devices] or list(USUAL)
-        servers.run_core(gpus, _address(args), args.logdir, is_loud=args.debug)
+    servers.run_core(args.gpus, _address(args), args.logdir, is_loud=args.debug)
 
 
 def page() -> None:
@@ -39,8 +33,7 @@ def page() -> None:
     parser.add_argument("--core-port", type=int, default=servers.CORE_PORT, help="its port (default: %(default)s)")
     _add_address(parser, servers.PAGE_PORT)
     args = parser.parse_args()
-    with servers.report_errors():
-        servers.run_page(args.core_host, args.core_port, _address(args))
+    servers.run_page(args.core_host, args.core_port, _address(args))
 
 
 def _add_address(parser: argparse.ArgumentParser, port: int) -> None:

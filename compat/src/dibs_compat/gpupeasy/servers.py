@@ -20,11 +20,14 @@ from aiohttp import ClientSession, ClientTimeout, web
 
 from dibs.client import connection
 from dibs.errors import DibsError, UserError
+from dibs_compat import ids
 from dibs_compat.gpupeasy import admission, core, gui
 from dibs_compat.gpupeasy.dispatcher import Dispatcher
 from dibs_compat.gpupeasy.logbook import Logbook
 
 CORE_PORT, PAGE_PORT = 8888, 4004
+#: GPUs of a machine of which nobody knows how many it has.
+USUAL = ("0", "1", "2", "3")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 #: All addresses of a machine: what the old start scripts say.
 EVERYWHERE = ("0.0.0.0", "", "::")
@@ -64,16 +67,33 @@ def settled(address: Address, say: Callable[[str], None]) -> Address:
     )
 
 
-def run_core(texts: Sequence[str], address: Address, logdir: str | None, *, is_loud: bool = False) -> None:
-    """Serve the old addresses until Ctrl-C."""
+@contextlib.contextmanager
+def report_errors() -> Iterator[None]:
+    """Print an error as one line and exit with its code."""
+    try:
+        yield
+    except DibsError as error:
+        say(error.line())
+        raise SystemExit(error.exit_code) from None
+
+
+def say(text: str) -> None:
+    """Print a message to stderr."""
+    print(f"gpupeasy: {text}", file=sys.stderr, flush=True)
+
+
+@report_errors()
+def run_core(texts: Sequence[str] | None, address: Address, logdir: str | None, *, is_loud: bool = False) -> None:
+    """Serve the old addresses until Ctrl-C; without texts for all GPUs of this machine."""
     queue = connection.connect(os.environ)
     where = settled(address, say)
+    gpus = [str(d.index) for d in ids.inventory().devices] or USUAL if texts is None else texts
 
     @contextlib.asynccontextmanager
     async def app(port: int) -> AsyncIterator[web.Application]:
         queue.prepare_home()
         log = Logbook(Path(logdir) if logdir else queue.home / "gpupeasy", is_loud=is_loud)
-        dispatcher = Dispatcher(queue, port, texts, log)
+        dispatcher = Dispatcher(queue, port, gpus, log)
         await asyncio.to_thread(dispatcher.open)
         if others := await asyncio.to_thread(dispatcher.others):
             say(f"{others} more jobs are held in dibs for a server at another port: dibs status project:gpupeasy")
@@ -88,6 +108,7 @@ def run_core(texts: Sequence[str], address: Address, logdir: str | None, *, is_l
     asyncio.run(_serve("server", where, app))
 
 
+@report_errors()
 def run_page(host: str, port: int, address: Address) -> None:
     """Serve the page of the server at a host and port until Ctrl-C."""
     where = settled(address, say)
@@ -136,18 +157,3 @@ def _listening(where: Address) -> socket.socket:
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
         raise UserError(f"cannot listen on {where.host}:{where.port}: {why}.", "Say another port.") from None
-
-
-@contextlib.contextmanager
-def report_errors() -> Iterator[None]:
-    """Print an error as one line and exit with its code."""
-    try:
-        yield
-    except DibsError as error:
-        say(error.line())
-        raise SystemExit(error.exit_code) from None
-
-
-def say(text: str) -> None:
-    """Print a message to stderr."""
-    print(f"gpupeasy: {text}", file=sys.stderr, flush=True)

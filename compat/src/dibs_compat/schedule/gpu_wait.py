@@ -6,13 +6,12 @@ who still runs the old tool): then the file and that process are watched.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from dibs.errors import Busy, Impossible
 from dibs.foreground.signals import Signals
@@ -107,11 +106,11 @@ class GpuWait:
                     if shut and self._gpus.shut(self._entries()) != shut:
                         # It changed before the watch stood.
                         continue
-                    look = _look(self._gpus, request, entries, shut)
-                    if not is_said and look.is_forced_only:
+                    wanted, is_forced_only = _look(self._gpus, request, entries, shut)
+                    if is_forced_only and not is_said:
                         say()
                         is_said = True
-                    grant = self._acquire(request.count, look.wanted, watch)
+                    grant = self._acquire(request.count, wanted, watch)
                 if grant is not None and self._claim(grant.numbers, mark):
                     return grant
                 if grant is not None:
@@ -160,25 +159,17 @@ class GpuWait:
         return is_ours
 
 
-@dataclass(frozen=True)
-class _Look:
-    """What may be had, as far as the state file and the health of the devices go."""
-
-    #: Numbers of which the wanted count will do, the best first.
-    wanted: Sequence[int]
-    #: Whether others would be free at once: only those that are forced are waited for.
-    is_forced_only: bool
-
-
-def _look(gpus: Gpus, request: GpuRequest, entries: Entries, shut: Container[int]) -> _Look:
-    request.check(len(entries))
-    faults = {number: fault for number in range(len(entries)) if (fault := gpus.fault(number))}
-    _check_faults(request, faults, len(entries))
-    usable = [number for number in range(len(entries)) if number not in shut and number not in faults]
+def _look(gpus: Gpus, request: GpuRequest, entries: Entries, shut: Container[int]) -> tuple[list[int], bool]:
+    """Return the numbers that will do, the best first, and whether others would be free at once but for `forced`."""
+    total = range(len(entries))
+    request.check(len(total))
+    faults = {number: fault for number in total if (fault := gpus.fault(number))}
+    _check_faults(request, faults, len(total))
+    usable = [number for number in total if number not in shut and number not in faults]
     held = gpus.held(usable)
     free = [number for number in usable if number not in held]
     is_forced_only = bool(request.forced) and len(free) >= request.count and not set(request.forced) <= set(free)
-    return _Look(request.candidates(usable, free), is_forced_only)
+    return request.candidates(usable, free), is_forced_only
 
 
 def _check_faults(request: GpuRequest, faults: dict[int, str], total: int) -> None:
@@ -189,22 +180,17 @@ def _check_faults(request: GpuRequest, faults: dict[int, str], total: int) -> No
         raise Busy(f"not enough GPUs can be used now ({faults_text}).")
 
 
-class _Watch:
+class _Watch(contextlib.ExitStack):
     """Descriptors that become ready when something changes that keeps numbers shut."""
 
     def __init__(self, path: str, shut: dict[int, Entry]) -> None:
+        super().__init__()
         changes = _changes_of(path) if shut else None
-        ends = [_end_of(entry) for entry in shut.values()]
-        self.fds = [fd for fd in (changes, *ends) if fd is not None]
+        self.fds = [fd for fd in (changes, *map(_end_of, shut.values())) if fd is not None]
+        for fd in self.fds:
+            self.callback(os.close, fd)
         #: Longest sleep in seconds.
         self.longest_s = UNWATCHED_S if shut and changes is None else waiters.LONGEST_S
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for fd in self.fds:
-            os.close(fd)
 
 
 def _end_of(entry: Entry) -> int | None:

@@ -106,55 +106,48 @@ class State:
 
     def write(self, edit: Callable[[Entries | None], Entries | None]) -> Entries | None:
         """Do as `update`, but raise `Unusable` if the file cannot be read and written."""
-        for _ in range(TRIES):
-            fd = self._open()
-            if fd is None:
-                made = edit(None)
-                if made is None or self._create(made):
-                    return made
-                continue
-            try:
-                self._lock(fd)
-                if not machine.is_same(fd, self.path):
-                    continue
-                before = parse(self._read(fd))
-                after = edit(before)
-                if after is not None and after != before:
-                    self._write(fd, text(after))
-                return after
-            finally:
-                os.close(fd)
-        raise self._unusable("it is deleted again and again")
-
-    def _open(self) -> int | None:
-        """Open the file that is there; None when there is none. Never through a link, and never a second name."""
         try:
-            fd = os.open(self.path, os.O_RDWR | machine.OPEN_FLAGS)
-        except FileNotFoundError:
-            return None
+            for _ in range(TRIES):
+                is_done, entries = self._try(edit)
+                if is_done:
+                    return entries
         except OSError as error:
             raise self._unusable(error.strerror) from error
-        found = os.fstat(fd)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
-            return fd
-        os.close(fd)
-        raise self._unusable("expected a regular file with one name")
+        raise self._unusable("it is deleted again and again")
+
+    def _try(self, edit: Callable[[Entries | None], Entries | None]) -> tuple[bool, Entries | None]:
+        """Edit the file that is there, or create it; False if another process was faster."""
+        try:
+            # Never through a link.
+            fd = os.open(self.path, os.O_RDWR | machine.OPEN_FLAGS)
+        except FileNotFoundError:
+            made = edit(None)
+            return made is None or self._create(made), made
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                raise self._unusable("expected a regular file with one name")
+            self._lock(fd)
+            if not machine.is_same(fd, self.path):
+                return False, None
+            before = parse(os.pread(fd, MOST_BYTES, 0))
+            after = edit(before)
+            if after is not None and after != before:
+                self._write(fd, text(after))
+            return True, after
+        finally:
+            os.close(fd)
 
     def _create(self, entries: Entries) -> bool:
         """Create the file atomically with its content; False if it exists."""
         temporary = f"{self.path}.{os.urandom(8).hex()}"
-        try:
-            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | machine.OPEN_FLAGS, 0o600)
-        except OSError as error:
-            raise self._unusable(error.strerror) from error
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | machine.OPEN_FLAGS, 0o600)
         try:
             self._write(fd, text(entries))
             os.fchmod(fd, MODE)
             os.link(temporary, self.path)
         except FileExistsError:
             return False
-        except OSError as error:
-            raise self._unusable(error.strerror) from error
         finally:
             os.close(fd)
             os.unlink(temporary)
@@ -165,27 +158,16 @@ class State:
         until = time.monotonic() + LOCK_S
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= until:
                     raise self._unusable("another process keeps it locked") from None
                 time.sleep(LOCK_PAUSE_S)
-            else:
-                return
-
-    def _read(self, fd: int) -> bytes:
-        try:
-            return os.pread(fd, MOST_BYTES, 0)
-        except OSError as error:
-            raise self._unusable(error.strerror) from error
 
     def _write(self, fd: int, data: bytes) -> None:
         """Write in place: in /tmp nobody may replace a file of another user."""
-        try:
-            written = os.pwrite(fd, data, 0)
-            os.ftruncate(fd, written)
-        except OSError as error:
-            raise self._unusable(error.strerror) from error
+        written = os.pwrite(fd, data, 0)
+        os.ftruncate(fd, written)
         if written < len(data):
             raise self._unusable("no space left on the disk")
 

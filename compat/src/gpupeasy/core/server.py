@@ -32,5 +32,4 @@ class GPUPeasyServer:
     def run(self, host: str = "127.0.0.1", port: int = servers.CORE_PORT, *, insecure_bind: bool = False) -> None:
         """Serve until Ctrl-C. Running jobs then continue, and waiting ones too, if dibs can choose their GPU."""
         address = servers.Address(host, int(port), is_open=self._is_open or insecure_bind)
-        with servers.report_errors():
-            servers.run_core(self._gpus, address, self._logdir, is_loud=self._is_debug)
+        servers.run_core(self._gpus, address, self._logdir, is_loud=self._is_debug)

@@ -23,5 +23,4 @@ class GPUPeasyWebGUI:
 
     def run(self, host: str = "127.0.0.1", port: int = servers.PAGE_PORT, *, insecure_bind: bool = False) -> None:
         """Serve until Ctrl-C."""
-        with servers.report_errors():
-            servers.run_page(*self._core, servers.Address(host, int(port), is_open=self._is_open or insecure_bind))
+        servers.run_page(*self._core, servers.Address(host, int(port), is_open=self._is_open or insecure_bind))
