@@ -9,7 +9,7 @@ import pytest
 
 import forking
 from bench import Bench
-from dibs.foreground import device_check, slot_kinds
+from dibs.foreground import device_check, slot_kinds, slots
 from dibs.leases import device_lease, holders, waiters
 from dibs.model.jobs import Request
 from dibs.scheduling import choice
@@ -72,7 +72,7 @@ def test_who_waits_for_a_stranger_to_go_looks_again_in_a_while(place, left, slee
 
 
 def test_slots_leave_alone_what_is_not_fit(place):
-    many = slot_kinds.ChosenSlots(place, NOTE, 1, ["a", "b"], 1, ",".join, vet=unfit("a"))
+    many = slot_kinds.ChosenSlots(slots.LeaseOptions(place, NOTE, vet=unfit("a")), 1, ["a", "b"], 1, ",".join)
     slot = many.take(0.0)
     assert slot is not None
     assert slot.devices == ("b",)

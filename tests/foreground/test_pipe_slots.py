@@ -9,7 +9,7 @@ import pytest
 import lease_lab
 from dibs.foreground import slots
 from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
-from dibs.foreground.slots import Etiquette, Slot, Slots
+from dibs.foreground.slots import Etiquette, LeaseOptions, Slot, Slots
 from dibs.leases import device_lease, holders
 from dibs.scheduling.choice import Terms
 from dibs.system import process_tree
@@ -34,13 +34,13 @@ def opened() -> Iterator[list[Slots]]:
 def chosen(
     place: device_lease.Folder, opened: list[Slots], devices: str, count: int = 1, per_device: int = 1, most: int = 99
 ) -> ChosenSlots:
-    made = ChosenSlots(place, NOTE, count, list(devices), per_device, "".join, etiquette=Etiquette(most))
+    made = ChosenSlots(LeaseOptions(place, NOTE, etiquette=Etiquette(most)), count, list(devices), per_device, "".join)
     opened.append(made)
     return made
 
 
 def fixed(place: device_lease.Folder, opened: list[Slots], *groups: str) -> FixedSlots:
-    made = FixedSlots(place, NOTE, [Slot(group, group) for group in groups])
+    made = FixedSlots(LeaseOptions(place, NOTE), [Slot(group, group) for group in groups])
     opened.append(made)
     return made
 
@@ -217,7 +217,7 @@ def test_waiting_is_said_once_and_not_at_every_turn(
     place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     told: list[Sequence[str]] = []
-    some = FixedSlots(place, NOTE, [Slot("A", "A")], on_wait=told.append)
+    some = FixedSlots(LeaseOptions(place, NOTE, on_wait=told.append), [Slot("A", "A")])
     opened.append(some)
     holder = puppet()
     holder.ask("take A other")
@@ -232,14 +232,15 @@ def test_waiting_is_said_once_and_not_at_every_turn(
 
 def polite(place: device_lease.Folder, opened: list[Slots], keep_free: int, told: list[Sequence[str]]) -> ChosenSlots:
     etiquette = Etiquette(None, keep_free, "ABCD")
-    made = ChosenSlots(place, NOTE, 1, list("ABCD"), 1, "".join, etiquette=etiquette, on_wait=told.append)
+    how = LeaseOptions(place, NOTE, etiquette=etiquette, on_wait=told.append)
+    made = ChosenSlots(how, 1, list("ABCD"), 1, "".join)
     opened.append(made)
     return made
 
 
 def sharing_out(place: device_lease.Folder, opened: list[Slots], etiquette: Etiquette, most: int = 4) -> SharedSlots:
     terms = Terms(1000, dict.fromkeys("ABCD", 8000), most)
-    made = SharedSlots(place, NOTE, 1, list("ABCD"), "".join, lambda: terms, etiquette=etiquette)
+    made = SharedSlots(LeaseOptions(place, NOTE, terms=lambda: terms, etiquette=etiquette), 1, list("ABCD"), "".join)
     opened.append(made)
     return made
 
@@ -266,7 +267,7 @@ def test_what_others_hold_is_not_free_for_others(place: device_lease.Folder, ope
 
 
 def test_groups_too_are_no_more_than_max_gpus_allows(place: device_lease.Folder, opened: list[Slots]) -> None:
-    some = FixedSlots(place, NOTE, [Slot("AB", "AB"), Slot("CD", "CD")], etiquette=Etiquette(3))
+    some = FixedSlots(LeaseOptions(place, NOTE, etiquette=Etiquette(3)), [Slot("AB", "AB"), Slot("CD", "CD")])
     opened.append(some)
     (slot,) = taken(some, 2)
     assert slot.label == "CD"
@@ -302,7 +303,7 @@ def test_devices_that_are_leased_for_us_are_used_as_they_are(
     place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     puppet().ask("take A,B runner")
-    some = FixedSlots(place, NOTE, [Slot("B", "B"), Slot("A", "A")], granted="AB")
+    some = FixedSlots(LeaseOptions(place, NOTE), [Slot("B", "B"), Slot("A", "A")], granted="AB")
     opened.append(some)
     found = taken(some, 3)
     assert labels(found) == ["A", "B"]
@@ -314,7 +315,7 @@ def test_devices_that_are_leased_for_us_are_used_as_they_are(
 
 
 def test_slots_without_a_device_need_nobody(place: device_lease.Folder, opened: list[Slots]) -> None:
-    some = FixedSlots(place, NOTE, [Slot((), "no GPU")] * 2)
+    some = FixedSlots(LeaseOptions(place, NOTE), [Slot((), "no GPU")] * 2)
     opened.append(some)
     assert labels(taken(some, 3)) == ["no GPU", "no GPU"]
     assert held(place) == ""

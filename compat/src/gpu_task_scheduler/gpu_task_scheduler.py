@@ -74,8 +74,7 @@ class GPUTaskScheduler:
             self._source, self._places(), os.getcwd(), self._config["temp_folder"], settings.load(os.environ).grace
         )
         marks = Marks(".".join(self._source.key), f"{os.getpid()}-{os.urandom(8).hex()}")
-        rules = runs.Rules(bool(self._config["force_rerun"]), self._config["log_file"])
-        run = runs.Run(self._config_manager, order, marks, rules, self._journal)
+        run = runs.Run(self._config_manager.get_next_config, order, marks, self._config, self._journal)
         self.report = run.report
         run.run()
         if run.stop_signal is not None:

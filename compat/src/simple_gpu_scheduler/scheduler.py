@@ -119,12 +119,11 @@ def read_commands_and_run(manager: GPUManager) -> pipe_loop.Pipe:
         nr: base | {os.fsencode(k): os.fsencode(v) for k, v in visible(nr).items()} for nr in manager.available_gpus
     }
     teller = Teller()
+    how = slots.LeaseOptions(device_lease.folder(), note(), on_wait=teller.waits, vet=ids.vet(found, complain))
     pipe = pipe_loop.Pipe(
         0,
         command_lines.Lines(),
-        slot_kinds.FixedSlots(
-            device_lease.folder(), note(), places, granted=ours, on_wait=teller.waits, vet=ids.vet(found, complain)
-        ),
+        slot_kinds.FixedSlots(how, places, ours),
         lambda slot: made[slot.label],
         pipe_values.Rules("/bin/sh", ends_leftovers=False),
         teller,

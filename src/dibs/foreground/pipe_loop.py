@@ -11,6 +11,7 @@ import select
 import stat
 import time
 from collections import deque
+from dataclasses import dataclass
 
 from dibs.foreground import child
 from dibs.foreground.pipe_values import Ended, Job, counted
@@ -41,20 +42,18 @@ TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
 FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
+@dataclass(slots=True, eq=False)
 class _Run:
     """A command that was started."""
 
-    __slots__ = ("began_at", "job", "kill_at", "pid", "result", "settle_at", "slot")
-
-    def __init__(self, job: Job, slot: Slot, pid: int, began_at: float) -> None:
-        self.job = job
-        self.slot = slot
-        self.pid = pid
-        self.began_at = began_at
-        #: The result of the command, while a process that it left still runs.
-        self.result: Ended | None = None
-        self.settle_at = NEVER
-        self.kill_at = NEVER
+    job: Job
+    slot: Slot
+    pid: int
+    began_at: float
+    #: The result of the command, while a process that it left still runs.
+    result: Ended | None = None
+    settle_at: float = NEVER
+    kill_at: float = NEVER
 
 
 class Pipe:

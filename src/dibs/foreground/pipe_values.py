@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dibs.system.process_tree import NEVER
 
 TYPE_CHECKING = False
@@ -10,58 +12,43 @@ if TYPE_CHECKING:
     from dibs.foreground.slots import Slot
 
 
+@dataclass(slots=True)
 class Job:
     """One command of the stream and the number of its current attempt."""
 
-    __slots__ = ("attempt", "is_told", "number", "text")
-
-    def __init__(self, number: int, text: str) -> None:
-        self.number = number
-        self.text = text
-        self.attempt = 1
-        #: Whether the observer was notified of this attempt.
-        self.is_told = False
+    number: int
+    text: str
+    attempt: int = 1
+    #: Whether the observer was notified of this attempt.
+    is_told: bool = False
 
 
+@dataclass(slots=True)
 class Ended:
     """Result of an attempt: exit code, negative for a signal, None if it never ran (`trouble` says why)."""
 
-    __slots__ = ("code", "is_retried", "job", "label", "took_s", "trouble")
-
-    def __init__(self, job: Job, label: str, code: int | None, took_s: float, trouble: str = "") -> None:
-        self.job = job
-        self.label = label
-        self.code = code
-        self.took_s = took_s
-        self.trouble = trouble
-        self.is_retried = False
+    job: Job
+    label: str
+    code: int | None
+    took_s: float
+    trouble: str = ""
+    is_retried: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The options of a pipe."""
 
-    __slots__ = ("ends_leftovers", "halt", "logs", "most", "retries", "shell")
-
-    def __init__(
-        self,
-        shell: str,
-        *,
-        most: int | None = None,
-        retries: int = 0,
-        halt: int | None = None,
-        logs: str | None = None,
-        ends_leftovers: bool = True,
-    ) -> None:
-        self.shell = shell
-        #: Maximum number of concurrent commands; None: one per slot.
-        self.most = most
-        self.retries = retries
-        #: Failures after which nothing more is started.
-        self.halt = halt
-        #: Directory for the output of each command.
-        self.logs = logs
-        #: End processes that a command leaves running; otherwise they keep running and hold its devices.
-        self.ends_leftovers = ends_leftovers
+    shell: str
+    #: Maximum number of concurrent commands; None: one per slot.
+    most: int | None = None
+    retries: int = 0
+    #: Failures after which nothing more is started.
+    halt: int | None = None
+    #: Directory for the output of each command.
+    logs: str | None = None
+    #: End processes that a command leaves running; otherwise they keep running and hold its devices.
+    ends_leftovers: bool = True
 
 
 class Observer:

@@ -8,12 +8,12 @@ from dibs.errors import UserError
 from dibs.foreground import device_check, inherited
 from dibs.foreground.lease_request import LeaseTerms, held_by
 from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
-from dibs.foreground.slots import Etiquette, Slot, Slots
+from dibs.foreground.slots import Etiquette, LeaseOptions, Slot, Slots
 from dibs.leases import device_lease
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.scheduling import feasibility, views
+from dibs.scheduling import choice, feasibility, views
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Kind, Option
 from dibs.system import settings
@@ -102,7 +102,8 @@ def slots(
     if (count and count.gpus == 0) or (count is None and not inventory.devices):
         if count is None:
             say(f"this machine shows no GPU: {values.cpu_slots} commands at once, without one")
-        return FixedSlots(place, note, [Slot((), "no GPU")] * (args.get(AT_ONCE) or values.cpu_slots))
+        free = [Slot((), "no GPU")] * (args.get(AT_ONCE) or values.cpu_slots)
+        return FixedSlots(LeaseOptions(place, note), free)
 
     is_grouped = len(found) > 1 and any(len(group) > 1 for group in found)
     request = Request(
@@ -115,12 +116,13 @@ def slots(
     vet = device_check.of(values, say, request)
     etiquette = Etiquette(values.max_gpus, values.keep_free, inventory.usable())
 
+    def how(terms: Callable[[], choice.Terms] = choice.alone) -> LeaseOptions:
+        return LeaseOptions(
+            place, note, collect_for_s=values.collect_for, on_wait=tell_wait, terms=terms, vet=vet, etiquette=etiquette
+        )
+
     def fixed(groups: Sequence[Sequence[DeviceId]], ours: Sequence[DeviceId] = ()) -> Slots:
-        some = [Slot(group, label(group)) for _ in range(per_gpu) for group in groups]
-        return FixedSlots(
-            place, note, some[::-1], granted=ours, collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet,
-            etiquette=etiquette,
-        )  # fmt: skip
+        return FixedSlots(how(), [Slot(group, label(group)) for _ in range(per_gpu) for group in groups][::-1], ours)
 
     if is_grouped:
         if args.has(job_options.VRAM):
@@ -129,7 +131,6 @@ def slots(
     if ours := inherited.devices(place, inventory):
         _check_ours(args, chosen, ours, inventory)
         return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
-    terms = LeaseTerms(place, inventory, values, request).terms
     policy = views.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
     feasibility.check_possible(request, inventory, policy, "each command")
     if is_grouped:
@@ -139,15 +140,10 @@ def slots(
         can = units.count_gpus(len(eligible))
         why = f" ({inventory.problem})" if inventory.problem else ""
         raise UserError(f"-g {request.gpus}: only {can} can be used{why}.", "See `dibs gpus`.")
+    on_terms = how(LeaseTerms(place, inventory, values, request).terms)
     if request.vram:
-        return SharedSlots(
-            place, note, request.gpus, eligible, label, terms,
-            collect_for_s=values.collect_for, on_wait=tell_wait, vet=vet, etiquette=etiquette,
-        )  # fmt: skip
-    return ChosenSlots(
-        place, note, request.gpus, eligible, per_gpu, label,
-        collect_for_s=values.collect_for, on_wait=tell_wait, terms=terms, vet=vet, etiquette=etiquette,
-    )  # fmt: skip
+        return SharedSlots(on_terms, request.gpus, eligible, label)
+    return ChosenSlots(on_terms, request.gpus, eligible, per_gpu, label)
 
 
 def _check_ours(args: Args, chosen: Sequence[DeviceId], ours: Sequence[DeviceId], inventory: Inventory) -> None:

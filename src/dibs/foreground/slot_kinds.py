@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from dibs.foreground.slots import RETRY_S, Etiquette, Slot, Slots, move_up
-from dibs.leases import holders, tickets
-from dibs.scheduling import choice
+from dibs.foreground.slots import RETRY_S, Slot, Slots, move_up
+from dibs.leases import holders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from dibs.leases.device_lease import Lease, Note
-    from dibs.leases.waiters import Vet
-    from dibs.scheduling.choice import Terms
-    from dibs.system.locks import Folder
+    from dibs.foreground.slots import LeaseOptions
+    from dibs.leases.device_lease import Lease
 
 
 class ChosenSlots(Slots):
     """A fixed number of devices per command, chosen from a set, with room for `per_device` commands on them."""
 
     def __init__(
-        self,
-        place: Folder,
-        note: Note,
-        count: int,
-        devices: Sequence[str],
-        per_device: int,
+        self, how: LeaseOptions, count: int, devices: Sequence[str], per_device: int,
         label: Callable[[Sequence[str]], str],
-        *,
-        collect_for_s: float = tickets.COLLECT_FOR_S,
-        on_wait: Callable[[Sequence[str]], None] | None = None,
-        terms: Callable[[], Terms] = choice.alone,
-        vet: Vet | None = None,
-        etiquette: Etiquette | None = None,
-    ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait, terms, vet, etiquette)
+    ) -> None:  # fmt: skip
+        super().__init__(how)
         self._count = count
         self._devices = devices
         self._per_device = per_device
@@ -96,19 +82,8 @@ class FixedSlots(Slots):
     They may have no device, or devices in `granted`: leased for us before we started.
     """
 
-    def __init__(
-        self,
-        place: Folder,
-        note: Note,
-        slots: Sequence[Slot],
-        *,
-        granted: Collection[str] = (),
-        collect_for_s: float = tickets.COLLECT_FOR_S,
-        on_wait: Callable[[Sequence[str]], None] | None = None,
-        vet: Vet | None = None,
-        etiquette: Etiquette | None = None,
-    ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait, vet=vet, etiquette=etiquette)
+    def __init__(self, how: LeaseOptions, slots: Sequence[Slot], granted: Collection[str] = ()) -> None:
+        super().__init__(how)
         self._stack = list(slots)
         self._granted = frozenset(granted)
 
@@ -154,20 +129,9 @@ class SharedSlots(Slots):
     """A share of several devices per command, leased when it starts and released when it ends."""
 
     def __init__(
-        self,
-        place: Folder,
-        note: Note,
-        count: int,
-        devices: Sequence[str],
-        label: Callable[[Sequence[str]], str],
-        terms: Callable[[], Terms],
-        *,
-        collect_for_s: float = tickets.COLLECT_FOR_S,
-        on_wait: Callable[[Sequence[str]], None] | None = None,
-        vet: Vet | None = None,
-        etiquette: Etiquette | None = None,
+        self, how: LeaseOptions, count: int, devices: Sequence[str], label: Callable[[Sequence[str]], str]
     ) -> None:
-        super().__init__(place, note, collect_for_s, on_wait, terms, vet, etiquette)
+        super().__init__(how)
         self._count = count
         self._devices = devices
         self._label = label

@@ -78,6 +78,25 @@ class Etiquette:
         return len(self._devices) - len(holders.held(place, self._devices)) - more >= self._keep_free
 
 
+class LeaseOptions:
+    """How slots lease their devices: where, in whose name, on which terms, and who hears of it."""
+
+    __slots__ = ("collect_for_s", "etiquette", "note", "on_wait", "place", "terms", "vet")
+
+    def __init__(
+        self, place: Folder, note: Note, *, collect_for_s: float = tickets.COLLECT_FOR_S,
+        on_wait: Callable[[Sequence[str]], None] | None = None, terms: Callable[[], Terms] = choice.alone,
+        vet: Vet | None = None, etiquette: Etiquette | None = None,
+    ) -> None:  # fmt: skip
+        self.place = place
+        self.note = note
+        self.collect_for_s = collect_for_s
+        self.on_wait = on_wait
+        self.terms = terms
+        self.vet = vet
+        self.etiquette = etiquette or Etiquette()
+
+
 class _Kept:
     """A device that this process has leased."""
 
@@ -93,31 +112,22 @@ class _Kept:
 class Slots:
     """The slots of one pipe. The classes in `slot_kinds` decide which slots are free and which comes first."""
 
-    def __init__(
-        self,
-        place: Folder,
-        note: Note,
-        collect_for_s: float,
-        on_wait: Callable[[Sequence[str]], None] | None = None,
-        terms: Callable[[], Terms] = choice.alone,
-        vet: Vet | None = None,
-        etiquette: Etiquette | None = None,
-    ) -> None:
-        self._place = place
-        self._etiquette = etiquette or Etiquette()
+    def __init__(self, how: LeaseOptions) -> None:
+        self._place = how.place
+        self._etiquette = how.etiquette
         #: Enough devices are free for us, but then `keep_free` would not be satisfied.
         self._is_held_back = False
-        self._terms = terms
-        self._collect_for_s = collect_for_s
-        self._on_wait = on_wait
+        self._terms = how.terms
+        self._collect_for_s = how.collect_for_s
+        self._on_wait = how.on_wait
         self._told_at = -NEVER
-        self._waiter = waiters.Waiter(place, note, collect_for_s, self._tell, terms, vet)
+        self._waiter = waiters.Waiter(how.place, how.note, how.collect_for_s, self._tell, how.terms, how.vet)
         self._kept: dict[str, _Kept] = {}
         #: Devices that we got and have not used yet: that turn is ours, even if others have queued since.
         self._fresh: set[str] = set()
         #: When to ask for more devices. We do not ask again while we watch what blocks them.
         self._ask_at = 0.0
-        self._line = _Line(place)
+        self._line = _Line(how.place)
         self._served_at = 0.0
 
     # -- for the loop

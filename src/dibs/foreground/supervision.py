@@ -15,16 +15,13 @@ from dibs.runner import records
 from dibs.runner import supervision as runner
 from dibs.system import process_tree, processes
 
+die_with = processes.die_with
+
 
 def become_supervisor(signums: Iterable[int] = runner.WAKE) -> set[int]:
     """Adopt all orphans below this process and block the signals it waits for; return the previous mask."""
     processes.become_subreaper()
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, signums))
-
-
-def die_with(parent: int, signum: int) -> None:
-    """Have the kernel send this process a signal when its parent dies."""
-    processes.die_with(parent, signum)
 
 
 def supervise(pid: int, grace_s: float, new_orders: Callable[[], list[list[str]]]) -> records.Final:

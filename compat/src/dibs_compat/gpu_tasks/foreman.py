@@ -46,7 +46,8 @@ class Foreman:
         note = device_lease.own_note("gpu_task_scheduler", "dibs-compat")
         # The first one first; of those that were freed, the last.
         free = [slots.Slot(place.devices, str(number)) for number, place in enumerate(order.places)]
-        self._slots = slot_kinds.FixedSlots(device_lease.folder(), note, free[::-1], on_wait=self._waits)
+        how = slots.LeaseOptions(device_lease.folder(), note, on_wait=self._waits)
+        self._slots = slot_kinds.FixedSlots(how, free[::-1])
         #: The place that the scheduler was offered for its next task.
         self._offered: slots.Slot | None = None
         self._running: dict[int, _RunningTask] = {}
@@ -146,14 +147,10 @@ class Foreman:
         running.line.close()
         os.waitpid(running.pid, 0)
         if got is None:
-            self._end_orphans()
+            # It was killed, and the kernel has killed the task: what the task has started is left.
+            supervision.kill_orphans({running.pid for running in self._running.values()})
         self._slots.give(running.slot, time.monotonic())
         messages.send(self._scheduler, "ended", int(running.slot.label), *(got[0] if got else (None, 0, "", "")))
-
-    def _end_orphans(self) -> None:
-        """Kill the descendants of a killed task parent; the kernel has killed the task itself."""
-        supervised = {running.pid for running in self._running.values()}
-        supervision.kill_orphans(supervised)
 
     def _tell_all(self, *words: object) -> None:
         for running in self._running.values():

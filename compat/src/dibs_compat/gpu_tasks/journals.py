@@ -40,13 +40,7 @@ class Journal:
         words, line = said.value
         level = logging.ERROR if said is TaskEvent.FAILS else logging.INFO
         text = f"{gpu} {words.format(*about)}"
-        self._write(logging.LogRecord("", level, "gpu_task_scheduler.py", line, text, None, None))
-
-    def warn(self, text: str) -> None:
-        """Say something that people should know, beside the log."""
-        _print(f"gpu_task_scheduler: {text}")
-
-    def _write(self, record: logging.LogRecord) -> None:
+        record = logging.LogRecord("", level, "gpu_task_scheduler.py", line, text, None, None)
         _print(self._console.format(record))
         if self._path is None:
             return
@@ -56,11 +50,14 @@ class Journal:
         except OSError as error:
             self.warn(f"cannot write {self._path}: {error.strerror}")
 
+    def warn(self, text: str) -> None:
+        """Say something that people should know, beside the log."""
+        _print(f"gpu_task_scheduler: {text}")
+
 
 def _print(text: str) -> None:
     try:
-        data = text.encode(errors="backslashreplace").decode()
-        print(data, file=sys.stderr, flush=True)
+        print(text.encode(errors="backslashreplace").decode(), file=sys.stderr, flush=True)
     except OSError:
         # A terminal that is gone; what runs is more important.
         return

@@ -14,9 +14,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dibs import errors
 from dibs.foreground import machine
@@ -33,13 +33,8 @@ INTERRUPTED_S = 10.0
 #: Names that a summary has room for.
 SHOWN = 5
 
-
-class Instances(Protocol):
-    """What a run needs of a ConfigManager."""
-
-    def get_next_config(self) -> dict[str, Any]:
-        """Return the next instance, with None as `config` at the end."""
-        ...
+#: An instance, as a ConfigManager describes it.
+Instance = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -68,14 +63,6 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What the scheduler's configuration says about folders."""
-
-    is_forced: bool
-    log_file: str | None
-
-
-@dataclass(frozen=True)
 class _StartedTask:
     name: str
     work_dir: str
@@ -85,20 +72,28 @@ class _StartedTask:
 
 
 class Run:
-    """One call of `start`."""
+    """One call of `start`. `config` is the scheduler's; `draw` returns the next instance, with None at the end."""
 
-    def __init__(self, instances: Instances, order: Order, marks: Marks, rules: Rules, journal: Journal) -> None:
-        self._instances = instances
+    def __init__(
+        self,
+        draw: Callable[[], dict[str, Any]],
+        order: Order,
+        marks: Marks,
+        config: Mapping[str, Any],
+        journal: Journal,
+    ) -> None:
+        self._next = draw
         self._order = order
         self._marks = marks
-        self._rules = rules
+        self._is_forced = bool(config["force_rerun"])
+        self._log_file: str | None = config["log_file"]
         self._journal = journal
         self.report = Report()
         #: Places where nothing runs, in their order, and what runs in the others.
         self._idle = list(range(len(order.places)))
         self._running: dict[int, _StartedTask] = {}
         #: The next instance that has something to do, while it waits for a place.
-        self._head: dict[str, Any] | None = None
+        self._head: Instance | None = None
         self._is_exhausted = False
         #: The first stop signal, and when to escalate.
         self.stop_signal: int | None = None
@@ -115,7 +110,7 @@ class Run:
                 try:
                     self._work(crew, coming)
                 except BaseException:
-                    crew.tell("stop", 0)
+                    crew.send("tell", "stop", 0)
                     raise
                 finally:
                     crew.close()
@@ -131,13 +126,13 @@ class Run:
         """Work with one foreman until everything is done, or it is gone."""
         crew.send("want")
         while self._running or not (self._is_exhausted or self.stop_signal):
-            crew.wait(coming, self._urge_at)
+            is_ready = crew.wait(coming, self._urge_at)
             for number in coming.new() if coming is not None else ():
                 self._answer(crew, number)
             if self._urge_at is not None and time.monotonic() >= self._urge_at:
                 self._urge_at = None
-                crew.tell("stop", self._order.grace_s)
-            if not crew.is_ready:
+                crew.send("tell", "stop", self._order.grace_s)
+            if not is_ready:
                 continue
             got = messages.receive(crew.line)
             if got is None:
@@ -163,19 +158,19 @@ class Run:
         crew.send("over")
         if is_second:
             self._urge_at = None
-            crew.tell("stop", 0)
+            crew.send("tell", "stop", 0)
         elif number == signal.SIGINT:
             self._urge_at = time.monotonic() + INTERRUPTED_S
-            crew.tell("signal", int(signal.SIGINT))
+            crew.send("tell", "signal", int(signal.SIGINT))
         else:
-            crew.tell("stop", self._order.grace_s)
+            crew.send("tell", "stop", self._order.grace_s)
 
     # -- instances
 
-    def _draw(self) -> Iterator[dict[str, Any]]:
+    def _draw(self) -> Iterator[Instance]:
         """Hand out the instances that are left."""
         while not self._is_exhausted:
-            one, self._head = self._head or self._instances.get_next_config(), None
+            one, self._head = self._head or self._next(), None
             if one["config"] is None:
                 self._is_exhausted = True
             else:
@@ -186,7 +181,7 @@ class Run:
         if self.stop_signal is not None or not self._idle or self._head is not None:
             return False
         for one in self._draw():
-            if self._rules.is_forced or not self._marks.is_done(self._folder(one)):
+            if self._is_forced or not self._marks.is_done(self._folder(one)):
                 self._head = one
                 return True
             self._say(self._idle[0], TaskEvent.RECEIVES, _name(one))
@@ -201,7 +196,7 @@ class Run:
         for one in self._draw() if self.stop_signal is None else ():
             self._say(place, TaskEvent.RECEIVES, _name(one))
             try:
-                claim = self._marks.claim(self._folder(one), self._rules.is_forced)
+                claim = self._marks.claim(self._folder(one), self._is_forced)
             except OSError as error:
                 self._fail(place, _StartedTask(_name(one), str(one["work_dir"])), f"its folder: {error}")
                 continue
@@ -213,18 +208,17 @@ class Run:
 
     def _start(self, crew: Crew, place: int, one: Mapping[str, Any], claim: Claim) -> bool:
         """Give an instance to the foreman; False if that cannot be done."""
-        work_dir = str(one["work_dir"])
-        log = None if self._rules.log_file is None else os.path.join(claim.folder, self._rules.log_file)
-        started = _StartedTask(_name(one), work_dir, log, claim)
+        started = _StartedTask(_name(one), str(one["work_dir"]), claim=claim)
         try:
             config = messages.file(pickle.dumps(one["config"]))
         except Exception as error:  # noqa: BLE001 - whatever the user's own values raise
             self._fail(place, started, f"its configuration cannot be pickled: {error}")
             return False
-        crew.send("run", work_dir, log, fds=[config] if claim.fd is None else [config, claim.fd])
+        log = None if self._log_file is None else os.path.join(claim.folder, self._log_file)
+        crew.send("run", started.work_dir, log, fds=[config] if claim.fd is None else [config, claim.fd])
         os.close(config)
         self._idle.remove(place)
-        self._running[place] = started
+        self._running[place] = replace(started, log=log)
         return True
 
     def _ended(self, place: int, code: int | None, signum: int, leftovers: str, note: str) -> None:
@@ -236,7 +230,7 @@ class Run:
             self.report.finished += 1
             self._say(place, TaskEvent.FINISHES, started.name)
         else:
-            self._fail(place, started, _why(code, signum), started.log)
+            self._fail(place, started, _why(code, signum))
         if leftovers and self.stop_signal is None:
             self._journal.warn(f"{started.name or 'the task'} left running, now ended: {leftovers}")
         if note:
@@ -246,18 +240,18 @@ class Run:
     def _lose_all(self) -> None:
         """Note what ran when the foreman died: its tasks are being ended, and nobody will tell how."""
         for place, started in sorted(self._running.items()):
-            self._fail(place, started, "the process that started it was killed", started.log)
+            self._fail(place, started, "the process that started it was killed")
         self._idle = sorted([*self._idle, *self._running])
         self._running.clear()
 
-    def _fail(self, place: int, started: _StartedTask, why: str, log: str | None = None) -> None:
+    def _fail(self, place: int, started: _StartedTask, why: str) -> None:
         """Note a task that did not succeed; who was stopped with us has not failed, but is not done either."""
         if started.claim is not None:
             self._marks.failed(started.claim.folder, why)
             started.claim.close()
         self.report.failed.append(Failure(started.name, started.work_dir, why))
         if self.stop_signal is None:
-            self._say(place, TaskEvent.FAILS, started.name, why + (f", see {log}" if log else ""))
+            self._say(place, TaskEvent.FAILS, started.name, why + (f", see {started.log}" if started.log else ""))
 
     def _skip(self, place: int, one: Mapping[str, Any]) -> None:
         self.report.skipped += 1
@@ -295,28 +289,23 @@ class Crew:
                 )
             finally:
                 os.close(fd)
-        self.is_ready = False
         #: Whether it could start a task.
         self.was_useful = False
         #: What it ended with.
         self.code: int | None = None
 
-    def wait(self, coming: Signals | None, until: float | None) -> None:
-        """Wait for a packet, a signal, or a moment."""
+    def wait(self, coming: Signals | None, until: float | None) -> bool:
+        """Wait for a packet, a signal, or a moment; tell whether it is a packet."""
         poll = select.poll()
         for fd in (self.line, *(() if coming is None else (coming,))):
             poll.register(fd, select.POLLIN)
         left_ms = None if until is None else max(0.0, until - time.monotonic()) * 1000 + 0.5
-        self.is_ready = self.line.fileno() in {fd for fd, _ in poll.poll(left_ms)}
+        return self.line.fileno() in {fd for fd, _ in poll.poll(left_ms)}
 
     def send(self, *words: object, fds: list[int] | None = None) -> None:
         """Say something; if nobody is there any more, the next packet will tell."""
         self.was_useful = self.was_useful or words[0] == "run"
         messages.send(self.line, *words, fds=fds or ())
-
-    def tell(self, *words: object) -> None:
-        """Send an order to every task."""
-        self.send("tell", *words)
 
     def close(self) -> None:
         """Let go of it: it ends what runs, and then itself, and we wait for that."""
