@@ -43,15 +43,10 @@ class Lines:
         """Return the command that this line completes, if any."""
         if not self._is_joined:
             return self._checked(line)
-        if self._block and self._block[0] == FENCE:
-            if line == FENCE:
-                return self._close()
-            self._block.append(line)
-            return []
-        if line == FENCE and not self._block:
-            self._block.append(line)
-            return []
-        if _goes_on(line):
+        is_open = self._block[:1] == [FENCE]
+        if is_open and line == FENCE:
+            return self._close()
+        if is_open or (line == FENCE and not self._block) or _goes_on(line):
             self._block.append(line)
             return []
         return self._close(line) if self._block else self._checked(line)

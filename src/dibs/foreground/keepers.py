@@ -11,7 +11,7 @@ import select
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from dibs import errors
 from dibs.errors import DibsError, MachineError, NotAllowed, NotFound
@@ -191,8 +191,7 @@ def _is_inherited(fd: int) -> bool:
 # -- finding and ending keepers ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RunningKeeper:
+class RunningKeeper(NamedTuple):
     """A keeper that is running."""
 
     proc: processes.Proc
@@ -202,12 +201,9 @@ class RunningKeeper:
 
 def find_all(place: device_lease.Folder) -> list[RunningKeeper]:
     """Return all keepers of this user."""
-    seen = []
-    for proc in processes.everybody():
-        what = keeper.read(processes.words(proc.pid)) if _uid(proc.pid) == os.geteuid() else None
-        if what is not None and what[1] == place.path and not proc.is_dead:
-            seen.append(RunningKeeper(proc, what[0], what[2]))
-    return seen
+    ours = [proc for proc in processes.everybody() if _uid(proc.pid) == os.geteuid() and not proc.is_dead]
+    seen = [(proc, keeper.read(processes.words(proc.pid))) for proc in ours]
+    return [RunningKeeper(proc, what[0], what[2]) for proc, what in seen if what and what[1] == place.path]
 
 
 def keepers_of(place: device_lease.Folder, owners: Sequence[int]) -> list[RunningKeeper]:

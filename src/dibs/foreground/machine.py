@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 
 from dibs.devices import probe
+from dibs.leases import holders
 from dibs.system import commands, locks, peers, processes
 
 # What the old tools use as it is, under names that say what they need it for.
@@ -44,23 +45,8 @@ def running_for_s(pid: int) -> float | None:
 
 def processes_with_open(path: str) -> list[processes.Proc]:
     """Return the other processes that have a file open, as far as we have access."""
-    wanted = os.stat(path)
-    return [proc for proc in processes.everybody() if proc.pid != os.getpid() and _has_open(proc.pid, wanted)]
-
-
-def _has_open(pid: int, wanted: os.stat_result) -> bool:
-    try:
-        fds = os.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        return False
-    return any(_is_same(f"/proc/{pid}/fd/{fd}", wanted) for fd in fds)
-
-
-def _is_same(path: str, wanted: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), wanted)
-    except OSError:
-        return False
+    everybody = (proc for proc in processes.everybody() if proc.pid != os.getpid())
+    return [proc for proc in everybody if path in holders.open_files(proc.pid)]
 
 
 def read_shared(path: str, size: int) -> str | None:

@@ -7,6 +7,7 @@ folders of the first, and is locked for as long as anything of the task lives.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from dataclasses import dataclass
@@ -75,11 +76,9 @@ class Marks:
 
     def succeeded(self, folder: str) -> None:
         """Let the folder count as done."""
-        try:
+        # The task may have removed it itself, with the folder perhaps.
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(folder))
-        except FileNotFoundError:
-            # The task has removed it itself, with the folder perhaps.
-            return
 
     def failed(self, folder: str, why: str) -> None:
         """See to it that the instance runs again next time, also if its task has removed the mark."""

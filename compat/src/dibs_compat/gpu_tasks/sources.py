@@ -6,6 +6,7 @@ once more, under another name than `__main__`, up to where it makes the schedule
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -104,10 +105,9 @@ def _import(source: Source) -> ModuleType:
         return read_script(source)
     if source.module in sys.modules:
         return sys.modules[source.module]
-    try:
+    found = None
+    with contextlib.suppress(ModuleNotFoundError):
         found = importlib.util.find_spec(source.module)
-    except ModuleNotFoundError:
-        found = None
     if source.path is None or (found is not None and _is_same(found.origin, source.path)):
         return importlib.import_module(source.module)
     spec = importlib.util.spec_from_file_location(source.module, source.path)
@@ -134,10 +134,8 @@ def read_script(source: Source) -> ModuleType:
     sys.modules["__main__"] = sys.modules[AGAIN] = module
     with open(source.script, "rb") as file:
         code = compile(file.read(), source.script, "exec")
-    try:
+    with contextlib.suppress(SchedulerFound):
         exec(code, vars(module))
-    except SchedulerFound:
-        pass
     return module
 
 

@@ -6,6 +6,7 @@ signal and we stop the task with grace; if we are killed, the kernel kills the t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -32,7 +33,9 @@ def begin(kept: Collection[int], inherited: Collection[int], grace_s: float) -> 
         _close_all_but({0, 1, 2, its.fileno(), *kept, *inherited})
         task = _prepare(foreman)
         if task:
-            _supervise(task, its, grace_s)
+            its.setblocking(False)
+            final = supervision.supervise(task, grace_s, lambda: _orders(its))
+            messages.send(its, final.code, final.signal, final.leftovers, final.note)
     except BaseException:  # noqa: BLE001 - must not return into the foreman's code
         sys.excepthook(*sys.exc_info())
     if task:
@@ -58,24 +61,13 @@ def _prepare(foreman: int) -> int:
     return task
 
 
-def _supervise(task: int, line: socket.socket, grace_s: float) -> None:
-    """Wait until no process of the task is left, and send how it ended."""
-    line.setblocking(False)
-    final = supervision.supervise(task, grace_s, lambda: _orders(line))
-    messages.send(line, final.code, final.signal, final.leftovers, final.note)
-
-
 def _orders(line: socket.socket) -> list[list[str]]:
     """Return the orders of the foreman; its death arrives as a signal."""
     found: list[list[str]] = []
-    while True:
-        try:
-            got = messages.receive(line)
-        except BlockingIOError:
-            return found
-        if got is None:
-            return found
-        found.append([str(word) for word in got[0]])
+    with contextlib.suppress(BlockingIOError):
+        while (got := messages.receive(line)) is not None:
+            found.append([str(word) for word in got[0]])
+    return found
 
 
 def order(pid: int, line: socket.socket, *words: object) -> None:
@@ -85,10 +77,7 @@ def order(pid: int, line: socket.socket, *words: object) -> None:
 
 
 def _close_all_but(kept: Collection[int]) -> None:
-    for number in map(int, os.listdir("/proc/self/fd")):
-        if number not in kept:
-            try:
-                os.close(number)
-            except OSError:
-                # The one that was open for listing the others.
-                continue
+    for number in {int(name) for name in os.listdir("/proc/self/fd")}.difference(kept):
+        # The one that was open for listing the others is closed already.
+        with contextlib.suppress(OSError):
+            os.close(number)

@@ -17,7 +17,7 @@ from dibs_compat.gpu_tasks.sources import Source
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import IO, Any, NoReturn
+    from typing import IO, NoReturn
 
     from dibs_compat.gpu_tasks.orders import Order, Task
 
@@ -36,10 +36,14 @@ def run(order: Order, task: Task) -> None:
     # At the end, where the old tool put it, whatever else is there.
     sys.path.append(order.cwd)
     path = os.path.join(order.temp_folder, f"{task.place.name.replace('/', '_')}_worker.pkl")
-    sys.argv = _argv(order.source, path, order.cwd)
-    log = _open_log(task.log)
+    # What the code of the task finds there: the command line by which it can be run again.
+    program = os.path.join(os.path.dirname(sys.executable), "start_gpu_task")
+    sys.argv = [program, path, order.source.module, order.source.path or "", order.cwd]
+    log = os.open(task.log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
-        made = _make(order.source, task)
+        with open(task.config, "rb") as file:
+            config = sources.load(order.source, file.read())
+        made = sources.find(order.source)(config, task.work_dir)
         wanted = _checked(made.required_env())
         pickled = pickle.dumps(made)
         _leave(path, pickled)
@@ -50,16 +54,6 @@ def run(order: Order, task: Task) -> None:
         _start_again(order.source, task, pickled, wanted, log)
     _write_to(log)
     made.main()
-
-
-def _argv(source: Source, path: str, cwd: str) -> list[str]:
-    """Return what the code of the task finds in `sys.argv`: the command line by which `path` can be run again."""
-    program = os.path.join(os.path.dirname(sys.executable), "start_gpu_task")
-    return [program, path, source.module, source.path or "", cwd]
-
-
-def _open_log(path: str | None) -> int:
-    return os.open(path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
 
 
 def _write_to(log: int) -> None:
@@ -76,12 +70,6 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-
-
-def _make(source: Source, task: Task) -> Any:
-    with open(task.config, "rb") as file:
-        config = sources.load(source, file.read())
-    return sources.find(source)(config, task.work_dir)
 
 
 def _checked(wanted: Mapping[str, str] | None) -> dict[str, str]:
