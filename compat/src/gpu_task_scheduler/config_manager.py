@@ -7,12 +7,11 @@ lists. Folders found by earlier versions, and by the old tool, have exactly thes
 from __future__ import annotations
 
 import copy
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dibs.sweeps.sequences import LazySequence
+from dibs.sweeps.sequences import LazySequence, Product
 
 #: A dictionary of the user, with whatever is in it.
 Config = dict[str, Any]
@@ -131,32 +130,20 @@ class Instances(LazySequence[Config]):
     __slots__ = ("_blocks",)
 
     def __init__(self, test_config: Sequence[Mapping[Any, Any]]) -> None:
-        self._blocks = [{key: _pool(values) for key, values in block.items()} for block in test_config]
+        self._blocks = [(list(block), Product([_pool(values) for values in block.values()])) for block in test_config]
 
     def __len__(self) -> int:
-        return sum(map(_count, self._blocks))
+        return sum(points.size for _, points in self._blocks)
 
     def at(self, place: int) -> Config:
         """Return the tested parameters of the instance with this number."""
-        for block in self._blocks:
-            if place < (count := _count(block)):
-                return _combination(block, place)
-            place -= count
+        for names, points in self._blocks:
+            if place < points.size:
+                return dict(zip(names, points.at(place), strict=True))
+            place -= points.size
         raise IndexError(place)
 
 
 def _pool(values: Any) -> Sequence[Any]:
     """Return values that can be looked up by number; a generator is read now, and only once."""
     return values if isinstance(values, str | range) else tuple(values)
-
-
-def _count(block: dict[Any, Sequence[Any]]) -> int:
-    return math.prod(map(len, block.values()))
-
-
-def _combination(block: dict[Any, Sequence[Any]], place: int) -> Config:
-    digits = []
-    for pool in reversed(block.values()):
-        place, digit = divmod(place, len(pool))
-        digits.append(pool[digit])
-    return dict(zip(block, reversed(digits), strict=True))

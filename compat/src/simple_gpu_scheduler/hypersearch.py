@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import random
 import signal
 import string
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dibs.sweeps import orders
+from dibs.sweeps.sequences import Product
 
 __all__ = ["HyperparameterSearch", "build_hyperparameter_search", "generate_commands"]
 
@@ -58,26 +58,21 @@ class HyperparameterSearch:
     def commands(self) -> Iterator[str]:
         """Yield the commands. What is wrong with the pattern is raised before the first of them."""
         columns = list(self.parameters.values())
-        size = math.prod(len(column) for column in columns)
         self._try(columns)
-        taken = range(size)[: self.n_samples]
+        grid = Product(columns)
+        is_shuffled = self.sampling_mode == "shuffled_grid"
+        every = map(grid.at, _shuffled(grid.size)) if is_shuffled else itertools.product(*columns)
+        rows = itertools.islice(every, len(range(grid.size)[: self.n_samples]))
         pattern, uses_index = _numbered(self.command_pattern, list(self.parameters))
-        rows = self._rows(columns, size, len(taken))
         if uses_index:
             return itertools.starmap(pattern.format, ((*row, index) for index, row in enumerate(rows)))
         return itertools.starmap(pattern.format, rows)
 
-    def _rows(self, columns: list[Sequence[object]], size: int, count: int) -> Iterator[tuple[object, ...]]:
-        if self.sampling_mode != "shuffled_grid":
-            return itertools.islice(itertools.product(*columns), count)
-        return map(_picker(columns), itertools.islice(_shuffled(size), count))
-
     def _try(self, columns: list[Sequence[object]]) -> None:
         """Fill in the pattern for one point, or for all of them if a value may be the one that breaks it."""
-        rows = (dict(zip(self.parameters, row, strict=True)) for row in itertools.product(*columns))
-        for number, row in enumerate(rows):
-            self.command_pattern.format_map({INDEX: 0, **row})
-            if not number and not _depends_on_values(self.command_pattern):
+        for row in itertools.product(*columns):
+            self.command_pattern.format_map({INDEX: 0, **dict(zip(self.parameters, row, strict=True))})
+            if not _depends_on_values(self.command_pattern):
                 return
 
 
@@ -85,21 +80,6 @@ def _shuffled(size: int) -> Iterable[int]:
     if size <= SHUFFLED_AS_EVER:
         return orders.ShuffledOrder(size, random.getrandbits)
     return map(orders.ScatteredOrder(size, random.getrandbits(64)).at, range(size))
-
-
-def _picker(columns: list[Sequence[object]]) -> Callable[[int], tuple[object, ...]]:
-    """Return what gives the row of a number; the last column is the fastest."""
-    wheels = [(len(column), column) for column in reversed(columns)]
-
-    def pick(number: int) -> tuple[object, ...]:
-        found = []
-        for size, column in wheels:
-            number, place = divmod(number, size)
-            found.append(column[place])
-        found.reverse()
-        return tuple(found)
-
-    return pick
 
 
 def _depends_on_values(pattern: str) -> bool:
