@@ -21,6 +21,9 @@ from dibs.leases import device_lease, waiters
 from dibs.model import devices
 from dibs_compat import ids
 
+#: The variable by which a command sees its GPU: the text of the list, whatever it is.
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
 
 class GPU:
     """One id of the list while it is in use."""
@@ -99,7 +102,7 @@ def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
 
     def run() -> None:
         try:
-            subprocess.run(["/bin/sh", "-c", command], env=os.environ | visible(gpu.nr), stdin=subprocess.DEVNULL)
+            subprocess.run(["/bin/sh", "-c", command], env=os.environ | {VISIBLE: gpu.nr}, stdin=subprocess.DEVNULL)
         finally:
             gpu.release()
 
@@ -115,26 +118,18 @@ def read_commands_and_run(manager: GPUManager) -> pipe_loop.Pipe:
     # Inside a job of dibs its own GPUs need no lease: we would wait for ourselves.
     ours = inherited.devices(device_lease.folder(), found)
     base = dict(os.environb)
-    made = {
-        nr: base | {os.fsencode(k): os.fsencode(v) for k, v in visible(nr).items()} for nr in manager.available_gpus
-    }
     teller = Teller()
     how = slots.LeaseOptions(device_lease.folder(), note(), on_wait=teller.waits, vet=ids.vet(found, complain))
     pipe = pipe_loop.Pipe(
         0,
         command_lines.Lines(),
         slot_kinds.FixedSlots(how, places, ours),
-        lambda slot: made[slot.label],
+        lambda slot: {**base, VISIBLE.encode(): os.fsencode(slot.label)},
         pipe_values.Rules("/bin/sh", ends_leftovers=False),
         teller,
     )
     pipe.run()
     return pipe
-
-
-def visible(nr: str) -> dict[str, str]:
-    """Return the variable by which a command sees its GPU: the text of the list, whatever it is."""
-    return {"CUDA_VISIBLE_DEVICES": nr}
 
 
 def note() -> device_lease.Note:

@@ -17,9 +17,13 @@ class ChosenSlots(Slots):
     """A fixed number of devices per command, chosen from a set, with room for `per_device` commands on them."""
 
     def __init__(
-        self, how: LeaseOptions, count: int, devices: Sequence[str], per_device: int,
+        self,
+        how: LeaseOptions,
+        count: int,
+        devices: Sequence[str],
+        per_device: int,
         label: Callable[[Sequence[str]], str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(how)
         self._count = count
         self._devices = devices

@@ -84,10 +84,16 @@ class LeaseOptions:
     __slots__ = ("collect_for_s", "etiquette", "note", "on_wait", "place", "terms", "vet")
 
     def __init__(
-        self, place: Folder, note: Note, *, collect_for_s: float = tickets.COLLECT_FOR_S,
-        on_wait: Callable[[Sequence[str]], None] | None = None, terms: Callable[[], Terms] = choice.alone,
-        vet: Vet | None = None, etiquette: Etiquette | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        place: Folder,
+        note: Note,
+        *,
+        collect_for_s: float = tickets.COLLECT_FOR_S,
+        on_wait: Callable[[Sequence[str]], None] | None = None,
+        terms: Callable[[], Terms] = choice.alone,
+        vet: Vet | None = None,
+        etiquette: Etiquette | None = None,
+    ) -> None:
         self.place = place
         self.note = note
         self.collect_for_s = collect_for_s

@@ -24,12 +24,8 @@ from dibs_compat.schedule.task import Step
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True)
-class Output:
-    """Where a stream of the task goes: a descriptor (None: where ours goes) and what it is called."""
-
-    fd: int | None
-    name: str
+#: Where a stream of a task goes: a descriptor (None: where ours goes) and what it is called.
+Output = tuple[int | None, str]
 
 
 @dataclass(frozen=True)
@@ -138,8 +134,7 @@ class Invocation:
             words = order.words(grant.numbers)
             began = time.time()
             env = {**os.environ, **gpus.environ(grant.numbers)}
-            fds = [output.fd for output in order.outputs] or [None, None]
-            pid = task.start(words, env, grant, mask, (fds[0], fds[1]))
+            pid = task.start(words, env, grant, mask, *(fd for fd, _ in order.outputs))
             self._replace(os.getpid(), self._entry(order, grant.numbers, pid, began))
             screen.say(screen.started(order.name(grant.numbers), pid))
             end = task.supervise(pid, order.first, self._values.grace, self._complain)
@@ -148,7 +143,8 @@ class Invocation:
             grant.close()
             self._replace(pid, state_file.FREE)
         if order.has_summary:
-            outputs = [(kind, output.name) for kind, output in zip(("stdout", "stderr"), order.outputs, strict=False)]
+            names = [name for _, name in order.outputs]
+            outputs = zip(("stdout", "stderr"), names, strict=False)
             screen.say(screen.summary(words, outputs, began, end.at))
         if end.stop_signal is not None:
             return task.die_by(end.stop_signal)

@@ -173,12 +173,12 @@ def _with_ports(task: Sequence[str], numbers: Sequence[int]) -> list[str]:
 def _output(parser: arguments.Parser, option: str, path: str | None, own_name: str) -> Output:
     """Open a file for a stream of the task; both streams may go to the same one."""
     if path is None or path == "-":
-        return Output(None, own_name)
+        return None, own_name
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
     except OSError as error:
         parser.error(f"argument {option}: can't open {path!r}: {error}")
-    return Output(fd, path)
+    return fd, path
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dibs.client import safe_text
 from dibs.leases import holders
@@ -47,7 +47,7 @@ def started(name: str, pid: int) -> str:
     return f"GPU: {name}\nSCH PID: {os.getpid()}\nTASK PID: {pid}\nSCH PGID: {group}\nTASK PGID: {pid}"
 
 
-def summary(task: Sequence[str], outputs: Sequence[tuple[str, str]], began: float, ended: float) -> str:
+def summary(task: Sequence[str], outputs: Iterable[tuple[str, str]], began: float, ended: float) -> str:
     """Return the message for a finished task."""
     lines = [
         ("task", str(list(task))),

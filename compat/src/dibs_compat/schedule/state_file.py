@@ -208,16 +208,13 @@ def _entry(columns: dict[str, object], number: int, avail: bool) -> Entry:
         column = columns.get(name)
         return column[number] if isinstance(column, list) and number < len(column) else None
 
-    def line(name: str) -> str | None:
-        value = cell(name)
-        return value if isinstance(value, str) else None
-
+    gpu, start, user = (cell(name) for name in ("gpu_name", "task_start", "user"))
     task, pid = cell("task"), cell("task_pid")
     return Entry(
         False,
-        line("gpu_name"),
+        gpu if isinstance(gpu, str) else None,
         tuple(task) if isinstance(task, list) and all(isinstance(word, str) for word in task) else None,
         pid if type(pid) is int and 0 < pid < 2**31 else None,
-        line("task_start"),
-        line("user"),
+        start if isinstance(start, str) else None,
+        user if isinstance(user, str) else None,
     )

@@ -71,7 +71,8 @@ def start(
     env: Mapping[str, str],
     grant: Grant,
     mask: set[int],
-    outputs: tuple[int | None, int | None] = (None, None),
+    stdout: int | None = None,
+    stderr: int | None = None,
 ) -> int:
     """Start a task; return its pid. It does not see Ctrl-C, and holds the leases itself.
 
@@ -85,13 +86,7 @@ def start(
     inherited = device_lease.duplicate_fds(grant.leases)
     try:
         child = subprocess.Popen(
-            argv,
-            env=env,
-            stdout=outputs[0],
-            stderr=outputs[1],
-            pass_fds=inherited,
-            start_new_session=True,
-            preexec_fn=prepare,
+            argv, env=env, stdout=stdout, stderr=stderr, pass_fds=inherited, start_new_session=True, preexec_fn=prepare
         )
     except OSError as error:
         raise StartError(argv[0], error) from error
