@@ -5,6 +5,7 @@ A small process (`leases.keeper`) holds the leases until that process ends. This
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -17,7 +18,7 @@ from dibs import errors
 from dibs.errors import DibsError, MachineError, NotAllowed, NotFound
 from dibs.leases import device_lease, keeper
 from dibs.model.devices import DeviceId
-from dibs.system import processes
+from dibs.system import locks, processes
 
 #: Seconds within which a keeper must end after TERM.
 LET_GO_FOR_S = 10.0
@@ -68,7 +69,7 @@ def _checked(pid: int, kind: str, gone: str) -> Owner:
     proc = processes.look(pid)
     if proc is None or proc.is_dead:
         raise NotFound(gone)
-    if _uid(pid) != os.geteuid():
+    if locks.uid_of(pid) != os.geteuid():
         raise NotAllowed(f"process {pid} ({proc.comm}) is not yours.")
     return Owner(pid, proc.starttime, kind)
 
@@ -79,13 +80,6 @@ def _stdout(pid: int) -> str:
     except OSError:
         # Closed, or the process of another user.
         return ""
-
-
-def _uid(pid: int) -> int | None:
-    try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        return None
 
 
 # -- starting a keeper ------------------------------------------------------------------------------------------------
@@ -176,16 +170,10 @@ def _leave_terminal() -> None:
         os.dup2(nothing, stream)
     # Descriptors from before this program started are inheritable; those that it opened itself are not.
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
-        if fd > 2 and _is_inherited(fd):
-            os.close(fd)
-
-
-def _is_inherited(fd: int) -> bool:
-    try:
-        return os.get_inheritable(fd)
-    except OSError:
-        # The descriptor of the directory that was just listed.
-        return False
+        # The descriptor of the directory that was just listed is closed already.
+        with contextlib.suppress(OSError):
+            if fd > 2 and os.get_inheritable(fd):
+                os.close(fd)
 
 
 # -- finding and ending keepers ---------------------------------------------------------------------------------------
@@ -201,7 +189,7 @@ class RunningKeeper(NamedTuple):
 
 def find_all(place: device_lease.Folder) -> list[RunningKeeper]:
     """Return all keepers of this user."""
-    ours = [proc for proc in processes.everybody() if _uid(proc.pid) == os.geteuid() and not proc.is_dead]
+    ours = [proc for proc in processes.everybody() if locks.uid_of(proc.pid) == os.geteuid() and not proc.is_dead]
     seen = [(proc, keeper.read(processes.words(proc.pid))) for proc in ours]
     return [RunningKeeper(proc, what[0], what[2]) for proc, what in seen if what and what[1] == place.path]
 

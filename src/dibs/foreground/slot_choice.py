@@ -84,10 +84,10 @@ def slots(
     per_gpu = args.get(PER_GPU) or 1
 
     def tell_wait(wanted: Sequence[str]) -> None:
-        if not wanted:
+        if wanted:
+            say(f"waiting for a GPU: {held_by(place, inventory, [DeviceId(name) for name in wanted])}")
+        else:
             say(f"waiting: the setting keep_free leaves {units.count_gpus(values.keep_free)} free for others")
-            return
-        say(f"waiting for a GPU: {held_by(place, inventory, [DeviceId(name) for name in wanted])}")
 
     def label(ids: Sequence[str]) -> str:
         return "GPU " + ",".join(str(inventory.index_of(DeviceId(device))) for device in ids)

@@ -121,18 +121,16 @@ def _row(job: Mapping[str, Any]) -> str:
 def _priority(job: Mapping[str, Any]) -> str:
     if job["state"] not in ("waiting", "held", "queued"):
         return ""
-    value = int(job["priority"])
-    return (
-        f'<form method="post" action="/jobs/{int(job["jobid"])}/priority">'
-        f'<input name="value" type="number" value="{value}" aria-label="priority"><button>set</button></form>'
-    )
+    value = f'<input name="value" type="number" value="{int(job["priority"])}" aria-label="priority">'
+    return _form(job, "priority", "set", value)
 
 
 def _buttons(job: Mapping[str, Any]) -> str:
-    return "".join(
-        f'<form method="post" action="/jobs/{int(job["jobid"])}/{verb}"><button>{text}</button></form>'
-        for verb, text in BUTTONS.get(job["state"], ENDED)
-    )
+    return "".join(_form(job, verb, text) for verb, text in BUTTONS.get(job["state"], ENDED))
+
+
+def _form(job: Mapping[str, Any], verb: str, text: str, value: str = "") -> str:
+    return f'<form method="post" action="/jobs/{int(job["jobid"])}/{verb}">{value}<button>{text}</button></form>'
 
 
 def batch(said: Mapping[str, Any], text: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import signal
@@ -80,9 +81,17 @@ class Invocation:
 
         self._state.write(edit)
 
-    def release(self, numbers: Sequence[int], is_forced: bool) -> None:
-        """Give GPUs free that were set aside; what is in use stays so, unless forced."""
-        release.release(self._gpus, self._state, numbers, is_forced, self._values.grace)
+    def perform(
+        self, args: argparse.Namespace, init: Sequence[int] | None, prefix: str, order: TaskRequest | None
+    ) -> int:
+        """Do what the command line asks for, in the order of the old tool; return the exit code."""
+        if init is not None:
+            self.set_up(init[0], init[1:])
+        if args.release is not None:
+            release.release(self._gpus, self._state, args.release, args.is_forced, self._values.grace)
+        if args.status:
+            self.show(prefix)
+        return self.run(order) if order else 0
 
     def show(self, prefix: str) -> None:
         """Print who uses what."""

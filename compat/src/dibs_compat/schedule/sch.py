@@ -64,13 +64,8 @@ def _main(parser: arguments.Parser, words: Sequence[str]) -> int:
     if not invocation.is_set_up() and not args.init:
         screen.say(NOT_SET_UP)
         return 1
-    if args.init:
-        invocation.set_up(args.init)
-    if args.release is not None:
-        invocation.release(args.release, args.is_forced)
-    if args.status:
-        invocation.show("")
-    return invocation.run(_order(args, request, task)) if task else 0
+    order = _order(args, request, task) if task else None
+    return invocation.perform(args, [args.init] if args.init else None, "", order)
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:

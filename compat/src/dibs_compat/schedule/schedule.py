@@ -81,14 +81,7 @@ def _main(parser: arguments.Parser, words: Sequence[str]) -> int:
     # As the old tool: before anything is read from the command line.
     invocation.set_up_if_new()
     args = _parse(parser, words)
-    order = _order(parser, args) if args.task else None
-    if args.init is not None:
-        invocation.set_up(args.init[0], args.init[1:])
-    if args.release_gpu is not None:
-        invocation.release(args.release_gpu, args.is_forced)
-    if args.status:
-        invocation.show("cuda")
-    return invocation.run(order) if order else 0
+    return invocation.perform(args, args.init, "cuda", _order(parser, args) if args.task else None)
 
 
 def _parser() -> arguments.Parser:
@@ -101,7 +94,7 @@ def _parser() -> arguments.Parser:
     parser.add_argument("-pg", "--prefered_gpu", type=_numbers, default=())
     parser.add_argument("-fg", "--forced_gpu", type=_numbers, default=())
     parser.add_argument("-s", "--status", action="store_true")
-    parser.add_argument("-rg", "--release_gpu", type=int, nargs="+")
+    parser.add_argument("-rg", "--release_gpu", dest="release", type=int, nargs="+")
     parser.add_argument("--force", dest="is_forced", action="store_true")
     parser.add_argument("--exit-status", dest="is_exit_status", action="store_true")
     parser.add_argument("task", nargs="?")
