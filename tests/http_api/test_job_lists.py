@@ -107,8 +107,31 @@ def test_a_number_larger_than_any_is_refused_by_every_route(queue: Bench, name: 
         "most": "/v1/queue/starts",
         "minutes": "/v1/gpus/history",
     }
-    with pytest.raises(UserError, match=f"{name} expected a whole number"):
+    with pytest.raises(UserError, match=f"{name}: expected a whole number"):
         ask(queue, paths[name], **{name: 10**30})
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "said"),
+    [
+        ("/v1/jobs/1", {"until": "soon"}, "until: expected started or finished, got soon."),
+        ("/v1/jobs/1", {"until": "started", "wait_s": "long"}, "wait_s: expected a number, got long."),
+        ("/v1/jobs/1/log", {"stream": "both"}, "stream: expected stdout or stderr, got both."),
+        ("/v1/jobs/changes", {"since": "x"}, "since: expected a whole number, got x."),
+        ("/v1/jobs/wait", {"sen": "1"}, 'there is no parameter "sen". Did you mean seen?'),
+        ("/v1/queue/line", {"most": "x"}, "most: expected a whole number, got x."),
+        ("/v1/sweeps/1/results", {"most": "x"}, "most: expected a whole number, got x."),
+    ],
+)
+def test_every_query_is_checked_in_the_same_words(queue: Bench, path: str, query: dict[str, str], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        ask(queue, path, **query)
+    assert error.value.line() == said
+
+
+def test_a_wait_that_is_no_number_of_seconds_ends_at_once(queue: Bench, jobs: list[int]) -> None:
+    assert ask(queue, f"/v1/jobs/{jobs[0]}", until="started", wait_s="nan")["state"] == "held"
+    assert ask(queue, f"/v1/jobs/{jobs[0]}", until="started", wait_s="-1")["state"] == "held"
 
 
 def test_json_without_a_bottom_is_refused(queue: Bench) -> None:

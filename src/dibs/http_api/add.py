@@ -17,8 +17,9 @@ from typing import Annotated, NamedTuple
 import msgspec
 from aiohttp import web
 
+from dibs.daemon.service import Daemon
 from dibs.errors import NotAllowed, UserError
-from dibs.http_api import exchange, job_submission, wire
+from dibs.http_api import job_submission
 from dibs.http_api.connections import Connection
 from dibs.submission import add_command, device_hints, job_options, options
 from dibs.submission.add_command import Line
@@ -27,7 +28,6 @@ from dibs.submission.options import Args, Caller
 
 #: Threads that read command lines and the files they name; a dead network mount may block some of them forever.
 MOST_READERS = 4
-READERS: web.AppKey[ThreadPoolExecutor] = web.AppKey("readers", ThreadPoolExecutor)
 #: Seconds until the client reads its files itself.
 READ_FOR_S = 2.0
 #: Options that need the client's terminal or its traceback.
@@ -66,20 +66,18 @@ class Draft(NamedTuple):
     warnings: list[str]
 
 
-async def post_add(request: web.Request) -> web.Response:
+async def post_add(daemon: Daemon, readers: ThreadPoolExecutor, request: web.Request, body: AddIn) -> web.Response:
     """Submit the jobs of a `dibs add` command line; return the lines to print. Only for the owner's own client."""
-    daemon = request.app[exchange.DAEMON]
-    sent = wire.convert(await exchange.body(request), AddIn)
     assert isinstance(request.protocol, Connection)
     peer = request.protocol.peer
-    if peer is None or peer.uid != os.geteuid() or sent.file_system != file_system():
+    if peer is None or peer.uid != os.geteuid() or body.file_system != file_system():
         raise NotAllowed("the daemon does not see the files that the client sees.")
-    caller = sent.caller()
-    draft = await read(request.app[READERS], decoded(sent.words), caller)
-    answer = await job_submission.add(daemon, draft.body, is_terminal=sent.is_terminal)
+    caller = body.caller()
+    draft = await read(readers, decoded(body.words), caller)
+    answer = await job_submission.add(daemon, draft.body, is_terminal=body.is_terminal)
     hints = device_hints.about_shell(daemon.identity.home, caller.environ)
     lines = [add_command.note(text) for text in (*draft.said, *hints, *draft.warnings)]
-    lines += add_command.report(draft.args, answer, is_terminal=sent.is_terminal, names_follow=True)
+    lines += add_command.report(draft.args, answer, is_terminal=body.is_terminal, names_follow=True)
     return web.Response(text="".join(map(_line, lines)), status=201)
 
 

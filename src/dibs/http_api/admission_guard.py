@@ -11,6 +11,7 @@ import time
 
 from aiohttp import web
 
+from dibs.daemon.service import Daemon, Identity
 from dibs.errors import Bug, Conflict, DibsError, NotAllowed, NotFound, NotSignedIn, UserError
 from dibs.http_api import admission, connections, exchange
 from dibs.http_api.admission import Refusal, RequestSummary
@@ -123,20 +124,23 @@ async def errors(request: web.Request, handler: exchange.Handler) -> web.StreamR
     # Any other exception is a bug: log the traceback.
     except Exception as error:
         log.exception("%s %r", request.method, request.path)
-        return _error(
-            Bug(f"{type(error).__name__}: {error}", f"See {request.app[exchange.DAEMON].identity.home}/daemon.log.")
-        )
+        return _error(Bug(f"{type(error).__name__}: {error}", f"See {_identity(request).home}/daemon.log."))
 
 
 def _check_devices(request: web.Request) -> None:
     """Refuse a client whose DIBS_DEVICES differs from the daemon's."""
     wanted = request.headers.get("Dibs-Devices")
-    ours = request.app[exchange.DAEMON].identity.devices
+    ours = _identity(request).devices
     if wanted is not None and wanted != ours and not request.path.startswith("/v1/daemon"):
         raise Conflict(
             f'the daemon runs with DIBS_DEVICES="{ours}", here it is "{wanted}".',
             "`dibs daemon restart` takes the new value; running jobs go on.",
         )
+
+
+def _identity(request: web.Request) -> Identity:
+    daemon: Daemon = request.app[exchange.PARTS][Daemon]
+    return daemon.identity
 
 
 def _as_ours(request: web.Request, error: web.HTTPException) -> DibsError:

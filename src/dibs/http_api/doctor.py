@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 
-from aiohttp import web
-
-from dibs.http_api import exchange
 from dibs.http_api.schemas.machine_answers import Check, Doctor
 
 #: Checks that are pointless here: the daemon is answering.
 NEEDLESS = ("daemon",)
 
 
-async def get_doctor(request: web.Request) -> web.Response:
+async def get_doctor() -> Doctor:
     """Return the result of every `dibs doctor` check: its state and a suggested fix."""
-    return exchange.json(Doctor(await asyncio.to_thread(_checks, dict(os.environ))))
+    return Doctor(await asyncio.to_thread(_checks, dict(os.environ)))
 
 
 def _checks(environ: dict[str, str]) -> list[Check]:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from dibs.daemon.service import Daemon
 from dibs.errors import Conflict, DibsError, MachineError, UserError
-from dibs.http_api import event_hub, exchange, gpus, queue
+from dibs.http_api import event_hub, gpus, queue
 from dibs.http_api.event_hub import Hub, Message, Stream
 from dibs.http_api.schemas import job_answers
 from dibs.model import serialization
@@ -177,9 +177,6 @@ def gather_s(listeners: int) -> float:
     return max(GATHER_S, listeners * GATHER_EACH_S)
 
 
-CHANNEL: web.AppKey[Channel] = web.AppKey("channel", Channel)
-
-
 @dataclass(frozen=True, slots=True)
 class Wire:
     """The connection of one listener. Written to directly, because aiohttp's write costs a task switch each time."""
@@ -201,11 +198,9 @@ class Wire:
             self.transport.abort()
 
 
-async def get_events(request: web.Request) -> web.StreamResponse:
+async def get_events(channel: Channel, request: web.Request, query: EventsQuery) -> web.StreamResponse:
     """Stream all new events, or those after `Last-Event-ID`, as server-sent events."""
-    channel = request.app[CHANNEL]
-    job = exchange.query(request, EventsQuery).job
-    since = _since(request)
+    job, since = query.job, _since(request)
     if request.version < (1, 1):
         raise UserError("expected HTTP/1.1 or newer for a stream.")
     if len(channel.hub.streams) >= MOST_STREAMS:

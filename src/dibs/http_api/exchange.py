@@ -1,10 +1,10 @@
-"""Helpers for handlers: the daemon, the request body, the query, and the JSON answer."""
+"""The two ends of a handler: the query and the body of a request as Structs, and the answer as JSON."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -13,29 +13,34 @@ from dibs.daemon.service import Daemon
 from dibs.errors import UserError
 from dibs.http_api import wire
 from dibs.model import suggestions
-from dibs.model.jobs import JobId
 from dibs.store.writer import Reader
 
 #: Bytes of one request: room for a hundred thousand commands with shared defaults.
 LARGEST_BODY = 256 * 1024 * 1024
 #: Seconds one long poll may take.
 LONGEST_WAIT_S = 60.0
+#: A query parameter for it.
+Seconds = Annotated[float, msgspec.Meta(description="Seconds, at most 60, for which an answer may be waited for.")]
+#: A whole number that SQLite can hold.
+Whole = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 
 S = TypeVar("S", bound=msgspec.Struct)
-DAEMON: web.AppKey[Daemon] = web.AppKey("daemon", Daemon)
+#: The parts of the server that handlers may ask for, each by its type.
+PARTS: web.AppKey[dict[type, Any]] = web.AppKey("parts", dict)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 #: Handles a request that is not routed yet.
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-def json(body: msgspec.Struct, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
+def json(answer: Any, status: int = 200) -> web.Response:
+    """Return an answer as JSON; what is encoded already is sent as it is."""
+    body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+    return web.Response(body=body, status=status, content_type="application/json")
 
 
-async def answer(daemon: Daemon, question: Callable[[Reader], msgspec.Struct]) -> web.Response:
+async def answer(daemon: Daemon, question: Callable[[Reader], Any]) -> web.Response:
     """Answer from the store. The reader's thread encodes the JSON, so a long list does not block the event loop."""
-    text = await daemon.ask(lambda reader: msgspec.json.encode(question(reader)))
-    return web.Response(body=text, content_type="application/json")
+    return json(await daemon.ask(lambda reader: msgspec.json.encode(question(reader))))
 
 
 async def body(request: web.Request) -> Any:
@@ -48,7 +53,7 @@ async def body(request: web.Request) -> Any:
         raise UserError(f"expected JSON: {error}.") from None
 
 
-def query(request: web.Request, kind: type[S]) -> S:
+def query(kind: type[S], request: web.Request) -> S:
     """Return the query as a Struct of type `kind`; raise UserError for an unknown name or a wrong value."""
     told = request.query
     is_list = _parameters(kind)
@@ -65,27 +70,7 @@ def _parameters(kind: type[msgspec.Struct]) -> dict[str, bool]:
     return {field.encode_name: isinstance(field.default_factory, type) for field in msgspec.structs.fields(kind)}
 
 
-def job_id(request: web.Request) -> JobId:
-    return JobId(int(request.match_info["id"]))
-
-
-def seconds(request: web.Request, name: str) -> float:
-    """Return a query parameter in seconds, at most `LONGEST_WAIT_S`."""
-    text = request.query.get(name, "0")
-    try:
-        # Comparisons with NaN are always false, so it would wait forever.
-        return min(max(float(text), 0.0), LONGEST_WAIT_S) if text.lower() != "nan" else 0.0
-    except ValueError:
-        raise UserError(f'{name} expected seconds, got "{text}".') from None
-
-
-def whole_number(request: web.Request, name: str, default: int) -> int:
-    """Return a query parameter as an integer."""
-    text = request.query.get(name, str(default))
-    try:
-        number = int(text)
-    except ValueError:
-        raise UserError(f'{name} expected a whole number, got "{text[:80]}".') from None
-    if abs(number) >= 2**62:
-        raise UserError(f'{name} expected a whole number, got "{text[:80]}", which is larger than any.')
-    return number
+def wait_for(wait_s: float) -> float:
+    """Return how long a long poll waits."""
+    # In this order NaN becomes 0. Comparisons with it are always false, so it would wait forever.
+    return min(max(0.0, wait_s), LONGEST_WAIT_S)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
-from aiohttp import web
+from msgspec import Meta, Struct
 
 from dibs.daemon.service import Daemon
 from dibs.devices import usage
 from dibs.errors import NotAllowed, NotFound
-from dibs.http_api import exchange, wire
+from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import actions, job_answers, machine_answers
 from dibs.jobqueue.thread import now_ms
 from dibs.leases import drains, holders, tickets
@@ -22,11 +23,16 @@ from dibs.store.writer import Reader
 from dibs.system import disk
 
 
-async def get_gpus(request: web.Request) -> web.Response:
+class HistoryQuery(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The length of the history."""
+
+    minutes: Annotated[Whole, Meta(description="For how many minutes one mean a minute is told.")] = 60
+
+
+async def get_gpus(daemon: Daemon) -> machine_answers.Gpus:
     """Return every GPU and its holders on this machine."""
-    daemon = request.app[exchange.DAEMON]
     daemon.watcher.note_viewer()
-    return exchange.json(await gpus(daemon, await daemon.probe_now()))
+    return await gpus(daemon, await daemon.probe_now())
 
 
 async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
@@ -51,10 +57,9 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
     return machine_answers.Gpus(shown, waiters, inventory.problem, inventory.restriction)
 
 
-async def get_history(request: web.Request) -> web.Response:
+async def get_history(daemon: Daemon, query: HistoryQuery) -> machine_answers.History:
     """Return the utilization of the GPUs: every reading of the last hour, and one mean per minute for `minutes`."""
-    daemon = request.app[exchange.DAEMON]
-    minutes = min(max(0, exchange.whole_number(request, "minutes", 60)), usage.MOST_MINUTES)
+    minutes = min(max(0, query.minutes), usage.MOST_MINUTES)
     kept = await daemon.ask(lambda reader: reader.minutes(now_ms() // 60_000 - minutes))
     recent = dict(daemon.devices.ledger.recent)
     found = {device: machine_answers.GpuHistory(device, [], []) for device in daemon.inventory.ids}
@@ -66,7 +71,7 @@ async def get_history(request: web.Request) -> web.Response:
         row = [serialization.moment(minute * 60_000), *values]
         found.setdefault(device, machine_answers.GpuHistory(device, [], [])).minutes.append(row)
     columns = ["at", "memory", "utilization", "power", "temperature"]
-    return exchange.json(machine_answers.History(columns, list(found.values())))
+    return machine_answers.History(columns, list(found.values()))
 
 
 def gpu_answer(
@@ -124,11 +129,10 @@ def _vram(holder: holders.Holder) -> int | None:
     return None if holder.mib is None else holder.mib * choice.MIB
 
 
-async def post_drain(request: web.Request) -> web.Response:
+async def post_drain(daemon: Daemon, gpu: str, body: actions.DrainIn) -> machine_answers.Drained:
     """Drain a GPU so that no new job starts on it: for this user, or by root for all users."""
-    body = await exchange.body(request) if request.can_read_body else {}
-    why = " ".join(wire.convert(body, actions.DrainIn).reason.split())
-    daemon, device = request.app[exchange.DAEMON], await _device(request)
+    why = " ".join(body.reason.split())
+    device = await _device(daemon, gpu)
     if os.geteuid() == 0:
         drains.mark(daemon.devices.drains.place, device.id, why)
     else:
@@ -138,9 +142,9 @@ async def post_drain(request: web.Request) -> web.Response:
     return _drained(daemon, device)
 
 
-async def post_undrain(request: web.Request) -> web.Response:
+async def post_undrain(daemon: Daemon, gpu: str) -> machine_answers.Drained:
     """Undrain a GPU so that jobs start on it again."""
-    daemon, device = request.app[exchange.DAEMON], await _device(request)
+    device = await _device(daemon, gpu)
     is_root = os.geteuid() == 0
     if not is_root and device.id not in daemon.devices.drains.own and device.drained:
         raise NotAllowed(f"GPU {device.index} is drained by root for everybody.", "Ask who looks after this machine.")
@@ -153,17 +157,16 @@ async def post_undrain(request: web.Request) -> web.Response:
     return _drained(daemon, device)
 
 
-async def _device(request: web.Request) -> Device:
-    inventory = await request.app[exchange.DAEMON].probe_now()
+async def _device(daemon: Daemon, gpu: str) -> Device:
+    inventory = await daemon.probe_now()
     try:
-        return inventory.by_id[devices.find(inventory, request.match_info["gpu"])]
+        return inventory.by_id[devices.find(inventory, gpu)]
     except devices.UnknownDevice as error:
         raise NotFound(f"expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
 
 
-def _drained(daemon: Daemon, device: Device) -> web.Response:
-    drained = daemon.inventory.by_id[device.id].drained
-    return exchange.json(machine_answers.Drained(device.id, device.index, drained))
+def _drained(daemon: Daemon, device: Device) -> machine_answers.Drained:
+    return machine_answers.Drained(device.id, device.index, daemon.inventory.by_id[device.id].drained)
 
 
 def machine(daemon: Daemon, view: View) -> job_answers.Machine:

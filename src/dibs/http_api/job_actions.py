@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from aiohttp import web
+from typing import Any
 
 from dibs.daemon import cleanup
+from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import exchange, wire
 from dibs.http_api.schemas import actions, job_answers
 from dibs.model import selectors
+from dibs.model.jobs import JobId
 
 
-async def post_actions(request: web.Request) -> web.Response:
+async def post_actions(daemon: Daemon, body: actions.ActionIn) -> job_answers.Acted:
     """Apply one verb to all selected jobs."""
-    action = wire.convert(await exchange.body(request), actions.ActionIn)
-    if not action.select:
+    if not body.select:
         raise UserError("expected at least one selector.")
-    return await _do(request, action.verb, selectors.parse(action.select), action)
+    return await _do(daemon, body.verb, selectors.parse(body.select), body)
 
 
-async def post_verb(request: web.Request) -> web.Response:
+async def post_verb(daemon: Daemon, id: JobId, verb: str, body: actions.OneActionIn) -> job_answers.Acted:
     """Apply one verb to one job."""
-    body = await exchange.body(request) if request.can_read_body else {}
-    said = wire.convert(body, actions.OneActionIn)
-    return await _do(request, request.match_info["verb"], _one(request), said)
+    return await _do(daemon, verb, _one(id), body)
 
 
-async def patch_job(request: web.Request) -> web.Response:
+async def patch_job(daemon: Daemon, id: JobId, body: Any) -> job_answers.Acted:
     """Edit a job: fields as in a submission, null for the default."""
-    return await _do(request, "edit", _one(request), actions.OneActionIn(changes=await exchange.body(request)))
+    return await _do(daemon, "edit", _one(id), actions.OneActionIn(changes=body))
 
 
-def _one(request: web.Request) -> selectors.Selection:
-    job_id = exchange.job_id(request)
+def _one(job_id: JobId) -> selectors.Selection:
     return ((selectors.Ids(((job_id, job_id),)),),)
 
 
-async def _do(request: web.Request, verb: str, chosen: selectors.Selection, said: actions.OneActionIn) -> web.Response:
-    daemon = request.app[exchange.DAEMON]
+async def _do(daemon: Daemon, verb: str, chosen: selectors.Selection, said: actions.OneActionIn) -> job_answers.Acted:
     if verb == "clean":
         cleaned = await cleanup.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)
-        return exchange.json(job_answers.Acted(jobs=cleaned.jobs, bytes=cleaned.bytes, needed=list(cleaned.needed)))
-    return exchange.json(actions.answer(await daemon.do(actions.prepare(verb, chosen, said))))
+        return job_answers.Acted(jobs=cleaned.jobs, bytes=cleaned.bytes, needed=list(cleaned.needed))
+    return actions.answer(await daemon.do(actions.prepare(verb, chosen, said)))

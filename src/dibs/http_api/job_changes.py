@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 from aiohttp import web
+from msgspec import Meta, Struct
 
 from dibs.daemon.service import Daemon
 from dibs.http_api import exchange
+from dibs.http_api.exchange import Seconds, Whole
 from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import turns
 from dibs.jobqueue.thread import now_ms
@@ -25,24 +28,38 @@ GATHER_S = 0.05
 MOST_EVENTS = 20_000
 
 
-async def get_changes(request: web.Request) -> web.Response:
+class WaitQuery(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The jobs to wait for."""
+
+    select: Annotated[list[str], Meta(description="Selectors; without any, all that are unfinished now.")] = []
+    seen: Annotated[Whole, Meta(description="Answer when another number than this has finished.")] = -1
+    mark: Annotated[str, Meta(description="What the answer before said: the same jobs again.")] = ""
+    wait_s: Seconds = 0.0
+
+
+class ChangesQuery(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The changes to return."""
+
+    select: Annotated[list[str], Meta(description="These jobs, at once.")] = []
+    since: Annotated[Whole, Meta(description="What happened after this event: what `cursor` said.")] = 0
+    wait_s: Seconds = 0.0
+
+
+async def get_changes(daemon: Daemon, request: web.Request, query: ChangesQuery) -> job_answers.Changes:
     """Return the states of jobs, and the event from which to ask for further changes.
 
     With `select`: those jobs, at once. Without: all jobs that changed after the event `since`, as soon as one of them
     has finished, shortly after any other change, or when `wait_s` is over. Event numbers stay valid when the daemon
     restarts.
     """
-    daemon = request.app[exchange.DAEMON]
-    words = request.query.getall("select", [])
-    if words:
-        chosen = selectors.parse(words)
+    if query.select:
+        chosen = selectors.parse(query.select)
         cursor, found = await daemon.ask(lambda reader: (reader.last_event(), reader.standings(chosen, now_ms())))
         return _changes(daemon, cursor, found)
-    since = exchange.whole_number(request, "since", 0)
-    deadline = daemon.events.loop.time() + exchange.seconds(request, "wait_s")
+    deadline = daemon.events.loop.time() + exchange.wait_for(query.wait_s)
     while True:
         version = daemon.events.version
-        cursor, found = await daemon.ask(lambda reader: _news(reader, since))
+        cursor, found = await daemon.ask(lambda reader: _news(reader, query.since))
         if found:
             deadline = min(deadline, daemon.events.loop.time() + NEWS_EVERY_S)
         left = deadline - daemon.events.loop.time()
@@ -58,24 +75,21 @@ def _news(reader: Reader, since: int) -> tuple[int, list[Glance]]:
     return until, reader.changes(since, until)
 
 
-def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> web.Response:
+def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> job_answers.Changes:
     jobs = [job_answers.JobState(one.id, one.word, one.attempt) for one in found]
     # The folder that contains each job's folder.
-    return exchange.json(job_answers.Changes(cursor, jobs, f"{daemon.files.output_home}/jobs"))
+    return job_answers.Changes(cursor, jobs, f"{daemon.files.output_home}/jobs")
 
 
-async def get_wait(request: web.Request) -> web.Response:
+async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.Waited:
     """Answer when the number of finished jobs differs from `seen`, when all have finished, or when the time is over."""
-    daemon = request.app[exchange.DAEMON]
-    words = request.query.getall("select", [])
-    chosen = selectors.parse(words)
+    chosen = selectors.parse(query.select)
     began = daemon.events.loop.time()
-    deadline = began + exchange.seconds(request, "wait_s")
-    seen = exchange.whole_number(request, "seen", -1)
-    is_fixed = bool(words) and not selectors.is_moving(chosen)
+    deadline = began + exchange.wait_for(query.wait_s)
+    is_fixed = bool(query.select) and not selectors.is_moving(chosen)
     if not is_fixed:
-        mark = request.query.get("mark", "") or await daemon.ask(lambda reader: _mark(reader, words, chosen))
-        chosen = _marked(mark)
+        mark = query.mark or await daemon.ask(lambda reader: _mark(reader, query.select, chosen))
+        chosen = selectors.parse([mark]) if mark else ()
     while True:
         version, looked_at = daemon.events.version, daemon.events.loop.time()
         tally = await daemon.ask(lambda reader: reader.tally(chosen, now_ms()))
@@ -83,7 +97,7 @@ async def get_wait(request: web.Request) -> web.Response:
         left = deadline - daemon.events.loop.time()
         if summary.over or left <= 0 or daemon.stopping.is_set():
             break
-        if summary.finished != seen:
+        if summary.finished != query.seen:
             # There is news, but a thousand short jobs per second must not cause a thousand answers.
             left = min(left, began + NEWS_EVERY_S - daemon.events.loop.time())
             if left <= 0:
@@ -91,20 +105,16 @@ async def get_wait(request: web.Request) -> web.Response:
         await daemon.events.changed(version, left)
         # The first change is checked at once; later ones are batched.
         await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
-    if words and not summary.total:
+    if query.select and not summary.total:
         turns.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
     summary.mark = "" if is_fixed else mark
-    return exchange.json(summary)
+    return summary
 
 
 def _mark(reader: Reader, words: list[str], chosen: selectors.Selection) -> str:
     """Return the jobs that match now as ranges of ids; without selectors, all unfinished jobs."""
     meant = chosen if words else selectors.parse(["unfinished"])
     return selectors.ranges(reader.select_ids(meant, now_ms()))
-
-
-def _marked(mark: str) -> selectors.Selection:
-    return selectors.parse([mark]) if mark else ()
 
 
 def _summary(tally: dict[str, int]) -> job_answers.Waited:

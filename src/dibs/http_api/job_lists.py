@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import Annotated, cast
 
 import msgspec
-from aiohttp import web
 from msgspec import Meta
 
+from dibs.daemon.service import Daemon
 from dibs.errors import NotFound, UserError
-from dibs.http_api import exchange
 from dibs.http_api.schemas import job_answers
 from dibs.jobqueue.thread import now_ms
 from dibs.model import devices, selectors
@@ -101,18 +100,12 @@ def moment(name: str, text: str, now: datetime) -> int:
         raise UserError(f'{name} expected a moment, got "{text[:80]}", which is too far away.') from None
 
 
-async def get_index(request: web.Request) -> web.Response:
+def get_index(daemon: Daemon, reader: Reader, query: ListQuery) -> job_answers.Index:
     """Return the number of jobs in a list and their ids; as ranges if it is sorted by id."""
-    daemon = request.app[exchange.DAEMON]
-    told = exchange.query(request, ListQuery)
-    what = wanted(told, daemon.inventory, datetime.now())
-
-    def answer(reader: Reader) -> job_answers.Index:
-        if what.sort.by == "id":
-            total, ranges, is_cut = pages.runs(reader, what, now_ms())
-            return job_answers.Index(total=total, ranges=ranges, more=is_cut)
-        total, ids, is_cut = pages.ids(reader, what, now_ms())
-        # SQLite already encoded the list as JSON; it may have a million ids.
-        return job_answers.Index(total=total, ids=cast("list[int]", msgspec.Raw(ids.encode())), more=is_cut)
-
-    return await exchange.answer(daemon, answer)
+    what = wanted(query, daemon.inventory, datetime.now())
+    if what.sort.by == "id":
+        total, ranges, is_cut = pages.runs(reader, what, now_ms())
+        return job_answers.Index(total=total, ranges=ranges, more=is_cut)
+    total, ids, is_cut = pages.ids(reader, what, now_ms())
+    # SQLite already encoded the list as JSON; it may have a million ids.
+    return job_answers.Index(total=total, ids=cast("list[int]", msgspec.Raw(ids.encode())), more=is_cut)

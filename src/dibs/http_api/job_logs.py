@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, ParamSpec, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -14,12 +15,12 @@ from msgspec import Meta
 
 from dibs.daemon.service import Daemon
 from dibs.errors import NotFound, UserError
-from dibs.http_api import exchange
 from dibs.logs import files
 from dibs.logs.files import LogFile
 from dibs.model.jobs import Job, JobId
 from dibs.store.writer import Reader
 
+P = ParamSpec("P")
 T = TypeVar("T")
 #: The most last lines, and the most matches, in one answer.
 MOST_TAIL, MOST_FOUND = 100_000, 1000
@@ -74,23 +75,21 @@ class LinesQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
     line: Annotated[Byte, Meta(description="Lines that end before it: what `line` said.")] = 0
 
 
-async def get_log(request: web.Request) -> web.StreamResponse:
+async def get_log(daemon: Daemon, request: web.Request, id: JobId, query: WholeQuery) -> web.StreamResponse:
     """Return the output of a job: all of it, its last lines, or a byte range."""
-    told = exchange.query(request, WholeQuery)
-    async with _opened(request, told) as log:
+    async with _opened(daemon, id, query) as log:
         begin, end, status = 0, log.size, 200
         headers = {"Dibs-Log-Size": str(log.size), "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff"}
-        if told.tail is not None:
-            lines = told.tail
-            begin = await in_thread(request, lambda: files.last_lines(log, lines))
+        if (lines := query.tail) is not None:
+            begin = await in_thread(daemon, files.last_lines, log, lines)
             headers["Dibs-Log-From"] = str(begin)
         elif (wanted := stretch(request.headers.get("Range", ""), log.size)) is not None:
             begin, end = wanted
             status = 206 if begin < end else 416
             headers["Content-Range"] = f"bytes {begin}-{end - 1}/{log.size}" if status == 206 else f"bytes */{log.size}"
-        if told.download:
-            headers["Content-Disposition"] = f'attachment; filename="{request.match_info["id"]}.{told.stream}.log"'
-        return await _send(request, log, begin, end, status, headers)
+        if query.download:
+            headers["Content-Disposition"] = f'attachment; filename="{id}.{query.stream}.log"'
+        return await _send(daemon, request, log, begin, end, status, headers)
 
 
 def stretch(header: str, size: int) -> tuple[int, int] | None:
@@ -110,38 +109,31 @@ def stretch(header: str, size: int) -> tuple[int, int] | None:
     return (first, end) if first < size else (size, size)
 
 
-async def get_search(request: web.Request) -> web.Response:
+async def get_search(daemon: Daemon, id: JobId, query: SearchQuery) -> bytes:
     """Return the lines of a log that contain a text or match a regular expression."""
-    told = exchange.query(request, SearchQuery)
 
     def search(log: LogFile) -> bytes:
-        return files.search(log, told.from_, told.text, is_regex=told.regex, is_case=told.case, most=told.limit)
+        return files.search(log, query.from_, query.text, is_regex=query.regex, is_case=query.case, most=query.limit)
 
-    async with _opened(request, told) as log:
-        return _json(await in_thread(request, lambda: search(log)))
+    async with _opened(daemon, id, query) as log:
+        return await in_thread(daemon, search, log)
 
 
-async def get_lines(request: web.Request) -> web.Response:
+async def get_lines(daemon: Daemon, id: JobId, query: LinesQuery) -> bytes:
     """Return where every thousandth line of a log begins, for viewers that show a part of it."""
-    told = exchange.query(request, LinesQuery)
-    async with _opened(request, told) as log:
-        return _json(await in_thread(request, lambda: files.index(log, told.from_, told.line)))
+    async with _opened(daemon, id, query) as log:
+        return await in_thread(daemon, files.index, log, query.from_, query.line)
 
 
-def _json(body: bytes) -> web.Response:
-    return web.Response(body=body, content_type="application/json")
-
-
-async def in_thread(request: web.Request, what: Callable[[], T]) -> T:
+async def in_thread(daemon: Daemon, what: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
     """Run a function in the threads for logs: a log may be on a network file system that does not answer."""
-    return await asyncio.get_running_loop().run_in_executor(request.app[exchange.DAEMON].logs, what)
+    return await asyncio.get_running_loop().run_in_executor(daemon.logs, functools.partial(what, *args, **more))
 
 
 @contextlib.asynccontextmanager
-async def _opened(request: web.Request, told: LogQuery) -> AsyncIterator[LogFile]:
-    daemon, job_id = request.app[exchange.DAEMON], exchange.job_id(request)
-    path = await daemon.ask(lambda reader: _path(daemon, reader, job_id, told))
-    opening = asyncio.ensure_future(in_thread(request, lambda: files.open_log(path)))
+async def _opened(daemon: Daemon, job_id: JobId, query: LogQuery) -> AsyncIterator[LogFile]:
+    path = await daemon.ask(lambda reader: _path(daemon, reader, job_id, query))
+    opening = asyncio.ensure_future(in_thread(daemon, files.open_log, path))
     try:
         log = await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -173,7 +165,7 @@ def _path(daemon: Daemon, reader: Reader, job_id: JobId, told: LogQuery) -> str:
 
 
 async def _send(
-    request: web.Request, log: LogFile, begin: int, end: int, status: int, headers: dict[str, str]
+    daemon: Daemon, request: web.Request, log: LogFile, begin: int, end: int, status: int, headers: dict[str, str]
 ) -> web.StreamResponse:
     """Send a byte range of any length with only one block in memory."""
     answer = web.StreamResponse(status=status, headers=headers)
@@ -183,7 +175,7 @@ async def _send(
     # The client may leave at any time; that is not an error.
     with contextlib.suppress(ConnectionError):
         while begin < end:
-            block = await in_thread(request, lambda begin=begin: log.read(begin, end))  # type: ignore[misc]
+            block = await in_thread(daemon, log.read, begin, end)
             if not block:
                 # The file was truncated meanwhile: closing the connection shows that bytes are missing.
                 answer.force_close()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiohttp import web
-
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchange, job_logs
+from dibs.http_api import job_logs
 from dibs.http_api.schemas import job_answers
 from dibs.logs import reports, tails
 from dibs.logs.reports import Numbers
-from dibs.model.jobs import Job
+from dibs.model.jobs import Job, JobId
 from dibs.store.writer import Reader
 
 
@@ -34,19 +32,16 @@ def of(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:
     return (kept or None) if kept is not None else reports.last(daemon.files.report(job))
 
 
-async def get_numbers(request: web.Request) -> web.Response:
+async def get_numbers(daemon: Daemon, id: JobId, query: job_logs.AttemptQuery) -> job_answers.Courses:
     """Return the metrics of an attempt over time, thinned to what a chart can show."""
-    daemon, job_id = request.app[exchange.DAEMON], exchange.job_id(request)
-    told = exchange.query(request, job_logs.AttemptQuery)
-    job = await daemon.ask(lambda reader: job_logs.having(reader, job_id, told))
-    where = daemon.files.report(job, told.attempt)
+    job = await daemon.ask(lambda reader: job_logs.having(reader, id, query))
+    return await job_logs.in_thread(daemon, _courses, daemon.files.report(job, query.attempt))
 
-    def read() -> job_answers.Courses:
-        tail = tails.read(where, reports.COURSE_BYTES)
-        found = [
-            job_answers.Course(name, [at for at, _ in points], [value for _, value in points])
-            for name, points in reports.courses(tail).items()
-        ]
-        return job_answers.Courses(found, cut=len(tail) == reports.COURSE_BYTES)
 
-    return exchange.json(await job_logs.in_thread(request, read))
+def _courses(report: str) -> job_answers.Courses:
+    tail = tails.read(report, reports.COURSE_BYTES)
+    found = [
+        job_answers.Course(name, [at for at, _ in points], [value for _, value in points])
+        for name, points in reports.courses(tail).items()
+    ]
+    return job_answers.Courses(found, cut=len(tail) == reports.COURSE_BYTES)

@@ -23,17 +23,14 @@ from dibs.submission.drafts import Body
 from dibs.system import commands
 
 
-async def post_jobs(request: web.Request) -> web.Response:
+async def post_jobs(daemon: Daemon, request: web.Request, body: Any, query: submission.DryRunQuery) -> web.Response:
     """Submit one job, or many with common defaults: all of them or none."""
-    daemon = request.app[exchange.DAEMON]
-    body = await exchange.body(request)
     rules = submission.rules(body)
     submissions = submission.submissions(body)
-    is_rehearsal = bool(request.query.get("dry_run"))
-    if daemon.devices.is_real and (is_rehearsal or any(submission.spec.no_wait for submission in submissions)):
+    if daemon.devices.is_real and (query.dry_run or any(submission.spec.no_wait for submission in submissions)):
         # The answer depends on which GPUs are free now; the last reading may be hours old.
         await daemon.probe_now()
-    if is_rehearsal:
+    if query.dry_run:
         return await _rehearse(daemon, submissions, rules)
     submitted = await _queue(daemon, submissions, rules)
     is_plain = request.headers.get("Accept") == "text/plain"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from aiohttp import web
+from msgspec import Meta
 
 from dibs.daemon.service import Daemon
-from dibs.errors import UserError
 from dibs.http_api import exchange, gpus, job_lists, job_numbers, why
+from dibs.http_api.exchange import Seconds
 from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import turns
 from dibs.jobqueue.outlook import QueueOutlook
@@ -35,16 +36,21 @@ UNREAD_LOOKED_AT = 1000
 MOST_TEXTS = 2000
 
 
-async def get_jobs(request: web.Request) -> web.Response:
+class JobQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """When to return a job."""
+
+    until: Annotated[str, Meta(description="When it has started or finished.", pattern="^(started|finished)?$")] = ""
+    wait_s: Seconds = 0.0
+
+
+async def get_jobs(daemon: Daemon, texts: Texts, query: job_lists.PageQuery) -> web.Response:
     """Return the overview, the jobs that match `select`, or a page of a list."""
-    daemon = request.app[exchange.DAEMON]
-    told = exchange.query(request, job_lists.PageQuery)
-    if told.is_paged:
-        return await _page(daemon, told, request.app[TEXTS])
-    chosen = selectors.parse(told.select)
+    if query.is_paged:
+        return await _page(daemon, query, texts)
+    chosen = selectors.parse(query.select)
 
     def found(reader: Reader, seen: QueueOutlook) -> list[Job]:
-        if told.select:
+        if query.select:
             return turns.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
         return _overview(reader, seen)
 
@@ -54,7 +60,7 @@ async def get_jobs(request: web.Request) -> web.Response:
 
     def answer(reader: Reader) -> job_answers.Jobs:
         seen = daemon.outlook(reader)
-        return _list(daemon, reader, seen, found(reader, seen), request.app[TEXTS])
+        return _list(daemon, reader, seen, found(reader, seen), texts)
 
     await job_numbers.are_read(daemon, has_unread, LIST_READING_FOR_S)
     return await exchange.answer(daemon, answer)
@@ -152,31 +158,23 @@ class Texts:
         return kept[1]
 
 
-TEXTS: web.AppKey[Texts] = web.AppKey("texts", Texts)
-
-
-async def get_job(request: web.Request) -> web.Response:
+async def get_job(daemon: Daemon, id: JobId, query: JobQuery) -> web.Response:
     """Return one job; with `until` and `wait_s`, wait until it has started or finished."""
-    daemon = request.app[exchange.DAEMON]
-    job_id = exchange.job_id(request)
-    until = request.query.get("until", "")
-    if until not in ("", "started", "finished"):
-        raise UserError(f'until expected started or finished, got "{until}".')
-    deadline = daemon.events.loop.time() + exchange.seconds(request, "wait_s")
+    deadline = daemon.events.loop.time() + exchange.wait_for(query.wait_s)
 
     def is_reached(job: Job) -> bool:
-        return job.is_finished or until == "" or (until == "started" and job.started_at is not None)
+        return job.is_finished or not query.until or (query.until == "started" and job.started_at is not None)
 
     while True:
         version = daemon.events.version
-        job = await daemon.ask(lambda reader: reader.job(job_id))
+        job = await daemon.ask(lambda reader: reader.job(id))
         left = deadline - daemon.events.loop.time()
         if is_reached(job) or left <= 0 or daemon.stopping.is_set():
             break
         await daemon.events.changed(version, left)
-    if not until:
-        await job_numbers.are_read(daemon, lambda reader: reader.is_unread(job_id), READING_FOR_S)
-    return await exchange.answer(daemon, lambda reader: _whole(daemon, reader, reader.job(job_id)))
+    if not query.until:
+        await job_numbers.are_read(daemon, lambda reader: reader.is_unread(id), READING_FOR_S)
+    return await exchange.answer(daemon, lambda reader: _whole(daemon, reader, reader.job(id)))
 
 
 def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
@@ -209,13 +207,8 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
     )
 
 
-async def get_events(request: web.Request) -> web.Response:
+def get_events(reader: Reader, id: JobId) -> job_answers.Events:
     """Return all events of a job."""
-    job_id = exchange.job_id(request)
-
-    def answer(reader: Reader) -> job_answers.Events:
-        reader.job(job_id)
-        found = reader.events(job_id)
-        return job_answers.Events([job_answers.Event(serialization.moment(e.at), e.kind, e.detail) for e in found])
-
-    return await exchange.answer(request.app[exchange.DAEMON], answer)
+    reader.job(id)
+    found = reader.events(id)
+    return job_answers.Events([job_answers.Event(serialization.moment(e.at), e.kind, e.detail) for e in found])

@@ -14,7 +14,8 @@ from pathlib import Path
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import event_stream, exchange, metrics_text, queue
+from dibs.http_api import metrics_text, queue
+from dibs.http_api.event_stream import Channel
 from dibs.http_api.metrics_text import Family, Sample, counter, gauge, histogram
 from dibs.jobqueue.counters import Tally
 from dibs.model.devices import Device
@@ -23,13 +24,11 @@ from dibs.system import paths
 from dibs.version import __version__
 
 
-async def get_metrics(request: web.Request) -> web.Response:
+async def get_metrics(daemon: Daemon, channel: Channel) -> web.Response:
     """Return metrics of the queue, the GPUs and the daemon for Prometheus."""
-    daemon = request.app[exchange.DAEMON]
     daemon.watcher.note_viewer()
     found = await daemon.ask(lambda reader: [*_queue(reader), *_devices(daemon, reader), *_process(daemon)])
-    streams = len(request.app[event_stream.CHANNEL].hub.streams)
-    families = [*found, *_counted(daemon.counters), *_daemon(daemon, streams)]
+    families = [*found, *_counted(daemon.counters), *_daemon(daemon, len(channel.hub.streams))]
     return web.Response(text=metrics_text.text(families), headers={"Content-Type": metrics_text.CONTENT_TYPE})
 
 

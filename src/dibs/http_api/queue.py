@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from aiohttp import web
+from typing import Annotated
 
-from dibs.http_api import exchange, why, wire
+from msgspec import Meta, Struct
+
+from dibs.daemon.service import Daemon
+from dibs.http_api import why
+from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import actions, job_answers
 from dibs.jobqueue import control, turns
 from dibs.model.devices import Inventory
@@ -18,10 +22,22 @@ from dibs.store.writer import Reader
 MOST_STARTS = 100
 
 
-async def get_queue(request: web.Request) -> web.Response:
+class StartsQuery(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The size of the answer."""
+
+    most: Annotated[Whole, Meta(description="The most jobs to return.")] = 5
+
+
+class LineQuery(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The size of the answer."""
+
+    most: Annotated[Whole, Meta(description="The most jobs to return.")] = 10
+
+
+def get_queue(reader: Reader) -> job_answers.Queue:
     """Return whether the queue is paused, and the number of jobs in each state."""
-    found = await request.app[exchange.DAEMON].ask(queue_state)
-    return exchange.json(job_answers.Queue(found.queue.paused, found.counts))
+    found = queue_state(reader)
+    return job_answers.Queue(found.queue.paused, found.counts)
 
 
 def queue_state(reader: Reader) -> job_answers.QueueState:
@@ -29,49 +45,37 @@ def queue_state(reader: Reader) -> job_answers.QueueState:
     return job_answers.QueueState(reader.counts(), job_answers.Paused(bool(reader.fact(turns.PAUSED))))
 
 
-async def post_queue(request: web.Request) -> web.Response:
+async def post_queue(daemon: Daemon, body: actions.QueueIn) -> job_answers.Queue:
     """Pause or resume the queue: `{"paused": true}`."""
-    change = wire.convert(await exchange.body(request), actions.QueueIn)
-    daemon = request.app[exchange.DAEMON]
-    await daemon.do(control.pause_queue if change.paused else control.resume_queue)
+    await daemon.do(control.pause_queue if body.paused else control.resume_queue)
     # No job has changed, but the page shows whether the queue is paused.
     daemon.events.publish()
-    return await get_queue(request)
+    return await daemon.ask(get_queue)
 
 
-async def get_starts(request: web.Request) -> web.Response:
+def get_starts(daemon: Daemon, reader: Reader, query: StartsQuery) -> job_answers.Starts:
     """Return the next `most` jobs to start, and when and where each is expected to start."""
-    daemon = request.app[exchange.DAEMON]
-    most = min(max(0, exchange.whole_number(request, "most", 5)), MOST_STARTS)
-
-    def answer(reader: Reader) -> job_answers.Starts:
-        seen = daemon.outlook(reader)
-        found = seen.next_starts(most).items()
-        starts = [job_answers.Start(job, why.expected_start(forecast, seen.inventory)) for job, forecast in found]
-        return job_answers.Starts(starts)
-
-    return await exchange.answer(daemon, answer)
+    seen = daemon.outlook(reader)
+    found = seen.next_starts(min(max(0, query.most), MOST_STARTS)).items()
+    return job_answers.Starts(
+        [job_answers.Start(job, why.expected_start(forecast, seen.inventory)) for job, forecast in found]
+    )
 
 
-async def get_line(request: web.Request) -> web.Response:
+def get_line(daemon: Daemon, reader: Reader, query: LineQuery) -> job_answers.Line:
     """Return the first `most` waiting jobs in scheduling order, why each waits, and when it is expected to start.
 
     Jobs that are held or wait for other jobs come last.
     """
-    daemon = request.app[exchange.DAEMON]
-    most = min(max(0, exchange.whole_number(request, "most", 10)), MOST_STARTS)
-
-    def answer(reader: Reader) -> job_answers.Line:
-        seen = daemon.outlook(reader)
-        ready = [reader.job(waiting.id) for waiting in views.order(seen.view.waiting)[:most]]
-        others = [job for job in reader.overview(2 * MOST_STARTS, 0) if job.is_waiting and not _is_ready(job)]
-        jobs = [*ready, *others][:most]
-        forecasts = seen.expected_of([job.id for job in ready])
-        return job_answers.Line(
-            [_in_line(job, seen.reason(job), forecasts.get(job.id, Forecast()), seen.inventory) for job in jobs]
-        )
-
-    return await exchange.answer(daemon, answer)
+    most = min(max(0, query.most), MOST_STARTS)
+    seen = daemon.outlook(reader)
+    ready = [reader.job(waiting.id) for waiting in views.order(seen.view.waiting)[:most]]
+    others = [job for job in reader.overview(2 * MOST_STARTS, 0) if job.is_waiting and not _is_ready(job)]
+    jobs = [*ready, *others][:most]
+    forecasts = seen.expected_of([job.id for job in ready])
+    return job_answers.Line(
+        [_in_line(job, seen.reason(job), forecasts.get(job.id, Forecast()), seen.inventory) for job in jobs]
+    )
 
 
 def _is_ready(job: Job) -> bool:

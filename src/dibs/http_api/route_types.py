@@ -1,18 +1,22 @@
 """The type of a row in `routes`. The router and the OpenAPI document are built from these rows.
 
-A row has the types of the request and the answers. Its summary is the first line of the handler's docstring.
+The handler's signature says what it needs: `query` and `body` are parsed as their types, variables of the path and
+parts of the server are passed by name and type. Its return type is the answer. With a `reader`, it is a question that a
+reader's thread answers. Its summary is the first line of its docstring.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
 
 from aiohttp import web
 
-from dibs.http_api.exchange import Handler
+from dibs.daemon.service import Daemon
+from dibs.http_api import exchange, wire
 
 #: Path variables and their patterns.
 VARIABLES = {
@@ -39,23 +43,23 @@ class Content:
 Answer = Any | Content | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Route:
     """One method of one path."""
 
     method: str
     #: With variables such as `{id}`.
     path: str
-    handler: Handler
-    #: The type of the JSON body, or a tuple of alternatives; and whether a body is required.
-    body: Any = None
-    needs_body: bool = True
-    #: A Struct with a field for each query parameter.
-    query: type | None = None
-    #: Answers by status.
-    answers: Mapping[int, Answer] = field(default_factory=lambda: {200: Any})
+    handler: Callable[..., Any]
     #: Error statuses besides those that every route may return.
     errors: tuple[int, ...] = ()
+    #: The status of the answer.
+    status: int = 200
+    #: Answers by status, of a handler that returns a whole response.
+    responses: Mapping[int, Answer] | None = None
+    #: The possible types of a JSON body that the handler checks itself.
+    checks: tuple[Any, ...] = ()
+    needs_body: bool = True
 
     @property
     def does(self) -> str:
@@ -66,14 +70,61 @@ class Route:
     def variables(self) -> list[str]:
         return VARIABLE.findall(self.path)
 
+    @functools.cached_property
+    def hints(self) -> dict[str, Any]:
+        """Return the types of the handler's parameters and of its answer."""
+        return get_type_hints(self.handler)
+
+    @property
+    def query(self) -> Any:
+        """Return the Struct with a field for each query parameter; None if there is no query."""
+        return self.hints.get("query")
+
     @property
     def bodies(self) -> tuple[Any, ...]:
         """Return the possible types of the JSON body; empty if there is no body."""
-        if self.body is None:
-            return ()
-        return self.body if isinstance(self.body, tuple) else (self.body,)
+        return self.checks or ((self.hints["body"],) if "body" in self.hints else ())
+
+    @property
+    def answers(self) -> Mapping[int, Answer]:
+        """Return the answers by status."""
+        return self.responses or {self.status: self.hints["return"]}
 
     def definition(self) -> web.RouteDef:
         """Return the route as aiohttp's router expects it."""
         path = VARIABLE.sub(lambda found: f"{{{found[1]}:{VARIABLES[found[1]]}}}", self.path)
-        return web.route(self.method, path, self.handler)
+        return web.route(self.method, path, _adapt(self))
+
+
+def _adapt(route: Route) -> exchange.Handler:
+    """Return a handler that gets its arguments from the request. The signature is read here, once."""
+    function, body, is_question = route.handler, route.hints.get("body"), "reader" in route.hints
+    names = route.hints.keys() - {"return", "body", "reader"}
+    sources = {name: _source(route, name, route.hints[name]) for name in names}
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        given = {name: source(request) for name, source in sources.items()}
+        if body is not None:
+            is_sent = route.needs_body or request.can_read_body
+            given["body"] = wire.convert(await exchange.body(request) if is_sent else {}, body)
+        if is_question:
+            return await exchange.answer(
+                request.app[exchange.PARTS][Daemon], lambda reader: function(reader=reader, **given)
+            )
+        answer = await function(**given)
+        return answer if isinstance(answer, web.StreamResponse) else exchange.json(answer, route.status)
+
+    return handle
+
+
+def _source(route: Route, name: str, kind: Any) -> Callable[[web.Request], Any]:
+    """Return the function that gets one argument from a request."""
+    if kind is web.Request:
+        return lambda request: request
+    if name == "query":
+        return functools.partial(exchange.query, kind)
+    if name == "id":
+        return lambda request: int(request.match_info["id"])
+    if name in route.variables:
+        return lambda request: request.match_info[name]
+    return lambda request: request.app[exchange.PARTS][kind]

@@ -16,20 +16,11 @@ from pathlib import Path
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import (
-    add,
-    admission_guard,
-    connections,
-    event_stream,
-    exchange,
-    jobs,
-    session,
-    static_pages,
-    status_socket,
-    web_port,
-)
+from dibs.http_api import add, admission_guard, connections, exchange, status_socket
 from dibs.http_api.admission import Endpoint
 from dibs.http_api.admission_guard import Guard
+from dibs.http_api.event_stream import Channel
+from dibs.http_api.jobs import Texts
 from dibs.http_api.routes import ROUTES
 from dibs.http_api.static_pages import Pages
 from dibs.http_api.tokens import Tokens
@@ -48,14 +39,11 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[]
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
     guard = Guard(Tokens(paths.web_file(daemon.identity.home)))
     browsers = Browsers(runner, values, guard.tokens)
-    app[exchange.DAEMON] = daemon
-    app[add.READERS] = ThreadPoolExecutor(add.MOST_READERS, "add")
-    app[session.GUARD] = guard
-    app[web_port.BROWSERS] = browsers
-    app[static_pages.PAGES] = Pages()
-    app[jobs.TEXTS] = jobs.Texts()
+    channel = Channel(daemon)
+    readers = ThreadPoolExecutor(add.MOST_READERS, "add")
+    parts = (daemon, guard, browsers, channel, readers, Pages(), Texts())
+    app[exchange.PARTS] = {type(part): part for part in parts}
     app.on_response_prepare.append(admission_guard.protect)
-    channel = app[event_stream.CHANNEL] = event_stream.Channel(daemon)
     app.on_shutdown.append(lambda app: channel.close())
     app.add_routes(route.definition() for route in ROUTES)
     await runner.setup()

@@ -8,13 +8,11 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
+from dibs.daemon.service import Daemon
 from dibs.errors import NotSignedIn
-from dibs.http_api import exchange, wire
 from dibs.http_api.admission_guard import Guard
 from dibs.http_api.tokens import CODE_FOR_S
-from dibs.http_api.web_port import BROWSERS
-
-GUARD: web.AppKey[Guard] = web.AppKey("guard", Guard)
+from dibs.http_api.web_port import Browsers
 
 
 class CodeIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,26 +44,22 @@ class Rotated(msgspec.Struct):
     rotated: bool
 
 
-async def post_codes(request: web.Request) -> web.Response:
+async def post_codes(daemon: Daemon, browsers: Browsers, guard: Guard) -> CodeOut:
     """Create a code that signs in one browser; it expires after some minutes."""
-    browsers = request.app[BROWSERS]
-    code = request.app[GUARD].tokens.new_code(time.monotonic())
-    place = str(request.app[exchange.DAEMON].identity.socket)
-    return exchange.json(CodeOut(code, CODE_FOR_S, browsers.port, browsers.address, place), 201)
+    code = guard.tokens.new_code(time.monotonic())
+    return CodeOut(code, CODE_FOR_S, browsers.port, browsers.address, str(daemon.identity.socket))
 
 
-async def post_session(request: web.Request) -> web.Response:
+async def post_session(guard: Guard, request: web.Request, body: CodeIn) -> TokenOut:
     """Exchange a code for the token."""
-    said = wire.convert(await exchange.body(request), CodeIn)
-    guard = request.app[GUARD]
-    token = guard.tokens.exchange(said.code, time.monotonic())
+    token = guard.tokens.exchange(body.code, time.monotonic())
     if token is None:
         await guard.hold_back(request)
         raise NotSignedIn("expected a code that is still good, got another.", "Each is good once. Type: dibs web")
-    return exchange.json(TokenOut(token))
+    return TokenOut(token)
 
 
-async def post_rotate(request: web.Request) -> web.Response:
+async def post_rotate(guard: Guard, request: web.Request) -> Rotated:
     """Replace the token: every browser must sign in again, and open streams are closed."""
-    request.app[GUARD].rotate(request)
-    return exchange.json(Rotated(True))
+    guard.rotate(request)
+    return Rotated(True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from aiohttp import web
-
-from dibs.http_api import exchange
+from dibs.daemon.service import Daemon
 from dibs.http_api.schemas.machine_answers import Setting, Settings
 from dibs.system import settings
 from dibs.version import __version__
 
 
-async def get_settings(request: web.Request) -> web.Response:
+async def get_settings(daemon: Daemon) -> Settings:
     """Return every setting of the daemon with its value, the source of the value, and its meaning."""
-    daemon = request.app[exchange.DAEMON]
     values = daemon.settings
     found = [
         Setting(
@@ -28,4 +25,4 @@ async def get_settings(request: web.Request) -> web.Response:
         for setting in settings.SETTINGS
     ]
     python = ".".join(str(part) for part in sys.version_info[:3])
-    return exchange.json(Settings(found, __version__, python, str(daemon.identity.home)))
+    return Settings(found, __version__, python, str(daemon.identity.home))

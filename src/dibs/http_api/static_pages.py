@@ -56,9 +56,6 @@ class Pages:
         return self._files[name]
 
 
-PAGES: web.AppKey[Pages] = web.AppKey("pages", Pages)
-
-
 def load(folder: Path) -> dict[str, File]:
     """Return all files of the page by name, such as `vendor/ui.js`."""
     paths = (path for path in folder.rglob("*") if path.suffix in KINDS and path.is_file())
@@ -79,28 +76,24 @@ def _only_lines(comment: re.Match[bytes]) -> bytes:
     return b"\n" * comment[0].count(b"\n")
 
 
-async def get_page(request: web.Request) -> web.Response:
+async def get_page(pages: Pages, request: web.Request) -> web.Response:
     """Return the page; the browser decides what it shows."""
-    return await _answer(request, INDEX)
+    return await get_file(pages, request, INDEX)
 
 
-async def get_file(request: web.Request) -> web.Response:
+async def get_file(pages: Pages, request: web.Request, file: str) -> web.Response:
     """Return a file of the page."""
-    return await _answer(request, request.match_info["file"])
-
-
-async def _answer(request: web.Request, name: str) -> web.Response:
-    file = await request.app[PAGES].find(name)
-    is_packed = file.packed is not None and "gzip" in request.headers.get("Accept-Encoding", "")
+    found = await pages.find(file)
+    is_packed = found.packed is not None and "gzip" in request.headers.get("Accept-Encoding", "")
     # The browser revalidates each time; the file is sent again only if it changed.
     headers = {
-        "ETag": f'"{file.tag}{"-gz" if is_packed else ""}"',
+        "ETag": f'"{found.tag}{"-gz" if is_packed else ""}"',
         "Cache-Control": "no-cache",
         "Vary": "Accept-Encoding",
     }
-    if file.tag in request.headers.get("If-None-Match", ""):
+    if found.tag in request.headers.get("If-None-Match", ""):
         return web.Response(status=304, headers=headers)
     if is_packed:
         headers["Content-Encoding"] = "gzip"
-    body = file.packed if is_packed else file.content
-    return web.Response(body=body, content_type=file.kind, charset="utf-8", headers=headers)
+    body = found.packed if is_packed else found.content
+    return web.Response(body=body, content_type=found.kind, charset="utf-8", headers=headers)

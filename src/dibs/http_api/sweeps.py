@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
+from msgspec import Meta
 
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import exchange, job_numbers, wire
+from dibs.http_api import exchange, job_numbers
+from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import submission, sweep_answers
 from dibs.http_api.schemas.submission import Name, Word
 from dibs.jobqueue import sweeps
@@ -28,14 +30,14 @@ from dibs.system import commands
 MOST_POINTS = 10_000
 #: Seconds for which results wait for metrics that are being read.
 READING_FOR_S = 10.0
-Goal = Annotated[str, msgspec.Meta(pattern="^(minimize|maximize)$")]
+Goal = Annotated[str, Meta(pattern="^(minimize|maximize)$")]
 
 
 class SweepIn(msgspec.Struct, forbid_unknown_fields=True):
     """A sweep to create, or to find again."""
 
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    project: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "default"
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    project: Annotated[str, Meta(min_length=1, max_length=200)] = "default"
     #: A template with parameters: one string for the shell, or a list of arguments.
     command: str | None = None
     argv: list[str] | None = None
@@ -55,7 +57,7 @@ class SweepIn(msgspec.Struct, forbid_unknown_fields=True):
 class PointIn(msgspec.Struct, forbid_unknown_fields=True):
     """One point, with the command and the folder of its run."""
 
-    index: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+    index: Annotated[int, Meta(ge=0, lt=2**62)]
     params: dict[str, Any]
     command: str | None = None
     argv: list[str] | None = None
@@ -65,7 +67,7 @@ class PointIn(msgspec.Struct, forbid_unknown_fields=True):
 class PointsIn(msgspec.Struct, forbid_unknown_fields=True):
     """Some points of a sweep, and the job fields of all their runs as in a submission."""
 
-    points: Annotated[list[PointIn], msgspec.Meta(min_length=1, max_length=MOST_POINTS)]
+    points: Annotated[list[PointIn], Meta(min_length=1, max_length=MOST_POINTS)]
     defaults: dict[str, Any] = {}
     #: Run points again that are done.
     again: bool = False
@@ -76,17 +78,28 @@ class PointsIn(msgspec.Struct, forbid_unknown_fields=True):
 class RunsIn(msgspec.Struct, forbid_unknown_fields=True):
     """Copies of one run of the sweep, each with some parameters changed."""
 
-    like: Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
-    changes: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=MOST_POINTS)]
+    like: Annotated[int, Meta(ge=1, lt=2**62)]
+    changes: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=MOST_POINTS)]
 
 
-async def post_sweeps(request: web.Request) -> web.Response:
+class SweepsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The sweeps to return."""
+
+    name: Annotated[str | None, Meta(description="Those that this name or glob means; without counts.")] = None
+
+
+class ResultsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The runs to return."""
+
+    most: Annotated[Whole, Meta(description="The most runs to return; 0: all.")] = 0
+    after: Annotated[str, Meta(description="What `next` said.")] = ""
+
+
+async def post_sweeps(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) -> web.Response:
     """Create a sweep, or find the one with that name; with `dry_run` only check."""
-    daemon = request.app[exchange.DAEMON]
-    told = wire.convert(await exchange.body(request), SweepIn)
-    rules = submission.rules({"jobs": [], "at_once": told.at_once, "halt_after": told.halt_after})
-    wanted, common = _wanted(told), submission.common(told.defaults, told.parameters)
-    if request.query.get("dry_run"):
+    rules = submission.rules({"jobs": [], "at_once": body.at_once, "halt_after": body.halt_after})
+    wanted, common = _wanted(body), submission.common(body.defaults, body.parameters)
+    if query.dry_run:
         checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, common))
         return exchange.json(sweep_answers.SweepChecked(checked.found is None, checked.notes))
     sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, common))
@@ -113,27 +126,20 @@ def _wanted(told: SweepIn) -> SweepSubmission:
     )
 
 
-async def post_points(request: web.Request) -> web.Response:
+async def post_points(daemon: Daemon, id: int, body: PointsIn) -> sweep_answers.Points:
     """Submit the given points that are neither done nor queued nor running."""
-    daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
-    told = wire.convert(await exchange.body(request), PointsIn)
-    sweep = await daemon.ask(lambda reader: reader.sweep(sweep_id))
-    names = tuple(dict.fromkeys(name for point in told.points for name in point.params))
-    common = submission.common(told.defaults, names)
-    members = [_member(sweep, point, common.spec.cwd) for point in told.points]
-    added = await daemon.do(
-        lambda turn: sweeps.add(turn, sweep_id, common, members, again=told.again, is_last=not told.more)
-    )
-    counts = {fate.value: count for fate, count in added.fates.items()}
-    return exchange.json(sweep_answers.Points(counts, added.notes), 201)
+    sweep = await daemon.ask(lambda reader: reader.sweep(id))
+    names = tuple(dict.fromkeys(name for point in body.points for name in point.params))
+    common = submission.common(body.defaults, names)
+    members = [_member(sweep, point, common.spec.cwd) for point in body.points]
+    added = await daemon.do(lambda turn: sweeps.add(turn, id, common, members, again=body.again, is_last=not body.more))
+    return sweep_answers.Points({fate.value: count for fate, count in added.fates.items()}, added.notes)
 
 
-async def post_runs(request: web.Request) -> web.Response:
+async def post_runs(daemon: Daemon, id: int, body: RunsIn) -> sweep_answers.Points:
     """Submit copies of a run, with its environment and folder but other parameters; skip points that have a run."""
-    daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
-    told = wire.convert(await exchange.body(request), RunsIn)
-    counts = await daemon.do(lambda turn: sweeps.extend(turn, sweep_id, JobId(told.like), told.changes))
-    return exchange.json(sweep_answers.Points(counts, []), 201)
+    counts = await daemon.do(lambda turn: sweeps.extend(turn, id, JobId(body.like), body.changes))
+    return sweep_answers.Points(counts, [])
 
 
 def _member(sweep: Sweep, point: PointIn, cwd: str) -> Member:
@@ -143,39 +149,32 @@ def _member(sweep: Sweep, point: PointIn, cwd: str) -> Member:
     return sweeps.member(sweep, cwd, point.index, point.params, command, point.dir)
 
 
-async def get_sweeps(request: web.Request) -> web.Response:
+def get_sweeps(reader: Reader, query: SweepsQuery) -> sweep_answers.Sweeps:
     """Return all sweeps with the number of runs in each state, or those that match `name` without these numbers."""
-    name = request.query.get("name")
-
-    def answer(reader: Reader) -> sweep_answers.Sweeps:
-        if name is not None:
-            found = [reader.sweep(each) for each in reader.sweep_ids(name)]
-            return sweep_answers.Sweeps([sweep_answers.SweepCounts(**_fields(sweep)) for sweep in found])
-        states = reader.states_of_sweeps()
-        return sweep_answers.Sweeps(
-            [sweep_answers.SweepCounts(**_fields(each), states=states.get(each.id, {})) for each in reader.sweeps()]
-        )
-
-    return await exchange.answer(request.app[exchange.DAEMON], answer)
+    if query.name is not None:
+        found = [reader.sweep(each) for each in reader.sweep_ids(query.name)]
+        return sweep_answers.Sweeps([sweep_answers.SweepCounts(**_fields(sweep)) for sweep in found])
+    states = reader.states_of_sweeps()
+    return sweep_answers.Sweeps(
+        [sweep_answers.SweepCounts(**_fields(each), states=states.get(each.id, {})) for each in reader.sweeps()]
+    )
 
 
-async def get_results(request: web.Request) -> web.Response:
+async def get_results(daemon: Daemon, id: int, query: ResultsQuery) -> web.Response:
     """Return the runs of a sweep: parameters, state, the last metrics they reported, and summaries of all values.
 
     With `most`, at most that many in no particular order; `next` is the value of `after` for more, null at the end.
     """
-    daemon, sweep_id = request.app[exchange.DAEMON], int(request.match_info["id"])
-    most = exchange.whole_number(request, "most", 0)
-    since = _since(request.query.get("after", ""))
-    if not request.query.get("after"):
-        await job_numbers.are_read(daemon, lambda reader: reader.count_unread(sweep_id) > 0, READING_FOR_S)
+    most, since = query.most, _since(query.after)
+    if not query.after:
+        await job_numbers.are_read(daemon, lambda reader: reader.count_unread(id) > 0, READING_FOR_S)
 
     def answer(reader: Reader) -> sweep_answers.Results:
-        sweep = reader.sweep(sweep_id)
+        sweep = reader.sweep(id)
         following: RunsSince | None = since
         runs: list[Run] = []
         while following is not None and (not most or len(runs) < most):
-            part, following = reader.runs(sweep_id, following, most - len(runs) if most else MOST_POINTS)
+            part, following = reader.runs(id, following, most - len(runs) if most else MOST_POINTS)
             runs += part
         if not most:
             runs.sort(key=lambda run: (run.index, run.job or 0))

@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import Annotated
 
 import msgspec
-from aiohttp import web
 from msgspec import Meta
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchange, job_lists
+from dibs.http_api import job_lists
 from dibs.http_api.schemas.machine_answers import Bar, Lane, Timeline
 from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
@@ -30,17 +29,11 @@ class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     until: Annotated[str, Meta(description="Before that; now if it is left out.")] = ""
 
 
-async def get_timeline(request: web.Request) -> web.Response:
+def get_timeline(daemon: Daemon, reader: Reader, query: TimelineQuery) -> Timeline:
     """Return which jobs used which GPUs and when, which use them now, and which are planned next."""
-    daemon = request.app[exchange.DAEMON]
-    told, here = exchange.query(request, TimelineQuery), datetime.now()
-    since = job_lists.moment("since", told.since, here)
-    until = job_lists.moment("until", told.until, here) if told.until else now_ms()
-    return await exchange.answer(daemon, lambda reader: _timeline(daemon, reader, since, until))
-
-
-def _timeline(daemon: Daemon, reader: Reader, since: int, until: int) -> Timeline:
-    now = now_ms()
+    now, here = now_ms(), datetime.now()
+    since = job_lists.moment("since", query.since, here)
+    until = job_lists.moment("until", query.until, here) if query.until else now
     past = reader.attempts_between(since, until, MOST_PAST)
     bars = [_bar(s.job, s.name, s.attempt, s.devices, s.started_at, s.finished_at, s.word) for s in reversed(past)]
     ahead = daemon.outlook(reader).plan_ahead(MOST_PLANNED)

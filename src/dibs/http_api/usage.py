@@ -6,10 +6,8 @@ from datetime import date, datetime, time, timedelta
 from typing import Annotated
 
 import msgspec
-from aiohttp import web
 from msgspec import Meta
 
-from dibs.http_api import exchange
 from dibs.http_api.schemas import machine_answers
 from dibs.jobqueue.thread import now_ms
 from dibs.model import serialization
@@ -29,13 +27,6 @@ class UsageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="So many days, today included.")] = 7
 
 
-async def get_usage(request: web.Request) -> web.Response:
-    """Return for each day how long jobs held GPUs and how long these were idle, and how long jobs waited."""
-    told = exchange.query(request, UsageQuery)
-    bounds, now = days(date.today(), told.days), now_ms()
-    return await exchange.answer(request.app[exchange.DAEMON], lambda reader: _usage(reader, bounds, now))
-
-
 def days(today: date, many: int) -> list[tuple[date, int, int]]:
     """Return the last `many` days with their bounds in milliseconds; a day with a clock change has 23 or 25 hours."""
     found = [today - timedelta(days=back) for back in range(many)][::-1]
@@ -46,9 +37,11 @@ def _midnight(day: date) -> int:
     return int(datetime.combine(day, time.min).timestamp() * 1000)
 
 
-def _usage(reader: Reader, bounds: list[tuple[date, int, int]], now: int) -> machine_answers.Usage:
+def get_usage(reader: Reader, query: UsageQuery) -> machine_answers.Usage:
+    """Return for each day how long jobs held GPUs and how long these were idle, and how long jobs waited."""
+    bounds = days(date.today(), query.days)
     spans = [(since, until) for _, since, until in bounds]
-    found = reader.usage(spans, now, IDLE_BELOW, MOST_SUMS)
+    found = reader.usage(spans, now_ms(), IDLE_BELOW, MOST_SUMS)
     waits = reader.waits(spans[0][0], spans[-1][1], MOST_WAITS)
     return machine_answers.Usage(
         days=[

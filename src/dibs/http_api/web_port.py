@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from dibs.errors import Conflict, DibsError, MachineError, UserError
-from dibs.http_api import connections, exchange, wire
+from dibs.http_api import connections
 from dibs.http_api.admission import Endpoint
 from dibs.http_api.connections import Connection
 from dibs.http_api.tokens import Tokens
@@ -291,9 +291,6 @@ def _listen(address: str, port: int) -> socket.socket:
     return sock
 
 
-BROWSERS: web.AppKey[Browsers] = web.AppKey("browsers", Browsers)
-
-
 class WebIn(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /v1/web`: a port, 0 for any free one; or `is_open` false to close it."""
 
@@ -308,12 +305,10 @@ class WebOut(msgspec.Struct):
     address: str | None
 
 
-async def post_web(request: web.Request) -> web.Response:
+async def post_web(browsers: Browsers, body: WebIn) -> WebOut:
     """Open or close the TCP port for browsers."""
-    said = wire.convert(await exchange.body(request), WebIn)
-    browsers = request.app[BROWSERS]
-    if said.is_open:
-        await browsers.open(said.port)
+    if body.is_open:
+        await browsers.open(body.port)
     else:
         await browsers.forget()
-    return exchange.json(WebOut(browsers.port, browsers.address))
+    return WebOut(browsers.port, browsers.address)

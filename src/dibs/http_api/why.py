@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from aiohttp import web
-
-from dibs.http_api import exchange
+from dibs.daemon.service import Daemon
 from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import outlook
 from dibs.model import serialization
 from dibs.model.devices import Inventory, indices
-from dibs.model.jobs import Job
+from dibs.model.jobs import Job, JobId
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast
 from dibs.store.writer import Reader
 
 
-async def get_why(request: web.Request) -> web.Response:
+def get_why(daemon: Daemon, reader: Reader, id: JobId) -> job_answers.Why:
     """Return why a job is not running, or its current state."""
-    daemon = request.app[exchange.DAEMON]
-    job_id = exchange.job_id(request)
-
-    def answer(reader: Reader) -> job_answers.Why:
-        job = reader.job(job_id)
-        if not job.is_waiting:
-            return _why(job, Reason(outlook.describe(job)), Forecast(), daemon.inventory)
-        seen = daemon.outlook(reader)
-        return _why(job, seen.reason(job), seen.expected(job), seen.inventory)
-
-    return await exchange.answer(daemon, answer)
+    job = reader.job(id)
+    if not job.is_waiting:
+        return _why(job, Reason(outlook.describe(job)), Forecast(), daemon.inventory)
+    seen = daemon.outlook(reader)
+    return _why(job, seen.reason(job), seen.expected(job), seen.inventory)
 
 
 def _why(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> job_answers.Why:

@@ -24,6 +24,9 @@ WIRE_WORDS = (
     (r" \| null`", "`"),
     (r"`str` of length <= (\d+)", r"at most \1 characters"),
     (r"`str` of length >= (\d+)", r"at least \1 characters"),
+    (r"`str` matching regex '\^\((\w+)\|(\w+)\)\??\$'", r"\1 or \2"),
+    # The limits of SQLite say nothing to a user.
+    (rf"`int` [<>]=? -?{2**62 - 1}", "a whole number"),
     (r"`(?:int|float)` <= ([\d.e+]+)", r"a number up to \1"),
     (r"`(?:int|float)` < ([\d.e+]+)", r"a number below \1"),
     (r"`(?:int|float)` >= (-?[\d.e+]+)", r"a number from \1 up"),
@@ -58,6 +61,5 @@ def _in_our_words(text: str, value: Any) -> str:
         what = what.removesuffix(", got `str`")
     for wire, ours in WIRE_WORDS:
         what = re.sub(wire, ours, what)
-    first, _, rest = what.partition(" ")
     got = f", got {str(value[name])[:80]}" if isinstance(value, dict) and name in value and "got" not in what else ""
-    return f"{OPTION_OF.get(name, name)}: {first[:1].lower()}{first[1:]} {rest}{got}."
+    return f"{OPTION_OF.get(name, name)}: {what[:1].lower()}{what[1:]}{got}."

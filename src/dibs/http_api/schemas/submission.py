@@ -33,8 +33,25 @@ LONG_S = 9e8
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
-#: The keys of a submission of many jobs.
-BODY_KEYS = frozenset({"jobs", "commands", "defaults", "at_once", "halt_after", "array", "repeat", "batch", "key"})
+
+class DryRunQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Whether to only check the request."""
+
+    dry_run: Annotated[str, msgspec.Meta(description="Anything: check and tell everything, and change nothing.")] = ""
+
+
+class Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """Many jobs, submitted all or none: `jobs` or `commands`, common defaults, and rules for the batch."""
+
+    jobs: list[dict[str, Any]] = []
+    commands: list[str] = []
+    defaults: dict[str, Any] = {}
+    at_once: int | None = None
+    halt_after: int | None = None
+    array: str | None = None
+    repeat: int | None = None
+    batch: int | None = None
+    key: str | None = None
 
 
 class NeedIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -182,8 +199,9 @@ def _is_many(body: Any) -> bool:
 def _submissions(body: Any) -> list[validation.Submission]:
     if not _is_many(body):
         return [_submission(_job(job)) for job in (body if isinstance(body, list) else [body])]
-    if set(body) - BODY_KEYS or {"jobs", "commands"} <= set(body):
-        raise UserError(f"expected an object with jobs or commands, and any of {', '.join(sorted(BODY_KEYS))}.")
+    keys = Batch.__struct_fields__
+    if set(body) - {*keys} or {"jobs", "commands"} <= set(body):
+        raise UserError(f"expected an object with jobs or commands, and any of {', '.join(sorted(keys))}.")
     defaults, jobs = body.get("defaults", {}), body.get("jobs", [])
     if not isinstance(defaults, dict) or not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise UserError("expected every job, and the defaults, to be an object.")
