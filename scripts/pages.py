@@ -227,13 +227,11 @@ PAGE_ANSWERS: tuple[type[msgspec.Struct], ...] = (
 
 
 def client_types() -> str:
-    """Return `client/answers.py`: the answers as TypedDicts, for programs without msgspec."""
+    """Return `client/answers.pyi`: the answers as TypedDicts, for programs without msgspec."""
     parts = [
         '"""Answers of the daemon. Generated from `http_api/schemas` by `scripts/write-docs`; do not edit."""',
-        "from __future__ import annotations",
         "from typing import Any, NotRequired, TypedDict",
     ]
-    parts = ["\n\n".join(parts)]
     for struct in _closure(CLIENT_ANSWERS):
         base = struct.__base__
         assert base is not None
@@ -245,7 +243,7 @@ def client_types() -> str:
                 text = _python(kind)
                 lines.append(f"    {name}: {f'NotRequired[{text}]' if _is_optional(kind) else text}")
         parts.append("\n".join(lines))
-    return "\n\n\n".join(parts) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def page_types() -> str:
@@ -337,7 +335,7 @@ PAGES = {
     "topics": (DOCS / "topics.md", topics_page),
     "errors": (DOCS / "errors.md", errors_page),
     "man": (ROOT / "src" / "man" / "dibs.1", man_page),
-    "client-types": (ROOT / "src" / "dibs" / "client" / "answers.py", client_types),
+    "client-types": (ROOT / "src" / "dibs" / "client" / "answers.pyi", client_types),
     "page-types": (ROOT / "src" / "dibs" / "web" / "core" / "types.js", page_types),
 }
 

@@ -1,6 +1,6 @@
 """Answers about jobs and the queue, and the types that all answers share.
 
-Handlers return these Structs. The OpenAPI document, `client/answers.py` and the web page's `types.js` are generated
+Handlers return these Structs. The OpenAPI document, `client/answers.pyi` and the web page's `types.js` are generated
 from them: run `scripts/write-docs` after a change. The order of fields is the order of the keys in the JSON.
 """
 
