@@ -210,9 +210,9 @@ CLIENT_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     job_answers.WholeJob,
     job_answers.Why,
     job_answers.Event,
-    job_answers.Acted,
-    job_answers.Rehearsed,
-    job_answers.Waited,
+    job_answers.ActionResult,
+    job_answers.DryRun,
+    job_answers.WaitSummary,
     machine_answers.Gpus,
     machine_answers.Daemon,
 )
@@ -220,7 +220,7 @@ PAGE_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     job_answers.WholeJob,
     job_answers.Hello,
     job_answers.JobEvent,
-    job_answers.Acted,
+    job_answers.ActionResult,
     machine_answers.Gpus,
     machine_answers.Timeline,
 )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from dibs.cli import screen
 from dibs.client import job_state, queries
-from dibs.client.answers import Acted, WholeJob
+from dibs.client.answers import ActionResult, WholeJob
 from dibs.client.connection import Client
 from dibs.errors import DibsError, UserError
 from dibs.model import units
@@ -24,7 +24,7 @@ from dibs.submission import options
 USUAL = "vi"
 
 
-def edit(queue: Client, job: WholeJob, tell: Callable[[Acted], None]) -> int:
+def edit(queue: Client, job: WholeJob, tell: Callable[[ActionResult], None]) -> int:
     """Let the user edit the text of a job, and send the changes."""
     if job["state"] not in job_state.WAITING:
         raise UserError(

@@ -16,7 +16,7 @@ from dibs.submission.options import Args
 MOST_NAMED = 20
 
 
-def act(verb: str, args: Args, **said: object) -> answers.Acted:
+def act(verb: str, args: Args, **said: object) -> answers.ActionResult:
     """Apply a verb to the selected jobs and print the result for each."""
     queries.require_words(verb, args.words)
     queries.select(args.words)
@@ -28,7 +28,7 @@ def act(verb: str, args: Args, **said: object) -> answers.Acted:
     return acted
 
 
-def tell(acted: answers.Acted, became: Callable[[str], str] = str) -> None:
+def tell(acted: answers.ActionResult, became: Callable[[str], str] = str) -> None:
     """Print the new state of each job, and which jobs did not change; `became` formats a state.
 
     On a terminal, many jobs are summarized in one line per state; a pipe always gets one line per job.
@@ -45,7 +45,7 @@ def tell(acted: answers.Acted, became: Callable[[str], str] = str) -> None:
     _tell_unchanged(acted)
 
 
-def _tell_unchanged(acted: answers.Acted) -> None:
+def _tell_unchanged(acted: answers.ActionResult) -> None:
     """Print which jobs did not change and why; of many, only the count of the rest."""
     for left in acted["unchanged"][:MOST_NAMED]:
         why = left["why"].removeprefix(f"it is {left['state']}: ")

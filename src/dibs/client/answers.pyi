@@ -77,7 +77,7 @@ class Job(TypedDict):
     report: dict[str, float | None] | None
     marks: list[str]
 
-class Paused(TypedDict):
+class PauseState(TypedDict):
     """The queue as a whole."""
 
     paused: bool
@@ -119,7 +119,7 @@ class Jobs(TypedDict):
     """The overview, or a list of jobs. A page has `next`, the cursor of the following page, null at the end."""
 
     jobs: list[Job]
-    queue: Paused
+    queue: PauseState
     counts: dict[str, int]
     machine: Machine
     daemon: Answerer
@@ -187,28 +187,28 @@ class Event(TypedDict):
     kind: str
     detail: str
 
-class Changed(TypedDict):
+class ChangedJob(TypedDict):
     """A job that a verb changed."""
 
     id: int
     state: str
 
-class Unchanged(Changed):
+class UnchangedJob(ChangedJob):
     """A job that a verb did not change."""
 
     why: str
 
-class Acted(TypedDict):
+class ActionResult(TypedDict):
     """What a verb did. `clean` answers with the number of jobs and bytes, and the jobs that are still needed."""
 
-    changed: NotRequired[list[Changed]]
-    unchanged: NotRequired[list[Unchanged]]
+    changed: NotRequired[list[ChangedJob]]
+    unchanged: NotRequired[list[UnchangedJob]]
     note: NotRequired[str]
     jobs: NotRequired[int]
     bytes: NotRequired[int]
     needed: NotRequired[list[int]]
 
-class Rehearsed(TypedDict):
+class DryRun(TypedDict):
     """What would be queued, and when and where the first of it would start."""
 
     jobs: list[dict[str, Any]]
@@ -218,7 +218,7 @@ class Rehearsed(TypedDict):
     expected_start: ExpectedStart | None
     unknown: Unknown | None
 
-class Waited(TypedDict):
+class WaitSummary(TypedDict):
     """How the jobs stand that are waited for."""
 
     total: int

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from dibs.client import queries
-from dibs.client.answers import Waited
+from dibs.client.answers import WaitSummary
 from dibs.client.connection import Client
 from dibs.errors import MachineError, NoDaemon
 
@@ -48,11 +48,11 @@ class Absence:
 
 
 def until_over(
-    queue: Client, words: Sequence[str], until: float | None, tell: Callable[[Waited], None] = lambda waited: None
-) -> Waited:
+    queue: Client, words: Sequence[str], until: float | None, tell: Callable[[WaitSummary], None] = lambda waited: None
+) -> WaitSummary:
     """Return when all jobs have finished or at the time `until`; `tell` is called after each answer."""
     query = queries.select(words)
-    waited: Waited = queue.get("/v1/jobs/wait", [*query, ("seen", "-1"), ("wait_s", "0")])
+    waited: WaitSummary = queue.get("/v1/jobs/wait", [*query, ("seen", "-1"), ("wait_s", "0")])
     tell(waited)
     while not waited["over"]:
         left_s = POLL_FOR_S if until is None else until - time.monotonic()
@@ -65,13 +65,13 @@ def until_over(
     return waited
 
 
-def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> Waited | None:
+def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> WaitSummary | None:
     """Send one long poll, and repeat it if the daemon went away; return None if time runs out first."""
     absence = Absence(queue)
     while until is None or time.monotonic() < until:
         if absence.is_over():
             try:
-                answer: Waited = queue.get("/v1/jobs/wait", query)
+                answer: WaitSummary = queue.get("/v1/jobs/wait", query)
                 return answer
             except NoDaemon as error:
                 absence.record_failure(error)

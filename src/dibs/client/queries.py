@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dibs.client.answers import Acted, Daemon, ExpectedStart, Jobs, WholeJob
+from dibs.client.answers import ActionResult, Daemon, ExpectedStart, Jobs, WholeJob
 from dibs.errors import NotFound, UserError
 from dibs.model import selectors, units
 from dibs.submission import options
@@ -77,10 +77,10 @@ def starts(queue: Client, most: int) -> Starts:
     return {each["id"]: each["expected_start"] for each in answer["starts"] if each["expected_start"]}
 
 
-def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Acted:
+def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> ActionResult:
     """Apply one verb to all jobs that match selectors."""
     selectors.parse(words)
-    answer: Acted = queue.post("/v1/jobs/actions", {"verb": verb, "select": list(words), **more})
+    answer: ActionResult = queue.post("/v1/jobs/actions", {"verb": verb, "select": list(words), **more})
     return answer
 
 

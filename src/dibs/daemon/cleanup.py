@@ -38,7 +38,7 @@ FINISHED_WORDS = frozenset(outcome.value for outcome in Outcome)
 MOST_IN_A_STEP = 200
 
 
-class Cleaned(NamedTuple):
+class CleanupResult(NamedTuple):
     """The number of removed jobs and bytes, and the jobs that stay because others depend on them."""
 
     jobs: int
@@ -46,14 +46,16 @@ class Cleaned(NamedTuple):
     needed: list[JobId]
 
 
-async def clean(daemon: Daemon, chosen: selectors.Selection, *, with_checkpoints: bool, is_dry_run: bool) -> Cleaned:
+async def clean(
+    daemon: Daemon, chosen: selectors.Selection, *, with_checkpoints: bool, is_dry_run: bool
+) -> CleanupResult:
     """Delete the finished jobs of a selection, or only report what would be deleted."""
     choice = await daemon.ask(lambda reader: choose(reader, chosen, now_ms()))
     if is_dry_run:
         freed = await _in_thread(daemon, _sizes, daemon.files.roots, choice.ids, with_checkpoints)
-        return Cleaned(len(choice.ids), freed, choice.needed)
+        return CleanupResult(len(choice.ids), freed, choice.needed)
     count, freed = await forget(daemon, choice.ids, with_checkpoints)
-    return Cleaned(count, freed, choice.needed)
+    return CleanupResult(count, freed, choice.needed)
 
 
 async def forget(daemon: Daemon, ids: Sequence[JobId], with_checkpoints: bool) -> tuple[int, int]:

@@ -60,7 +60,7 @@ class Channel:
         self.daemon = daemon
         self.hub = Hub()
         #: The queue at the last read.
-        self._queue = job_answers.QueueState({}, job_answers.Paused(False))
+        self._queue = job_answers.QueueState({}, job_answers.PauseState(False))
         self._looking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         #: Listeners that are connecting: the hub stays awake for them.

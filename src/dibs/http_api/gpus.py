@@ -129,7 +129,7 @@ def _vram(holder: holders.Holder) -> int | None:
     return None if holder.mib is None else holder.mib * choice.MIB
 
 
-async def post_drain(daemon: Daemon, gpu: str, body: actions.DrainIn) -> machine_answers.Drained:
+async def post_drain(daemon: Daemon, gpu: str, body: actions.DrainIn) -> machine_answers.DrainState:
     """Drain a GPU so that no new job starts on it: for this user, or by root for all users."""
     why = " ".join(body.reason.split())
     device = await _device(daemon, gpu)
@@ -142,7 +142,7 @@ async def post_drain(daemon: Daemon, gpu: str, body: actions.DrainIn) -> machine
     return _drained(daemon, device)
 
 
-async def post_undrain(daemon: Daemon, gpu: str) -> machine_answers.Drained:
+async def post_undrain(daemon: Daemon, gpu: str) -> machine_answers.DrainState:
     """Undrain a GPU so that jobs start on it again."""
     device = await _device(daemon, gpu)
     is_root = os.geteuid() == 0
@@ -165,8 +165,8 @@ async def _device(daemon: Daemon, gpu: str) -> Device:
         raise NotFound(f"expected an index or UUID of a GPU: {error}.", "See `dibs gpus`.") from None
 
 
-def _drained(daemon: Daemon, device: Device) -> machine_answers.Drained:
-    return machine_answers.Drained(device.id, device.index, daemon.inventory.by_id[device.id].drained)
+def _drained(daemon: Daemon, device: Device) -> machine_answers.DrainState:
+    return machine_answers.DrainState(device.id, device.index, daemon.inventory.by_id[device.id].drained)
 
 
 def machine(daemon: Daemon, view: View) -> job_answers.Machine:

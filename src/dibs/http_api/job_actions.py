@@ -12,19 +12,19 @@ from dibs.model import selectors
 from dibs.model.jobs import JobId
 
 
-async def post_actions(daemon: Daemon, body: actions.ActionIn) -> job_answers.Acted:
+async def post_actions(daemon: Daemon, body: actions.ActionIn) -> job_answers.ActionResult:
     """Apply one verb to all selected jobs."""
     if not body.select:
         raise UserError("expected at least one selector.")
     return await _do(daemon, body.verb, selectors.parse(body.select), body)
 
 
-async def post_verb(daemon: Daemon, id: JobId, verb: str, body: actions.OneActionIn) -> job_answers.Acted:
+async def post_verb(daemon: Daemon, id: JobId, verb: str, body: actions.OneActionIn) -> job_answers.ActionResult:
     """Apply one verb to one job."""
     return await _do(daemon, verb, _one(id), body)
 
 
-async def patch_job(daemon: Daemon, id: JobId, body: Any) -> job_answers.Acted:
+async def patch_job(daemon: Daemon, id: JobId, body: Any) -> job_answers.ActionResult:
     """Edit a job: fields as in a submission, null for the default."""
     return await _do(daemon, "edit", _one(id), actions.OneActionIn(changes=body))
 
@@ -33,8 +33,10 @@ def _one(job_id: JobId) -> selectors.Selection:
     return ((selectors.Ids(((job_id, job_id),)),),)
 
 
-async def _do(daemon: Daemon, verb: str, chosen: selectors.Selection, said: actions.OneActionIn) -> job_answers.Acted:
+async def _do(
+    daemon: Daemon, verb: str, chosen: selectors.Selection, said: actions.OneActionIn
+) -> job_answers.ActionResult:
     if verb == "clean":
         cleaned = await cleanup.clean(daemon, chosen, with_checkpoints=said.checkpoints, is_dry_run=said.dry_run)
-        return job_answers.Acted(jobs=cleaned.jobs, bytes=cleaned.bytes, needed=list(cleaned.needed))
+        return job_answers.ActionResult(jobs=cleaned.jobs, bytes=cleaned.bytes, needed=list(cleaned.needed))
     return actions.answer(await daemon.do(actions.prepare(verb, chosen, said)))

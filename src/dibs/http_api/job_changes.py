@@ -81,7 +81,7 @@ def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> job_answers.Ch
     return job_answers.Changes(cursor, jobs, f"{daemon.files.output_home}/jobs")
 
 
-async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.Waited:
+async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
     """Answer when the number of finished jobs differs from `seen`, when all have finished, or when the time is over."""
     chosen = selectors.parse(query.select)
     began = daemon.events.loop.time()
@@ -117,8 +117,8 @@ def _mark(reader: Reader, words: list[str], chosen: selectors.Selection) -> str:
     return selectors.ranges(reader.select_ids(meant, now_ms()))
 
 
-def _summary(tally: dict[str, int]) -> job_answers.Waited:
+def _summary(tally: dict[str, int]) -> job_answers.WaitSummary:
     finished = sum(tally.get(word, 0) for word in selectors.GROUP_WORDS["finished"])
     total = sum(tally.values())
     bad = finished - tally.get("done", 0)
-    return job_answers.Waited(total=total, finished=finished, bad=bad, over=finished == total, mark="")
+    return job_answers.WaitSummary(total=total, finished=finished, bad=bad, over=finished == total, mark="")

@@ -40,7 +40,7 @@ async def post_jobs(daemon: Daemon, request: web.Request, body: Any, query: subm
     receipt, hints = await daemon.ask(lambda reader: _told(daemon, reader, submitted.ids))
     if is_plain:
         return _plain(replace(submitted, notes=[*submitted.notes, *hints]), receipt)
-    answer = job_answers.Submitted(
+    answer = job_answers.Receipt(
         ids=list(submitted.ids),
         notes=submitted.notes,
         receipt=receipt,
@@ -97,7 +97,7 @@ async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], ru
         for submission, spec in rehearsed.jobs
     ]
     return exchange.json(
-        job_answers.Rehearsed(
+        job_answers.DryRun(
             jobs=jobs,
             at_once=rules.at_once,
             halt_after=rules.halt_after,

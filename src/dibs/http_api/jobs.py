@@ -85,7 +85,7 @@ def _list(daemon: Daemon, reader: Reader, seen: QueueOutlook, jobs: list[Job], t
     return job_answers.Jobs(
         # Raw JSON stands for the Structs it was encoded from.
         jobs=cast("list[job_answers.Job]", [texts.of(daemon, Shown.of(daemon, reader, seen, job)) for job in jobs]),
-        queue=job_answers.Paused(bool(reader.fact(turns.PAUSED))),
+        queue=job_answers.PauseState(bool(reader.fact(turns.PAUSED))),
         counts=reader.counts(),
         machine=gpus.machine(daemon, seen.view),
         daemon=job_answers.Answerer(__version__, daemon.identity.pid),

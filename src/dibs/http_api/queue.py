@@ -42,7 +42,7 @@ def get_queue(reader: Reader) -> job_answers.Queue:
 
 def queue_state(reader: Reader) -> job_answers.QueueState:
     """Return the number of jobs in each state, and whether the queue is paused."""
-    return job_answers.QueueState(reader.counts(), job_answers.Paused(bool(reader.fact(turns.PAUSED))))
+    return job_answers.QueueState(reader.counts(), job_answers.PauseState(bool(reader.fact(turns.PAUSED))))
 
 
 async def post_queue(daemon: Daemon, body: actions.QueueIn) -> job_answers.Queue:

@@ -36,8 +36,8 @@ from dibs.http_api.schemas import job_answers, submission, sweep_answers
 HTML = {200: Content("text/html")}
 TEXT = Content("text/plain")
 SUBMISSION = (submission.JobIn, list[submission.JobIn], submission.Batch)  # type: ignore[valid-type]
-RECEIPT = {200: job_answers.Rehearsed, 201: job_answers.Submitted}
-SWEEP = {200: sweep_answers.SweepChecked, 201: sweep_answers.SweepMade}
+RECEIPT = {200: job_answers.DryRun, 201: job_answers.Receipt}
+SWEEP = {200: sweep_answers.SweepCheck, 201: sweep_answers.SweepReceipt}
 STREAM = {200: Content("text/event-stream")}
 
 #: The first match wins.
@@ -52,7 +52,7 @@ ROUTES = (
     Route("PATCH", "/v1/jobs/{id}", job_actions.patch_job, (404, 422), checks=(dict[str, Any],)),
     Route("GET", "/v1/jobs/{id}/events", jobs.get_events, (404,)),
     Route("GET", "/v1/jobs/{id}/log", job_logs.get_log, (404,), responses={200: TEXT, 206: TEXT, 416: None}),
-    Route("GET", "/v1/jobs/{id}/log/search", job_logs.get_search, (404,), responses={200: job_answers.Found}),
+    Route("GET", "/v1/jobs/{id}/log/search", job_logs.get_search, (404,), responses={200: job_answers.Matches}),
     Route("GET", "/v1/jobs/{id}/log/lines", job_logs.get_lines, (404,), responses={200: job_answers.Lines}),
     Route("GET", "/v1/jobs/{id}/numbers", job_numbers.get_numbers, (404,)),
     Route("GET", "/v1/jobs/{id}/why", why.get_why, (404,)),

@@ -38,7 +38,7 @@ class CodeOut(msgspec.Struct):
     socket: str
 
 
-class Rotated(msgspec.Struct):
+class TokenRotation(msgspec.Struct):
     """Confirms that the token was replaced."""
 
     rotated: bool
@@ -59,7 +59,7 @@ async def post_session(guard: Guard, request: web.Request, body: CodeIn) -> Toke
     return TokenOut(token)
 
 
-async def post_rotate(guard: Guard, request: web.Request) -> Rotated:
+async def post_rotate(guard: Guard, request: web.Request) -> TokenRotation:
     """Replace the token: every browser must sign in again, and open streams are closed."""
     guard.rotate(request)
-    return Rotated(True)
+    return TokenRotation(True)

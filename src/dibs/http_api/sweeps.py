@@ -101,9 +101,9 @@ async def post_sweeps(daemon: Daemon, body: SweepIn, query: submission.DryRunQue
     wanted, common = _wanted(body), submission.common(body.defaults, body.parameters)
     if query.dry_run:
         checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, common))
-        return exchange.json(sweep_answers.SweepChecked(checked.found is None, checked.notes))
+        return exchange.json(sweep_answers.SweepCheck(checked.found is None, checked.notes))
     sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, common))
-    return exchange.json(sweep_answers.SweepMade(**_fields(sweep), notes=notes), 201)
+    return exchange.json(sweep_answers.SweepReceipt(**_fields(sweep), notes=notes), 201)
 
 
 def _wanted(told: SweepIn) -> SweepSubmission:

@@ -28,7 +28,7 @@ MOST_SIDES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TokenFile:
     """The content of the file: the token, and the TCP port that is open for browsers; None: none is."""
 
     token: str
@@ -56,12 +56,12 @@ class Tokens:
 
     def remember(self, port: int | None) -> None:
         """Store the port, so that the next daemon opens it again."""
-        self._keep(Kept(self._kept.token, port))
+        self._keep(TokenFile(self._kept.token, port))
 
     def rotate(self) -> None:
         """Replace the token; the old one and all codes become invalid."""
         self._codes.clear()
-        self._keep(Kept(secrets.token_urlsafe(32), self._kept.port))
+        self._keep(TokenFile(secrets.token_urlsafe(32), self._kept.port))
 
     def new_code(self, now: float) -> str:
         """Return a new code that can be exchanged once."""
@@ -80,7 +80,7 @@ class Tokens:
         ends = [self._codes.pop(code) for code in found]
         return self._kept.token if ends and ends[0] > now else None
 
-    def _keep(self, kept: Kept) -> None:
+    def _keep(self, kept: TokenFile) -> None:
         text = json.dumps({"token": kept.token, "port": kept.port}).encode()
         temporary = f"{self._path}.{os.getpid()}"
         try:
@@ -119,17 +119,17 @@ def is_same(secret: str, said: str) -> bool:
     return hmac.compare_digest(secret.encode(), said.encode("utf-8", "surrogatepass"))
 
 
-def _read(path: Path) -> Kept:
+def _read(path: Path) -> TokenFile:
     """Return the stored token and port; a missing or broken file, or one that others can access, counts as empty."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(fd, "rb") as file:
             found = os.fstat(fd)
             if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-                return Kept("")
+                return TokenFile("")
             told = json.loads(file.read(4096))
         token, port = told["token"], told["port"]
     except (OSError, ValueError, KeyError, TypeError):
-        return Kept("")
+        return TokenFile("")
     is_port = type(port) is int and 0 < port < 65536
-    return Kept(token, port if is_port else None) if isinstance(token, str) and len(token) >= 43 else Kept("")
+    return TokenFile(token, port if is_port else None) if isinstance(token, str) and len(token) >= 43 else TokenFile("")

@@ -64,6 +64,6 @@ def get_usage(reader: Reader, query: UsageQuery) -> machine_answers.Usage:
         waits=machine_answers.Waits(
             count=waits.count,
             median_s=None if waits.median_ms is None else waits.median_ms / 1000,
-            longest=[machine_answers.Waited(one.job, one.name, one.wait_ms / 1000) for one in waits.longest],
+            longest=[machine_answers.JobWait(one.job, one.name, one.wait_ms / 1000) for one in waits.longest],
         ),
     )

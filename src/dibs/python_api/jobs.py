@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self, Unpack, cast, overload
 
 from dibs.client import answers, connection, job_state, job_waits, queries
-from dibs.client.answers import Gpu, Rehearsed, WholeJob
+from dibs.client.answers import DryRun, Gpu, WholeJob
 from dibs.client.connection import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
 from dibs.python_api import keywords
@@ -201,14 +201,14 @@ Command = str | Sequence[str | os.PathLike[str]]
 
 
 @overload
-def submit(command: Command = ..., *, dry_run: Literal[True], **options: Unpack[Options]) -> Rehearsed: ...
+def submit(command: Command = ..., *, dry_run: Literal[True], **options: Unpack[Options]) -> DryRun: ...
 @overload
 def submit(command: Command = ..., *, array: str | Sequence[int], **options: Unpack[Options]) -> list[Job]: ...
 @overload
 def submit(command: Command = ..., *, repeat: int, **options: Unpack[Options]) -> list[Job]: ...
 @overload
 def submit(command: Command = ..., **options: Unpack[Options]) -> Job: ...
-def submit(command: Command = (), **options: object) -> Job | list[Job] | Rehearsed:
+def submit(command: Command = (), **options: object) -> Job | list[Job] | DryRun:
     """Submit a command, as one string or a list of words, with the options of `dibs add` as keywords.
 
     With `script` the command is the script's arguments. With `array` or `repeat` return a list of jobs; with `dry_run`
@@ -217,7 +217,7 @@ def submit(command: Command = (), **options: object) -> Job | list[Job] | Rehear
     with keywords.keyword_errors():
         args, body = draft(command, options)
         if args.has(job_options.DRY_RUN):
-            return cast("Rehearsed", client().post("/v1/jobs?dry_run=yes", body))
+            return cast("DryRun", client().post("/v1/jobs?dry_run=yes", body))
         found = _send(body)
     return found if args.has(job_options.ARRAY) or args.has(job_options.REPEAT) else found[0]
 

@@ -7,7 +7,7 @@ import sys
 
 from dibs.cli import job_action, screen
 from dibs.client import connection, job_waits, queries
-from dibs.client.answers import Acted
+from dibs.client.answers import ActionResult
 from dibs.errors import NotFound
 from dibs.model import units
 from dibs.submission import options
@@ -56,7 +56,7 @@ def _is_meant(queue: connection.Client, args: Args) -> bool:
     return screen.confirm(f"end {len(running)} running jobs ({few})?")
 
 
-def _ended(queue: connection.Client, acted: Acted) -> Acted:
+def _ended(queue: connection.Client, acted: ActionResult) -> ActionResult:
     stopping = [job["id"] for job in (*acted["changed"], *acted["unchanged"]) if job["state"] == "stopping"]
     if stopping:
         words = tuple(str(job_id) for job_id in stopping)
@@ -69,6 +69,6 @@ def _ended(queue: connection.Client, acted: Acted) -> Acted:
     return acted
 
 
-def _tell(acted: Acted, grace_s: float) -> None:
+def _tell(acted: ActionResult, grace_s: float) -> None:
     how = f": TERM now, KILL in {units.format_duration(grace_s)}"
     job_action.tell(acted, lambda state: f"{state}{how}" if state == "stopping" else state)

@@ -41,7 +41,7 @@ def main(args: Args) -> int:
     return 0
 
 
-def _tell(acted: answers.Acted, args: Args) -> None:
+def _tell(acted: answers.ActionResult, args: Args) -> None:
     if args.has(options.JSON):
         screen.print_json(acted)
     else:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from dibs.cli import screen
 from dibs.client import connection, job_waits, queries
-from dibs.client.answers import Waited
+from dibs.client.answers import WaitSummary
 from dibs.errors import TimedOut
 from dibs.foreground import signals
 from dibs.submission import options
@@ -41,7 +41,7 @@ def main(args: Args) -> int:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Waited], None]]:
+def _progress() -> Iterator[Callable[[WaitSummary], None]]:
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield lambda waited: None
         return
@@ -51,7 +51,7 @@ def _progress() -> Iterator[Callable[[Waited], None]]:
     text = TextColumn("{task.completed} of {task.total} finished{task.fields[bad]}")
     progress = Progress(BarColumn(), text, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
 
-    def tell(waited: Waited) -> None:
+    def tell(waited: WaitSummary) -> None:
         if waited["over"] and not progress.task_ids:
             # Nothing to wait for: do not flash a bar.
             return

@@ -116,10 +116,10 @@ VERBS: dict[str, Callable[[selectors.Selection, OneActionIn], Verb]] = {
 }
 
 
-def answer(acted: Acted) -> job_answers.Acted:
+def answer(acted: Acted) -> job_answers.ActionResult:
     """Return the answer for the result of a verb."""
-    return job_answers.Acted(
-        changed=[job_answers.Changed(job.id, job.word) for job in acted.changed],
-        unchanged=[job_answers.Unchanged(left.id, left.word, left.why) for left in acted.unchanged],
+    return job_answers.ActionResult(
+        changed=[job_answers.ChangedJob(job.id, job.word) for job in acted.changed],
+        unchanged=[job_answers.UnchangedJob(left.id, left.word, left.why) for left in acted.unchanged],
         note=acted.note or msgspec.UNSET,
     )

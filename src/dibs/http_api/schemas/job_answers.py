@@ -165,13 +165,13 @@ class WholeJob(Job, kw_only=True):
     use: list[Use]
 
 
-class Paused(Struct):
+class PauseState(Struct):
     """The queue as a whole."""
 
     paused: bool
 
 
-class Queue(Paused):
+class Queue(PauseState):
     """The queue as a whole, and the number of jobs in each state."""
 
     counts: Counts
@@ -218,7 +218,7 @@ class Jobs(Struct):
     """The overview, or a list of jobs. A page has `next`, the cursor of the following page, null at the end."""
 
     jobs: list[Job]
-    queue: Paused
+    queue: PauseState
     counts: Counts
     machine: Machine
     daemon: Answerer
@@ -234,7 +234,7 @@ class Index(Struct, kw_only=True):
     more: bool
 
 
-class Submitted(Struct):
+class Receipt(Struct):
     """The new ids, notes for the user, and the batch if it has rules."""
 
     ids: list[int]
@@ -244,7 +244,7 @@ class Submitted(Struct):
     hints: list[str]
 
 
-class Rehearsed(Struct):
+class DryRun(Struct):
     """What would be queued, and when and where the first of it would start."""
 
     jobs: list[dict[str, Any]]
@@ -255,7 +255,7 @@ class Rehearsed(Struct):
     unknown: Unknown | None
 
 
-class Waited(Struct):
+class WaitSummary(Struct):
     """How the jobs stand that are waited for."""
 
     total: int
@@ -281,24 +281,24 @@ class Changes(Struct):
     files: str
 
 
-class Changed(Struct):
+class ChangedJob(Struct):
     """A job that a verb changed."""
 
     id: int
     state: Word
 
 
-class Unchanged(Changed):
+class UnchangedJob(ChangedJob):
     """A job that a verb did not change."""
 
     why: str
 
 
-class Acted(Struct):
+class ActionResult(Struct):
     """What a verb did. `clean` answers with the number of jobs and bytes, and the jobs that are still needed."""
 
-    changed: list[Changed] | UnsetType = UNSET
-    unchanged: list[Unchanged] | UnsetType = UNSET
+    changed: list[ChangedJob] | UnsetType = UNSET
+    unchanged: list[UnchangedJob] | UnsetType = UNSET
     note: str | UnsetType = UNSET
     jobs: int | UnsetType = UNSET
     bytes: int | UnsetType = UNSET
@@ -327,7 +327,7 @@ class Match(Struct):
     text: str
 
 
-class Found(Struct):
+class Matches(Struct):
     """Matching lines, and the byte from which to continue; null at the end."""
 
     matches: list[Match]
@@ -435,7 +435,7 @@ class QueueState(Struct):
     """The event `counts`: jobs by state, and whether the queue is paused."""
 
     counts: Counts
-    queue: Paused
+    queue: PauseState
 
 
 class Hello(Struct):
@@ -444,7 +444,7 @@ class Hello(Struct):
     version: str
     last: int
     counts: Counts
-    queue: Paused
+    queue: PauseState
     host: str
     user: str
 

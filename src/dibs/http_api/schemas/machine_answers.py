@@ -93,7 +93,7 @@ class History(Struct):
     gpus: list[GpuHistory]
 
 
-class Drained(Struct):
+class DrainState(Struct):
     """Why a GPU is drained; null if it is not."""
 
     id: str
@@ -151,7 +151,7 @@ class Sum(Struct):
     idle_s: int
 
 
-class Waited(Struct):
+class JobWait(Struct):
     """How long a job waited for its first start."""
 
     job: int
@@ -164,7 +164,7 @@ class Waits(Struct):
 
     count: int
     median_s: float | None
-    longest: list[Waited]
+    longest: list[JobWait]
 
 
 class Usage(Struct):

@@ -36,13 +36,13 @@ class Sweeps(Struct):
     sweeps: list[SweepCounts]
 
 
-class SweepMade(Sweep):
+class SweepReceipt(Sweep):
     """A sweep that was created or found."""
 
     notes: list[str]
 
 
-class SweepChecked(Struct):
+class SweepCheck(Struct):
     """Whether a sweep would be new."""
 
     is_new: bool

@@ -29,7 +29,7 @@ export const jobsNamed = (ids) => (ids.length === 1 ? `job ${ids[0]}` : plural(i
 /**
  * Send one verb for many jobs; an error is thrown, nothing is shown.
  * @param {string} verb @param {readonly (number | string)[]} select @param {Record<string, unknown>} [more] @param {api.Options} [options]
- * @returns {Promise<import("../core/types.js").Acted>}
+ * @returns {Promise<import("../core/types.js").ActionResult>}
  */
 export function send(verb, select, more = {}, options) {
   return api.post("/v1/jobs/actions", { verb, select: words(select), ...more }, options);
@@ -44,7 +44,7 @@ function words(select) {
 /**
  * Do a verb to jobs and say what came of it; `cancel` waits for Undo, the others are undone by their opposite.
  * @param {string} verb @param {readonly number[]} ids @param {Record<string, unknown>} [more]
- * @returns {Promise<import("../core/types.js").Acted | null>} null when it failed, or is not sent yet
+ * @returns {Promise<import("../core/types.js").ActionResult | null>} null when it failed, or is not sent yet
  */
 export async function act(verb, ids, more = {}) {
   if (verb === "cancel") {
@@ -61,7 +61,7 @@ export async function act(verb, ids, more = {}) {
   }
 }
 
-/** @param {string} verb @param {import("../core/types.js").Acted} acted */
+/** @param {string} verb @param {import("../core/types.js").ActionResult} acted */
 function tell(verb, acted) {
   const { unchanged = [] } = acted;
   const changed = (acted.changed ?? []).map((one) => one.id);

@@ -8,7 +8,7 @@
  * @typedef {{kind: "connection", connection: Connection}
  *   | {kind: "hello", hello: import("./types.js").Hello}
  *   | {kind: "jobs", events: JobEvent[]}
- *   | {kind: "counts", counts: import("./types.js").Counts, queue: import("./types.js").Paused}
+ *   | {kind: "counts", counts: import("./types.js").Counts, queue: import("./types.js").PauseState}
  *   | {kind: "gpus", gpus: import("./types.js").Gpus}
  *   | {kind: "reset"}
  *   | {kind: "token", token: string | null}} News

@@ -15,7 +15,7 @@ export const connection = signal(/** @type {Connection} */ ({ state: "connecting
 export const hello = signal(/** @type {import("./types.js").Hello | null} */ (null));
 /** Jobs by state. @type {Signal<import("./types.js").Counts>} */
 export const counts = signal(/** @type {import("./types.js").Counts} */ ({}));
-/** @type {Signal<import("./types.js").Paused>} */
+/** @type {Signal<import("./types.js").PauseState>} */
 export const queue = signal({ paused: false });
 /** What GET /v1/gpus answers; null before the first. @type {Signal<import("./types.js").Gpus | null>} */
 export const gpus = signal(/** @type {import("./types.js").Gpus | null} */ (null));

@@ -153,14 +153,14 @@
  * @property {ExpectedStart | null} expected_start
  * @property {Use[]} use
  *
- * @typedef {object} Paused The queue as a whole.
+ * @typedef {object} PauseState The queue as a whole.
  * @property {boolean} paused
  *
  * @typedef {object} Hello The first event of a stream; `last` is the number of the newest event.
  * @property {string} version
  * @property {number} last
  * @property {Counts} counts
- * @property {Paused} queue
+ * @property {PauseState} queue
  * @property {string} host
  * @property {string} user
  *
@@ -172,18 +172,18 @@
  * @property {Word | null} state
  * @property {number | null} attempt
  *
- * @typedef {object} Changed A job that a verb changed.
+ * @typedef {object} ChangedJob A job that a verb changed.
  * @property {number} id
  * @property {Word} state
  *
- * @typedef {object} Unchanged A job that a verb did not change.
+ * @typedef {object} UnchangedJob A job that a verb did not change.
  * @property {number} id
  * @property {Word} state
  * @property {string} why
  *
- * @typedef {object} Acted What a verb did. `clean` answers with the number of jobs and bytes, and the jobs that are still needed.
- * @property {Changed[]} [changed]
- * @property {Unchanged[]} [unchanged]
+ * @typedef {object} ActionResult What a verb did. `clean` answers with the number of jobs and bytes, and the jobs that are still needed.
+ * @property {ChangedJob[]} [changed]
+ * @property {UnchangedJob[]} [unchanged]
  * @property {string} [note]
  * @property {number} [jobs]
  * @property {number} [bytes]
