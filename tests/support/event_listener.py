@@ -46,7 +46,7 @@ class Ear:
         else:
             self.held += data
 
-    def waiting(self) -> int:
+    def get_write_buffer_size(self) -> int:
         return len(self.held)
 
     def is_closing(self) -> bool:

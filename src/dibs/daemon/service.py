@@ -167,6 +167,17 @@ class Daemon:
         """Query the store without delaying the queue thread."""
         return await self.readers.ask(question)
 
+    async def ask_until(self, question: Callable[[writer.Reader], T], is_over: Callable[[T], bool], for_s: float) -> T:
+        """Ask again after each change until an answer is final, `for_s` seconds are over, or the daemon stops."""
+        deadline = self.events.loop.time() + for_s
+        while True:
+            version = self.events.version
+            answer = await self.ask(question)
+            left = deadline - self.events.loop.time()
+            if is_over(answer) or left <= 0 or self.stopping.is_set():
+                return answer
+            await self.events.changed(version, left)
+
     async def do(self, verb: Callable[[Turn], T]) -> T:
         """Run a verb in the queue thread; return after the commit."""
         return await asyncio.wrap_future(self._queue.ask(verb))

@@ -6,10 +6,11 @@ resume after a disconnect, also with a restarted daemon. The hub keeps a window 
 
 from __future__ import annotations
 
+from asyncio import WriteTransport
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -32,24 +33,12 @@ class Message:
     text: bytes
 
 
-class Sink(Protocol):
-    """The connection of one listener, as the hub uses it."""
-
-    def write(self, data: bytes) -> None:
-        """Send bytes now, or buffer them."""
-
-    def waiting(self) -> int:
-        """Return the number of buffered bytes."""
-
-    def is_closing(self) -> bool:
-        """Return whether the connection is closed or closing."""
-
-
 @dataclass(slots=True, eq=False)
 class Stream:
     """One listener."""
 
-    sink: Sink
+    #: Its connection. Written to directly, because aiohttp's write costs a task switch each time.
+    sink: WriteTransport
     #: The job whose events it receives; None: all events, and the GPUs.
     job: int | None
     #: Called when nothing more will be sent.
@@ -131,7 +120,7 @@ class Hub:
     def sweep(self, now: float) -> None:
         """End the streams of listeners that have disconnected or do not read."""
         for stream in list(self.streams):
-            waiting = stream.sink.waiting()
+            waiting = stream.sink.get_write_buffer_size()
             if not waiting:
                 stream.waiting_since = None
             elif stream.waiting_since is None:
@@ -157,7 +146,7 @@ class Hub:
         framed = frame(data)
         for stream in streams:
             # A listener that is too slow is disconnected, not skipped: it reconnects and gets what it missed.
-            if stream.sink.waiting() > stream.room or stream.sink.is_closing():
+            if stream.sink.get_write_buffer_size() > stream.room or stream.sink.is_closing():
                 self.end(stream)
             else:
                 stream.sink.write(framed)

@@ -177,27 +177,6 @@ def gather_s(listeners: int) -> float:
     return max(GATHER_S, listeners * GATHER_EACH_S)
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """The connection of one listener. Written to directly, because aiohttp's write costs a task switch each time."""
-
-    transport: asyncio.Transport
-
-    def write(self, data: bytes) -> None:
-        self.transport.write(data)
-
-    def waiting(self) -> int:
-        return self.transport.get_write_buffer_size()
-
-    def is_closing(self) -> bool:
-        return self.transport.is_closing()
-
-    def end(self) -> None:
-        """Abort the connection if the listener does not read; otherwise the server ends the response properly."""
-        if self.waiting():
-            self.transport.abort()
-
-
 async def get_events(channel: Channel, request: web.Request, query: EventsQuery) -> web.StreamResponse:
     """Stream all new events, or those after `Last-Event-ID`, as server-sent events."""
     job, since = query.job, _since(request)
@@ -213,21 +192,23 @@ async def get_events(channel: Channel, request: web.Request, query: EventsQuery)
     response.enable_chunked_encoding()
     await response.prepare(request)
     if request.transport is not None:
-        await _serve(channel, response, Wire(request.transport), job, since)
+        await _serve(channel, response, request.transport, job, since)
     return response
 
 
 async def _serve(
-    channel: Channel, response: web.StreamResponse, wire: Wire, job: int | None, since: int | None
+    channel: Channel, response: web.StreamResponse, transport: asyncio.Transport, job: int | None, since: int | None
 ) -> None:
     """Keep a stream open. Its headers are sent, so an error can only end it."""
     over = asyncio.Event()
 
     def end() -> None:
-        wire.end()
+        # Abort if the listener does not read; otherwise the server ends the response properly.
+        if transport.get_write_buffer_size():
+            transport.abort()
         over.set()
 
-    stream = Stream(wire, job, end)
+    stream = Stream(transport, job, end)
     try:
         await response.write(await channel.listen(stream, since))
         if not channel.daemon.stopping.is_set():

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from dibs.daemon.service import Daemon
 from dibs.devices import usage
 from dibs.errors import NotAllowed, NotFound
+from dibs.http_api import wire
 from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import actions, job_answers, machine_answers
 from dibs.jobqueue.thread import now_ms
@@ -79,28 +80,10 @@ def gpu_answer(
 ) -> machine_answers.Gpu:
     # A holder without a pid and a user has just left.
     held_by = [holder for holder in found if holder.pid is not None or holder.uid is not None]
-    return machine_answers.Gpu(
-        index=device.index,
-        id=device.id,
-        name=device.name,
-        memory_total=device.memory_total,
-        memory_used=device.memory_used,
-        utilization=device.utilization,
-        temperature=device.temperature,
-        fault=device.fault,
-        drained=device.drained,
-        foreign=device.foreign,
-        foreign_memory=device.foreign_memory,
-        settling=device.settling,
-        power=device.power,
-        power_limit=device.power_limit,
-        ecc_errors=device.ecc_errors,
-        compute_mode=device.compute_mode,
-        pci=device.pci,
-        numa=device.numa,
-        parent=device.parent,
-        vendor=device.vendor,
-        processes=[machine_answers.Process(p.pid, p.user, p.name, p.memory) for p in device.processes],
+    return wire.fill(
+        machine_answers.Gpu,
+        device,
+        processes=[wire.fill(machine_answers.Process, process) for process in device.processes],
         state=_state(device, is_leased=bool(held_by)),
         holders=[machine_answers.Holder(h.user, h.uid, h.pid, h.job or None, _since(h), _vram(h)) for h in held_by],
         idle_since=serialization.moment(idle_since),

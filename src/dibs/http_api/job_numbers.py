@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from dibs.daemon.service import Daemon
@@ -15,13 +16,7 @@ from dibs.store.writer import Reader
 
 async def are_read(daemon: Daemon, is_unread: Callable[[Reader], bool], for_s: float) -> None:
     """Wait up to `for_s` seconds until the metrics of jobs that just finished are read."""
-    deadline = daemon.events.loop.time() + for_s
-    while True:
-        version = daemon.events.version
-        left = deadline - daemon.events.loop.time()
-        if not await daemon.ask(is_unread) or left <= 0 or daemon.stopping.is_set():
-            return
-        await daemon.events.changed(version, left)
+    await daemon.ask_until(is_unread, operator.not_, for_s)
 
 
 def of(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from typing import Any
 
-from aiohttp import web
-
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchange, gpus, why
+from dibs.http_api import gpus, why
 from dibs.http_api.schemas import job_answers, submission
 from dibs.jobqueue import control, turns, validation
 from dibs.jobqueue.thread import now_ms
@@ -23,7 +20,9 @@ from dibs.submission.drafts import Body
 from dibs.system import commands
 
 
-async def post_jobs(daemon: Daemon, request: web.Request, body: Any, query: submission.DryRunQuery) -> web.Response:
+async def post_jobs(
+    daemon: Daemon, body: Any, query: submission.DryRunQuery
+) -> job_answers.DryRun | job_answers.Receipt:
     """Submit one job, or many with common defaults: all of them or none."""
     rules = submission.rules(body)
     submissions = submission.submissions(body)
@@ -33,21 +32,14 @@ async def post_jobs(daemon: Daemon, request: web.Request, body: Any, query: subm
     if query.dry_run:
         return await _rehearse(daemon, submissions, rules)
     submitted = await _queue(daemon, submissions, rules)
-    is_plain = request.headers.get("Accept") == "text/plain"
-    if is_plain and "Dibs-Receipt" not in request.headers:
-        return _plain(submitted, "")
-    # Receipt and hints are for a terminal: JSON clients print hints there, and only a terminal asks for a receipt.
     receipt, hints = await daemon.ask(lambda reader: _told(daemon, reader, submitted.ids))
-    if is_plain:
-        return _plain(replace(submitted, notes=[*submitted.notes, *hints]), receipt)
-    answer = job_answers.Receipt(
+    return job_answers.Receipt(
         ids=list(submitted.ids),
         notes=submitted.notes,
         receipt=receipt,
         batch=submitted.batch or None,
         hints=hints,
     )
-    return exchange.json(answer, 201)
 
 
 async def add(daemon: Daemon, body: Body, *, is_terminal: bool) -> dict[str, Any]:
@@ -79,7 +71,9 @@ def _submit(
     return daemon.submit_now(turn, submissions, rules)
 
 
-async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], rules: validation.Rules) -> web.Response:
+async def _rehearse(
+    daemon: Daemon, submissions: list[validation.Submission], rules: validation.Rules
+) -> job_answers.DryRun:
     """Check everything as for a submission and return what would be queued, without storing it."""
     # Imported late: it loads the options of the command line, which a submission does not need.
     from dibs.submission import command_line
@@ -96,16 +90,14 @@ async def _rehearse(daemon: Daemon, submissions: list[validation.Submission], ru
         | {"cli": command_line.line(spec, now_ms(), is_held=submission.is_held)}
         for submission, spec in rehearsed.jobs
     ]
-    return exchange.json(
-        job_answers.DryRun(
-            jobs=jobs,
-            at_once=rules.at_once,
-            halt_after=rules.halt_after,
-            notes=rehearsed.notes,
-            # For the first job only.
-            expected_start=why.expected_start(forecast, daemon.inventory),
-            unknown=why.unknown_start(forecast),
-        )
+    return job_answers.DryRun(
+        jobs=jobs,
+        at_once=rules.at_once,
+        halt_after=rules.halt_after,
+        notes=rehearsed.notes,
+        # For the first job only.
+        expected_start=why.expected_start(forecast, daemon.inventory),
+        unknown=why.unknown_start(forecast),
     )
 
 
@@ -116,13 +108,3 @@ def _runs(submission: validation.Submission, spec: JobSpec, shell: str) -> list[
     env = serialization.unpack_environ(submission.environ or b"")
     path = dict(spec.env).get("PATH") or env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
     return list(commands.words(spec.command, spec.argv, shell, path, spec.cwd))
-
-
-def _plain(submitted: control.Submitted, receipt: str) -> web.Response:
-    """Answer a client without a JSON parser: one id per line; notes and the receipt as JSON strings in headers."""
-    answer = web.Response(text="".join(f"{job_id}\n" for job_id in submitted.ids), status=201)
-    for note in submitted.notes:
-        answer.headers.add("Dibs-Note", json.dumps(note))
-    if receipt:
-        answer.headers["Dibs-Receipt"] = json.dumps(receipt)
-    return answer

@@ -160,18 +160,11 @@ class Texts:
 
 async def get_job(daemon: Daemon, id: JobId, query: JobQuery) -> web.Response:
     """Return one job; with `until` and `wait_s`, wait until it has started or finished."""
-    deadline = daemon.events.loop.time() + exchange.wait_for(query.wait_s)
 
     def is_reached(job: Job) -> bool:
         return job.is_finished or not query.until or (query.until == "started" and job.started_at is not None)
 
-    while True:
-        version = daemon.events.version
-        job = await daemon.ask(lambda reader: reader.job(id))
-        left = deadline - daemon.events.loop.time()
-        if is_reached(job) or left <= 0 or daemon.stopping.is_set():
-            break
-        await daemon.events.changed(version, left)
+    await daemon.ask_until(lambda reader: reader.job(id), is_reached, exchange.wait_for(query.wait_s))
     if not query.until:
         await job_numbers.are_read(daemon, lambda reader: reader.is_unread(id), READING_FOR_S)
     return await exchange.answer(daemon, lambda reader: _whole(daemon, reader, reader.job(id)))

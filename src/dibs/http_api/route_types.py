@@ -55,7 +55,7 @@ class Route:
     errors: tuple[int, ...] = ()
     #: The status of the answer.
     status: int = 200
-    #: Answers by status, of a handler that returns a whole response.
+    #: Answers by status, if there are several or the handler returns an encoded one.
     responses: Mapping[int, Answer] | None = None
     #: The possible types of a JSON body that the handler checks itself.
     checks: tuple[Any, ...] = ()
@@ -101,6 +101,7 @@ def _adapt(route: Route) -> exchange.Handler:
     function, body, is_question = route.handler, route.hints.get("body"), "reader" in route.hints
     names = route.hints.keys() - {"return", "body", "reader"}
     sources = {name: _source(route, name, route.hints[name]) for name in names}
+    statuses = {kind: status for status, kind in route.answers.items() if isinstance(kind, type)}
 
     async def handle(request: web.Request) -> web.StreamResponse:
         given = {name: source(request) for name, source in sources.items()}
@@ -112,7 +113,11 @@ def _adapt(route: Route) -> exchange.Handler:
                 request.app[exchange.PARTS][Daemon], lambda reader: function(reader=reader, **given)
             )
         answer = await function(**given)
-        return answer if isinstance(answer, web.StreamResponse) else exchange.json(answer, route.status)
+        return (
+            answer
+            if isinstance(answer, web.StreamResponse)
+            else exchange.json(answer, statuses.get(type(answer), route.status))
+        )
 
     return handle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -13,10 +13,11 @@ from msgspec import Meta
 
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import exchange, job_numbers
+from dibs.http_api import exchange, job_numbers, wire
 from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import submission, sweep_answers
 from dibs.http_api.schemas.submission import Name, Word
+from dibs.http_api.schemas.sweep_answers import SweepCheck, SweepCounts, SweepReceipt
 from dibs.jobqueue import sweeps
 from dibs.logs import reports
 from dibs.model import serialization
@@ -26,6 +27,7 @@ from dibs.store.writer import Reader
 from dibs.sweeps.records import Run, Sweep, SweepSubmission
 from dibs.system import commands
 
+S = TypeVar("S", bound=sweep_answers.Sweep)
 #: The most points in one request: a turn of the core must stay short.
 MOST_POINTS = 10_000
 #: Seconds for which results wait for metrics that are being read.
@@ -95,15 +97,15 @@ class ResultsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     after: Annotated[str, Meta(description="What `next` said.")] = ""
 
 
-async def post_sweeps(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) -> web.Response:
+async def post_sweeps(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) -> SweepCheck | SweepReceipt:
     """Create a sweep, or find the one with that name; with `dry_run` only check."""
     rules = submission.rules({"jobs": [], "at_once": body.at_once, "halt_after": body.halt_after})
     wanted, common = _wanted(body), submission.common(body.defaults, body.parameters)
     if query.dry_run:
         checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, common))
-        return exchange.json(sweep_answers.SweepCheck(checked.found is None, checked.notes))
+        return SweepCheck(checked.found is None, checked.notes)
     sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, common))
-    return exchange.json(sweep_answers.SweepReceipt(**_fields(sweep), notes=notes), 201)
+    return _shown(SweepReceipt, sweep, notes=notes)
 
 
 def _wanted(told: SweepIn) -> SweepSubmission:
@@ -153,10 +155,10 @@ def get_sweeps(reader: Reader, query: SweepsQuery) -> sweep_answers.Sweeps:
     """Return all sweeps with the number of runs in each state, or those that match `name` without these numbers."""
     if query.name is not None:
         found = [reader.sweep(each) for each in reader.sweep_ids(query.name)]
-        return sweep_answers.Sweeps([sweep_answers.SweepCounts(**_fields(sweep)) for sweep in found])
+        return sweep_answers.Sweeps([_shown(SweepCounts, sweep, states=msgspec.UNSET) for sweep in found])
     states = reader.states_of_sweeps()
     return sweep_answers.Sweeps(
-        [sweep_answers.SweepCounts(**_fields(each), states=states.get(each.id, {})) for each in reader.sweeps()]
+        [_shown(SweepCounts, sweep, states=states.get(sweep.id, {})) for sweep in reader.sweeps()]
     )
 
 
@@ -178,7 +180,7 @@ async def get_results(daemon: Daemon, id: int, query: ResultsQuery) -> web.Respo
             runs += part
         if not most:
             runs.sort(key=lambda run: (run.index, run.job or 0))
-        shown = sweep_answers.Sweep(**_fields(sweep))
+        shown = _shown(sweep_answers.Sweep, sweep)
         return sweep_answers.Results(shown, _runs(daemon, reader, runs), _after(following) if following else None)
 
     return await exchange.answer(daemon, answer)
@@ -221,17 +223,8 @@ def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[sweep_ans
     return found
 
 
-def _fields(sweep: Sweep) -> dict[str, Any]:
-    """Return the fields of `sweep_answers.Sweep`, which several answers extend."""
-    return {
-        "id": sweep.id,
-        "project": sweep.project,
-        "name": sweep.name,
-        "command": sweep.command,
-        "argv": None if sweep.argv is None else list(sweep.argv),
-        "dir": sweep.folder,
-        "metric": sweep.metric,
-        "goal": sweep.goal,
-        "batch": sweep.batch,
-        "created_at": serialization.moment(sweep.created_at),
-    }
+def _shown(kind: type[S], sweep: Sweep, **more: Any) -> S:
+    """Return a sweep as `kind`, which may extend `sweep_answers.Sweep`."""
+    argv = None if sweep.argv is None else list(sweep.argv)
+    created_at = serialization.moment(sweep.created_at)
+    return wire.fill(kind, sweep, argv=argv, dir=sweep.folder, created_at=created_at, **more)

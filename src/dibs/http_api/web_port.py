@@ -249,9 +249,8 @@ def bind(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
         sockets: list[socket.socket] = []
         try:
             for address in addresses:
-                number = sockets[0].getsockname()[1] if sockets else port
-                with contextlib.suppress(MissingAddress):
-                    sockets.append(_listen(address, number))
+                if sock := _listen(address, sockets[0].getsockname()[1] if sockets else port):
+                    sockets.append(sock)
             if sockets:
                 return sockets
             raise MachineError(f"this machine has no address {addresses[0]}; no port was opened.")
@@ -260,34 +259,23 @@ def bind(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
                 sock.close()
             if not left or error.errno != errno.EADDRINUSE:
                 raise Conflict(
-                    f"port {port or 'for browsers'} cannot be opened: {error.strerror}.",
+                    f"port {port or 'for browsers'} cannot be opened: {os.strerror(error.errno or 0)}.",
                     "Choose another: dibs web --port 0 takes any that is free.",
                 ) from error
     raise AssertionError("unreachable")
 
 
-class MissingAddress(Exception):
-    """This machine does not have the address or does not support its family."""
-
-
-def _listen(address: str, port: int) -> socket.socket:
+def _listen(address: str, port: int) -> socket.socket | None:
+    """Return a listening socket; None if this machine does not have the address or its family."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        # It reuses a port that was closed a moment ago, but never one that another process listens on.
+        sock = socket.create_server((address, port), family=family, backlog=connections.BACKLOG)
     except OSError as error:
-        raise MissingAddress from error
-    try:
-        # Allows a port that was closed a moment ago, but never one that another process listens on.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind((address, port))
-        sock.listen(128)
-    except OSError as error:
-        sock.close()
         if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-            raise MissingAddress from error
+            return None
         raise
+    sock.setblocking(False)
     return sock
 
 

@@ -8,17 +8,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from dibs.errors import UserError
+from dibs.model import fields
 
-S = TypeVar("S")
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 #: The option that sets a field.
-OPTION_OF = {
-    "name": "--name", "project": "--project", "priority": "--priority", "gpus": "--gpus", "gpu_type": "--gpu-type",
-    "gpu_ids[...]": "--gpu-ids", "prefer[...]": "--prefer", "cpus": "--cpus", "mem": "--mem", "vram": "--vram",
-    "time_limit_s": "--time", "retries": "--retries", "output": "--output", "stderr": "--stderr", "tags[...]": "--tag",
-    "cwd": "--chdir",
-    "warn.before_s": "--signal", "after[...].select": "--after",
-}  # fmt: skip
+OPTION_OF = {field.key: field.options[0] for field in fields.ALL if field.options}
 #: Phrases of msgspec and their replacements.
 WIRE_WORDS = (
     (r" \| null`", "`"),
@@ -41,7 +37,7 @@ WIRE_WORDS = (
 )
 
 
-def convert(value: Any, kind: type[S], *, is_text: bool = False) -> S:
+def convert(value: Any, kind: type[T], *, is_text: bool = False) -> T:
     """Return a value as an instance of `kind`; raise UserError if it does not fit.
 
     With `is_text` numbers and booleans are strings, as in a query.
@@ -50,6 +46,11 @@ def convert(value: Any, kind: type[S], *, is_text: bool = False) -> S:
         return msgspec.convert(value, kind, strict=not is_text)
     except msgspec.ValidationError as error:
         raise UserError(_in_our_words(str(error), value)) from None
+
+
+def fill(kind: type[S], source: object, **more: Any) -> S:
+    """Return a Struct with the attributes of `source` that have the names of its fields, and with `more`."""
+    return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if name not in more}, **more)
 
 
 def _in_our_words(text: str, value: Any) -> str:
@@ -62,4 +63,6 @@ def _in_our_words(text: str, value: Any) -> str:
     for wire, ours in WIRE_WORDS:
         what = re.sub(wire, ours, what)
     got = f", got {str(value[name])[:80]}" if isinstance(value, dict) and name in value and "got" not in what else ""
-    return f"{OPTION_OF.get(name, name)}: {what[:1].lower()}{what[1:]}{got}."
+    # A part of a field, such as one tag of several, has the option of the whole.
+    option = OPTION_OF.get(re.split(r"[\[.]", name)[0], name)
+    return f"{option}: {what[:1].lower()}{what[1:]}{got}."

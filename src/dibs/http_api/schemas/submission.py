@@ -11,9 +11,9 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -30,6 +30,11 @@ RULES = ("at_once", "halt_after")
 KEY = "[0-9A-Za-z]{1,64}"
 #: A time limit in seconds that is longer than every warning.
 LONG_S = 9e8
+#: What is expected of words and times.
+AFTER = "after expected done, any or end"
+RETRY_ON = "--retry-on expected fail, oom, lost or timeout"
+BEGIN_AT = "begin_at expected a moment such as 2026-11-15T22:00:00Z"
+T = TypeVar("T")
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
@@ -274,8 +279,8 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
         cwd=job.cwd or os.path.expanduser("~"),
         env=tuple(job.env.items()),
         tags=tuple(dict.fromkeys(job.tags)),
-        begin_at=None if job.begin_at is None else _begin(job.begin_at),
-        retry_on=tuple(_trouble(word) for word in job.retry_on) if job.retry_on else RETRIED_BY_DEFAULT,
+        begin_at=None if job.begin_at is None else _read(job.begin_at, serialization.parse_moment, BEGIN_AT),
+        retry_on=tuple(_read(word, Trouble, RETRY_ON) for word in job.retry_on or ()) or RETRIED_BY_DEFAULT,
         is_slurm=job.slurm,
         warn=None if job.warn is None else _warn(job.warn),
         metrics=tuple((name, _metric(name, pattern)) for name, pattern in job.metric.items()),
@@ -292,7 +297,7 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
         job.time_limit_s,
         vram=job.vram,
         ignore_foreign=job.ignore_foreign,
-        after=tuple((need.select, _when(need.when)) for need in job.after),
+        after=tuple((need.select, _read(need.when, When, AFTER)) for need in job.after),
         environ=_decoded(job.environ, "environ"),
         script=_script(job),
         is_held=job.hold,
@@ -301,25 +306,11 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
     return submission
 
 
-def _when(word: str) -> When:
+def _read(text: str, read: Callable[[str], T], expected: str) -> T:
     try:
-        return When(word)
+        return read(text)
     except ValueError:
-        raise UserError(f'after expected done, any or end, got "{word}".') from None
-
-
-def _trouble(word: str) -> Trouble:
-    try:
-        return Trouble(word)
-    except ValueError:
-        raise UserError(f'--retry-on expected fail, oom, lost or timeout, got "{word}".') from None
-
-
-def _begin(text: str) -> int:
-    try:
-        return serialization.parse_moment(text)
-    except ValueError:
-        raise UserError(f'begin_at expected a moment such as 2026-11-15T22:00:00Z, got "{text}".') from None
+        raise UserError(f'{expected}, got "{text}".') from None
 
 
 def _joined(job: SpecialIn) -> str:
