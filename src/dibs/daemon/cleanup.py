@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dibs.daemon.cleanup")
 
+#: `job_folders.size` or `job_folders.remove`.
+FolderWork = Callable[[Sequence[Path], int, bool], int]
 #: Seconds after which call files that were never submitted count as abandoned.
 STRAY_AFTER_S = 3600.0
 FINISHED_WORDS = frozenset(outcome.value for outcome in Outcome)
@@ -52,7 +54,7 @@ async def clean(
     """Delete the finished jobs of a selection, or only report what would be deleted."""
     choice = await daemon.ask(lambda reader: choose(reader, chosen, now_ms()))
     if is_dry_run:
-        freed = await _in_thread(daemon, _sizes, daemon.files.roots, choice.ids, with_checkpoints)
+        freed = await _in_thread(daemon, _total, job_folders.size, daemon.files.roots, choice.ids, with_checkpoints)
         return CleanupResult(len(choice.ids), freed, choice.needed)
     count, freed = await forget(daemon, choice.ids, with_checkpoints)
     return CleanupResult(count, freed, choice.needed)
@@ -74,17 +76,14 @@ async def forget(daemon: Daemon, ids: Sequence[JobId], with_checkpoints: bool) -
 
 
 async def _remove(daemon: Daemon, gone: Sequence[JobId], with_checkpoints: bool) -> int:
-    freed = await _in_thread(daemon, _removals, daemon.files.roots, gone, with_checkpoints)
+    freed = await _in_thread(daemon, _total, job_folders.remove, daemon.files.roots, gone, with_checkpoints)
     await daemon.do(lambda turn: turn.store.forgot(gone))
     return freed
 
 
-def _sizes(where: Sequence[Path], ids: Sequence[JobId], with_checkpoints: bool) -> int:
-    return sum(job_folders.size(where, job_id, with_checkpoints) for job_id in ids)
-
-
-def _removals(where: Sequence[Path], ids: Sequence[JobId], with_checkpoints: bool) -> int:
-    return sum(job_folders.remove(where, job_id, with_checkpoints) for job_id in ids)
+def _total(work: FolderWork, where: Sequence[Path], ids: Sequence[JobId], with_checkpoints: bool) -> int:
+    """Return the bytes of all jobs."""
+    return sum(work(where, job_id, with_checkpoints) for job_id in ids)
 
 
 async def _in_thread(daemon: Daemon, work: Callable[..., int], *args: object) -> int:

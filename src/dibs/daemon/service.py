@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from dibs.daemon.device_watch import DeviceWatcher
 from dibs.daemon.readers import Readers
+from dibs.devices.view import DeviceView
 from dibs.engines.job_files import JobFiles
 from dibs.errors import MachineError
 from dibs.jobqueue import outlook
@@ -82,37 +83,31 @@ class Events:
             self._waiting -= 1
 
 
+@dataclass(eq=False)
 class Daemon:
     """The parts of a running daemon, as HTTP handlers use them."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        settings: Settings,
-        files: JobFiles,
-        queue: QueueThread,
-        events: Events,
-        readers: Readers,
-        watcher: DeviceWatcher,
-    ) -> None:
-        self.identity = identity
-        self.settings = settings
-        self.files = files
-        self._queue = queue
-        self.events = events
-        self.readers = readers
-        self.watcher = watcher
-        #: The devices as last assessed.
-        self.devices = watcher.view
-        self.stopping = asyncio.Event()
-        #: The error that stops the daemon, if any.
-        self.trouble: MachineError | None = None
-        #: Removes the files of deleted jobs, possibly on a slow disk.
-        self.remover = ThreadPoolExecutor(1, "remover")
-        #: Reads the logs of jobs, possibly on a slow disk.
-        self.logs = ThreadPoolExecutor(LOG_READERS, "logs")
-        #: Waits for the running jobs to end, after a drain request.
-        self.closing: asyncio.Task[None] | None = None
+    identity: Identity
+    settings: Settings
+    files: JobFiles
+    _queue: QueueThread
+    events: Events
+    readers: Readers
+    watcher: DeviceWatcher
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    #: The error that stops the daemon, if any.
+    trouble: MachineError | None = None
+    #: Removes the files of deleted jobs, possibly on a slow disk.
+    remover: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "remover"))
+    #: Reads the logs of jobs, possibly on a slow disk.
+    logs: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(LOG_READERS, "logs"))
+    #: Waits for the running jobs to end, after a drain request.
+    closing: asyncio.Task[None] | None = None
+
+    @property
+    def devices(self) -> DeviceView:
+        """Return the devices as last assessed."""
+        return self.watcher.view
 
     @property
     def inventory(self) -> Inventory:
@@ -138,13 +133,9 @@ class Daemon:
         """Read the queue and the machine once, to explain why jobs wait and when they start."""
         return QueueOutlook.of_queue(self._queue, reader)
 
-    def receipt(self, reader: writer.Reader, ids: list[JobId]) -> str:
-        """Describe the result of a submission in one line."""
-        return outlook.receipt(self._queue, reader, ids)
-
-    def memory_hints(self, reader: writer.Reader, ids: list[JobId]) -> list[str]:
-        """Return a hint if the declared GPU memory does not fit what earlier runs used."""
-        return outlook.declared_amiss(self._queue, reader, ids)
+    def receipt(self, reader: writer.Reader, ids: list[JobId]) -> tuple[str, list[str]]:
+        """Describe a submission in one line, with a hint if its GPU memory does not fit what earlier runs used."""
+        return outlook.receipt(self._queue, reader, ids), outlook.declared_amiss(self._queue, reader, ids)
 
     def submit_now(self, turn: Turn, submissions: Sequence[Submission], rules: Rules) -> Submitted:
         """Queue jobs that must all start in this turn, or raise with the reason."""

@@ -85,7 +85,7 @@ def gpu_answer(
         device,
         processes=[wire.fill(machine_answers.Process, process) for process in device.processes],
         state=_state(device, is_leased=bool(held_by)),
-        holders=[machine_answers.Holder(h.user, h.uid, h.pid, h.job or None, _since(h), _vram(h)) for h in held_by],
+        holders=[_holder(holder) for holder in held_by],
         idle_since=serialization.moment(idle_since),
         waiters=waiters,
     )
@@ -103,13 +103,10 @@ def _state(device: Device, *, is_leased: bool) -> str:
     return "foreign" if device.foreign else "free"
 
 
-def _since(holder: holders.Holder) -> str | None:
-    return None if holder.since is None else serialization.moment(round(holder.since * 1000))
-
-
-def _vram(holder: holders.Holder) -> int | None:
-    """Return the bytes that a holder declared; None for exclusive use."""
-    return None if holder.mib is None else holder.mib * choice.MIB
+def _holder(held: holders.Holder) -> machine_answers.Holder:
+    since = None if held.since is None else serialization.moment(round(held.since * 1000))
+    vram = None if held.mib is None else held.mib * choice.MIB
+    return machine_answers.Holder(held.user, held.uid, held.pid, held.job or None, since, vram)
 
 
 async def post_drain(daemon: Daemon, gpu: str, body: actions.DrainIn) -> machine_answers.DrainState:

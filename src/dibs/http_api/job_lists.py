@@ -64,15 +64,9 @@ def wanted(told: ListQuery, inventory: Inventory, now: datetime) -> JobQuery:
 
 
 def _also(told: ListQuery, inventory: Inventory, now: datetime) -> list[Atom]:
-    found: list[Atom] = []
-    if told.project:
-        found.append(selectors.Is("project", told.project))
-    if told.tag:
-        found.append(selectors.Is("tag", told.tag))
-    if told.sweep is not None:
-        found.append(selectors.Is("sweep", told.sweep))
-    if told.gpu:
-        found.append(selectors.Is("gpu", _gpu(told.gpu, inventory)))
+    gpu = _gpu(told.gpu, inventory) if told.gpu else ""
+    equal = {"project": told.project, "tag": told.tag, "sweep": told.sweep, "gpu": gpu}
+    found: list[Atom] = [selectors.Is(name, value) for name, value in equal.items() if value not in ("", None)]
     if told.name:
         found.append(selectors.Like("name", told.name))
     if told.text:

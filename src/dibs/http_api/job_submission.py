@@ -9,13 +9,11 @@ from typing import Any
 from dibs.daemon.service import Daemon
 from dibs.http_api import gpus, why
 from dibs.http_api.schemas import job_answers, submission
-from dibs.jobqueue import control, turns, validation
+from dibs.jobqueue import control, validation
 from dibs.jobqueue.thread import now_ms
 from dibs.model import scripts, serialization
 from dibs.model.fields import JobSpec
-from dibs.model.jobs import JobId
 from dibs.scheduling.forecasts import Forecast
-from dibs.store.reader import Reader
 from dibs.submission.drafts import Body
 from dibs.system import commands
 
@@ -32,7 +30,7 @@ async def post_jobs(
     if query.dry_run:
         return await _rehearse(daemon, submissions, rules)
     submitted = await _queue(daemon, submissions, rules)
-    receipt, hints = await daemon.ask(lambda reader: _told(daemon, reader, submitted.ids))
+    receipt, hints = await daemon.ask(lambda reader: daemon.receipt(reader, submitted.ids))
     return job_answers.Receipt(
         ids=list(submitted.ids),
         notes=submitted.notes,
@@ -47,28 +45,17 @@ async def add(daemon: Daemon, body: Body, *, is_terminal: bool) -> dict[str, Any
     submitted = await _queue(daemon, submission.submissions(body), submission.rules(body))
     answer: dict[str, Any] = {"ids": submitted.ids, "notes": submitted.notes}
     if is_terminal:
-        answer["receipt"], answer["hints"] = await daemon.ask(lambda reader: _told(daemon, reader, submitted.ids))
+        answer["receipt"], answer["hints"] = await daemon.ask(lambda reader: daemon.receipt(reader, submitted.ids))
     return answer
 
 
 async def _queue(
     daemon: Daemon, submissions: list[validation.Submission], rules: validation.Rules
 ) -> control.Submitted:
-    submitted = await daemon.do(lambda turn: _submit(daemon, turn, submissions, rules))
+    submit = daemon.submit_now if any(submission.spec.no_wait for submission in submissions) else control.submit
+    submitted = await daemon.do(lambda turn: submit(turn, submissions, rules))
     full = gpus.full(daemon)
     return replace(submitted, notes=[*submitted.notes, full]) if full else submitted
-
-
-def _told(daemon: Daemon, reader: Reader, ids: list[JobId]) -> tuple[str, list[str]]:
-    return daemon.receipt(reader, ids), daemon.memory_hints(reader, ids)
-
-
-def _submit(
-    daemon: Daemon, turn: turns.Turn, submissions: list[validation.Submission], rules: validation.Rules
-) -> control.Submitted:
-    if not any(submission.spec.no_wait for submission in submissions):
-        return control.submit(turn, submissions, rules)
-    return daemon.submit_now(turn, submissions, rules)
 
 
 async def _rehearse(

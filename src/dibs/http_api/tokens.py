@@ -10,7 +10,6 @@ import hmac
 import json
 import os
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
 
 from dibs.errors import MachineError
@@ -27,45 +26,28 @@ FORGET_AFTER_S = 60.0
 MOST_SIDES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFile:
-    """The content of the file: the token, and the TCP port that is open for browsers; None: none is."""
-
-    token: str
-    port: int | None = None
-
-
 class Tokens:
     """The token and the codes of one daemon. `now` is a monotonic clock in seconds."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept = _read(path)
+        #: The token, None before the first code is created; and the port that was last open, None if none was.
+        self.token, self.port = _read(path)
         #: When each code expires, oldest first.
         self._codes: dict[str, float] = {}
 
-    @property
-    def token(self) -> str | None:
-        """Return the token; None before the first code is created."""
-        return self._kept.token or None
-
-    @property
-    def port(self) -> int | None:
-        """Return the port that was last open; None if none was."""
-        return self._kept.port
-
     def remember(self, port: int | None) -> None:
         """Store the port, so that the next daemon opens it again."""
-        self._keep(TokenFile(self._kept.token, port))
+        self._keep(self.token, port)
 
     def rotate(self) -> None:
         """Replace the token; the old one and all codes become invalid."""
         self._codes.clear()
-        self._keep(TokenFile(secrets.token_urlsafe(32), self._kept.port))
+        self._keep(secrets.token_urlsafe(32), self.port)
 
     def new_code(self, now: float) -> str:
         """Return a new code that can be exchanged once."""
-        if not self._kept.token:
+        if self.token is None:
             self.rotate()
         self._codes = {code: end for code, end in self._codes.items() if end > now}
         while len(self._codes) >= MOST_CODES:
@@ -78,10 +60,10 @@ class Tokens:
         """Return the token for a code and invalidate the code; None if the code is wrong or expired."""
         found = [code for code in self._codes if is_same(code, said)]
         ends = [self._codes.pop(code) for code in found]
-        return self._kept.token if ends and ends[0] > now else None
+        return self.token if ends and ends[0] > now else None
 
-    def _keep(self, kept: TokenFile) -> None:
-        text = json.dumps({"token": kept.token, "port": kept.port}).encode()
+    def _keep(self, token: str | None, port: int | None) -> None:
+        text = json.dumps({"token": token, "port": port}).encode()
         temporary = f"{self._path}.{os.getpid()}"
         try:
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -93,7 +75,7 @@ class Tokens:
             os.replace(temporary, self._path)
         except OSError as error:
             raise MachineError(f"cannot write {self._path}: {error.strerror}.") from error
-        self._kept = kept
+        self.token, self.port = token, port
 
 
 class Failures:
@@ -119,17 +101,18 @@ def is_same(secret: str, said: str) -> bool:
     return hmac.compare_digest(secret.encode(), said.encode("utf-8", "surrogatepass"))
 
 
-def _read(path: Path) -> TokenFile:
+def _read(path: Path) -> tuple[str | None, int | None]:
     """Return the stored token and port; a missing or broken file, or one that others can access, counts as empty."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(fd, "rb") as file:
             found = os.fstat(fd)
             if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-                return TokenFile("")
+                return None, None
             told = json.loads(file.read(4096))
         token, port = told["token"], told["port"]
     except (OSError, ValueError, KeyError, TypeError):
-        return TokenFile("")
-    is_port = type(port) is int and 0 < port < 65536
-    return TokenFile(token, port if is_port else None) if isinstance(token, str) and len(token) >= 43 else TokenFile("")
+        return None, None
+    if not isinstance(token, str) or len(token) < 43:
+        return None, None
+    return token, port if type(port) is int and 0 < port < 65536 else None
