@@ -251,15 +251,8 @@ def _news(reader: Reader, since: int | None) -> News:
 
 def _messages(reader: Reader, since: int, until: int, job: int | None = None) -> list[Message]:
     found = reader.happened(since, until, None if job is None else JobId(job), event_hub.HISTORY + 1)
-    return [Message(one.number, one.job, event_hub.message("job", _job_event(one), one.number)) for one in found]
+    return [Message(e.number, e.job, event_hub.message("job", _job_event(e), e.number)) for e in found]
 
 
-def _job_event(one: NumberedEvent) -> job_answers.JobEvent:
-    return job_answers.JobEvent(
-        job=one.job,
-        at=serialization.moment(one.at),
-        kind=one.kind,
-        detail=one.detail,
-        state=one.word,
-        attempt=one.attempt,
-    )
+def _job_event(e: NumberedEvent) -> job_answers.JobEvent:
+    return job_answers.JobEvent(e.job, serialization.moment(e.at), e.kind, e.detail, e.word, e.attempt)

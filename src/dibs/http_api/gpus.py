@@ -41,13 +41,7 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
     found = await daemon.ask(lambda reader: holders.survey(daemon.lease_folder, inventory.ids))
     line = await daemon.ask(lambda reader: tickets.line(daemon.lease_folder))
     waiters = [
-        machine_answers.Waiter(
-            user=t.user or str(t.uid),
-            pid=t.pid,
-            gpus=t.count,
-            vram=t.mib * choice.MIB or None,
-            devices=list(t.devices),
-        )
+        machine_answers.Waiter(t.user or str(t.uid), t.pid, t.count, t.mib * choice.MIB or None, list(t.devices))
         for t in line
     ]
     idle = daemon.devices.idle_since
@@ -63,14 +57,14 @@ async def get_history(daemon: Daemon, query: HistoryQuery) -> machine_answers.Hi
     minutes = min(max(0, query.minutes), usage.MOST_MINUTES)
     kept = await daemon.ask(lambda reader: reader.minutes(now_ms() // 60_000 - minutes))
     recent = dict(daemon.devices.ledger.recent)
-    found = {device: machine_answers.GpuHistory(device, [], []) for device in daemon.inventory.ids}
+    ids = (*daemon.inventory.ids, *recent, *(device for device, *_ in kept))
+    found = {device: machine_answers.GpuHistory(device, [], []) for device in ids}
     for device, samples in recent.items():
-        found.setdefault(device, machine_answers.GpuHistory(device, [], [])).recent = [
+        found[device].recent = [
             [serialization.moment(s.at), s.memory, s.utilization, s.power, s.temperature] for s in list(samples)
         ]
     for device, minute, *values in kept:
-        row = [serialization.moment(minute * 60_000), *values]
-        found.setdefault(device, machine_answers.GpuHistory(device, [], [])).minutes.append(row)
+        found[device].minutes.append([serialization.moment(minute * 60_000), *values])
     columns = ["at", "memory", "utilization", "power", "temperature"]
     return machine_answers.History(columns, list(found.values()))
 

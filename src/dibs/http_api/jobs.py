@@ -11,7 +11,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchange, gpus, job_lists, job_numbers, why
+from dibs.http_api import exchange, gpus, job_lists, job_numbers, why, wire
 from dibs.http_api.exchange import Seconds
 from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import turns
@@ -128,9 +128,6 @@ class Shown:
     def _beside(self) -> tuple[object, ...]:
         return self.reason, self.report, self.marks, indices(self.inventory, self.job.allocation)
 
-    def answer(self, daemon: Daemon) -> job_answers.Job:
-        return job_answers.Job(**self.fields(daemon))
-
     def fields(self, daemon: Daemon) -> dict[str, Any]:
         """Return the fields of `job_answers.Job`. A notification has all of them except the last two."""
         return serialization.job_to_json(
@@ -154,7 +151,8 @@ class Texts:
         if kept is None or not kept[0].is_same(shown):
             if len(self._kept) >= MOST_TEXTS:
                 self._kept.clear()
-            kept = self._kept[shown.job.id] = shown, msgspec.Raw(msgspec.json.encode(shown.answer(daemon)))
+            text = msgspec.json.encode(job_answers.Job(**shown.fields(daemon)))
+            kept = self._kept[shown.job.id] = shown, msgspec.Raw(text)
         return kept[1]
 
 
@@ -175,12 +173,11 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
     from dibs.submission import command_line
 
     attempts = [
-        job_answers.Attempt(
-            attempt=past.attempt,
+        wire.fill(
+            job_answers.Attempt,
+            past,
             outcome=past.outcome.value,
             cause=past.cause.value if past.cause else None,
-            exit_code=past.exit_code,
-            signal=past.signal,
             gpu_ids=list(past.allocation),
             gpu_indices=list(indices(daemon.inventory, past.allocation)),
             started_at=serialization.moment(past.started_at),

@@ -16,7 +16,7 @@ from aiohttp import web
 from dibs.daemon.service import Daemon
 from dibs.http_api import metrics_text, queue
 from dibs.http_api.event_stream import Channel
-from dibs.http_api.metrics_text import Family, Sample, counter, gauge, histogram
+from dibs.http_api.metrics_text import Sample, counter, gauge, histogram
 from dibs.jobqueue.counters import Tally
 from dibs.model.devices import Device
 from dibs.store.writer import Reader
@@ -29,17 +29,17 @@ async def get_metrics(daemon: Daemon, channel: Channel) -> web.Response:
     daemon.watcher.note_viewer()
     found = await daemon.ask(lambda reader: [*_queue(reader), *_devices(daemon, reader), *_process(daemon)])
     families = [*found, *_counted(daemon.counters), *_daemon(daemon, len(channel.hub.streams))]
-    return web.Response(text=metrics_text.text(families), headers={"Content-Type": metrics_text.CONTENT_TYPE})
+    return web.Response(text="".join(families), headers={"Content-Type": metrics_text.CONTENT_TYPE})
 
 
-def _queue(reader: Reader) -> Iterator[Family]:
+def _queue(reader: Reader) -> Iterator[str]:
     state = queue.queue_state(reader)
     words = [Sample(count, {"state": word}) for word, count in state.counts.items()]
     yield gauge("dibs_jobs", "Jobs by the state that outputs show; finished ones until they are forgotten.", *words)
     yield gauge("dibs_queue_paused", "1 while nothing new is started.", Sample(state.queue.paused))
 
 
-def _counted(tally: Tally) -> Iterator[Family]:
+def _counted(tally: Tally) -> Iterator[str]:
     ends = [Sample(n, {"outcome": outcome, "cause": cause}) for (outcome, cause), n in sorted(tally.ends.items())]
     yield counter("dibs_attempts_ended_total", "Attempts that ended, by outcome and cause.", *ends)
     yield histogram("dibs_wait_seconds", "From submit, or --begin, to the first start of a job.", tally.waits)
@@ -61,7 +61,7 @@ DEVICE_NUMBERS: tuple[tuple[str, str, Callable[[Device], float | None]], ...] = 
 )
 
 
-def _devices(daemon: Daemon, reader: Reader) -> Iterator[Family]:
+def _devices(daemon: Daemon, reader: Reader) -> Iterator[str]:
     devices = daemon.inventory.devices
     for name, about, read in DEVICE_NUMBERS:
         told = [(device, read(device)) for device in devices]
@@ -83,7 +83,7 @@ def _labels(device: Device) -> dict[str, str]:
     return {"gpu": str(device.index), "id": device.id, "name": device.name}
 
 
-def _daemon(daemon: Daemon, streams: int) -> Iterator[Family]:
+def _daemon(daemon: Daemon, streams: int) -> Iterator[str]:
     yield gauge("dibs_build_info", "Always 1; the version is a label.", Sample(1, {"version": __version__}))
     waiting = daemon.pending_work
     yield gauge("dibs_requests_waiting", "Requests and news that wait for the next turn of the core.", Sample(waiting))
@@ -93,7 +93,7 @@ def _daemon(daemon: Daemon, streams: int) -> Iterator[Family]:
     yield gauge("dibs_event_streams", "Listeners to GET /v1/events.", Sample(streams))
 
 
-def _process(daemon: Daemon) -> Iterator[Family]:
+def _process(daemon: Daemon) -> Iterator[str]:
     """Return the standard Prometheus process metrics, and the size of the store."""
     database = paths.database(daemon.identity.home)
     size = sum(_size(Path(f"{database}{end}")) for end in ("", "-wal"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dibs.jobqueue.counters import Histogram
@@ -27,47 +27,32 @@ class Sample:
     suffix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """All samples of one metric."""
-
-    name: str
-    #: gauge, counter or histogram.
-    kind: str
-    about: str
-    samples: tuple[Sample, ...]
-
-
-def gauge(name: str, about: str, *samples: Sample) -> Family:
+def gauge(name: str, about: str, *samples: Sample) -> str:
     """Return a metric that goes up and down."""
-    return Family(name, "gauge", about, samples)
+    return _family(name, "gauge", about, samples)
 
 
-def counter(name: str, about: str, *samples: Sample) -> Family:
+def counter(name: str, about: str, *samples: Sample) -> str:
     """Return a metric that only grows while the daemon runs."""
-    return Family(name, "counter", about, samples)
+    return _family(name, "counter", about, samples)
 
 
-def histogram(name: str, about: str, counted: Histogram) -> Family:
+def histogram(name: str, about: str, counted: Histogram) -> str:
     """Return a histogram: cumulative buckets, count and sum."""
-    counts = list(counted.counts)
-    below = list(itertools.accumulate(counts))
+    below = list(itertools.accumulate(counted.counts))
     ends = [*map(number, counted.ends), "+Inf"]
     buckets = [Sample(count, {"le": end}, "_bucket") for count, end in zip(below, ends, strict=True)]
-    return Family(
-        name, "histogram", about, (*buckets, Sample(counted.total, {}, "_sum"), Sample(below[-1], {}, "_count"))
-    )
+    samples = (*buckets, Sample(counted.total, {}, "_sum"), Sample(below[-1], {}, "_count"))
+    return _family(name, "histogram", about, samples)
 
 
-def text(families: Iterable[Family]) -> str:
-    """Return the text of all metrics; those without samples are omitted."""
-    return "".join(_family(family) for family in families if family.samples)
-
-
-def _family(family: Family) -> str:
-    about = family.about.replace("\\", r"\\").replace("\n", r"\n")
-    lines = [f"# HELP {family.name} {about}", f"# TYPE {family.name} {family.kind}"]
-    lines += [f"{family.name}{one.suffix}{_labels(one.labels)} {number(one.value)}" for one in family.samples]
+def _family(name: str, kind: str, about: str, samples: Sequence[Sample]) -> str:
+    """Return the text of one metric; empty without samples."""
+    if not samples:
+        return ""
+    about = about.replace("\\", r"\\").replace("\n", r"\n")
+    lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+    lines += [f"{name}{one.suffix}{_labels(one.labels)} {number(one.value)}" for one in samples]
     return "\n".join(lines) + "\n"
 
 

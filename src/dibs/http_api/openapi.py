@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dibs.http_api.route_types import Content, Route
+from dibs.http_api.route_types import Route
 from dibs.http_api.schemas import job_answers
 from dibs.version import __version__
 
@@ -57,7 +57,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 
 def _types(route: Route) -> list[Any]:
-    answers = [each for each in route.answers.values() if each is not None and not isinstance(each, Content)]
+    answers = [each for each in route.answers.values() if each is not None and not isinstance(each, str)]
     return [*route.bodies, *([] if route.query is None else [route.query]), *answers, job_answers.Error]
 
 
@@ -107,17 +107,14 @@ def _query(kind: type, components: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _answers(route: Route, schemas: dict[int, Any]) -> dict[str, Any]:
+    errors = {*COMMON_ERRORS, *route.errors, *(BODY_ERRORS if route.bodies else ())} - route.answers.keys()
     told: dict[str, Any] = {}
-    for status, answer in route.answers.items():
+    for status, answer in (*route.answers.items(), *((status, job_answers.Error) for status in sorted(errors))):
         told[str(status)] = {"description": HTTPStatus(status).phrase}
-        if isinstance(answer, Content):
-            told[str(status)]["content"] = {answer.kind: {"schema": TEXT}}
+        if isinstance(answer, str):
+            told[str(status)]["content"] = {answer: {"schema": TEXT}}
         elif answer is not None:
             told[str(status)]["content"] = {"application/json": {"schema": schemas[id(answer)]}}
-    errors = {*COMMON_ERRORS, *route.errors, *(BODY_ERRORS if route.bodies else ())}
-    for status in sorted(errors - route.answers.keys()):
-        content = {"application/json": {"schema": schemas[id(job_answers.Error)]}}
-        told[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
     return told
 
 

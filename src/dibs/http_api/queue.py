@@ -70,16 +70,16 @@ def get_line(daemon: Daemon, reader: Reader, query: LineQuery) -> job_answers.Li
     most = min(max(0, query.most), MOST_STARTS)
     seen = daemon.outlook(reader)
     ready = [reader.job(waiting.id) for waiting in views.order(seen.view.waiting)[:most]]
-    others = [job for job in reader.overview(2 * MOST_STARTS, 0) if job.is_waiting and not _is_ready(job)]
+    others = [
+        job
+        for job in reader.overview(2 * MOST_STARTS, 0)
+        if job.state is State.HELD or (job.is_waiting and not job.is_ready)
+    ]
     jobs = [*ready, *others][:most]
     forecasts = seen.expected_of([job.id for job in ready])
     return job_answers.Line(
         [_in_line(job, seen.reason(job), forecasts.get(job.id, Forecast()), seen.inventory) for job in jobs]
     )
-
-
-def _is_ready(job: Job) -> bool:
-    return job.is_ready and job.state is not State.HELD
 
 
 def _in_line(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> job_answers.InLine:

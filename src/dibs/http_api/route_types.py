@@ -32,15 +32,8 @@ VARIABLES = {
 VARIABLE = re.compile(r"\{(\w+)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """The content type of an answer that is not JSON."""
-
-    kind: str
-
-
-#: The type that is sent as JSON, or `Content`; None: no body.
-Answer = Any | Content | None
+#: The type that is sent as JSON, or the content type of another answer; None: no body.
+Answer = Any | str | None
 
 
 @dataclass(frozen=True)

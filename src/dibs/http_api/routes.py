@@ -30,15 +30,15 @@ from dibs.http_api import (
     why,
     words,
 )
-from dibs.http_api.route_types import Content, Route
+from dibs.http_api.route_types import Route
 from dibs.http_api.schemas import job_answers, submission, sweep_answers
 
-HTML = {200: Content("text/html")}
-TEXT = Content("text/plain")
+HTML = {200: "text/html"}
+TEXT = "text/plain"
 SUBMISSION = (submission.JobIn, list[submission.JobIn], submission.Batch)  # type: ignore[valid-type]
 RECEIPT = {200: job_answers.DryRun, 201: job_answers.Receipt}
 SWEEP = {200: sweep_answers.SweepCheck, 201: sweep_answers.SweepReceipt}
-STREAM = {200: Content("text/event-stream")}
+STREAM = {200: "text/event-stream"}
 
 #: The first match wins.
 ROUTES = (
@@ -87,5 +87,5 @@ ROUTES = (
     Route("POST", "/v1/web", web_port.post_web, (409,)),
     Route("GET", "/{page}", static_pages.get_page, responses=HTML),
     Route("GET", "/{detail_page}/{name}", static_pages.get_page, responses=HTML),
-    Route("GET", "/static/{file}", static_pages.get_file, (404,), responses={200: Content("*/*")}),
+    Route("GET", "/static/{file}", static_pages.get_file, (404,), responses={200: "*/*"}),
 )

@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from aiohttp import web
 
@@ -53,7 +52,10 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[]
     sockets: list[asyncio.Server] = []
 
     async def reopen() -> None:
-        sockets.append(await _listen(runner, daemon.identity.socket))
+        # Any file at the path is removed: the daemon's lock proves that we own it.
+        daemon.identity.socket.unlink(missing_ok=True)
+        own = Endpoint(is_tcp=False, uid=os.geteuid())
+        sockets.append(await connections.listen(runner, own, daemon.identity.socket))
 
     try:
         await reopen()
@@ -66,9 +68,3 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[]
             each.close()
         await browsers.close()
         await runner.cleanup()
-
-
-async def _listen(runner: web.AppRunner, path: Path) -> asyncio.Server:
-    """Open the socket. Any file at its path is removed first: the daemon's lock proves that we own the path."""
-    path.unlink(missing_ok=True)
-    return await connections.listen(runner, Endpoint(is_tcp=False, uid=os.geteuid()), path)

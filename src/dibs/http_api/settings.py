@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from dibs.daemon.service import Daemon
+from dibs.http_api import wire
 from dibs.http_api.schemas.machine_answers import Setting, Settings
 from dibs.system import settings
 from dibs.version import __version__
@@ -14,12 +15,11 @@ async def get_settings(daemon: Daemon) -> Settings:
     """Return every setting of the daemon with its value, the source of the value, and its meaning."""
     values = daemon.settings
     found = [
-        Setting(
-            name=setting.name,
+        wire.fill(
+            Setting,
+            setting,
             value=settings.written(getattr(values, setting.name)),
-            default=setting.default,
             source=values.sources[setting.name],
-            variable=setting.variable,
             help=setting.meaning,
         )
         for setting in settings.SETTINGS

@@ -201,26 +201,22 @@ def _since(text: str) -> RunsSince:
 
 def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[sweep_answers.Run]:
     # Few runs are active; read what these have reported so far.
-    active = {job.id: job for job in reader.active()}
-    found = []
-    for run in runs:
-        numbers = run.numbers
-        if run.job is not None and run.job in active:
-            numbers = reports.last(daemon.files.report(active[run.job]))
-        found.append(
-            sweep_answers.Run(
-                job=run.job,
-                attempt=run.attempt,
-                index=run.index,
-                params=run.params,
-                state=run.word,
-                numbers=numbers or {},
-                summaries={name: sweep_answers.Summary(*one) for name, one in run.summaries.items()},
-                started_at=serialization.moment(run.started_at),
-                finished_at=serialization.moment(run.finished_at),
-            )
+    ids = {run.job for run in runs}
+    now = {job.id: reports.last(daemon.files.report(job)) for job in reader.active() if job.id in ids}
+    return [
+        sweep_answers.Run(
+            job=run.job,
+            attempt=run.attempt,
+            index=run.index,
+            params=run.params,
+            state=run.word,
+            numbers=(now.get(run.job, run.numbers) if run.job else run.numbers) or {},
+            summaries={name: sweep_answers.Summary(*one) for name, one in run.summaries.items()},
+            started_at=serialization.moment(run.started_at),
+            finished_at=serialization.moment(run.finished_at),
         )
-    return found
+        for run in runs
+    ]
 
 
 def _shown(kind: type[S], sweep: Sweep, **more: Any) -> S:

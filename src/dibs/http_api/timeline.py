@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -12,10 +13,9 @@ from dibs.daemon.service import Daemon
 from dibs.http_api import job_lists
 from dibs.http_api.schemas.machine_answers import Bar, Lane, Timeline
 from dibs.jobqueue.thread import now_ms
-from dibs.model import serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job
-from dibs.scheduling.forecasts import PlannedStart
+from dibs.model.serialization import moment
 from dibs.store.writer import Reader
 
 #: The most bars of the past and of the plan: more than the page can show.
@@ -35,41 +35,24 @@ def get_timeline(daemon: Daemon, reader: Reader, query: TimelineQuery) -> Timeli
     since = job_lists.moment("since", query.since, here)
     until = job_lists.moment("until", query.until, here) if query.until else now
     past = reader.attempts_between(since, until, MOST_PAST)
-    bars = [_bar(s.job, s.name, s.attempt, s.devices, s.started_at, s.finished_at, s.word) for s in reversed(past)]
+    bars = [
+        Bar(s.job, s.name, s.attempt, list(s.devices), moment(s.started_at), moment(s.finished_at), s.word, False, None)
+        for s in reversed(past)
+    ]
     ahead = daemon.outlook(reader).plan_ahead(MOST_PLANNED)
-    # A job that is starting has no start time yet.
-    bars += [_running(job, job.started_at or now, ahead.ends.get(job.id)) for job in reader.active() if job.allocation]
-    bars += [_planned(reader.job(plan.id), plan) for plan in ahead.planned if plan.devices]
-    return Timeline(_lanes(daemon, bars), bars, len(past) == MOST_PAST, serialization.moment(now))
+    for job in reader.active():
+        if job.allocation:
+            # A job that is starting has no start time yet.
+            bar = _bar(job, job.allocation, job.started_at or now, None)
+            bar.expected_end = moment(ahead.ends.get(job.id))
+            bars.append(bar)
+    bars += [_bar(reader.job(p.id), p.devices, p.at, p.until, is_plan=True) for p in ahead.planned if p.devices]
+    return Timeline(_lanes(daemon, bars), bars, len(past) == MOST_PAST, moment(now))
 
 
-def _running(job: Job, began: int, end: int | None) -> Bar:
-    bar = _bar(job.id, job.spec.name, job.attempt, job.allocation, began, None, job.word)
-    bar.expected_end = serialization.moment(end)
-    return bar
-
-
-def _planned(job: Job, plan: PlannedStart) -> Bar:
-    bar = _bar(job.id, job.spec.name, job.attempt, plan.devices, plan.at, plan.until, job.word)
-    bar.is_plan = True
-    return bar
-
-
-def _bar(
-    job: int, name: str, attempt: int, devices: tuple[DeviceId, ...], began: int, ended: int | None, word: str
-) -> Bar:
-    return Bar(
-        job=job,
-        name=name,
-        attempt=attempt,
-        gpu_ids=list(devices),
-        begin=serialization.moment(began),
-        end=serialization.moment(ended),
-        state=word,
-        is_plan=False,
-        # Set only for a running job.
-        expected_end=None,
-    )
+def _bar(job: Job, devices: Sequence[DeviceId], began: int, ended: int | None, *, is_plan: bool = False) -> Bar:
+    name, begin, end = job.spec.name, moment(began), moment(ended)
+    return Bar(job.id, name, job.attempt, list(devices), begin, end, job.word, is_plan, expected_end=None)
 
 
 def _lanes(daemon: Daemon, bars: list[Bar]) -> list[Lane]:

@@ -109,14 +109,14 @@ class OpenEndpoint:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
+@dataclass(eq=False)
 class Browsers:
     """Opens and closes the endpoint for browsers."""
 
-    def __init__(self, runner: web.AppRunner, values: Settings, tokens: Tokens) -> None:
-        self._runner = runner
-        self._values = values
-        self._tokens = tokens
-        self._open: OpenEndpoint | None = None
+    _runner: web.AppRunner
+    _values: Settings
+    _tokens: Tokens
+    _open: OpenEndpoint | None = None
 
     @property
     def address(self) -> str | None:

@@ -7,7 +7,7 @@ from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import outlook
 from dibs.model import serialization
 from dibs.model.devices import Inventory, indices
-from dibs.model.jobs import Job, JobId
+from dibs.model.jobs import JobId
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast
 from dibs.store.writer import Reader
@@ -16,13 +16,10 @@ from dibs.store.writer import Reader
 def get_why(daemon: Daemon, reader: Reader, id: JobId) -> job_answers.Why:
     """Return why a job is not running, or its current state."""
     job = reader.job(id)
-    if not job.is_waiting:
-        return _why(job, Reason(outlook.describe(job)), Forecast(), daemon.inventory)
-    seen = daemon.outlook(reader)
-    return _why(job, seen.reason(job), seen.expected(job), seen.inventory)
-
-
-def _why(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> job_answers.Why:
+    reason, forecast, inventory = Reason(outlook.describe(job)), Forecast(), daemon.inventory
+    if job.is_waiting:
+        seen = daemon.outlook(reader)
+        reason, forecast, inventory = seen.reason(job), seen.expected(job), seen.inventory
     return job_answers.Why(
         id=job.id,
         state=job.word,

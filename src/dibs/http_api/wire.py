@@ -48,7 +48,7 @@ def convert(value: Any, kind: type[T], *, is_text: bool = False) -> T:
         raise UserError(_in_our_words(str(error), value)) from None
 
 
-def fill(kind: type[S], source: object, **more: Any) -> S:
+def fill(kind: type[S], source: object, /, **more: Any) -> S:
     """Return a Struct with the attributes of `source` that have the names of its fields, and with `more`."""
     return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if name not in more}, **more)
 
