@@ -187,11 +187,6 @@ def _others(view: View, device: DeviceId) -> list[Occupant]:
     return [*([alone] if alone and is_held else []), *view.sharers.get(device, ())]
 
 
-def marks(daemon: Daemon, job: Job) -> list[str]:
-    """Return warnings about the GPUs of a running job, or about GPUs that it uses but should not."""
-    return list(daemon.devices.last.marks.get(job.id, ()))
-
-
 def use(daemon: Daemon, reader: Reader, job: Job) -> list[job_answers.Use]:
     """Return how the latest attempt used each of its GPUs, from the store and from readings not stored yet."""
     found = {device: (peak, mean, looks) for device, peak, mean, looks in reader.uses(job.id, job.attempt)}

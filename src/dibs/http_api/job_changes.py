@@ -88,7 +88,9 @@ async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
     deadline = began + exchange.wait_for(query.wait_s)
     is_fixed = bool(query.select) and not selectors.is_moving(chosen)
     if not is_fixed:
-        mark = query.mark or await daemon.ask(lambda reader: _mark(reader, query.select, chosen))
+        # Without selectors, all jobs that are unfinished now.
+        meant = chosen if query.select else selectors.parse(["unfinished"])
+        mark = query.mark or await daemon.ask(lambda reader: selectors.ranges(reader.select_ids(meant, now_ms())))
         chosen = selectors.parse([mark]) if mark else ()
     while True:
         version, looked_at = daemon.events.version, daemon.events.loop.time()
@@ -109,12 +111,6 @@ async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
         turns.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
     summary.mark = "" if is_fixed else mark
     return summary
-
-
-def _mark(reader: Reader, words: list[str], chosen: selectors.Selection) -> str:
-    """Return the jobs that match now as ranges of ids; without selectors, all unfinished jobs."""
-    meant = chosen if words else selectors.parse(["unfinished"])
-    return selectors.ranges(reader.select_ids(meant, now_ms()))
 
 
 def _summary(tally: dict[str, int]) -> job_answers.WaitSummary:

@@ -110,6 +110,7 @@ class Shown:
     reason: str | None
     #: Its last metrics.
     report: Numbers | None
+    #: Warnings about its GPUs, or about GPUs that it uses but should not.
     marks: list[str]
     inventory: Inventory
 
@@ -118,7 +119,8 @@ class Shown:
         """Collect the current facts about a job."""
         reader.pause()
         reason = seen.reason(job).text if job.is_waiting else job.remark if job.is_active else None
-        return cls(job, reason, job_numbers.of(daemon, reader, job), gpus.marks(daemon, job), seen.inventory)
+        marks = list(daemon.devices.last.marks.get(job.id, ()))
+        return cls(job, reason, job_numbers.of(daemon, reader, job), marks, seen.inventory)
 
     def is_same(self, other: Shown) -> bool:
         """Return whether another has the same JSON."""

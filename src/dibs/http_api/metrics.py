@@ -49,7 +49,11 @@ def _counted(tally: Tally) -> Iterator[str]:
 
 #: Metrics of a GPU: name, help text, and how to read the value; None if the driver does not report it.
 DEVICE_NUMBERS: tuple[tuple[str, str, Callable[[Device], float | None]], ...] = (
-    ("utilization_ratio", "Share of the time in which the GPU was busy.", lambda d: _part(d.utilization)),
+    (
+        "utilization_ratio",
+        "Share of the time in which the GPU was busy.",
+        lambda d: d.utilization and d.utilization / 100,
+    ),
     ("memory_used_bytes", "Memory in use.", lambda d: d.memory_used),
     ("memory_total_bytes", "Memory of the GPU.", lambda d: d.memory_total),
     ("temperature_celsius", "Temperature.", lambda d: d.temperature),
@@ -73,10 +77,6 @@ def _devices(daemon: Daemon, reader: Reader) -> Iterator[str]:
     age_s = daemon.devices.age_s
     ages = [] if age_s is None else [Sample(age_s)]
     yield gauge("dibs_gpu_look_age_seconds", "Age of what is told about the GPUs, while they are looked at.", *ages)
-
-
-def _part(percent: int | None) -> float | None:
-    return None if percent is None else percent / 100
 
 
 def _labels(device: Device) -> dict[str, str]:
