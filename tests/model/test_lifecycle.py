@@ -1,7 +1,6 @@
 """The life of a job: what may follow what, and what holds after every step."""
 
 import itertools
-import typing
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from dibs.errors import Bug
 from dibs.model import lifecycle
 from dibs.model.jobs import ACTIVE, BAD, WAITING, Cause, JobId, Outcome, State
 
-KINDS = typing.get_args(lifecycle.Event)
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
 #: What puts a finished job back in line.
@@ -83,7 +81,7 @@ def test_every_state_can_be_come_to():
 
 
 @pytest.mark.parametrize(
-    ("state", "kind"), sorted(set(itertools.product(State, KINDS)) - set(lifecycle.TRANSITIONS), key=str)
+    ("state", "kind"), sorted(set(itertools.product(State, build.EVENT_KINDS)) - set(lifecycle.TRANSITIONS), key=str)
 )
 def test_what_the_table_does_not_name_is_a_bug_that_says_what_and_where(state, kind):
     job = explored()[0][state]

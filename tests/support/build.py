@@ -142,6 +142,12 @@ _EVENTS: dict[type, list[dict[str, Any]]] = {
 }
 
 
+#: Every kind of event.
+EVENT_KINDS = tuple(
+    kind for kind in vars(lifecycle).values() if isinstance(kind, type) and kind.__base__ is lifecycle.Event
+)
+
+
 def event(job: Job, number: int, at: int = NOW) -> lifecycle.Event:
     """Return one of the events that may happen to a job as it stands."""
     allowed = [kind for state, kind in lifecycle.TRANSITIONS if state is job.state]

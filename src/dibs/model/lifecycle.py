@@ -14,36 +14,39 @@ from dibs.model.jobs import Cause, Job, JobId, Outcome, State, Trouble
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """The plan assigned devices; a runner is about to start."""
+class Event:
+    """What happened to a job, and when, in wall-clock milliseconds."""
 
     at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placed(Event):
+    """The plan assigned devices; a runner is about to start."""
+
     devices: tuple[DeviceId, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(Event):
     """The start was abandoned before the command ran; the job is queued again."""
 
-    at: int
     why: str
     #: The runner itself died while the daemon watched. A crash of the daemon does not count against the job.
     runner_died: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class Started(Event):
     """The command is running."""
 
-    at: int
     pid: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Event):
     """The command ended or could not be started; the details come from the runner's record."""
 
-    at: int
     exit_code: int | None = None
     signal: int | None = None
     started_at: int | None = None
@@ -59,103 +62,74 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class LostTrack:
+class LostTrack(Event):
     """The outcome is unknown: the runner left no record."""
 
-    at: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Orphaned:
+class Orphaned(Event):
     """The runner is gone but the command is still running."""
 
-    at: int
-
 
 @dataclass(frozen=True, slots=True)
-class CannotStart:
+class CannotStart(Event):
     """Its runners repeatedly died before they could start the command."""
 
-    at: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class CancelAsked:
+class CancelAsked(Event):
     """A user cancelled it."""
 
-    at: int
-
 
 @dataclass(frozen=True, slots=True)
-class Misused:
+class Misused(Event):
     """It uses a device in a way it may not, and is stopped for that."""
 
-    at: int
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class NeedFailed:
+class NeedFailed(Event):
     """A dependency failed, so it can never run."""
 
-    at: int
     need: JobId
 
 
 @dataclass(frozen=True, slots=True)
-class NeedRetried:
+class NeedRetried(Event):
     """A failed dependency is being retried, so the job waits again."""
 
-    at: int
     need: JobId
 
 
-@dataclass(frozen=True, slots=True)
-class HoldAsked:
+class HoldAsked(Event):
     """A user put it on hold."""
 
-    at: int
 
-
-@dataclass(frozen=True, slots=True)
-class UnholdAsked:
+class UnholdAsked(Event):
     """A user released it from hold."""
 
-    at: int
 
-
-@dataclass(frozen=True, slots=True)
-class Paused:
+class Paused(Event):
     """Its processes were stopped; it keeps its devices."""
 
-    at: int
 
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Event):
     """Its processes were continued."""
 
-    at: int
-
 
 @dataclass(frozen=True, slots=True)
-class RetryAsked:
+class RetryAsked(Event):
     """A new attempt was requested."""
 
-    at: int
     #: An automatic retry that the submitter allowed.
     is_automatic: bool = False
 
 
-Event = (
-    Placed | GivenUp | Started | Ended | LostTrack | Orphaned | CannotStart | CancelAsked | Misused
-    | NeedFailed | NeedRetried | HoldAsked | UnholdAsked | Paused | Resumed | RetryAsked
-)  # fmt: skip
-
 S = State
-TRANSITIONS: dict[tuple[State, type], State] = {
+TRANSITIONS: dict[tuple[State, type[Event]], State] = {
     (S.QUEUED, Placed): S.STARTING,
     (S.QUEUED, HoldAsked): S.HELD,
     (S.QUEUED, CancelAsked): S.FINISHED,
@@ -198,7 +172,7 @@ NEED_FAILED = "job {need}, which it waited for, did not succeed"
 MOST_DEAD_STARTS = 3
 
 
-def allows(job: Job, event: type) -> bool:
+def allows(job: Job, event: type[Event]) -> bool:
     """Tell whether an event of this type is allowed in the current state of `job`."""
     return (job.state, event) in TRANSITIONS
 
