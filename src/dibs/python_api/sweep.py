@@ -16,7 +16,6 @@ from dibs.client.connection import Client
 from dibs.errors import MachineError, NotFound, TimedOut, UserError
 from dibs.python_api import jobs, keywords
 from dibs.python_api.jobs import Command, Job
-from dibs.submission.options import Option
 from dibs.sweeps import documents, files, ranking
 
 if TYPE_CHECKING:
@@ -27,13 +26,6 @@ if TYPE_CHECKING:
 PAGE_SIZE = 5000
 #: Keywords that describe the space; the others are options of `dibs sweep`.
 SPACE = ("zip", "when", "exclude", "blocks")
-SPELLINGS: dict[Option[object], keywords.Spelling] = {
-    sweep_drafts.SAMPLE: keywords.number,
-    sweep_drafts.SEED: keywords.number,
-    sweep_drafts.DIR: keywords.path,
-    sweep_drafts.OUTPUT: keywords.path,
-    sweep_drafts.STDERR: keywords.path,
-}
 Params = Mapping[str, object]
 
 
@@ -92,7 +84,7 @@ class Sweep:
         self, space: documents.Sweep, given: Mapping[str, object], params: Sequence[object], file: str | None = None
     ) -> None:
         with keywords.keyword_errors(sweep_drafts.OPTIONS):
-            args = keywords.read({"name": space.name, **given}, sweep_drafts.OPTIONS, SPELLINGS)
+            args = keywords.read({"name": space.name, **given}, sweep_drafts.OPTIONS, SweepOptions)
             self._draft = sweep_drafts.ask(args, space, parameters=params, file=file)
 
     @property
