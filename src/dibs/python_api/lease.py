@@ -13,31 +13,28 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 from dibs.foreground import lease_request
 from dibs.leases import waiters
 from dibs.model import environment
 from dibs.python_api import jobs, keywords
+from dibs.python_api.keywords import DeviceOptions
 from dibs.submission import job_options
 from dibs.system import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dibs.leases.device_lease import Lease as OneLease
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 #: The options of a lease.
-OPTIONS = (
-    job_options.GPUS, job_options.GPU_IDS, job_options.PREFER, job_options.GPU_TYPE, job_options.VRAM,
-    job_options.IGNORE_FOREIGN, job_options.VISIBLE, job_options.TIME,
-)  # fmt: skip
+OPTIONS = tuple(
+    option for option in job_options.OPTIONS if keywords.name(option) in {"gpus", *DeviceOptions.__annotations__}
+)
 #: Variables that hold a list of devices.
 DEVICE_LISTS = ("DIBS_GPU_INDICES", *environment.DEVICE_NAMES)
 #: Files that CUDA or ROCm keeps open once initialized. NVML, which only reads GPUs, does not open them.
@@ -57,18 +54,11 @@ class lease:
         self,
         gpus: int | str | None = None,
         *,
-        gpu_ids: int | str | Sequence[int | str] | None = None,
-        prefer: int | str | Sequence[int | str] | None = None,
-        gpu_type: str | None = None,
-        vram: str | None = None,
-        ignore_foreign: bool | None = None,
-        visible: str | None = None,
-        time: str | timedelta | None = None,
         timeout: float | None = None,
         blocking: bool = True,
+        **options: Unpack[DeviceOptions],
     ) -> None:
-        given: dict[str, object] = {"gpus": gpus, "gpu_ids": gpu_ids, "prefer": prefer, "gpu_type": gpu_type}
-        given |= {"vram": vram, "ignore_foreign": ignore_foreign, "visible": visible, "time": time}
+        given: dict[str, object] = {"gpus": gpus, **options}
         self._args = keywords.read(given, OPTIONS)
         self._given = given
         self._timeout = _check_timeout(timeout, blocking)
