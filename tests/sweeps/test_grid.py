@@ -301,7 +301,7 @@ def test_a_space_needs_a_parameter():
 @given(st.integers(-50, 50), st.integers(1, 9), st.integers(1, 40), st.integers(-400, 400))
 def test_a_computed_column_knows_what_is_in_it(start, step, size, number):
     for sign in (1, -1):
-        column = columns.Steps(start, sign * step, 4, size)
+        column = columns.Steps(size, start, sign * step, 4)
         assert column.has(number / 4) == ((number / 4) in [value.data for value in column])
     assert not column.has("1")
     assert grid.axis("a", column).has([column[0].data])

@@ -16,7 +16,7 @@ from dibs.sweeps import orders
 def test_shuffled_is_the_order_of_the_standard_library(size, seed):
     expected = array("I", range(size))
     random.Random(seed).shuffle(expected)
-    assert list(orders.ShuffledOrder(size, random.Random(seed).getrandbits)) == list(expected)
+    assert list(orders.shuffled(size, random.Random(seed).getrandbits)) == list(expected)
 
 
 @given(st.integers(0, 3000), st.integers())
@@ -51,12 +51,13 @@ def test_places_beyond_the_end_are_refused_and_negative_ones_count_from_it():
 
 
 def test_small_orders_are_those_of_the_old_tool_and_large_ones_begin_at_once():
-    assert isinstance(orders.order(orders.WHOLE, 0), orders.ShuffledOrder)
-    assert isinstance(orders.order(orders.WHOLE + 1, 0), orders.ScatteredOrder)
+    size = orders.WHOLE
+    assert [*map(orders.order(size, 0), range(size))] == [*orders.shuffled(size, random.Random(0).getrandbits)]
+    assert orders.order(size + 1, 0)(size) == orders.ScatteredOrder(size + 1, 0)[size]
 
 
 def test_an_order_is_the_same_for_ever():
     """People have run half of a sweep; the other half must not change with a release."""
-    assert list(orders.order(9, 0)) == [7, 5, 1, 3, 4, 2, 0, 8, 6]
+    assert list(map(orders.order(9, 0), range(9))) == [7, 5, 1, 3, 4, 2, 0, 8, 6]
     assert orders.ScatteredOrder(10**12, 7)[:3] == [573654213286, 696466849947, 563290587706]
     assert orders.derive_seed(1, "lr", 0) == 8994935239505489385

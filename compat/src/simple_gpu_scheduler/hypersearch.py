@@ -78,7 +78,7 @@ class HyperparameterSearch:
 
 def _shuffled(size: int) -> Iterable[int]:
     if size <= SHUFFLED_AS_EVER:
-        return orders.ShuffledOrder(size, random.getrandbits)
+        return orders.shuffled(size, random.getrandbits)
     return map(orders.ScatteredOrder(size, random.getrandbits(64)).at, range(size))
 
 

@@ -14,7 +14,6 @@ from dibs.errors import UserError
 
 #: Maximum size of a script in bytes; the same limit as in Slurm.
 LONGEST_BYTES = 4 * 1024 * 1024
-KINDS = ("DIBS", "SBATCH")
 LINE = re.compile(rb"#(DIBS|SBATCH)[ \t]+(.*)")
 
 

@@ -25,10 +25,14 @@ DIGITS = 12
 GRAIN = 10**6
 
 
+@dataclass(frozen=True, slots=True)
 class ComputedColumn(LazySequence[Value]):
     """Computed values in strictly increasing or decreasing order."""
 
-    __slots__ = ()
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
 
     def has(self, data: Data) -> bool:
         """Tell whether a number is one of the values."""
@@ -53,10 +57,6 @@ class Steps(ComputedColumn):
     start: int
     step: int
     parts: int
-    size: int
-
-    def __len__(self) -> int:
-        return self.size
 
     def at(self, place: int) -> Value:
         """Return the value at a 0-based position."""
@@ -69,7 +69,7 @@ class Steps(ComputedColumn):
 def steps(start: Fraction, stop: Fraction, step: Fraction) -> Steps:
     """Return the values from `start` on, without `stop`; raise ZeroDivisionError for a step of 0."""
     parts = math.lcm(start.denominator, step.denominator)
-    return Steps(int(start * parts), int(step * parts), parts, max(0, math.ceil((stop - start) / step)))
+    return Steps(max(0, math.ceil((stop - start) / step)), int(start * parts), int(step * parts), parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,6 @@ class Linear(ComputedColumn):
 
     low: Fraction
     high: Fraction
-    size: int
-
-    def __len__(self) -> int:
-        return self.size
 
     def at(self, place: int) -> Value:
         """Return the value at a 0-based position."""
@@ -95,10 +91,6 @@ class Logarithmic(ComputedColumn):
 
     low: float
     high: float
-    size: int
-
-    def __len__(self) -> int:
-        return self.size
 
     def at(self, place: int) -> Value:
         """Return the value at a 0-based position."""

@@ -1,7 +1,7 @@
 """Repeatable random orders: the same size and seed give the same order on every machine.
 
-`ShuffledOrder` is the order of Python's `random.shuffle`, as in simple_hypersearch; it needs 4 bytes per item and is
-built as a whole. `ScatteredOrder` needs no memory and computes any position directly, even of 10^12.
+`shuffled` is the order of Python's `random.shuffle`, as in simple_hypersearch; it needs 4 bytes per item and is built
+as a whole. `ScatteredOrder` needs no memory and computes any position directly, even of 10^12.
 
 Pure.
 """
@@ -24,33 +24,17 @@ ROUNDS = 2
 MASK = 2**96 - 1
 
 
-class ShuffledOrder(LazySequence[int]):
-    """The order of `random.shuffle`, from a source of random bits such as `random.Random(seed).getrandbits`."""
-
-    def __init__(self, size: int, bits: Callable[[int], int]) -> None:
-        self._numbers = array("L" if size > 2**32 else "I", range(size))
-        _shuffle(self._numbers, bits)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def at(self, place: int) -> int:
-        """Return the number at this position."""
-        return self._numbers[place]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._numbers)
-
-
-def _shuffle(numbers: array[int], bits: Callable[[int], int]) -> None:
-    """Do the same steps as `random.shuffle`, in half the time."""
-    for last in range(len(numbers) - 1, 0, -1):
+def shuffled(size: int, bits: Callable[[int], int]) -> array[int]:
+    """Do the same steps as `random.shuffle`, in half the time; `bits` is that of `random.Random(seed).getrandbits`."""
+    numbers = array("L" if size > 2**32 else "I", range(size))
+    for last in range(size - 1, 0, -1):
         below = last + 1
         width = below.bit_length()
         other = bits(width)
         while other >= below:
             other = bits(width)
         numbers[last], numbers[other] = numbers[other], numbers[last]
+    return numbers
 
 
 class ScatteredOrder(LazySequence[int]):
@@ -87,12 +71,11 @@ class ScatteredOrder(LazySequence[int]):
                 return number
 
 
-Order = ShuffledOrder | ScatteredOrder
-
-
-def order(size: int, seed: int) -> Order:
-    """Return the order for a size and a seed; large ones take no memory and start at once."""
-    return ShuffledOrder(size, random.Random(seed).getrandbits) if size <= WHOLE else ScatteredOrder(size, seed)
+def order(size: int, seed: int) -> Callable[[int], int]:
+    """Return the function from positions to numbers for a size and a seed; large ones take no memory."""
+    if size <= WHOLE:
+        return shuffled(size, random.Random(seed).getrandbits).__getitem__
+    return ScatteredOrder(size, seed).at
 
 
 def derive_seed(seed: int, *what: object) -> int:

@@ -137,7 +137,7 @@ def _linspace(given: Sequence[Fraction]) -> Column:
     low, high, count = given
     if low == high and count > 1:
         raise ValueError
-    return Linear(low, high, _count(count))
+    return Linear(_count(count), low, high)
 
 
 def _logspace(given: Sequence[Fraction]) -> Column:
@@ -145,7 +145,7 @@ def _logspace(given: Sequence[Fraction]) -> Column:
     _check_order(Fraction(0), min(low, high))
     if low == high and count > 1:
         raise ValueError
-    return Logarithmic(float(low), float(high), _count(count))
+    return Logarithmic(_count(count), float(low), float(high))
 
 
 def _count(number: Fraction) -> int:

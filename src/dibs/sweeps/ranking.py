@@ -11,6 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dibs.errors import UserError
@@ -38,27 +39,30 @@ class Spread:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
 class Group:
-    """Runs that are equal except for some parameters."""
+    """Runs that are equal except for the parameters `by`. Only their numbers are kept in memory."""
 
-    params: Mapping[str, Any]
-    jobs: tuple[int | None, ...]
-    #: Number of runs per state word.
-    states: Mapping[str, int]
-    numbers: Mapping[str, Spread]
-    #: The index of the first point.
-    index: int
+    def __init__(self, first: Run, by: Sequence[str]) -> None:
+        self.params = {name: value for name, value in first.params.items() if name not in by}
+        #: The index of the first point.
+        self.index = first.index
+        self.jobs: list[int | None] = []
+        #: Number of runs per state word.
+        self.states: Counter[str] = Counter()
+        self._found: dict[str, array[float]] = {}
 
+    def add(self, run: Run) -> None:
+        """Add a run; call it before `numbers`."""
+        self.jobs.append(run.job)
+        self.states[run.state] += 1
+        for name, number in run.numbers.items():
+            if number is not None:
+                self._found.setdefault(name, array("d")).append(number)
 
-def parameters(runs: Iterable[Run]) -> list[str]:
-    """Return the names of all parameters, in order of appearance."""
-    return list(dict.fromkeys(name for run in runs for name in run.params))
-
-
-def names(runs: Iterable[Run]) -> list[str]:
-    """Return the names of all metrics, in order of appearance."""
-    return list(dict.fromkeys(name for run in runs for name in run.numbers))
+    @cached_property
+    def numbers(self) -> Mapping[str, Spread]:
+        """Return the spread of each metric."""
+        return {name: spread(found) for name, found in self._found.items()}
 
 
 def check_metric(metric: str, known: Collection[str]) -> None:
@@ -83,16 +87,13 @@ def key(number: float | None, goal: str) -> float:
 
 
 def grouped(runs: Iterable[Run], by: Sequence[str], metric: str | None, goal: str) -> list[Group]:
-    """Group the runs that are equal except for the parameters `by`; the best mean first.
-
-    Only the numbers of each run are kept in memory.
-    """
-    together: dict[str, _Members] = {}
+    """Group the runs that are equal except for the parameters `by`; the best mean first."""
+    together: dict[str, Group] = {}
     known: dict[str, None] = {}
     for run in runs:
         known.update(dict.fromkeys(run.params))
         left = [(name, value) for name, value in sorted(run.params.items()) if name not in by]
-        together.setdefault(repr(left), _Members(run, by)).add(run)
+        together.setdefault(repr(left), Group(run, by)).add(run)
     for name in by:
         if name not in known:
             raise UserError(f'--group expected a parameter, got "{name}"; there are {", ".join(known) or "none"}.')
@@ -101,31 +102,7 @@ def grouped(runs: Iterable[Run], by: Sequence[str], metric: str | None, goal: st
         spread = group.numbers.get(metric or "")
         return key(spread.mean if spread else None, goal), group.index
 
-    return sorted((members.group() for members in together.values()), key=place)
-
-
-class _Members:
-    """A group under construction."""
-
-    __slots__ = ("index", "jobs", "numbers", "params", "states")
-
-    def __init__(self, first: Run, by: Sequence[str]) -> None:
-        self.params = {name: value for name, value in first.params.items() if name not in by}
-        self.index = first.index
-        self.jobs: list[int | None] = []
-        self.states: Counter[str] = Counter()
-        self.numbers: dict[str, array[float]] = {}
-
-    def add(self, run: Run) -> None:
-        self.jobs.append(run.job)
-        self.states[run.state] += 1
-        for name, number in run.numbers.items():
-            if number is not None:
-                self.numbers.setdefault(name, array("d")).append(number)
-
-    def group(self) -> Group:
-        spreads = {name: spread(found) for name, found in self.numbers.items()}
-        return Group(self.params, tuple(self.jobs), self.states, spreads, self.index)
+    return sorted(together.values(), key=place)
 
 
 def spread(found: Sequence[float]) -> Spread:
