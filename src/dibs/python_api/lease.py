@@ -44,10 +44,10 @@ DRIVER_FILES = ("/dev/nvidia-uvm", "/dev/kfd")
 class lease:
     """GPUs held by this process: a context manager (also `async with`), a decorator, or `acquire` and `release`.
 
-    `gpus`, `gpu_ids`, `prefer`, `gpu_type`, `vram`, `ignore_foreign` and `visible` are those of `dibs lease`. It waits
-    in the machine-wide line without limit, at most `timeout` seconds (then `TimedOut`), or with `blocking=False` not at
-    all (then `Busy`). After `time` ("8h") the GPUs are released; no process is stopped. Forked children keep the GPUs
-    until they exit; other child processes keep them only with `pass_fds=.fds`.
+    `gpus` and the keywords of `keywords.DeviceOptions` are options of `dibs lease`. It waits in the machine-wide line
+    without limit, at most `timeout` seconds (then `TimedOut`), or with `blocking=False` not at all (then `Busy`). After
+    `time` ("8h") the GPUs are released; no process is stopped. Forked children keep the GPUs until they exit; other
+    child processes keep them only with `pass_fds=.fds`.
     """
 
     def __init__(

@@ -9,9 +9,8 @@ Pure.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import CodeType, EllipsisType
 
 from dibs.errors import UserError
 
@@ -64,12 +63,12 @@ class Condition:
     text: str
     #: The parameters it uses.
     names: frozenset[str]
-    _code: CodeType
+    _evaluate: Callable[[_Values], object]
 
     def holds(self, data: Mapping[str, object]) -> bool:
         """Tell whether it is true for these parameters."""
         try:
-            return bool(eval(self._code, {"__builtins__": {}}, _Values(data)))
+            return bool(self._evaluate(_Values(data)))
         except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
             shown = ", ".join(f"{name} = {data.get(name)!r}" for name in sorted(self.names))
             raise UserError(f'cannot tell whether "{self.text}" holds for {shown}: {error}.') from error
@@ -81,12 +80,10 @@ def parse(text: str) -> Condition:
         # Line breaks inside a YAML string have no meaning.
         names = _Names()
         tree = names.visit(ast.parse(" ".join(text.split()), mode="eval"))
-        for node in ast.walk(tree):
-            if not isinstance(node, ALLOWED) or isinstance(
-                getattr(node, "value", None), bytes | complex | EllipsisType
-            ):
-                raise ValueError("Only comparisons, and, or, not, in, + - * / // %, lists and names may stand in it.")
-        return Condition(text, frozenset(names.found), compile(tree, "<condition>", "eval"))
+        if not all(isinstance(node, ALLOWED) for node in ast.walk(tree)):
+            raise ValueError("Only comparisons, and, or, not, in, + - * / // %, lists and names may stand in it.")
+        code = compile(tree, "<condition>", "eval")
+        return Condition(text, frozenset(names.found), lambda values: eval(code, {"__builtins__": {}}, values))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         hint = str(error) if type(error) is ValueError else ""
         raise UserError(f'expected a condition such as "{EXAMPLE}", got "{text}".', hint) from None
@@ -102,6 +99,11 @@ class _Names(ast.NodeTransformer):
         if node.id in CONSTANTS:
             return ast.copy_location(ast.Constant(CONSTANTS[node.id]), node)
         self.found.add(node.id)
+        return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if not isinstance(node.value, str | int | float | None):
+            raise ValueError("Only texts, numbers, true, false and null may stand in it.")
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:

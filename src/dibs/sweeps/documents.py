@@ -14,12 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dibs.errors import UserError
 from dibs.model import units
-from dibs.sweeps import conditions, document_nodes, parameters, spaces, templates, wandb
-from dibs.sweeps.document_nodes import Node
+from dibs.sweeps import conditions, nodes, parameters, spaces, templates, wandb
 from dibs.sweeps.grid import Points, Space
+from dibs.sweeps.nodes import Node
 from dibs.sweeps.parameters import Parameter
 from dibs.sweeps.templates import Template
 
@@ -67,11 +68,11 @@ class Sweep:
 
 def read(document: Node, where: str) -> Sweep:
     """Interpret a document; `where` names its file in errors."""
-    with document_nodes.inside(where):
+    with nodes.inside(where):
         if not isinstance(document, Mapping):
-            raise UserError(f"expected keys such as command and parameters, got {document_nodes.kind(document)}.")
+            raise UserError(f"expected keys such as command and parameters, got {nodes.kind(document)}.")
         if "method" in document:
-            document_nodes.check_keys(document, (*wandb.KEYS, *OPTIONS))
+            nodes.check_keys(document, (*wandb.KEYS, *OPTIONS))
             found = Sweep(
                 wandb.space(document),
                 command=wandb.command(document),
@@ -79,57 +80,56 @@ def read(document: Node, where: str) -> Sweep:
                 notes=wandb.notes(document),
             )
         else:
-            document_nodes.check_keys(document, KEYS)
+            nodes.check_keys(document, KEYS)
             found = Sweep(_space(document), command=_command(document.get("command")))
         return _with_options(found, document)
 
 
 def _with_options(sweep: Sweep, document: Mapping[str, Node]) -> Sweep:
-    for key, (expected, put) in OPTIONS.items():
+    for key, (expected, read) in OPTIONS.items():
         if key not in document:
             continue
         try:
-            with document_nodes.inside(key):
-                sweep = put(sweep, document[key])
+            with nodes.inside(key):
+                found = read(document[key])
         except (ValueError, OverflowError):
-            raise UserError(f"{key}: expected {expected}, got {document_nodes.kind(document[key])}.") from None
+            raise UserError(f"{key}: expected {expected}, got {nodes.kind(document[key])}.") from None
+        # A metric may set several fields.
+        sweep = replace(sweep, **(found if isinstance(found, dict) else {FIELDS.get(key, key): found}))
     return sweep
 
 
 def _truth(node: Node) -> bool:
-    data = document_nodes.plain(node)
+    data = nodes.plain(node)
     if not isinstance(data, bool):
         raise ValueError
     return data
 
 
 def _gpus(node: Node) -> str:
-    found = document_nodes.text(node)
+    found = nodes.text(node)
     if not re.fullmatch(r"[0-9]{1,6}(:.+)?", found):
         raise ValueError
     return found
 
 
 def _goal(node: Node) -> str:
-    found = GOALS.get(document_nodes.text(node))
+    found = GOALS.get(nodes.text(node))
     if found is None:
         raise ValueError
     return found
 
 
-def _metric(sweep: Sweep, node: Node) -> Sweep:
-    """Set the metric from `loss`, `loss=REGEX`, or a mapping with `name`, `goal` and `from`."""
+def _metric(node: Node) -> dict[str, str | None]:
+    """Return the fields that `loss`, `loss=REGEX`, or a mapping with `name`, `goal` and `from` sets."""
     if not isinstance(node, Mapping):
-        name, equals, pattern = document_nodes.text(node).partition("=")
-        return replace(sweep, metric=name, metric_pattern=_pattern(pattern) if equals else None)
+        name, equals, pattern = nodes.text(node).partition("=")
+        return {"metric": name, "metric_pattern": _pattern(pattern) if equals else None}
     # `target` is a key of wandb.
-    document_nodes.check_keys(node, ("name", "goal", "from", "target"))
-    return replace(
-        sweep,
-        metric=document_nodes.text(node.get("name")),
-        metric_pattern=_pattern(document_nodes.text(node["from"])) if "from" in node else None,
-        goal=_goal(node["goal"]) if "goal" in node else sweep.goal,
-    )
+    nodes.check_keys(node, ("name", "goal", "from", "target"))
+    found: dict[str, str | None] = {"metric": nodes.text(node.get("name"))}
+    found |= {"metric_pattern": _pattern(nodes.text(node["from"]))} if "from" in node else {}
+    return found | ({"goal": _goal(node["goal"])} if "goal" in node else {})
 
 
 def _pattern(found: str) -> str:
@@ -140,28 +140,24 @@ def _pattern(found: str) -> str:
     return found
 
 
-#: Every option: the expectation for errors, and the function that sets it in a `Sweep`.
-OPTIONS: dict[str, tuple[str, Callable[[Sweep, Node], Sweep]]] = {
-    "name": ("a name", lambda sweep, node: replace(sweep, name=document_nodes.text(node))),
-    "project": ("a name", lambda sweep, node: replace(sweep, project=document_nodes.text(node))),
-    "gpus": ("a count such as 1 or 2:a100", lambda sweep, node: replace(sweep, gpus=_gpus(node))),
-    "vram": (
-        units.SIZE_EXAMPLE,
-        lambda sweep, node: replace(sweep, vram_bytes=units.parse_size(document_nodes.text(node))),
-    ),
-    "time": (
-        units.TIME_EXAMPLE,
-        lambda sweep, node: replace(sweep, time_s=units.parse_duration(document_nodes.text(node))),
-    ),
-    "sample": ("a whole number from 1 up", lambda sweep, node: replace(sweep, sample=document_nodes.whole(node))),
-    "shuffle": ("true or false", lambda sweep, node: replace(sweep, is_shuffled=_truth(node))),
-    "seed": ("a whole number", lambda sweep, node: replace(sweep, seed=document_nodes.whole(node, -(2**63)))),
+#: Every option: the expectation for errors, and the reader of its value.
+OPTIONS: dict[str, tuple[str, Callable[[Node], Any]]] = {
+    "name": ("a name", nodes.text),
+    "project": ("a name", nodes.text),
+    "gpus": ("a count such as 1 or 2:a100", _gpus),
+    "vram": (units.SIZE_EXAMPLE, lambda node: units.parse_size(nodes.text(node))),
+    "time": (units.TIME_EXAMPLE, lambda node: units.parse_duration(nodes.text(node))),
+    "sample": ("a whole number from 1 up", nodes.whole),
+    "shuffle": ("true or false", _truth),
+    "seed": ("a whole number", lambda node: nodes.whole(node, -(2**63))),
     "metric": ("a name, or a mapping with name, goal and from", _metric),
-    "goal": ("minimize or maximize", lambda sweep, node: replace(sweep, goal=_goal(node))),
-    "dir": ("a folder such as results/{lr}", lambda sweep, node: replace(sweep, folder=document_nodes.text(node))),
-    "jobs": ("a whole number from 1 up", lambda sweep, node: replace(sweep, jobs=document_nodes.whole(node))),
-    "halt": ("a whole number from 1 up", lambda sweep, node: replace(sweep, halt=document_nodes.whole(node))),
+    "goal": ("minimize or maximize", _goal),
+    "dir": ("a folder such as results/{lr}", nodes.text),
+    "jobs": ("a whole number from 1 up", nodes.whole),
+    "halt": ("a whole number from 1 up", nodes.whole),
 }
+#: Fields of `Sweep` with another name than their key.
+FIELDS = {"vram": "vram_bytes", "time": "time_s", "shuffle": "is_shuffled", "dir": "folder"}
 SPACE_KEYS = ("parameters", "zip", "when", "exclude", "blocks")
 KEYS = ("command", *SPACE_KEYS, *OPTIONS)
 
@@ -170,13 +166,11 @@ def _command(node: Node) -> Template | None:
     """Return the command: one string for the shell, or a list of words."""
     if node is None:
         return None
-    with document_nodes.inside("command"):
+    with nodes.inside("command"):
         try:
-            found = (
-                [document_nodes.text(word) for word in node] if isinstance(node, list) else document_nodes.text(node)
-            )
+            found = [nodes.text(word) for word in node] if isinstance(node, list) else nodes.text(node)
         except ValueError:
-            raise UserError(f"expected a text or a list of words, got {document_nodes.kind(node)}.") from None
+            raise UserError(f"expected a text or a list of words, got {nodes.kind(node)}.") from None
         if not found:
             raise UserError("expected a text or a list of words, got nothing.")
         return templates.parse(found)
@@ -198,7 +192,7 @@ def _space(document: Mapping[str, Node]) -> Space:
 def _list(document: Mapping[str, Node], key: str, expected: str) -> list[Node]:
     found = document.get(key, [])
     if not isinstance(found, list):
-        raise UserError(f"{key}: expected {expected}, got {document_nodes.kind(found)}.")
+        raise UserError(f"{key}: expected {expected}, got {nodes.kind(found)}.")
     return found
 
 
@@ -209,16 +203,14 @@ def _zips(document: Mapping[str, Node]) -> list[list[str]]:
     if groups and not any(isinstance(group, list) for group in groups):
         groups = [groups]
     if not all(isinstance(group, list) for group in groups):
-        raise UserError(f"zip: expected {expected}, got {document_nodes.shown(groups)}.")
-    return [[document_nodes.value(name).text for name in group] for group in groups if isinstance(group, list)]
+        raise UserError(f"zip: expected {expected}, got {nodes.shown(groups)}.")
+    return [[nodes.value(name).text for name in group] for group in groups if isinstance(group, list)]
 
 
 def _when(document: Mapping[str, Node]) -> dict[str, str]:
     node = document.get("when", {})
     if not isinstance(node, Mapping):
-        raise UserError(
-            f'when: expected names with conditions such as "{conditions.EXAMPLE}", got {document_nodes.kind(node)}.'
-        )
+        raise UserError(f'when: expected names with conditions such as "{conditions.EXAMPLE}", got {nodes.kind(node)}.')
     return {str(name): _condition(one, f"when: {name}") for name, one in node.items()}
 
 
@@ -229,19 +221,17 @@ def _exclude(document: Mapping[str, Node]) -> list[str]:
 
 def _condition(node: Node, where: str) -> str:
     try:
-        return document_nodes.text(node)
+        return nodes.text(node)
     except ValueError:
         raise UserError(
-            f'{where}: expected a condition such as "{conditions.EXAMPLE}", got {document_nodes.kind(node)}.'
+            f'{where}: expected a condition such as "{conditions.EXAMPLE}", got {nodes.kind(node)}.'
         ) from None
 
 
 def _parameters(node: Node, where: str) -> list[Parameter]:
     if not isinstance(node, Mapping):
-        raise UserError(
-            f"{where}: expected names with values, such as lr: [0.1, 0.01], got {document_nodes.kind(node)}."
-        )
-    with document_nodes.inside(where):
+        raise UserError(f"{where}: expected names with values, such as lr: [0.1, 0.01], got {nodes.kind(node)}.")
+    with nodes.inside(where):
         return [_parameter(str(name), one) for name, one in node.items()]
 
 
@@ -249,12 +239,12 @@ def _parameter(name: str, node: Node) -> Parameter:
     parameters.check_name(name)
     match node:
         case Mapping():
-            with document_nodes.inside(name):
+            with nodes.inside(name):
                 return wandb.parameter(name, node)
         case list():
-            return parameters.parameter_of_list(name, [document_nodes.value(one) for one in node])
+            return parameters.parameter_of_list(name, [nodes.value(one) for one in node])
         case _:
-            found = document_nodes.value(node)
+            found = nodes.value(node)
             call = parameters.CALL.fullmatch(found.text) if isinstance(found.data, str) else None
             made = parameters.from_call(name, call[1], call[2]) if call else None
             return made or parameters.parameter_of_list(name, [found])

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dibs.errors import MachineError, UserError
-from dibs.sweeps import document_nodes, documents, parameters, spaces, values
-from dibs.sweeps.document_nodes import Node
+from dibs.sweeps import documents, nodes, parameters, spaces, values
 from dibs.sweeps.documents import Sweep
+from dibs.sweeps.nodes import Node
 from dibs.sweeps.values import Value
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".csv")
@@ -30,7 +30,7 @@ def load(path: str | Path) -> Sweep:
     text = _text(where)
     try:
         if suffix == ".csv":
-            with document_nodes.inside(str(where)):
+            with nodes.inside(str(where)):
                 return _table(text)
         return documents.read(READERS[suffix](text), str(where))
     except _NotWellFormed as error:
@@ -126,7 +126,7 @@ def _yaml_mapping(loader: Any, node: Any) -> Node:
 def _key(key: Node) -> str:
     if isinstance(key, list | Mapping):
         raise _NotWellFormed("a key is a list or a mapping.")
-    return document_nodes.value(key).text
+    return nodes.value(key).text
 
 
 READERS = {".yaml": _yaml, ".yml": _yaml, ".json": _json, ".toml": _toml}

@@ -15,43 +15,28 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dibs.errors import UserError
-from dibs.sweeps import columns, document_nodes, parameters, spaces, values
+from dibs.sweeps import columns, nodes, parameters, spaces, values
 from dibs.sweeps.columns import Column, Distribution, LogUniform, Normal, Steps, Uniform, WeightedChoice
-from dibs.sweeps.document_nodes import Node
 from dibs.sweeps.grid import Space
+from dibs.sweeps.nodes import Node
 from dibs.sweeps.parameters import Parameter
 from dibs.sweeps.templates import Field, Piece, Template
 from dibs.sweeps.values import Value
 
-KEYS = (
-    "program",
-    "method",
-    "parameters",
-    "run_cap",
-    "early_terminate",
-    "entity",
-    "description",
-    "controller",
-    "command",
-)
 IGNORED = ("early_terminate", "entity", "description", "controller")
+KEYS = ("program", "method", "parameters", "run_cap", "command", *IGNORED)
 #: The default command of wandb.
 COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 MACRO = re.compile(r"\$\{(\w+)(?::\w+)?\}")
-ARGUMENTS = {
-    "args": "",
-    "args_no_hyphens": "plain",
-    "args_no_boolean_flags": "flags",
-    "args_json": "json",
-}
+ARGUMENTS = {"args": "", "args_no_hyphens": "plain", "args_no_boolean_flags": "flags", "args_json": "json"}
 
 
 def space(document: Mapping[str, Node]) -> Space:
     """Return the space of a file."""
-    method = document_nodes.plain(document["method"])
+    method = nodes.plain(document["method"])
     if method not in ("grid", "random"):
         hint = "Searches that learn from results are not supported."
-        raise UserError(f"method: expected grid or random, got {document_nodes.kind(document['method'])}.", hint)
+        raise UserError(f"method: expected grid or random, got {nodes.kind(document['method'])}.", hint)
     return _space(document, method == "random")
 
 
@@ -60,11 +45,9 @@ def run_cap(document: Mapping[str, Node]) -> int | None:
     if "run_cap" not in document:
         return None
     try:
-        return document_nodes.whole(document["run_cap"])
+        return nodes.whole(document["run_cap"])
     except ValueError:
-        raise UserError(
-            f"run_cap: expected a whole number from 1 up, got {document_nodes.kind(document['run_cap'])}."
-        ) from None
+        raise UserError(f"run_cap: expected a whole number from 1 up, got {nodes.kind(document['run_cap'])}.") from None
 
 
 def notes(document: Mapping[str, Node]) -> tuple[str, ...]:
@@ -75,12 +58,12 @@ def notes(document: Mapping[str, Node]) -> tuple[str, ...]:
 def _space(document: Mapping[str, Node], is_random: bool) -> Space:
     node = document.get("parameters")
     if not isinstance(node, Mapping) or not node:
-        raise UserError(f"parameters: expected names with values, got {document_nodes.kind(node)}.")
+        raise UserError(f"parameters: expected names with values, got {nodes.kind(node)}.")
     found: list[Parameter] = []
     for name, one in node.items():
-        with document_nodes.inside(f"parameters: {name}"):
+        with nodes.inside(f"parameters: {name}"):
             if not isinstance(one, Mapping):
-                raise UserError(f"expected values, value, or min and max, got {document_nodes.kind(one)}.")
+                raise UserError(f"expected values, value, or min and max, got {nodes.kind(one)}.")
             made = parameter(str(name), one, as_python=True)
             if is_random:
                 # wandb ends a random sweep only after a number of runs.
@@ -96,13 +79,13 @@ def _space(document: Mapping[str, Node], is_random: bool) -> Space:
 def command(document: Mapping[str, Node]) -> Template:
     """Return the command of a file, with its macros as placeholders."""
     node = document.get("command", list(COMMAND))
-    with document_nodes.inside("command"):
+    with nodes.inside("command"):
         try:
-            words = [document_nodes.text(word) for word in node] if isinstance(node, list) else []
+            words = [nodes.text(word) for word in node] if isinstance(node, list) else []
         except ValueError:
             words = []
         if not words:
-            raise UserError(f"expected a list of words, got {document_nodes.kind(node)}.")
+            raise UserError(f"expected a list of words, got {nodes.kind(node)}.")
         program = document.get("program")
         return Template(tuple(_word(word, program) for word in words), False, " ".join(words))
 
@@ -123,7 +106,7 @@ def _macro(written: str, name: str, program: Node) -> Piece:
     if name == "program":
         if program is None:
             raise UserError("expected the key program, which ${program} stands for, got none.")
-        return document_nodes.text(program)
+        return nodes.text(program)
     if name in ("env", "interpreter"):
         return "/usr/bin/env" if name == "env" else "python"
     known = ", ".join(f"${{{one}}}" for one in ("env", "interpreter", "program", *ARGUMENTS))
@@ -135,7 +118,7 @@ def _bounds(document: Mapping[str, Node]) -> list[str]:
     found: list[str] = []
     node = document["parameters"]
     for name, one in node.items() if isinstance(node, Mapping) else ():
-        if isinstance(one, Mapping) and document_nodes.plain(one.get("distribution")) in (
+        if isinstance(one, Mapping) and nodes.plain(one.get("distribution")) in (
             "log_uniform",
             "q_log_uniform",
         ):
@@ -146,14 +129,12 @@ def _bounds(document: Mapping[str, Node]) -> list[str]:
 
 def parameter(name: str, node: Mapping[str, Node], as_python: bool = False) -> Parameter:
     """Return the parameter described by wandb's keys; `as_python` spells booleans as wandb's agent does: `True`."""
-    document_nodes.check_keys(
-        node, ("values", "value", "min", "max", "q", "mu", "sigma", "distribution", "probabilities")
-    )
-    word = document_nodes.plain(node["distribution"]) if "distribution" in node else _default(node)
+    nodes.check_keys(node, ("values", "value", "min", "max", "q", "mu", "sigma", "distribution", "probabilities"))
+    word = nodes.plain(node["distribution"]) if "distribution" in node else _default(node)
     reader = DISTRIBUTIONS.get(word) if isinstance(word, str) else None
     if reader is None:
         known = ", ".join(DISTRIBUTIONS)
-        raise UserError(f"expected distribution to be one of {known}, got {document_nodes.kind(node['distribution'])}.")
+        raise UserError(f"expected distribution to be one of {known}, got {nodes.kind(node['distribution'])}.")
     source = reader(node)
     if isinstance(source, list):
         source = [_spelled(one) for one in source] if as_python else source
@@ -172,16 +153,16 @@ def _default(node: Mapping[str, Node]) -> str:
         return "constant"
     if "mu" in node or "sigma" in node:
         return "normal"
-    ends = [document_nodes.plain(node.get(key)) for key in ("min", "max")]
+    ends = [nodes.plain(node.get(key)) for key in ("min", "max")]
     if None in ends:
-        raise UserError(f"expected values, value, or min and max, got {document_nodes.shown(dict(node))}.")
+        raise UserError(f"expected values, value, or min and max, got {nodes.shown(dict(node))}.")
     return "int_uniform" if all(isinstance(one, int) for one in ends) else "uniform"
 
 
 def _number(node: Mapping[str, Node], key: str, default: float | None = None) -> float:
-    data = document_nodes.plain(node[key]) if key in node else default
+    data = nodes.plain(node[key]) if key in node else default
     if isinstance(data, bool) or not isinstance(data, int | float) or not math.isfinite(data):
-        got = document_nodes.kind(node[key]) if key in node else "nothing"
+        got = nodes.kind(node[key]) if key in node else "nothing"
         raise UserError(f"expected {key} to be a number, got {got}.")
     return data
 
@@ -208,13 +189,13 @@ def _quantum(node: Mapping[str, Node]) -> float:
 def _values(node: Mapping[str, Node]) -> Column | Distribution:
     found = node.get("values")
     if not isinstance(found, list) or not found:
-        raise UserError(f"expected values to be a list, got {document_nodes.kind(found)}.")
-    choices = [document_nodes.value(one) for one in found]
+        raise UserError(f"expected values to be a list, got {nodes.kind(found)}.")
+    choices = [nodes.value(one) for one in found]
     if "probabilities" not in node:
         return choices
-    weights = document_nodes.plain(node["probabilities"])
+    weights = nodes.plain(node["probabilities"])
     if not isinstance(weights, list) or len(weights) != len(choices) or not all(_is_weight(one) for one in weights):
-        raise UserError(f"expected as many probabilities as values, got {document_nodes.shown(node['probabilities'])}.")
+        raise UserError(f"expected as many probabilities as values, got {nodes.shown(node['probabilities'])}.")
     return WeightedChoice(tuple(choices), tuple(float(str(one)) for one in weights))
 
 
@@ -232,7 +213,7 @@ def _whole_numbers(node: Mapping[str, Node]) -> Column:
 def _constant(node: Mapping[str, Node]) -> Column:
     if "value" not in node:
         raise UserError("expected the key value, got none.")
-    return [document_nodes.value(node["value"])]
+    return [nodes.value(node["value"])]
 
 
 def _multiples(node: Mapping[str, Node]) -> Column:
