@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from fractions import Fraction
 
 from dibs.errors import UserError
 from dibs.sweeps import columns, templates, values
-from dibs.sweeps.columns import Column, Distribution, Linear, Logarithmic, LogUniform, Normal, Uniform
+from dibs.sweeps.columns import Column, ComputedColumn, Distribution, Linear, Logarithmic, LogUniform, Normal, Uniform
 from dibs.sweeps.values import Value
 
 EXAMPLES = "-p lr 0.1 0.01, -p lr=0.1,0.01 or -p 'lr=logspace(1e-5,1e-1,5)'"
@@ -88,26 +87,14 @@ def from_call(name: str, function: str, arguments: str) -> Parameter | None:
         if not near:
             return None
         raise UserError(f'expected one of {", ".join(FUNCTIONS)}, got "{function}".', f"Did you mean {near[0]}?")
-    words = [word.strip() for word in arguments.split(",")]
     try:
-        source = reader.read([_argument(word) for word in words])
-        is_for_samples = reader is FUNCTIONS["randint"]
-        if not isinstance(source, Sequence):
-            return Parameter(name, source)
-        size = _size(source)
+        source = reader.read(*(_argument(word.strip()) for word in arguments.split(",")))
     except (ValueError, ZeroDivisionError, OverflowError, TypeError):
         raise UserError(f"{name} expected {reader.usage}, got {function}({arguments}).") from None
-    if not 1 <= size <= MOST:
-        what = "no value" if not size else "too many values"
+    if isinstance(source, ComputedColumn) and not 1 <= source.size <= MOST:
+        what = "no value" if not source.size else "too many values"
         raise UserError(f"{name} expected {reader.usage}, got {function}({arguments}), which has {what}.")
-    return Parameter(name, source, is_for_samples)
-
-
-def _size(column: Column) -> int:
-    try:
-        return len(column)
-    except OverflowError:
-        return MOST + 1
+    return Parameter(name, source, is_for_samples=function == "randint")
 
 
 def _argument(word: str) -> Fraction:
@@ -123,80 +110,48 @@ class Function:
     """A function that generates values: its usage text and the parser of its arguments."""
 
     usage: str
-    read: Callable[[Sequence[Fraction]], Column | Distribution]
+    read: Callable[..., Column | Distribution]
 
 
-def _range(given: Sequence[Fraction]) -> Column:
-    if not 1 <= len(given) <= 3:
-        raise ValueError
-    start, stop = (Fraction(0), given[0]) if len(given) == 1 else (given[0], given[1])
-    return columns.steps(start, stop, given[2] if len(given) == 3 else Fraction(1))
+def _range(first: Fraction, stop: Fraction | None = None, step: Fraction = Fraction(1)) -> Column:
+    return columns.steps(Fraction(0), first, step) if stop is None else columns.steps(first, stop, step)
 
 
-def _linspace(given: Sequence[Fraction]) -> Column:
-    low, high, count = given
-    if low == high and count > 1:
-        raise ValueError
-    return Linear(_count(count), low, high)
+def _logspace(low: Fraction, high: Fraction, count: Fraction) -> Column:
+    _rising(0, min(low, high))
+    return Logarithmic(_count(low, high, count), float(low), float(high))
 
 
-def _logspace(given: Sequence[Fraction]) -> Column:
-    low, high, count = given
-    _check_order(Fraction(0), min(low, high))
-    if low == high and count > 1:
-        raise ValueError
-    return Logarithmic(_count(count), float(low), float(high))
-
-
-def _count(number: Fraction) -> int:
-    if number.denominator != 1 or number < 1:
-        raise ValueError
-    return int(number)
-
-
-def _uniform(given: Sequence[Fraction]) -> Distribution:
-    low, high = given
-    _check_order(low, high)
-    return Uniform(_float(low), _float(high))
-
-
-def _loguniform(given: Sequence[Fraction]) -> Distribution:
-    low, high = given
-    _check_order(Fraction(0), low, high)
-    return LogUniform(_float(low), _float(high))
-
-
-def _normal(given: Sequence[Fraction]) -> Distribution:
-    mean, deviation = given
-    _check_order(Fraction(0), deviation)
-    return Normal(_float(mean), _float(deviation))
-
-
-def _randint(given: Sequence[Fraction]) -> Column:
-    low, high = given
+def _randint(low: Fraction, high: Fraction) -> Column:
     if low.denominator != 1 or high.denominator != 1:
         raise ValueError
     return columns.steps(low, high + 1, Fraction(1))
 
 
-def _check_order(*numbers: Fraction) -> None:
+def _count(low: Fraction, high: Fraction, count: Fraction) -> int:
+    """Return how many values to compute between two bounds, which may be equal for one value only."""
+    if count.denominator != 1 or count < 1 or (low == high and count > 1):
+        raise ValueError
+    return int(count)
+
+
+def _rising(*numbers: float | Fraction) -> list[float]:
+    """Return numbers as floats; raise ValueError unless each is above the one before."""
     if any(one >= other for one, other in itertools.pairwise(numbers)):
         raise ValueError
-
-
-def _float(number: Fraction) -> float:
-    found = float(number)
-    if not math.isfinite(found):
-        raise ValueError
-    return found
+    return [float(number) for number in numbers]
 
 
 FUNCTIONS = {
     "range": Function("range(STOP), range(START,STOP) or range(START,STOP,STEP), without STOP itself", _range),
-    "linspace": Function("linspace(LOW,HIGH,COUNT)", _linspace),
+    "linspace": Function(
+        "linspace(LOW,HIGH,COUNT)", lambda low, high, count: Linear(_count(low, high, count), low, high)
+    ),
     "logspace": Function("logspace(LOW,HIGH,COUNT) with LOW above 0", _logspace),
-    "uniform": Function("uniform(LOW,HIGH)", _uniform),
-    "loguniform": Function("loguniform(LOW,HIGH) with LOW above 0", _loguniform),
-    "normal": Function("normal(MEAN,DEVIATION)", _normal),
+    "uniform": Function("uniform(LOW,HIGH)", lambda low, high: Uniform(*_rising(low, high))),
+    "loguniform": Function(
+        "loguniform(LOW,HIGH) with LOW above 0", lambda low, high: LogUniform(*_rising(0, low, high)[1:])
+    ),
+    "normal": Function("normal(MEAN,DEVIATION)", lambda mean, deviation: Normal(float(mean), _rising(0, deviation)[1])),
     "randint": Function("randint(LOW,HIGH) of whole numbers, both included", _randint),
 }
