@@ -3,6 +3,7 @@
 import itertools
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 import build
 from dibs.scheduling import choice
@@ -81,7 +82,7 @@ def test_nobody_is_given_what_becomes_empty_for_those_ahead(case):
     count, mib, wanted, rooms, ahead = case
     chosen = choice.choose(count, wanted, rooms, ahead, Terms(mib))
     closed = choice.serve(ahead, rooms)[1]
-    assert choice.is_shared(rooms, ahead, Terms(mib)) or not closed
+    assert not closed or any(room.sharers for room in rooms.values())
     assert closed.isdisjoint(chosen or ())
 
 
@@ -207,3 +208,86 @@ def test_nobody_is_seated_beside_one_ahead_who_wants_the_device_alone():
 def test_what_is_not_allowed_is_not_chosen_though_there_is_room():
     rooms = {device: room() for device in "ab"}
     assert choice.choose(1, "ab", rooms, [], Terms(4), lambda own: "a" not in own) == ("b",)
+
+
+# -- whole devices, against a search through all possibilities ------------------------------------------------------
+
+WHOLE = "abcde"
+
+
+def choose_whole(count, wanted, free, ahead):
+    """Choose among devices that nobody shares."""
+    return choice.choose(count, wanted, dict.fromkeys(free, room()), [Want(*each) for each in ahead])
+
+
+def want(dice):
+    """Make what `choose_whole` is asked: count, wanted, free, ahead."""
+    ahead = [(dice.number(0, 3), dice.some(WHOLE)) for _ in range(dice.number(0, 3))]
+    return dice.number(0, 4), dice.some(WHOLE), dice.some(WHOLE), ahead
+
+
+WANTS = build.drawn(want)
+
+
+def harmless(count, wanted, free, ahead):
+    """Return all sets of `count` free wanted devices whose loss nobody ahead would feel."""
+    mine = [device for device in wanted if device in free]
+    before = build.most_held(ahead, free)
+    return [
+        set(own)
+        for own in itertools.combinations(mine, count)
+        if build.most_held(ahead, set(free) - set(own)) == before
+    ]
+
+
+@given(WANTS)
+def test_devices_are_given_exactly_when_nobody_ahead_would_miss_them(want):
+    count, wanted, free, ahead = want
+    chosen = choose_whole(count, wanted, free, ahead)
+    possible = harmless(count, wanted, free, ahead)
+    assert (set(chosen) in possible) if chosen is not None else not possible
+
+
+@given(WANTS)
+def test_as_many_devices_are_given_as_were_asked_each_once(want):
+    count, wanted, free, ahead = want
+    chosen = choose_whole(count, wanted, free, ahead)
+    assert chosen is None or len(chosen) == len(set(chosen)) == count
+
+
+@given(WANTS)
+def test_with_nobody_ahead_the_best_free_devices_are_given_best_first(want):
+    count, wanted, free, _ = want
+    mine = tuple(device for device in wanted if device in free)
+    assert choose_whole(count, wanted, free, []) == (mine[:count] if len(mine) >= count else None)
+
+
+@given(WANTS)
+def test_what_is_given_stands_in_the_order_of_preference(want):
+    count, wanted, free, ahead = want
+    chosen = choose_whole(count, wanted, free, ahead)
+    assert chosen is None or list(chosen) == sorted(chosen, key=wanted.index)
+
+
+@given(WANTS, st.randoms(use_true_random=False))
+def test_the_order_in_which_sets_are_read_decides_nothing(want, random):
+    count, wanted, free, ahead = want
+    shuffled = [(many, random.sample(devices, len(devices))) for many, devices in ahead]
+    again = choose_whole(count, wanted, random.sample(free, len(free)), shuffled)
+    assert again == choose_whole(count, wanted, free, ahead)
+
+
+def test_somebody_ahead_moves_aside_where_another_device_serves_as_well():
+    assert choose_whole(1, ["a"], {"a", "b"}, [(1, ["a", "b"])]) == ("a",)
+
+
+def test_nobody_ahead_moves_aside_for_less():
+    assert choose_whole(1, ["a", "b"], {"a", "b"}, [(2, ["a", "b"])]) is None
+
+
+def test_somebody_ahead_who_cannot_use_a_free_device_does_not_keep_it():
+    assert choose_whole(1, ["a", "b"], {"b"}, [(1, ["a"])]) == ("b",)
+
+
+def test_somebody_who_collects_keeps_what_he_has_so_far():
+    assert choose_whole(1, ["a", "b"], {"a"}, [(2, ["a", "b"])]) is None

@@ -8,7 +8,7 @@ Lean.
 
 from __future__ import annotations
 
-from dibs.scheduling import assignment, topology
+from dibs.scheduling import topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,36 +121,21 @@ def choose(
 
     Preference order: the first ones of `terms`, the best connected, the fullest that fits, the least recently used.
     """
-    if not is_shared(rooms, ahead, terms):
-        # Without sharing, the requests ahead can be matched exactly.
-        free = rooms.keys()
-        wants = [(want.count, want.devices) for want in ahead]
-        if count == 1 or not (terms.closeness or terms.used_at):
-            return assignment.choose(count, wanted, free, wants)
-        able = [device for device in wanted if device in free]
+    served, closed = serve(ahead, rooms)
+    able = [d for d in wanted if d in rooms and d not in closed and rooms[d].fits(terms.mib)]
 
-        def is_spare(own: Sequence[str]) -> bool:
-            return not wants or assignment.choose(len(own), own, free, wants) is not None
-    else:
-        served, closed = serve(ahead, rooms)
-        able = [device for device in wanted if device in rooms and device not in closed]
-        able = [device for device in able if rooms[device].fits(terms.mib)]
-
-        def is_spare(own: Sequence[str]) -> bool:
-            if allows is not None and not allows(own):
-                return False
-            return not ahead or serve(ahead, _taken(rooms, own, terms.mib))[0] >= served
+    def is_spare(own: Sequence[str]) -> bool:
+        if allows is not None and not allows(own):
+            return False
+        return not ahead or serve(ahead, _taken(rooms, own, terms.mib))[0] >= served
 
     places = {device: place for place, device in enumerate(wanted)}
-    able.sort(key=lambda d: (d not in terms.first, _waste(rooms[d], terms.mib), terms.used_at.get(d, 0), places[d]))
+    # For one whole device the order in which they were listed is enough.
+    used_at = terms.used_at if count > 1 or terms.mib else {}
+    able.sort(key=lambda d: (d not in terms.first, _waste(rooms[d], terms.mib), used_at.get(d, 0), places[d]))
     chosen = topology.best(count, able, terms.first, terms.closeness, is_spare)
     # Return the devices in the order in which they were listed, because users expect 0,1,2,3.
     return None if chosen is None else tuple(sorted(chosen, key=places.__getitem__))
-
-
-def is_shared(rooms: Rooms, ahead: Sequence[Want], terms: Terms = ALONE) -> bool:
-    """Tell whether any request shares a device or wants to."""
-    return bool(terms.mib) or any(want.mib for want in ahead) or any(room.sharers for room in rooms.values())
 
 
 def _waste(room: Room, mib: int) -> float:
@@ -215,20 +200,23 @@ def _is_emptied(room: Room, mib: int) -> bool:
 class _Seats:
     """An assignment of devices to the requests ahead. A later request never displaces an earlier one."""
 
-    __slots__ = ("_rooms", "_seated")
+    __slots__ = ("_able", "_rooms", "_seated")
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
         self._seated: dict[str, list[Want]] = {}
+        self._able: dict[Want, list[str]] = {}
 
     def add(self, want: Want, closed: Collection[str]) -> bool:
         """Assign one more device to a want; move another want to a different device if needed."""
+        if want not in self._able:
+            able = [d for d in want.devices if d in self._rooms and self._rooms[d].fits(want.mib)]
+            # The fullest first, as in `choose`; ties are broken by name, not by the order on a ticket.
+            self._able[want] = sorted(able, key=lambda d: (_waste(self._rooms[d], want.mib), d))
         return self._seat(want, set(closed))
 
     def _seat(self, want: Want, seen: set[str]) -> bool:
-        able = [d for d in want.devices if d in self._rooms and self._rooms[d].fits(want.mib)]
-        # The fullest first, as in `choose`; ties are broken by name, not by the order on a ticket.
-        for device in sorted(able, key=lambda d: (_waste(self._rooms[d], want.mib), d)):
+        for device in self._able[want]:
             here = self._seated.setdefault(device, [])
             if device in seen or want in here:
                 continue

@@ -13,8 +13,8 @@ from dibs.model.devices import DeviceId, Inventory
 from dibs.scheduling import capacity, choice, planner, pools, views
 from dibs.scheduling.choice import Room
 from dibs.scheduling.planner import Plan
-from dibs.scheduling.pools import Pool
-from dibs.scheduling.views import Active, Occupant, Policy, View, WaitingJob
+from dibs.scheduling.pools import Amounts
+from dibs.scheduling.views import Occupant, Policy, View, WaitingJob
 
 #: Maximum number of holders to list.
 MOST_TOLD = 8
@@ -52,7 +52,7 @@ def explain(
         return _explain_cpus(job, pool, policy)
     if 0 < demand.mem > pool.mem:
         left = f"{units.format_size(int(max(pool.mem, 0)))} of {units.format_size(policy.mem_total or 0)}"
-        text = f"needs {units.format_size(demand.mem)} of memory; running jobs leave {left}"
+        text = f"needs {units.format_size(job.request.mem)} of memory; running jobs leave {left}"
         return Reason(text, "Less --mem may fit sooner.")
     if 0 < demand.gpus > min(pool.gpus, pool.free):
         return _explain_etiquette(job, view, policy)
@@ -80,17 +80,13 @@ def _explain_room(job: WaitingJob, room: int, view: View, decided: Plan) -> Reas
 
 def _once_started(view: View, decided: Plan) -> View:
     """Return the view after a plan was carried out: starts use resources and move us to the back of the line."""
-    requests = {job.id: job.request for job in view.waiting}
-    new = [
-        Active(start.id, start.devices, asked.cpus, asked.mem, mib=asked.mib)
-        for start in decided.starts
-        for asked in [requests[start.id]]
-    ]
+    waiting = {job.id: job for job in view.waiting}
+    new = [waiting[start.id].on(start.devices) for start in decided.starts]
     ahead = len(view.line) if any(start.devices for start in decided.starts) else view.ahead
     return replace(view, active=[*view.active, *new], ahead=ahead)
 
 
-def _explain_cpus(job: WaitingJob, pool: Pool, policy: Policy) -> Reason:
+def _explain_cpus(job: WaitingJob, pool: Amounts, policy: Policy) -> Reason:
     hint = "The setting cpu_slots allows more."
     if job.request.cpus:
         left = f"{int(max(pool.cpus, 0))} of {policy.cpu_slots}"

@@ -21,7 +21,7 @@ from dibs.model.jobs import JobId, Outcome, Request
 from dibs.scheduling import planner, views
 from dibs.scheduling.durations import Span
 from dibs.scheduling.planner import Plan
-from dibs.scheduling.views import Active, Policy, View, WaitingJob
+from dibs.scheduling.views import Policy, View, WaitingJob
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
 #: Jobs with the same request and batch form one line.
@@ -284,10 +284,7 @@ class _Simulation:
     def _place(self, plan: Plan, heads: Iterable[WaitingJob]) -> None:
         starts = {start.id: start.devices for start in plan.starts}
         for job in [job for job in heads if job.id in starts]:
-            request = job.request
-            self.active[job.id] = Active(
-                job.id, starts[job.id], request.cpus, request.mem, request.limit_s, self.now, job.batch, request.mib
-            )
+            self.active[job.id] = job.on(starts[job.id], self.now)
             self.ends[job.id] = self.now + self._takes_ms(job.id)
             if job.batch in self.room:
                 self.room[job.batch] -= 1

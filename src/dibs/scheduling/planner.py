@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import assignment, capacity, choice, pools, views
+from dibs.scheduling import capacity, choice, pools, views
 from dibs.scheduling.choice import Room, Terms, Want
-from dibs.scheduling.pools import Demand, Pool
+from dibs.scheduling.pools import Amounts
 from dibs.scheduling.views import Active, Policy, View, WaitingJob
 
 
@@ -61,9 +61,9 @@ def free_devices(view: View, inventory: Inventory, *, ignores_foreign: bool = Fa
     return {device for device in usable if device not in taken and device not in view.held}
 
 
-def used_by(job: Active) -> Demand:
+def used_by(job: Active) -> Amounts:
     """Return what an active job uses."""
-    return Demand(job.cpus or (0 if job.devices else 1), job.mem, len(job.devices), len(job.devices))
+    return Amounts(job.cpus or (0 if job.devices else 1), job.mem, len(job.devices), len(job.devices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Reservation:
     id: JobId
     at: float
     devices: frozenset[DeviceId]
-    spare: Pool
+    spare: Amounts
     #: Free memory of its devices beside it, where they are shared.
     rooms: Mapping[DeviceId, Room] = field(default_factory=dict)
 
@@ -84,7 +84,9 @@ class Reservation:
         """Tell whether `mib` would fit on one of its devices beside it."""
         return device in self.rooms and self.rooms[device].fits(mib)
 
-    def less(self, demand: Demand, chosen: Collection[DeviceId], mib: int, usable: Collection[DeviceId]) -> Reservation:
+    def less(
+        self, demand: Amounts, chosen: Collection[DeviceId], mib: int, usable: Collection[DeviceId]
+    ) -> Reservation:
         """Return the reservation with less left, after a job that starts now and still runs at that time."""
         if self.ours is None:
             return replace(self, spare=self.spare.less(demand))
@@ -97,8 +99,8 @@ def _used(active: Iterable[Active]) -> frozenset[DeviceId]:
 
 
 def _beside(
-    demand: Demand, chosen: Iterable[DeviceId], ours: Collection[DeviceId], free: Collection[DeviceId]
-) -> Demand:
+    demand: Amounts, chosen: Iterable[DeviceId], ours: Collection[DeviceId], free: Collection[DeviceId]
+) -> Amounts:
     """Return what a job takes from the etiquette limits.
 
     Devices that our jobs already use are not counted again; devices that others share or use without a lease were not
@@ -108,12 +110,12 @@ def _beside(
     return replace(demand, gpus=len(more), free=sum(device in free for device in more))
 
 
-def pool_of(view: View, inventory: Inventory, policy: Policy) -> Pool:
+def pool_of(view: View, inventory: Inventory, policy: Policy) -> Amounts:
     """Return the resources that are left now."""
     used = [used_by(job) for job in view.active]
     mine = len(_used(view.active))
     most = math.inf if policy.max_gpus is None else policy.max_gpus - mine
-    return Pool(
+    return Amounts(
         policy.cpu_slots - sum(demand.cpus for demand in used),
         math.inf if policy.mem_total is None else policy.mem_total - sum(demand.mem for demand in used),
         most,
@@ -243,7 +245,7 @@ class _PlanBuilder:
         return self._take(job, self._left(job, in_the_way))
 
     def _choose_beside_ours(
-        self, job: WaitingJob, demand: Demand, in_the_way: Sequence[Reservation]
+        self, job: WaitingJob, demand: Amounts, in_the_way: Sequence[Reservation]
     ) -> tuple[DeviceId, ...] | None:
         """Return devices, some of which may be shared already: etiquette does not count those again."""
         now = (self.pool, _used(self.active), self.unused)
@@ -270,15 +272,9 @@ class _PlanBuilder:
         self, job: WaitingJob, wanted: Sequence[DeviceId], allows: Callable[[Sequence[DeviceId]], bool] | None = None
     ) -> tuple[DeviceId, ...] | None:
         request = job.request
-        if self.rooms is None and (request.gpus == 1 or not (self.inventory.closeness or self.view.used_at)):
-            ahead = [(want.count, want.devices) for want in self.ahead]
-            chosen = assignment.choose(request.gpus, wanted, self.free, ahead)
-        else:
-            left = self.rooms if self.rooms is not None else dict.fromkeys(self.free, capacity.WHOLE)
-            terms = Terms(
-                request.mib, closeness=self.inventory.closeness, first=request.prefer, used_at=self.view.used_at
-            )
-            chosen = choice.choose(request.gpus, wanted, left, self.ahead, terms, allows)
+        left = self.rooms if self.rooms is not None else dict.fromkeys(self.free, capacity.WHOLE)
+        terms = Terms(request.mib, closeness=self.inventory.closeness, first=request.prefer, used_at=self.view.used_at)
+        chosen = choice.choose(request.gpus, wanted, left, self.ahead, terms, allows)
         return None if chosen is None else tuple(DeviceId(device) for device in chosen)
 
     def _start(self, job: WaitingJob, chosen: tuple[DeviceId, ...]) -> None:
@@ -288,7 +284,7 @@ class _PlanBuilder:
         self.unused.difference_update(chosen)
         if self.rooms is not None:
             self.rooms = capacity.less(self.rooms, chosen, mib)
-        self.active.append(Active(job.id, chosen, demand.cpus, demand.mem, job.request.limit_s, mib=mib))
+        self.active.append(job.on(chosen))
         room = self.room.get(job.batch)
         if room is not None:
             self.room[job.batch] = room - 1

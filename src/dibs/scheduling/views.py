@@ -31,6 +31,11 @@ class WaitingJob:
         """Return the key that sorts jobs in serving order."""
         return -self.priority, self.rank, self.id
 
+    def on(self, devices: tuple[DeviceId, ...], started_at: int | None = None) -> Active:
+        """Return the job as it is after its start on these devices."""
+        of = self.request
+        return Active(self.id, devices, of.cpus, of.mem, of.limit_s, started_at, self.batch, of.mib)
+
 
 @dataclass(frozen=True, slots=True)
 class Active:
