@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dibs import errors
@@ -34,71 +34,47 @@ MOST_PRETEND = 64
 PRETEND_SIZE = "24G"
 
 
-@dataclass(frozen=True)
-class Pretend:
-    """`fake:4x24G`: simulated devices."""
-
-    count: int
-    memory_bytes: int
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """`none`: do not use the GPUs of this machine."""
-
-
-@dataclass(frozen=True)
-class Real:
-    """The GPUs that the driver shows; `words` selects some; empty selects all."""
-
-    words: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class NamedDevices:
-    """`intel:0,1`: GPUs that exist but cannot be read."""
-
-    indices: tuple[int, ...]
-
-
-Choice = Pretend | Nothing | Real | NamedDevices
+#: The GPUs of the driver that the setting `devices` selects (no word: all), or an inventory that needs no driver.
+Choice = tuple[str, ...] | Inventory
 
 
 def parse_devices(text: str, label: str) -> Choice:
     """Parse the setting `devices`; `label` names its source in errors."""
     text = text.strip()
     if text.startswith("fake"):
-        return _parse_pretend(text, label)
+        return Inventory(_parse_pretend(text, label))
     if text == "none":
-        return Nothing()
+        return Inventory(restriction=label)
     if text.startswith("intel:"):
-        return _parse_named(text, label)
+        return Inventory(_parse_named(text, label), restriction=label)
     words = tuple(word.strip() for word in text.split(",")) if text else ()
     for word in words:
         if not (_is_index(word) or word.upper().startswith(("GPU-", "MIG-"))):
             raise errors.UserError(
                 f'{label}: expected GPUs as indices or UUIDs (0,1 or GPU-8f4a...), none, or fake:4, got "{word}".'
             )
-    return Real(words)
+    return words
 
 
-def _parse_pretend(text: str, label: str) -> Pretend:
+def _parse_pretend(text: str, label: str) -> tuple[Device, ...]:
+    """Parse `fake:4x24G`: simulated devices."""
     count, cross, size = text.removeprefix("fake:").partition("x")
     if not text.startswith("fake:") or not _is_index(count) or not 1 <= int(count) <= MOST_PRETEND:
         raise errors.UserError(
             f'{label}: expected fake:N or fake:NxSIZE, N from 1 to {MOST_PRETEND}, such as fake:4x24G, got "{text}".'
         )
     try:
-        return Pretend(int(count), units.parse_size(size if cross else PRETEND_SIZE))
+        return devices.pretend(int(count), units.parse_size(size if cross else PRETEND_SIZE))
     except errors.UserError as error:
         raise errors.UserError(f"{label}: {error.message}", error.hint) from None
 
 
-def _parse_named(text: str, label: str) -> NamedDevices:
+def _parse_named(text: str, label: str) -> tuple[Device, ...]:
+    """Parse `intel:0,1`: GPUs that exist but cannot be read."""
     words = [word.strip() for word in text.removeprefix("intel:").split(",")]
     if not all(_is_index(word) for word in words) or len({int(word) for word in words}) != len(words):
         raise errors.UserError(f'{label}: expected the numbers of Intel GPUs such as intel:0,1, got "{text}".')
-    return NamedDevices(tuple(sorted(int(word) for word in words)))
+    return devices.named(sorted(int(word) for word in words))
 
 
 def as_written(settings: Settings) -> str:
@@ -151,7 +127,7 @@ class Probe:
     @property
     def is_real(self) -> bool:
         """Return whether a driver provides the devices, so that they may change."""
-        return isinstance(self._choice, Real)
+        return not isinstance(self._choice, Inventory)
 
     @property
     def stuck(self) -> int:
@@ -160,15 +136,12 @@ class Probe:
 
     def read(self) -> Inventory:
         """Return the current devices, or the last known ones with the `problem` that prevents a reading."""
-        match self._choice:
-            case Pretend(count, memory_bytes):
-                self.latest = restrict(Inventory(devices.pretend(count, memory_bytes)), (), self._label, self._visible)
-            case NamedDevices(indices):
-                self.latest = Inventory(devices.named(indices), restriction=self._label)
-            case Nothing():
-                self.latest = Inventory(restriction=self._label)
-            case Real(words):
-                self.latest = restrict(self._ask(), words, self._label, self._visible)
+        if not isinstance(self._choice, Inventory):
+            self.latest = restrict(self._ask(), self._choice, self._label, self._visible)
+        elif self._choice.restriction is None:
+            self.latest = restrict(self._choice, (), self._label, self._visible)
+        else:
+            self.latest = self._choice
         return self.latest
 
     def close(self) -> None:

@@ -295,13 +295,17 @@ def jobs(*selectors: str | int) -> list[Job]:
 
 def wait(awaited: Iterable[Job], timeout: float | None = None) -> None:
     """Wait until all jobs finish; raise `TimedOut` after `timeout` seconds."""
+    if words := [str(each.id) for each in awaited]:
+        wait_selected(words, timeout, "jobs")
+
+
+def wait_selected(words: Sequence[str], timeout: float | None, what: str) -> None:
+    """Wait until all jobs of selectors finish; an error calls them `what`."""
     until = None if timeout is None else time.monotonic() + timeout
-    if not (words := [str(each.id) for each in awaited]):
-        return
     waited = job_waits.until_over(client(), words, until)
     if not waited["over"]:
         left = waited["total"] - waited["finished"]
-        raise TimedOut(f"{left} of {waited['total']} jobs are not finished after {timeout:g} s.")
+        raise TimedOut(f"{left} of {waited['total']} {what} are not finished after {timeout:g} s.")
 
 
 def gpus() -> list[Gpu]:

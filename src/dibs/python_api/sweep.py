@@ -6,14 +6,15 @@ Creating one does not contact the daemon. Points are generated lazily, so a spac
 from __future__ import annotations
 
 import os
-import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
 
-from dibs.client import job_waits, queries, sweep_drafts
+from dibs.client import queries, sweep_drafts
 from dibs.client.connection import Client
-from dibs.errors import MachineError, NotFound, TimedOut, UserError
+from dibs.errors import MachineError, NotFound, UserError
 from dibs.python_api import jobs, keywords
 from dibs.python_api.jobs import Command, Job
 from dibs.sweeps import documents, files, ranking
@@ -135,23 +136,14 @@ class Sweep:
 
     def wait(self, timeout: float | None = None) -> dict[str, int]:
         """Wait until all runs finish; return `states`, or raise `TimedOut` after `timeout` seconds."""
-        until = None if timeout is None else time.monotonic() + timeout
-        try:
-            waited = job_waits.until_over(jobs.client(), [self.selector], until)
-        except NotFound:
-            # Its jobs were deleted; their results are kept.
-            return self.states()
-        if not waited["over"]:
-            left = waited["total"] - waited["finished"]
-            raise TimedOut(f"{left} of {waited['total']} runs are not finished after {timeout:g} s.")
+        # Its jobs may be deleted; their results are kept.
+        with suppress(NotFound):
+            jobs.wait_selected([self.selector], timeout, "runs")
         return self.states()
 
     def states(self) -> dict[str, int]:
         """Return the number of runs per state."""
-        found: dict[str, int] = {}
-        for record in self.records():
-            found[record["state"]] = found.get(record["state"], 0) + 1
-        return found
+        return dict(Counter(record["state"] for record in self.records()))
 
     def jobs(self) -> list[Job]:
         """Return the jobs of its runs."""
