@@ -58,7 +58,7 @@ def gathered(store, job=None):
 
 def expected(store, job):
     """Return the range in minutes from now, or why there is none."""
-    (found,) = forecasts.forecast_starts([job.id], gathered(store, job), INVENTORY, POLICY, NOW).values()
+    (found,) = forecasts.StartForecaster(gathered(store, job), INVENTORY, POLICY, NOW).starts([job.id]).values()
     return (found.range and tuple((at - NOW) / MINUTE for at in found.range)) or found.unknown
 
 

@@ -57,7 +57,7 @@ class Moment:
     def foresee(self, **more):
         prospect, step = self.prospect, self.step
         wanted = [job.id for job in prospect.view.waiting] + [each.job.id for each in prospect.coming]
-        return forecasts.forecast_starts(wanted, prospect, step.inventory, step.policy, step.now, **more)
+        return forecast_starts(wanted, prospect, step.inventory, step.policy, step.now, **more)
 
     def lived(self, choose):
         """Return when and where each job starts on the days on which each takes what `choose` makes of its span."""
@@ -71,6 +71,11 @@ class Moment:
             for start in step.plan.starts
             if step.now >= self.step.now
         }
+
+
+def forecast_starts(wanted, *world, **more):
+    """Return when jobs are expected to start."""
+    return StartForecaster(*world, **more).starts(wanted)
 
 
 def moment(kind, seed):
@@ -145,7 +150,7 @@ def test_every_job_of_every_world_has_a_range_or_says_why_not(world, spans):
     known = {JobId(job_id): Span(least, most) for job_id, (least, most) in spans.items()}
     prospect = Prospect(world.view, len(world.inventory.devices) + world.policy.cpu_slots, known)
     wanted = [job.id for job in world.view.waiting]
-    for forecast in forecasts.forecast_starts(wanted, prospect, world.inventory, world.policy, build.NOW).values():
+    for forecast in forecast_starts(wanted, prospect, world.inventory, world.policy, build.NOW).values():
         assert (forecast.range is None) is bool(forecast.unknown)
         assert forecast.range or not forecast.devices
 
@@ -169,7 +174,7 @@ def test_the_work_does_not_grow_with_the_queue(job_id):
     count, policy, inventory = Counting(), Policy(4), build.inventory(4)
     queue = [build.waiting(number) for number in range(1, 100_001)]
     prospect = Prospect(View(queue), 8, {job.id: Span(60, 60) for job in queue})
-    (forecast,) = forecasts.forecast_starts([JobId(job_id)], prospect, inventory, policy, build.NOW, count).values()
+    (forecast,) = forecast_starts([JobId(job_id)], prospect, inventory, policy, build.NOW, count).values()
     assert forecast == Forecast(unknown="more than 1600 jobs start before it")
     assert count.plans <= 2 * forecasts.MOST_PLANS
 
@@ -178,7 +183,7 @@ def test_many_kinds_of_requests_are_looked_at_less_often():
     count, policy, inventory = Counting(), Policy(4), build.inventory(4)
     queue = [build.waiting(number, limit_s=60.0 + number) for number in range(1, 5001)]
     prospect = Prospect(View(queue), 8, {job.id: Span(60, 60) for job in queue})
-    (forecast,) = forecasts.forecast_starts([JobId(5000)], prospect, inventory, policy, build.NOW, count).values()
+    (forecast,) = forecast_starts([JobId(5000)], prospect, inventory, policy, build.NOW, count).values()
     assert forecast.unknown
     assert count.looks <= 2 * (forecasts.MOST_LOOKS + len(queue))
 
@@ -186,7 +191,7 @@ def test_many_kinds_of_requests_are_looked_at_less_often():
 def test_a_job_of_which_nothing_is_known_costs_nothing():
     count = Counting()
     prospect = Prospect(View([build.waiting(1)]), 8, {}, cut_lines=[(build.waiting(1).request, 0)])
-    found = forecasts.forecast_starts([JobId(9)], prospect, build.inventory(4), Policy(4), build.NOW, count)
+    found = forecast_starts([JobId(9)], prospect, build.inventory(4), Policy(4), build.NOW, count)
     assert (found, count.plans) == ({9: forecasts.TOO_FAR}, 0)
 
 
@@ -204,9 +209,7 @@ def running(number, *indices, batch=0):
 
 
 def foreseen(prospect, job_id):
-    (forecast,) = forecasts.forecast_starts(
-        [JobId(job_id)], prospect, build.inventory(2), Policy(4), build.NOW
-    ).values()
+    (forecast,) = forecast_starts([JobId(job_id)], prospect, build.inventory(2), Policy(4), build.NOW).values()
     return forecast
 
 
@@ -248,7 +251,7 @@ def test_a_job_that_nobody_knows_the_end_of_is_no_matter_where_it_is_not_in_the_
 
 def test_what_would_help_to_know_is_said():
     view = View([build.waiting(3)], [running(1, 0, 1)])
-    (found,) = forecasts.forecast_starts(
+    (found,) = forecast_starts(
         [JobId(3)], prospect(view, {1: (0, None)}), build.inventory(2), Policy(4), build.NOW
     ).values()
     assert found.hint == "Give it one."
@@ -282,14 +285,14 @@ def test_what_nobody_has_is_free_in_a_moment():
 def test_among_equals_those_used_longest_ago_are_expected():
     view = View([build.waiting(n, gpus=2) for n in (1, 2)], used_at=LONG_AGO)
     ahead = prospect(view, {1: (5, 5), 2: (5, 5)})
-    found = forecasts.forecast_starts([JobId(1), JobId(2)], ahead, build.inventory(4), Policy(4), build.NOW)
+    found = forecast_starts([JobId(1), JobId(2)], ahead, build.inventory(4), Policy(4), build.NOW)
     assert [found[n].devices for n in (1, 2)] == [build.ids(2, 3), build.ids(0, 1)]
 
 
 def test_what_started_on_these_days_was_used_last():
     view = View([build.waiting(n, gpus=2) for n in (1, 2, 3)], [running(4, 2, 3)], used_at=LONG_AGO)
     ahead = prospect(view, {1: (5, 5), 2: (9, 9), 4: (2, 2)})
-    found = forecasts.forecast_starts([JobId(3)], ahead, build.inventory(4), Policy(4), build.NOW)
+    found = forecast_starts([JobId(3)], ahead, build.inventory(4), Policy(4), build.NOW)
     assert found[3] == Forecast(build.NOW + 5 * MINUTE, build.NOW + 5 * MINUTE, build.ids(0, 1))
 
 
@@ -306,7 +309,7 @@ def test_those_ahead_in_the_machine_wide_line_may_stay_as_well():
 
 def test_a_device_that_is_unwell_stays_so():
     view, inventory = View([build.waiting(3, gpus=2)]), build.inventory(2, faulty=[0])
-    (found,) = forecasts.forecast_starts([JobId(3)], prospect(view, {}), inventory, Policy(4), build.NOW).values()
+    (found,) = forecast_starts([JobId(3)], prospect(view, {}), inventory, Policy(4), build.NOW).values()
     assert found.unknown == "nobody knows when what it needs can be used"
 
 

@@ -304,4 +304,4 @@ def test_a_computed_column_knows_what_is_in_it(start, step, size, number):
         column = columns.Steps(size, start, sign * step, 4)
         assert column.has(number / 4) == ((number / 4) in [value.data for value in column])
     assert not column.has("1")
-    assert grid.axis("a", column).has([column[0].data])
+    assert grid.Axis(("a",), (column,)).has([column[0].data])

@@ -198,9 +198,9 @@ def test_lines_of_words_are_quoted_for_a_shell():
 
 
 def test_more_values_than_are_kept_are_written_all_the_same():
-    points = Points(spaces.build([parameters.parse([f"a=range({templates.Quotes.most + 5})"])]))
+    points = Points(spaces.build([parameters.parse([f"a=range({templates.MOST_QUOTED + 5})"])]))
     writer = Writer(templates.parse("x {a}"))
-    assert [writer.command(each) for each in points][-1] == f"x {templates.Quotes.most + 4}"
+    assert [writer.command(each) for each in points][-1] == f"x {templates.MOST_QUOTED + 4}"
 
 
 def test_json_of_all_parameters_is_one_word():

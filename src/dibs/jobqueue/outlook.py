@@ -125,7 +125,7 @@ class QueueOutlook:
                 return foreseen.starts([job.id])[job.id]
         # It is in no line of the shared forecast: make one that includes its dependencies.
         prospect = self._prospect(now, job)
-        return forecasts.forecast_starts([job.id], prospect, self.inventory, self.policy, now, self._decide)[job.id]
+        return StartForecaster(prospect, self.inventory, self.policy, now, self._decide).starts([job.id])[job.id]
 
     def expected_of(self, ids: Sequence[JobId]) -> dict[JobId, Forecast]:
         """Forecast when waiting jobs that are ready start."""

@@ -162,17 +162,8 @@ class Member(NamedTuple):
 
     def spec_from(self, spec: JobSpec) -> JobSpec:
         """Return the spec of this job, based on the shared one."""
-        return replace(
-            spec,
-            command=self.command,
-            argv=self.argv if self.argv is not None else spec.argv,
-            name=self.name,
-            index=self.number,
-            place=self.place,
-            point=self.point,
-            params=self.params,
-            folder=self.folder,
-        )
+        own = self._asdict() | {"argv": self.argv if self.argv is not None else spec.argv}
+        return replace(spec, index=own.pop("number"), **own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
 from dibs.errors import Busy, Conflict, TimedOut, UserError
@@ -143,9 +142,7 @@ class lease:
     def __enter__(self) -> Self:
         return self.acquire()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
     async def __aenter__(self) -> Self:
@@ -164,9 +161,7 @@ class lease:
             os.close(wake)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self.release()
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:

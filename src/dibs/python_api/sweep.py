@@ -135,7 +135,7 @@ class Sweep:
             return {"new": 0, "retried": 0, "done": 0} | sweep_drafts.send(queue, self._draft, made["id"], again=again)
 
     def wait(self, timeout: float | None = None) -> dict[str, int]:
-        """Wait until all runs finish; return `states`, or raise `TimedOut` after `timeout` seconds."""
+        """Wait until all runs finish; return `states`, or raise `errors.TimedOut` after `timeout` seconds."""
         # Its jobs may be deleted; their results are kept.
         with suppress(NotFound):
             jobs.wait_selected([self.selector], timeout, "runs")

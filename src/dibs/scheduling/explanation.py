@@ -56,7 +56,7 @@ def explain(
         return Reason(text, "Less --mem may fit sooner.")
     if 0 < demand.gpus > min(pool.gpus, pool.free):
         return _explain_etiquette(job, view, policy)
-    earlier = [other for other in decided.waits if _before(other, job)]
+    earlier = [other for other in decided.waits if other.place < job.place]
     for kept in decided.reserved:
         is_earlier = any(kept.id == other.id for other in earlier)
         if is_earlier and planner.outlasts(job.request, kept, policy, now) and not kept.spare.fits(demand):
@@ -66,7 +66,7 @@ def explain(
 
 def _explain_room(job: WaitingJob, room: int, view: View, decided: Plan) -> Reason | None:
     """Explain a wait for the batch limit; None if the job does not wait for that."""
-    mates = {other.id for other in view.waiting if other.batch == job.batch and _before(other, job)}
+    mates = {other.id for other in view.waiting if other.batch == job.batch and other.place < job.place}
     room -= sum(start.id in mates for start in decided.starts)
     if room <= 0:
         hint = f"`dibs edit {job.id} -j N` would let more run."
@@ -170,10 +170,6 @@ def _what_frees(job: WaitingJob, view: View, wanted: Sequence[DeviceId], free: i
 def _choice(job: WaitingJob) -> str:
     """Return the option with which a job restricted the devices; empty if it did not."""
     return "--gpu-ids" if job.request.gpu_ids else "--gpu-type" if job.request.gpu_type else ""
-
-
-def _before(other: WaitingJob, job: WaitingJob) -> bool:
-    return other.place < job.place
 
 
 def _occupied(device: DeviceId, left: Mapping[DeviceId, Room], view: View, mib: int) -> str:

@@ -153,18 +153,6 @@ class StartForecaster:
         return Ahead(list(self._long.planned.values())[:most], self._ends)
 
 
-def forecast_starts(
-    wanted: Collection[JobId],
-    prospect: Prospect,
-    inventory: Inventory,
-    policy: Policy,
-    now: int,
-    decide: Planner = planner.plan,
-) -> dict[JobId, Forecast]:
-    """Return when each of these waiting jobs is expected to start; the simulation is discarded."""
-    return StartForecaster(prospect, inventory, policy, now, decide).starts(wanted)
-
-
 def _forecast(job_id: JobId, short: _Simulation, long: _Simulation) -> Forecast:
     if_short, if_long = short.planned.get(job_id), long.planned.get(job_id)
     if if_short is None or if_long is None:

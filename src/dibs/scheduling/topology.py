@@ -47,9 +47,7 @@ def _completed(
         return found if len(found) == count else None
     if len(able) > MOST_EXACT:
         return _grown(count, rest, begun, closeness, is_spare)
-    search = _Search(count, rest, begun, closeness, is_spare)
-    search.extend(begun, 0, *_links(begun, closeness))
-    return search.found
+    return _searched(count, rest, begun, closeness, is_spare)
 
 
 def _in_order(count: int, able: Sequence[str], begun: Sequence[str], is_spare: IsSpare) -> list[str]:
@@ -67,46 +65,41 @@ def _links(devices: Sequence[str], closeness: Closeness) -> tuple[float, int]:
     return min(links, default=float("inf")), sum(links)
 
 
-class _Search:
-    """An exhaustive search that skips sets which cannot beat the best one so far."""
+def _searched(
+    count: int, rest: Sequence[str], begun: list[str], closeness: Closeness, is_spare: IsSpare
+) -> Sequence[str] | None:
+    """Return the best set, by an exhaustive search that skips sets which cannot beat the best one so far."""
+    everybody = [*begun, *rest]
+    #: Upper bound on the sum of each device's links in any set.
+    most = {
+        one: sum(sorted(closeness.get((one, other), 0) for other in everybody if other != one)[1 - count :])
+        for one in everybody
+    }
+    spare_most = sorted((most[one] for one in rest), reverse=True)
+    score: tuple[float, int] = (float("-inf"), 0)
+    found: list[str] | None = None
 
-    __slots__ = ("_closeness", "_count", "_is_spare", "_most", "_rest", "_score", "_spare_most", "found")
-
-    def __init__(
-        self, count: int, rest: Sequence[str], begun: Sequence[str], closeness: Closeness, is_spare: IsSpare
-    ) -> None:
-        self._count = count
-        self._rest = rest
-        self._closeness = closeness
-        self._is_spare = is_spare
-        everybody = [*begun, *rest]
-        #: Upper bound on the sum of each device's links in any set.
-        self._most = {
-            one: sum(sorted(closeness.get((one, other), 0) for other in everybody if other != one)[1 - count :])
-            for one in everybody
-        }
-        self._spare_most = sorted((self._most[one] for one in rest), reverse=True)
-        self._score: tuple[float, int] = (float("-inf"), 0)
-        self.found: list[str] | None = None
-
-    def extend(self, chosen: list[str], start: int, worst: float, total: int) -> None:
+    def extend(chosen: list[str], start: int, worst: float, total: int) -> None:
         """Try all ways to complete `chosen` with devices from `start` on."""
-        missing = self._count - len(chosen)
+        nonlocal score, found
+        missing = count - len(chosen)
         if missing == 0:
-            self._score, self.found = (worst, total), chosen
+            score, found = (worst, total), chosen
             return
         # Each link is counted at both ends.
-        bound = (sum(self._most[one] for one in chosen) + sum(self._spare_most[:missing])) // 2
-        if (worst, bound) <= self._score:
+        bound = (sum(most[one] for one in chosen) + sum(spare_most[:missing])) // 2
+        if (worst, bound) <= score:
             return
-        for at in range(start, len(self._rest) - missing + 1):
-            device = self._rest[at]
-            links = [self._closeness.get((device, other), 0) for other in chosen]
+        for at in range(start, len(rest) - missing + 1):
+            device = rest[at]
+            links = [closeness.get((device, other), 0) for other in chosen]
             reached = min([worst, *links]), total + sum(links)
-            if (reached[0], bound) > self._score and self._is_spare([*chosen, device]):
-                is_better = missing > 1 or reached > self._score
-                if is_better:
-                    self.extend([*chosen, device], at + 1, *reached)
+            is_better = (reached[0], bound) > score and (missing > 1 or reached > score)
+            if is_better and is_spare([*chosen, device]):
+                extend([*chosen, device], at + 1, *reached)
+
+    extend(begun, 0, *_links(begun, closeness))
+    return found
 
 
 def _grown(

@@ -10,7 +10,7 @@ The structure of a space:
 overlapping blocks) any point can be computed from its index; with them the points before it must be visited. Everything
 is deterministic: the seed decides, and its default is 0, so a sweep can be repeated.
 
-    space = grid.Space((grid.Block((grid.axis("lr", [...]), grid.axis("bs", [...]))),))
+    space = grid.Space((grid.Block((grid.Axis(("lr",), ([...],)), grid.Axis(("bs",), ([...],)))),))
     for point in grid.Points(space, sample=20, seed=7):
         point.index, point.data(), point.key
 
@@ -91,11 +91,6 @@ class Axis(LazySequence[Row]):
     @cached_property
     def _keys(self) -> frozenset[str]:
         return frozenset(Point(0, self.names, row).key for row in self)
-
-
-def axis(name: str, column: Column) -> Axis:
-    """Return the axis of a single parameter."""
-    return Axis((name,), (column,))
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dibs.errors import UserError
 from dibs.model import path_templates, suggestions, units
@@ -210,21 +211,14 @@ Getter = Callable[[Point], Sequence[str]]
 Written = Callable[[Point], str]
 
 
-class Quotes(dict[str, str]):
-    """A cache of quoted texts for one placeholder: a grid has few values and many points."""
+#: Returns a text as quoted for one placeholder.
+Quotes = Callable[[str], str]
+#: Quoted texts to remember for each placeholder: a grid has few values and many points.
+MOST_QUOTED = 10_000
 
-    #: Maximum size of the cache.
-    most = 10_000
 
-    def __init__(self, field: Field) -> None:
-        super().__init__()
-        self._field = field
-
-    def __missing__(self, text: str) -> str:
-        if len(self) >= self.most:
-            self.clear()
-        found = self[text] = quoting.quoted(text, self._field.place, self._field.is_tight)
-        return found
+def _quotes(field: Field) -> Quotes:
+    return lru_cache(MOST_QUOTED)(lambda text: quoting.quoted(text, field.place, field.is_tight))
 
 
 class Writer:
@@ -251,7 +245,7 @@ class Writer:
         text, simple, written = self._plans.get(point.names) or self._plan(point.names)
         if simple:
             row = point.values
-            return text % tuple([quotes[row[at].text] for at, quotes in simple])
+            return text % tuple([quotes(row[at].text) for at, quotes in simple])
         return text % tuple([one(point) for one in written])
 
     def line(self, point: Point) -> str:
@@ -279,8 +273,8 @@ class Writer:
             return None
         columns: list[list[str]] = []
         for name, one in zip(names, block.axes, strict=True):
-            quotes = [Quotes(field) for field in fields if field.name == name]
-            texts = [[each[value.text] for each in quotes] for value in one.columns[0]]
+            quotes = [_quotes(field) for field in fields if field.name == name]
+            texts = [[each(value.text) for each in quotes] for value in one.columns[0]]
             # The same value may need different quoting in two places.
             if any(len({*written}) > 1 for written in texts):
                 return None
@@ -307,7 +301,7 @@ class Writer:
         fields = [piece for piece in pieces if isinstance(piece, Field)]
         # Most commands contain plain values only; this path keeps a million of them fast.
         is_simple = all(field.name in names and not field.form for field in fields)
-        simple = [(names.index(field.name), Quotes(field)) for field in fields] if is_simple else []
+        simple = [(names.index(field.name), _quotes(field)) for field in fields] if is_simple else []
         plan = text, simple, [self._written(field, names) for field in fields]
         self._plans[names] = plan
         return plan
@@ -316,10 +310,10 @@ class Writer:
         get = self._getter(field, names)
         if field.form == "raw":
             return lambda point: "".join(get(point))
-        quotes = Quotes(field)
+        quotes = _quotes(field)
         if field.place is Place.BARE:
-            return lambda point: " ".join([quotes[word] for word in get(point)])
-        return lambda point: quotes[" ".join(words)] if (words := get(point)) else ""
+            return lambda point: " ".join([quotes(word) for word in get(point)])
+        return lambda point: quotes(" ".join(words)) if (words := get(point)) else ""
 
     def _getter(self, field: Field, names: tuple[str, ...]) -> Getter:
         if field.name in names:

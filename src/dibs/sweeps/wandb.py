@@ -27,7 +27,7 @@ IGNORED = ("early_terminate", "entity", "description", "controller")
 KEYS = ("program", "method", "parameters", "run_cap", "command", *IGNORED)
 #: The default command of wandb.
 COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
-MACRO = re.compile(r"\$\{(\w+)(?::\w+)?\}")
+MACRO = re.compile(r"(\$\{\w+(?::\w+)?\})")
 ARGUMENTS = {"args": "", "args_no_hyphens": "plain", "args_no_boolean_flags": "flags", "args_json": "json"}
 
 
@@ -65,14 +65,11 @@ def _space(document: Mapping[str, Node], is_random: bool) -> Space:
             if not isinstance(one, Mapping):
                 raise UserError(f"expected values, value, or min and max, got {nodes.kind(one)}.")
             made = parameter(str(name), one, as_python=True)
-            if is_random:
-                # wandb ends a random sweep only after a number of runs.
-                made = replace(made, is_for_samples=isinstance(made.source, tuple | list | Steps))
-            elif not isinstance(made.source, tuple | list | Steps):
+            is_listed = isinstance(made.source, tuple | list | Steps)
+            if not is_random and not is_listed:
                 raise UserError("expected values for method: grid, got a range without steps.", "Use method: random.")
-            else:
-                made = replace(made, is_for_samples=False)
-            found.append(made)
+            # wandb ends a random sweep only after a number of runs.
+            found.append(replace(made, is_for_samples=is_random and is_listed))
     return spaces.build(found)
 
 
@@ -91,16 +88,12 @@ def command(document: Mapping[str, Node]) -> Template:
 
 
 def _word(word: str, program: Node) -> tuple[Piece, ...]:
-    pieces: list[Piece] = []
-    at = 0
-    for macro in MACRO.finditer(word):
-        pieces += [word[at : macro.start()]] if macro.start() > at else []
-        pieces.append(_macro(macro[0], macro[1], program))
-        at = macro.end()
-    return (*pieces, *([word[at:]] if at < len(word) or not word else []))
+    pieces = [_macro(piece, program) if MACRO.fullmatch(piece) else piece for piece in MACRO.split(word)]
+    return tuple(piece for piece in pieces if piece) or ("",)
 
 
-def _macro(written: str, name: str, program: Node) -> Piece:
+def _macro(written: str, program: Node) -> Piece:
+    name = written[2:-1].partition(":")[0]
     if name in ARGUMENTS:
         return Field("args", ARGUMENTS[name])
     if name == "program":
