@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bench import PATIENCE_S, Bench, wait_for
-from dibs.cli import completions, help_topics
+from dibs.cli import help_topics
 from dibs.cli import main as cli
 from dibs.cli.verbs import completion, report
 from dibs.cli.verbs import help as pages
@@ -320,20 +320,20 @@ def test_every_verb_and_option_is_documented_with_an_example(name: str) -> None:
 # -- completion --
 
 
-def told(*typed: str) -> completions.Next:
+def told(*typed: str) -> completion.Next:
     """Return what could follow, with two jobs and two GPUs to be had."""
     jobs = [
         {"id": 11, "name": "vit", "state": "running", "project": "p", "tags": ["t"]},
         {"id": 12, "name": "has blank", "state": "queued", "project": "p", "tags": []},
     ]
-    return completions.complete(
+    return completion.complete(
         typed, lambda: {"jobs": jobs, "gpus": [{"index": 0, "name": "A"}, {"index": 1, "name": "B"}]}
     )
 
 
 def words(*typed: str) -> list[str]:
     """Return the words that could follow."""
-    return [word.text for word in told(*typed).words]
+    return list(told(*typed).words)
 
 
 def test_verbs_and_their_options_come_from_the_tables() -> None:
@@ -394,7 +394,7 @@ def test_values_are_completed_by_what_they_are(typed: list[str], expected: list[
 )
 def test_files_and_commands_are_left_to_the_shell(typed: list[str], by_shell: str, begins: int) -> None:
     found = told(*typed)
-    assert (found.by_shell, found.begins, found.words) == (by_shell, begins, ())
+    assert (found.by_shell, found.begins, found.words) == (by_shell, begins, {})
 
 
 def test_the_door_of_the_shells_is_silent_and_starts_no_daemon(bench: Bench) -> None:
@@ -503,7 +503,7 @@ def test_installing_writes_where_the_shell_looks(bench: Bench) -> None:
     ):
         done = bench.cli("completion", shell, "--install", environ=environ)
         assert (done.returncode, done.stdout) == (0, f"{bench.folder / path}\n")
-        assert (bench.folder / path).read_text() == completion.SCRIPTS[shell] == bench.cli("completion", shell).stdout
+        assert (bench.folder / path).read_text() == completion.script(shell) == bench.cli("completion", shell).stdout
     (bench.folder / "file").touch()
     refused = bench.cli(
         "completion", "bash", "--install", environ={"BASH_COMPLETION_USER_DIR": str(bench.folder / "file")}

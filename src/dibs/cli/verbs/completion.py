@@ -1,17 +1,27 @@
-"""`dibs completion`: print or install the script with which a shell completes verbs, options, jobs and GPUs."""
+"""`dibs completion`: print or install the script with which a shell completes verbs, options, jobs and GPUs.
+
+The scripts in `cli/shells` ask dibs for the possible words. They come from the tables that parse a command line, and
+from the daemon for ids and names. The usage lines are the grammar: lower-case words are literal, upper-case words are
+looked up in VALUES. A running daemon is asked with a short timeout; none is started.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
-from dibs.cli import completions, screen
-from dibs.client import connection, safe_text
+from dibs.cli import help_topics, screen
+from dibs.cli import main as cli
+from dibs.cli.verbs import help as pages
+from dibs.client import connection
 from dibs.errors import DibsError, UserError
+from dibs.model import selectors
 from dibs.submission import options
 from dibs.submission.options import Args, Option
-from dibs.system import paths
+from dibs.system import paths, settings
 
 SUMMARY = "Print or install completion for bash, zsh or fish."
 USAGE = ("[OPTIONS] bash|zsh|fish",)
@@ -25,101 +35,15 @@ EXAMPLES = (
     "dibs completion --words -- show 1",
 )
 
-#: Asks dibs itself, so that it is never older than the verbs. It sends the words up to the cursor; the last may be
-#: empty. A line that begins with a tab names what the shell completes itself.
-BASH = r"""# bash completion of dibs, printed by `dibs completion bash`
-_dibs() {
-    local line=${COMP_LINE:0:COMP_POINT} cur before found
-    local -a typed
-    read -ra typed <<<"$line"
-    [[ $line == *[[:space:]] ]] && typed+=('')
-    cur=${typed[-1]}
-    COMPREPLY=()
-    while IFS= read -r found; do
-        case $found in
-        $'\t'files) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-        $'\t'folders) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
-        $'\t'command:*) _dibs_command "${found##*:}" "$cur"; return ;;
-        esac
-        COMPREPLY+=("${found%%$'\t'*}")
-    done < <("${typed[0]}" completion --words -- "${typed[@]:1}" 2>/dev/null)
-    # bash takes a word apart at colons and equal signs, and inserts only what follows the last of them.
-    for found in : =; do
-        if [[ $COMP_WORDBREAKS == *"$found"* && $cur == *"$found"* ]]; then
-            before=${cur%"${cur##*"$found"}"}
-            COMPREPLY=("${COMPREPLY[@]#"$before"}")
-            cur=${cur#"$before"}
-        fi
-    done
-}
-_dibs_command() {
-    if declare -F _command_offset >/dev/null; then
-        _command_offset "$(($1 + 1))"
-    elif [[ $(($1 + 1)) == "$COMP_CWORD" ]]; then
-        mapfile -t COMPREPLY < <(compgen -c -- "$2")
-    else
-        compopt -o filenames
-        mapfile -t COMPREPLY < <(compgen -f -- "$2")
-    fi
-}
-complete -o nosort -F _dibs dibs
-"""
+#: Timeout of a request to the daemon, while the user waits after pressing Tab.
+PATIENCE_S = 0.5
 
-ZSH = r"""#compdef dibs
-# zsh completion of dibs, printed by `dibs completion zsh`
-_dibs() {
-    local line word about
-    local -a found
-    while IFS= read -r line; do
-        case $line in
-        $'\t'files) _files; return ;;
-        $'\t'folders) _files -/; return ;;
-        $'\t'command:*)
-            local skip=${line##*:}
-            words=("${(@)words[$((skip + 2)),-1]}")
-            (( CURRENT -= skip + 1 ))
-            _normal
-            return ;;
-        esac
-        word=${line%%$'\t'*} about=${line#*$'\t'}
-        found+=("${word//:/\\:}:$about")
-    done < <(${(Q)words[1]} completion --words -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)
-    _describe -V 'dibs' found
+#: What to say after the installation for each shell.
+AFTERWARDS = {
+    "bash": "new shells have it, if the package bash-completion is there.",
+    "zsh": "put this into ~/.zshrc before compinit: fpath=({folder} $fpath)",
+    "fish": "new shells have it.",
 }
-if [[ $funcstack[1] == _dibs ]]; then
-    _dibs "$@"
-else
-    compdef _dibs dibs
-fi
-"""
-
-FISH = r"""# fish completion of dibs, printed by `dibs completion fish`
-function __dibs_words
-    set -l typed (commandline -opc)
-    set -l found ($typed[1] completion --words -- $typed[2..-1] (commandline -ct) 2>/dev/null)
-    if string match -q \t'*' -- "$found[1]"
-        switch $found[1]
-            case \t'folders'
-                __fish_complete_directories (commandline -ct)
-            case \t'command:*'
-                set -l skip (math (string replace -r '.*:' '' -- $found[1]) + 2)
-                set -l rest $typed[$skip..-1]
-                if test (count $typed) -lt $skip
-                    __fish_complete_command
-                else
-                    complete -C (string join ' ' -- (string escape -- $rest) (commandline -ct))
-                end
-            case '*'
-                __fish_complete_path (commandline -ct)
-        end
-    else
-        printf '%s\n' $found
-    end
-end
-complete -c dibs -f -k -a '(__dibs_words)'
-"""
-
-SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
 def main(args: Args) -> int:
@@ -127,17 +51,17 @@ def main(args: Args) -> int:
     if args.has(WORDS):
         print_words(args.words)
         return 0
-    if len(args.words) != 1 or args.words[0] not in SCRIPTS:
+    if len(args.words) != 1 or args.words[0] not in AFTERWARDS:
         got = f'"{options.shown(" ".join(args.words))}"' if args.words else "nothing"
         raise UserError(f"completion expected bash, zsh or fish, got {got}.")
     shell = args.words[0]
     if not args.has(INSTALL):
-        print(SCRIPTS[shell], end="")
+        print(script(shell), end="")
         return 0
     path = target(shell, os.environ)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(SCRIPTS[shell])
+        path.write_text(script(shell))
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}.", f"See `dibs completion {shell}`.") from None
     print(path)
@@ -145,11 +69,13 @@ def main(args: Args) -> int:
     return 0
 
 
-AFTERWARDS = {
-    "bash": "new shells have it, if the package bash-completion is there.",
-    "zsh": "put this into ~/.zshrc before compinit: fpath=({folder} $fpath)",
-    "fish": "new shells have it.",
-}
+def script(shell: str) -> str:
+    """Return the script for a shell.
+
+    It asks dibs itself, so that it is never older than the verbs. It sends the words up to the cursor; the last may be
+    empty. A line that begins with a tab names what the shell completes itself.
+    """
+    return (Path(cli.__file__).parent / "shells" / f"completion.{shell}").read_text()
 
 
 def target(shell: str, environ: Mapping[str, str]) -> Path:
@@ -164,23 +90,165 @@ def target(shell: str, environ: Mapping[str, str]) -> Path:
 
 def print_words(typed: Sequence[str]) -> None:
     """Print possible words with descriptions, one per line; a line that begins with a tab is for the shell."""
-    found = completions.complete(typed, _ask)
+    found = complete(typed, _ask)
     if found.by_shell:
         begins = f":{found.begins}" if found.by_shell == "command" else ""
         print(f"\t{found.by_shell}{begins}")
-    for word in found.words if not found.by_shell else ():
-        print(f"{safe_text.clean(word.text)}\t{safe_text.clean(word.about)}")
+        return
+    for word, about in found.words.items():
+        print(f"{screen.clean(word)}\t{screen.clean(about)}")
 
 
-def _ask() -> Mapping[str, Sequence[Mapping[str, object]]] | None:
+#: Possible words and their descriptions.
+Words = dict[str, str]
+#: Jobs and GPUs as the daemon lists them; empty if no daemon listens.
+Known = Mapping[str, Sequence[Mapping[str, object]]]
+Ask = Callable[[], Known]
+
+
+def _ask() -> Known:
     """Ask a running daemon; hide errors, which would disturb a user who types."""
     try:
         queue = connection.connect(os.environ)
-        sock = queue.connect(completions.PATIENCE_S)
+        sock = queue.connect(PATIENCE_S)
         if sock is None:
-            return None
+            return {}
         sock.close()
-        answer: Mapping[str, Sequence[Mapping[str, object]]] = queue.get("/v1/words", patience_s=completions.PATIENCE_S)
+        answer: Known = queue.get("/v1/words", patience_s=PATIENCE_S)
     except DibsError:
-        return None
+        return {}
     return answer
+
+
+@dataclass(frozen=True)
+class Next:
+    """Possible continuations: our words, or something that the shell completes itself."""
+
+    words: Words = field(default_factory=dict)
+    #: "", "files", "folders", or "command".
+    by_shell: str = ""
+    #: Index of the first word of a user's command, if the shell completes that.
+    begins: int = 0
+
+
+def complete(typed: Sequence[str], ask: Ask) -> Next:
+    """Return what could replace the last word of `typed`, the words after `dibs`."""
+    words = list(typed) or [""]
+    last, at = words[-1], 0
+    while at < len(words) - 1 and words[at].startswith("-"):
+        at += 2 if words[at] == "--color" else 1
+    if at >= len(words) - 1:
+        is_option = last.startswith("-")
+        return _matching(_options((*options.COMMON, pages.VERSION)) if is_option else _verbs(), last)
+    name = cli.ALIASES.get(words[at], words[at])
+    return _after_verb(cli.load(name), words[at + 1 :], at + 1, ask) if name in cli.VERBS else Next()
+
+
+def _after_verb(verb: cli.Verb, rest: list[str], begins: int, ask: Ask) -> Next:
+    table = (*verb.OPTIONS, *options.COMMON)
+    known = {spelling: option for option in table for spelling in (*option.names, *option.habits)}
+    plain: list[str] = []
+    last, at, is_over = rest[-1], 0, False
+    while at < len(rest) - 1:
+        word = rest[at]
+        if is_over or not word.startswith("-") or word == "-":
+            plain.append(word)
+            if cli.takes_command(verb):
+                return Next(by_shell="command", begins=begins + at)
+        elif word == "--":
+            is_over = True
+        elif (option := known.get(word)) is not None and option.kind is not None and not option.is_bare:
+            at += 1
+            if at == len(rest) - 1:
+                return _placeholder(option.metavar, last, ask)
+        at += 1
+    if last.startswith("-") and not is_over:
+        spelling, equals, value = last.partition("=")
+        if equals and (option := known.get(spelling)) is not None:
+            found = _placeholder(option.metavar, value, ask)
+            return Next({f"{spelling}={word}": about for word, about in found.words.items()}, found.by_shell)
+        return _matching(_options(table), last)
+    return _positional(verb, plain, last, begins + len(rest) - 1, ask)
+
+
+def _positional(verb: cli.Verb, plain: list[str], typed: str, at: int, ask: Ask) -> Next:
+    """Return what the usage lines have after the words `plain`, if they match those."""
+    found, place = Next(), len(plain)
+    for usage in verb.USAGE:
+        forms = [form for form in usage.replace("[OPTIONS]", "").split() if not form.strip("[").startswith("-")]
+        if not all(_agrees(form, word) for form, word in zip(forms, plain, strict=False)):
+            continue
+        form = forms[place] if place < len(forms) else forms[-1] if forms and "..." in forms[-1] else ""
+        more = _placeholder(form.strip('[]."'), typed, ask)
+        begins = at if more.by_shell == "command" else found.begins
+        found = Next(found.words | more.words, found.by_shell or more.by_shell, begins)
+    return found
+
+
+def _agrees(form: str, word: str) -> bool:
+    bare = form.strip("[].")
+    return word in bare.split("|") if bare.islower() else True
+
+
+def _placeholder(form: str, typed: str, ask: Ask) -> Next:
+    if form in SHELL_KNOWS:
+        return Next(by_shell=SHELL_KNOWS[form])
+    if form in LISTS:
+        # In a list with commas, only the last item is being typed.
+        kept, comma, _ = typed.rpartition(",")
+        left = {kept + comma + word: about for word, about in _gpus(ask).items() if word not in kept.split(",")}
+        return _matching(left, typed)
+    if form in VALUES:
+        return _matching(VALUES[form](ask), typed)
+    if form and form.replace("|", "").replace("-", "").isalpha() and form.islower():
+        return _matching(dict.fromkeys(form.split("|"), ""), typed)
+    return Next()
+
+
+def _matching(words: Words, typed: str) -> Next:
+    return Next({word: about for word, about in words.items() if word.startswith(typed)})
+
+
+def _options(table: Sequence[Option[object]]) -> Words:
+    return {option.names[-1]: option.help for option in table}
+
+
+def _verbs() -> Words:
+    return {name: cli.load(name).SUMMARY for name in cli.VERBS}
+
+
+def _topics() -> Words:
+    return {name: topic.summary for name, topic in help_topics.TOPICS.items() if name not in cli.VERBS}
+
+
+def _jobs(ask: Ask) -> Words:
+    found = list(reversed(ask().get("jobs", ())))
+    fields: Words = {}
+    for job in found:
+        tags = (f"tag:{tag}" for tag in cast("list[str]", job["tags"]))
+        for word in (f"name:{job['name']}", f"project:{job['project']}", *tags):
+            fields.setdefault(word, f"job {job['id']}")
+    return {
+        **{str(job["id"]): f"{job['state']} {job['name']}" for job in found},
+        "@": "the last job",
+        "all": "every job",
+        **dict.fromkeys((*selectors.STATE_WORDS, *selectors.GROUP_WORDS), "all jobs in this state"),
+        # A name with blanks would need quotes, which differ between shells.
+        **{word: about for word, about in fields.items() if not any(char.isspace() for char in word)},
+    }
+
+
+def _gpus(ask: Ask) -> Words:
+    return {str(gpu["index"]): str(gpu["name"]) for gpu in ask().get("gpus", ())}
+
+
+#: Placeholders in usage lines and after options, and the source of their words.
+VALUES: dict[str, Callable[[Ask], Words]] = {
+    **dict.fromkeys(("SELECTOR", "JOBS", "ID"), _jobs),
+    "GPU": _gpus,
+    "SETTING": lambda ask: {setting.name: setting.meaning for setting in settings.SETTINGS},
+    "VERB|TOPIC": lambda ask: _verbs() | _topics(),
+}
+#: Lists of GPUs, whose placeholder is an example.
+LISTS = ("0,2", "1,3")
+SHELL_KNOWS = {"FILE": "files", "PATH": "files", "DIR": "folders", "COMMAND": "command"}
