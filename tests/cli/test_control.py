@@ -14,7 +14,7 @@ from dibs.cli.verbs import kill
 from dibs.errors import DibsError
 from dibs.model.jobs import JobId
 from dibs.store.writer import Store
-from dibs.submission import edit_drafts, job_options
+from dibs.submission import drafts, job_options
 from dibs.system import paths, processes
 from terminal import CTRL_C, Terminal
 
@@ -176,7 +176,7 @@ def test_the_limit_of_a_running_job_can_be_shortened(bench: Bench) -> None:
 
 def test_every_option_of_a_submission_can_be_edited() -> None:
     """But for --hold, which is a verb of its own."""
-    assert {*job_options.JOB_OPTIONS} - {*edit_drafts.FIELDS} == {job_options.HOLD}
+    assert {*job_options.JOB_OPTIONS} - {*drafts.EDITABLE} == {job_options.HOLD}
 
 
 def editor(bench: Bench, script: str) -> dict[str, str]:

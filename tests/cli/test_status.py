@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from bench import Bench, wait_for
-from dibs.cli import hints, repaint, status_view
+from dibs.cli import repaint, status_view
 from dibs.cli.screen import Screen
+from dibs.cli.verbs import status
 from dibs.version import __version__
 from terminal import CTRL_C, Terminal
 
@@ -243,24 +244,24 @@ def test_wrong_seconds_are_refused(bench: Bench, word: str) -> None:
 
 def test_an_old_daemon_is_named_with_what_to_do() -> None:
     told = answer()
-    assert "an older version" in hints.on_skew(told)[0]
+    assert "an older version" in status.on_skew(told)[0]
     told["daemon"] = {"version": "0.0.1", "pid": 1}
     expected = f"the daemon is 0.0.1, this is dibs {__version__}: `dibs daemon restart`; running jobs go on."
-    assert hints.on_skew(told) == [expected]
+    assert status.on_skew(told) == [expected]
     told["daemon"]["version"] = __version__
-    assert hints.on_skew(told) == []
+    assert status.on_skew(told) == []
 
 
 def test_a_hint_is_given_once_a_day(tmp_path: Path) -> None:
-    assert hints.on_logout(None, tmp_path) == []
-    assert hints.on_logout("all ends at logout", tmp_path) == [
+    assert status.on_logout(None, tmp_path) == []
+    assert status.on_logout("all ends at logout", tmp_path) == [
         "all ends at logout. `dibs daemon install` makes them stay."
     ]
-    assert hints.on_logout("all ends at logout", tmp_path) == []
+    assert status.on_logout("all ends at logout", tmp_path) == []
     stamp = tmp_path / "told-logout"
-    os.utime(stamp, (time.time() - hints.DAY_S - 1,) * 2)
-    assert len(hints.on_logout("all ends at logout", tmp_path)) == 1
-    assert hints.on_logout("all ends at logout", tmp_path / "missing") == []
+    os.utime(stamp, (time.time() - status.DAY_S - 1,) * 2)
+    assert len(status.on_logout("all ends at logout", tmp_path)) == 1
+    assert status.on_logout("all ends at logout", tmp_path / "missing") == []
 
 
 def test_show_says_each_thing_once(bench: Bench) -> None:

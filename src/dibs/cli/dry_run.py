@@ -19,65 +19,58 @@ from dibs.submission.options import Args
 SHOWN = 10
 
 
-def show(queue: connection.Client, args: Args, body: Body) -> int:
+def show(queue: connection.Client, args: Args, body: Body) -> None:
     """Let the daemon validate a request without queueing it, and print what it would queue."""
     answer = queue.post("/v1/jobs?dry_run=yes", body)
-    for note in answer["notes"]:
-        screen.say(note)
+    screen.say(*answer["notes"])
     if args.has(options.JSON):
         screen.print_json(answer)
-        return 0
+        return
     jobs = answer["jobs"]
     print(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} would be queued; nothing was.")
     view = screen.of(sys.stdout, args)
-    print(screen.facts(view, [*facts(jobs[0]), *batch_facts(answer), ("starts", expected_start(view, answer))]))
+    print(screen.facts(view, [*_job_facts(jobs[0]), *_batch_facts(view, answer)]))
     for job in jobs[:SHOWN] if len(jobs) > 1 else []:
         index = "" if job["index"] is None else f"{job['index']}: "
         print(f"  {screen.clean(index + job['command'])}")
     if len(jobs) > SHOWN:
         print(f"  ... and {len(jobs) - SHOWN} more")
-    return 0
 
 
-def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the facts about one job, without options that are not set."""
+def _job_facts(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the facts about one job; those of options that are not set are empty."""
     request = job["request"]
     which = [f"of type {request['gpu_type']}"] if request["gpu_type"] else []
     word = "exactly" if len(request["gpu_ids"]) == job["gpus"] else "of"
     which += [f"{word} {', '.join(request['gpu_ids'])}"] if request["gpu_ids"] else []
     which += [f"preferring {', '.join(request['prefer'])}"] if request["prefer"] else []
-    found = {
-        "command": job["command"],
-        "runs": shlex.join(job["runs"]),
-        "folder": job["cwd"],
-        "name": job["name"],
-        "project": job["project"],
-        "GPUs": ", ".join([str(job["gpus"]), *which]),
-        "sets": " ".join(f"{name}={shlex.quote(value)}" for name, value in job["env"].items()),
-        "CPUs": str(job["cpus"] or ""),
-        "GPU memory": units.format_size(job["vram"]) if job["vram"] else "",
-        "memory": units.format_size(job["mem"]) if job["mem"] else "",
-        "time limit": units.format_duration(job["time_limit_s"]) if job["time_limit_s"] else "",
-        "priority": str(job["priority"] or ""),
-        "after": " ".join(f"{need['id']} ({need['when']})" for need in job["after"]),
-        "begins": job["begin_at"] or "",
-        "retries": str(job["retries"] or ""),
-        "output": job["output"] or "",
-        "stderr": job["stderr"] or "",
-        "tags": " ".join(job["tags"]),
-        "held": "until `dibs unhold`" if job["held"] else "",
-    }
-    return [(name, value) for name, value in found.items() if value]
+    return [
+        ("command", job["command"]),
+        ("runs", shlex.join(job["runs"])),
+        ("folder", job["cwd"]),
+        ("name", job["name"]),
+        ("project", job["project"]),
+        ("GPUs", ", ".join([str(job["gpus"]), *which])),
+        ("sets", " ".join(f"{name}={shlex.quote(value)}" for name, value in job["env"].items())),
+        ("CPUs", str(job["cpus"] or "")),
+        ("GPU memory", units.format_size(job["vram"]) if job["vram"] else ""),
+        ("memory", units.format_size(job["mem"]) if job["mem"] else ""),
+        ("time limit", units.format_duration(job["time_limit_s"]) if job["time_limit_s"] else ""),
+        ("priority", str(job["priority"] or "")),
+        ("after", " ".join(f"{need['id']} ({need['when']})" for need in job["after"])),
+        ("begins", job["begin_at"] or ""),
+        ("retries", str(job["retries"] or "")),
+        ("output", job["output"] or ""),
+        ("stderr", job["stderr"] or ""),
+        ("tags", " ".join(job["tags"])),
+        ("held", "until `dibs unhold`" if job["held"] else ""),
+    ]
 
 
-def batch_facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the facts that hold for the whole batch."""
-    found = {"at once": str(answer["at_once"] or ""), "halt after": str(answer["halt_after"] or "")}
-    return [(name, value) for name, value in found.items() if value]
-
-
-def expected_start(view: Screen, answer: dict[str, Any]) -> str:
-    """Describe when the first job is expected to start, or why that is unknown."""
+def _batch_facts(view: Screen, answer: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the facts about the whole batch, and when its first job is expected to start, or why that is unknown."""
+    starts = f"unknown: {answer['unknown']['why']}" if answer["unknown"] else "unknown"
     if answer["expected_start"]:
-        return show_job.expected(view, answer["expected_start"], screen.now())
-    return f"unknown: {answer['unknown']['why']}" if answer["unknown"] else "unknown"
+        starts = show_job.expected(view, answer["expected_start"], screen.now())
+    at_once, halt_after = (str(answer[key] or "") for key in ("at_once", "halt_after"))
+    return [("at once", at_once), ("halt after", halt_after), ("starts", starts)]

@@ -16,23 +16,22 @@ from dibs.submission.options import Args
 MOST_NAMED = 20
 
 
-def act(verb: str, args: Args, **said: object) -> answers.ActionResult:
-    """Apply a verb to the selected jobs and print the result for each."""
+def act(verb: str, args: Args, became: Callable[[str], str] = str, **said: object) -> answers.ActionResult:
+    """Apply a verb to the selected jobs and print the result for each; `became` formats a state."""
     queries.require_words(verb, args.words)
-    queries.select(args.words)
     acted = queries.act(connection.connect(os.environ), verb, args.words, **said)
-    if args.has(options.JSON):
-        screen.print_json(acted)
-    else:
-        tell(acted)
+    tell(acted, args, became)
     return acted
 
 
-def tell(acted: answers.ActionResult, became: Callable[[str], str] = str) -> None:
-    """Print the new state of each job, and which jobs did not change; `became` formats a state.
+def tell(acted: answers.ActionResult, args: Args, became: Callable[[str], str] = str) -> None:
+    """Print the new state of each job, and which jobs did not change.
 
     On a terminal, many jobs are summarized in one line per state; a pipe always gets one line per job.
     """
+    if args.has(options.JSON):
+        screen.print_json(acted)
+        return
     changed = acted["changed"]
     if sys.stdout.isatty() and len(changed) > MOST_NAMED:
         for state in dict.fromkeys(job["state"] for job in changed):
@@ -42,11 +41,7 @@ def tell(acted: answers.ActionResult, became: Callable[[str], str] = str) -> Non
     else:
         for job in changed:
             print(f"{job['id']} {safe_text.clean(became(job['state']))}")
-    _tell_unchanged(acted)
-
-
-def _tell_unchanged(acted: answers.ActionResult) -> None:
-    """Print which jobs did not change and why; of many, only the count of the rest."""
+    # Of many that did not change, only the count of the rest.
     for left in acted["unchanged"][:MOST_NAMED]:
         why = left["why"].removeprefix(f"it is {left['state']}: ")
         print(safe_text.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)

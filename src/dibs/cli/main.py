@@ -57,8 +57,8 @@ class Verb(Protocol):
     EXAMPLES: tuple[str, ...]
 
     @staticmethod
-    def main(args: options.Args) -> int:
-        """Run the verb; return the exit code."""
+    def main(args: options.Args) -> int | None:
+        """Run the verb; return the exit code, None if it succeeded."""
 
 
 def main() -> int:
@@ -82,7 +82,9 @@ def execute(words: Sequence[str]) -> int:
         verb = load(name)
         args = options.parse(name, verb.OPTIONS, [*front, *usual(verb, rest)], takes_command=takes_command(verb))
         is_debug = is_debug or args.has(options.DEBUG)
-        code = _show_help(name) if args.has(options.HELP) else verb.main(args)
+        if args.has(options.HELP):
+            verb, args = load("help"), options.Args((name,))
+        code = verb.main(args) or 0
         sys.stdout.flush()
         return code
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last line of defence
@@ -155,12 +157,6 @@ def _suggest(name: str) -> str:
         return near
     topic = suggestions.nearest(name, help_topics.TOPICS)
     return f"Did you mean help {topic}?" if topic else "See `dibs help`."
-
-
-def _show_help(name: str) -> int:
-    from dibs.cli.verbs import help as pages
-
-    return pages.show(name)
 
 
 def _open_missing_streams() -> None:

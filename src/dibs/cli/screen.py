@@ -236,9 +236,10 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def say(text: str) -> None:
-    """Print a message for the user on stderr; stdout is for data."""
-    print(f"dibs: {clean(text)}", file=sys.stderr, flush=True)
+def say(*texts: str) -> None:
+    """Print messages for the user on stderr; stdout is for data."""
+    for text in texts:
+        print(f"dibs: {clean(text)}", file=sys.stderr, flush=True)
 
 
 def print_json(document: object) -> None:

@@ -32,9 +32,10 @@ def compact(words: Sequence[str]) -> list[str]:
 
 
 def require_words(verb: str, words: Sequence[str]) -> None:
-    """Raise UserError if a verb has no selectors."""
+    """Raise UserError if a verb has no selectors, or an invalid one."""
     if not words:
         raise UserError(f"{verb} expected a job such as 12, 3-7, @ (the last) or failed.", f"See `dibs {verb} --help`.")
+    selectors.parse(words)
 
 
 def overview(queue: Client, words: Sequence[str]) -> Jobs:

@@ -18,7 +18,7 @@ from dibs.client.connection import Client
 from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
 from dibs.python_api import keywords
 from dibs.python_api.keywords import Options
-from dibs.submission import drafts, edit_drafts, job_options, script_files
+from dibs.submission import drafts, job_options, script_files
 from dibs.submission.options import Args
 from dibs.system import commands
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: The options of `submit` and of `edit`.
 SUBMIT_OPTIONS = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)
-EDIT_OPTIONS = tuple(edit_drafts.FIELDS)
+EDIT_OPTIONS = tuple(drafts.EDITABLE)
 
 
 class Job:
@@ -169,10 +169,10 @@ class Job:
         """Change a waiting job, or `time` of a running one; None restores the default."""
         given = cast("Mapping[str, object]", options)
         with keywords.keyword_errors():
-            changes = edit_drafts.changed_by(keywords.read(given, EDIT_OPTIONS))
+            changes = drafts.changed_by(keywords.read(given, EDIT_OPTIONS))
             for option in EDIT_OPTIONS:
                 if given.get(keywords.name(option), ...) is None:
-                    changes[edit_drafts.FIELDS[option]] = None
+                    changes[drafts.EDITABLE[option]] = None
             if command is not None:
                 commands.check_text(command, "the command")
                 changes["command"] = command

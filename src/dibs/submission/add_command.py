@@ -57,15 +57,18 @@ def _lines(args: Args, file: str | None) -> drafts.Body:
         raise UserError(f"--file cannot read {file}: {error.strerror}.") from None
 
 
+def notes(answer: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
+    """Return the daemon's notes about a submission; on a terminal also its hints, which an older daemon lacks."""
+    return [*answer["notes"], *(answer.get("hints", ()) if is_terminal else ())]
+
+
 def report(args: Args, answer: Mapping[str, Any], *, is_terminal: bool, names_follow: bool = False) -> Iterator[Line]:
     """Return the output about queued jobs.
 
     Notes are always printed. Hints and the receipt are printed only if stderr is a terminal (`is_terminal`). With
     `names_follow` the receipt of a single job names the command that follows it.
     """
-    # An older daemon sends no hints.
-    hints = answer.get("hints", ()) if is_terminal else ()
-    yield from (note(text) for text in (*answer["notes"], *hints))
+    yield from (note(text) for text in notes(answer, is_terminal=is_terminal))
     ids = answer["ids"]
     if args.has(options.JSON):
         yield Line(STDOUT, json.dumps({"ids": ids}, indent=2))

@@ -27,6 +27,12 @@ Body = dict[str, object]
 #: Maximum length of a program's name in characters (NAME_MAX).
 LONGEST_PROGRAM = 255
 
+_KEYS = {option: own.key for own in fields.EDITABLE.values() for option in job_options.setters(own)}
+#: The options of `dibs edit`, each with the field it sets, in the order of the options.
+EDITABLE: dict[Option[object], str] = {
+    option: key for option in job_options.JOB_OPTIONS if (key := _KEYS.get(option)) is not None
+} | {job_options.AT_ONCE: "at_once", job_options.HALT: "halt_after"}
+
 
 def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
     """Return the request that submits one command, given as the words after the options."""
@@ -148,6 +154,21 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
             if isinstance(given, str):
                 commands.check_text(given, option.names[-1])
     return body
+
+
+def changed_by(args: Args) -> Body:
+    """Return the fields that the options of `dibs edit` change, with their new values."""
+    given = [option for option in args.given if option in EDITABLE]
+    if not given:
+        return {}
+    # Leave `--retry-on` to the daemon: only it knows whether the job has retries.
+    own = Args((), {option: values for option, values in args.given.items() if option != job_options.RETRY_ON})
+    body = common(own, []) | rules(args) | {"retry_on": list(args.get(job_options.RETRY_ON) or ())}
+    changes = {EDITABLE[option]: body[EDITABLE[option]] for option in given}
+    count = args.get(job_options.GPUS)
+    if count is not None and count.gpu_type:
+        changes["gpu_type"] = count.gpu_type
+    return changes
 
 
 def told_begin(args: Args) -> str:

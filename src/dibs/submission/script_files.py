@@ -10,6 +10,7 @@ import socket
 from binascii import b2a_base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dibs.errors import UserError
 from dibs.model import scripts
@@ -42,8 +43,7 @@ class Script:
         return os.path.basename(self.path)
 
 
-@dataclass(frozen=True)
-class JobRequest:
+class JobRequest(NamedTuple):
     """A parsed command line: its options merged with those of the script's lines, and the request."""
 
     args: Args

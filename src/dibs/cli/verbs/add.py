@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.cli import hints, screen
+from dibs.cli import screen
 from dibs.client import connection
 from dibs.submission import add_command, device_hints, drafts, job_options
 from dibs.submission.options import Args
@@ -32,22 +32,22 @@ EXAMPLES = (
 )
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Queue the command and print its ids."""
-    asking = add_command.draft(args, screen.say)
-    return deliver(asking.args, asking.body, names_follow=True)
+    args, body = add_command.draft(args, screen.say)
+    deliver(args, body, names_follow=True)
 
 
-def deliver(args: Args, body: drafts.Body, *, names_follow: bool = False) -> int:
+def deliver(args: Args, body: drafts.Body, *, names_follow: bool = False) -> None:
     """Send a request and print the ids, or for a dry run what would be queued."""
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
         from dibs.cli import dry_run  # it prints a whole job, and its imports cost more than a submission
 
-        return dry_run.show(queue, args, body)
+        dry_run.show(queue, args, body)
+        return
     answer = queue.post("/v1/jobs", body)
-    hints.tell([*device_hints.about_shell(queue.home, os.environ), *device_hints.about_assignment(body)])
+    screen.say(*device_hints.about_shell(queue.home, os.environ), *device_hints.about_assignment(body))
     for line in add_command.report(args, answer, is_terminal=sys.stderr.isatty(), names_follow=names_follow):
         is_data = line.stream == add_command.STDOUT
         print(line.text if is_data else screen.clean(line.text), file=sys.stdout if is_data else sys.stderr, flush=True)
-    return 0

@@ -25,7 +25,6 @@ EXAMPLES = ("dibs cancel 12", "dibs cancel queued", "dibs cancel --grace 5m 12-2
 def main(args: Args) -> int:
     """Cancel the selected jobs and print the result for each."""
     queries.require_words("cancel", args.words)
-    queries.select(args.words)
     given = args.get(GRACE)
     grace_s = settings.load(os.environ).grace if given is None else given
     queue = connection.connect(os.environ)
@@ -35,10 +34,8 @@ def main(args: Args) -> int:
     acted = queries.act(queue, "cancel", args.words, grace_s=grace_s)
     if args.has(WAIT):
         acted = _ended(queue, acted)
-    if args.has(options.JSON):
-        screen.print_json(acted)
-    else:
-        _tell(acted, grace_s)
+    how = f": TERM now, KILL in {units.format_duration(grace_s)}"
+    job_action.tell(acted, args, lambda state: f"{state}{how}" if state == "stopping" else state)
     return 0
 
 
@@ -62,13 +59,6 @@ def _ended(queue: connection.Client, acted: ActionResult) -> ActionResult:
         words = tuple(str(job_id) for job_id in stopping)
         job_waits.until_over(queue, words, None)
         states = {job["id"]: job["state"] for job in queries.overview(queue, words)["jobs"]}
-        for job in acted["changed"]:
+        for job in (*acted["changed"], *acted["unchanged"]):
             job["state"] = states.get(job["id"], job["state"])
-        for left in acted["unchanged"]:
-            left["state"] = states.get(left["id"], left["state"])
     return acted
-
-
-def _tell(acted: ActionResult, grace_s: float) -> None:
-    how = f": TERM now, KILL in {units.format_duration(grace_s)}"
-    job_action.tell(acted, lambda state: f"{state}{how}" if state == "stopping" else state)

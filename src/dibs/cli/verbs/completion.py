@@ -46,18 +46,18 @@ AFTERWARDS = {
 }
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Print a script, install it, or answer its request."""
     if args.has(WORDS):
         print_words(args.words)
-        return 0
+        return
     if len(args.words) != 1 or args.words[0] not in AFTERWARDS:
         got = f'"{options.shown(" ".join(args.words))}"' if args.words else "nothing"
         raise UserError(f"completion expected bash, zsh or fish, got {got}.")
     shell = args.words[0]
     if not args.has(INSTALL):
         print(script(shell), end="")
-        return 0
+        return
     path = target(shell, os.environ)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,6 @@ def main(args: Args) -> int:
         raise UserError(f"cannot write {path}: {error.strerror}.", f"See `dibs completion {shell}`.") from None
     print(path)
     screen.say(AFTERWARDS[shell].format(folder=path.parent))
-    return 0
 
 
 def script(shell: str) -> str:

@@ -20,7 +20,7 @@ OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs config", "dibs config grace", "dibs config --json | jq .grace.value")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Print the settings that this shell would pass to a daemon."""
     if len(args.words) > 1:
         raise UserError(f'config expected one setting, got "{options.shown(" ".join(args.words))}".')
@@ -33,7 +33,6 @@ def main(args: Args) -> int:
         print(screen.clean(written(chosen[0], values)))
     else:
         _print_all(args, values)
-    return 0
 
 
 def _find(word: str) -> Setting:

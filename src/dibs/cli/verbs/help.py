@@ -28,15 +28,11 @@ SELECTORS = (
 VERSION: Option[bool] = Option(("-V", "--version"), "Show the version.")
 
 
-def main(args: Args) -> int:
-    """Print the requested page."""
+def main(args: Args) -> None:
+    """Print the page of a verb or topic, or both if they share a name; the page of `help` is the overview."""
     if len(args.words) > 1:
         raise UserError(f'help expected one verb or topic, got "{options.shown(" ".join(args.words))}".')
-    return show(args.words[0] if args.words else "help")
-
-
-def show(name: str) -> int:
-    """Print the page of a verb or topic, or both if they share a name; the page of `help` is the overview."""
+    name = args.words[0] if args.words else "help"
     name = cli.ALIASES.get(name, name)
     if name == "help":
         pages = [overview()]
@@ -46,7 +42,6 @@ def show(name: str) -> int:
     else:
         raise UserError(f'there is no verb or topic "{options.shown(name)}".', _suggest(name))
     print("\n\n".join(pages))
-    return 0
 
 
 def _suggest(name: str) -> str:

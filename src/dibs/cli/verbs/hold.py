@@ -12,7 +12,6 @@ OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs hold 12", "dibs hold queued", "dibs hold name:vit*")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Hold the selected jobs and print the result for each."""
     job_action.act("hold", args)
-    return 0

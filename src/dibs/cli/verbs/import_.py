@@ -26,9 +26,9 @@ OPTIONS: tuple[Option[object], ...] = (
 EXAMPLES = ("dibs import sweep.esy", "dibs import -j 2 -P paper -t 12h sweep.esy", "dibs import --dry-run sweep.esy")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Queue all jobs of the file."""
-    return add.deliver(args, read(args))
+    add.deliver(args, read(args))
 
 
 def read(args: Args) -> Body:

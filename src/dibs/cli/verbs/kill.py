@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
-from dibs.cli import job_action, screen
-from dibs.client import connection, queries
+from dibs.cli import job_action
+from dibs.client import queries
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Kind, Option
@@ -42,16 +41,11 @@ def usual(words: Sequence[str]) -> list[str]:
     return [*found, *words[end:]]
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
+    """Send the signal and print the result for each job."""
     queries.require_words("kill", args.words)
-    queries.select(args.words)
     number = args.get(SIGNAL)
     if number is None:
         few = options.shown(" ".join(args.words))
         raise UserError("kill expected a signal: -s USR1.", f"To end jobs with grace: dibs cancel {few}")
-    acted = queries.act(connection.connect(os.environ), "kill", args.words, signal=number)
-    if args.has(options.JSON):
-        screen.print_json(acted)
-        return 0
-    job_action.tell(acted, lambda state: f"{state}: {processes.signal_name(number)} sent")
-    return 0
+    job_action.act("kill", args, lambda state: f"{state}: {processes.signal_name(number)} sent", signal=number)

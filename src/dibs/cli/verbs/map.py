@@ -32,9 +32,9 @@ EXAMPLES = (
 MOST = 100_000
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Queue one job per argument, or per combination of arguments."""
-    return add.deliver(args, read(args))
+    add.deliver(args, read(args))
 
 
 def read(args: Args) -> Body:

@@ -19,7 +19,7 @@ EXAMPLES = ("dibs move 12 first", "dibs move @ before 7")
 PLACES = {"first": 0, "last": 0, "before": 1, "after": 1}
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Move one job."""
     words = args.words
     if len(words) < 2 or PLACES.get(words[1], -1) != len(words) - 2:
@@ -32,7 +32,6 @@ def main(args: Args) -> int:
     acted = queries.act(queue, "move", [str(job_id)], to=words[1], **more)
     if args.has(options.JSON):
         screen.print_json(acted)
-        return 0
+        return
     where = f"{words[1]} {more['other']}" if more else words[1]
     print(f"{job_id} {screen.clean(acted['changed'][0]['state'])}: {acted.get('note') or where}")
-    return 0

@@ -15,21 +15,20 @@ OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs pause", "dibs pause && dibs wait running", "dibs pause 12")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Pause the queue, or the selected jobs."""
     if not args.words:
-        return turn(args, True, "queue paused: nothing new starts; running jobs go on")
+        turn(args, True, "queue paused: nothing new starts; running jobs go on")
+        return
     acted = job_action.act("pause", args)
     if acted["changed"] and not args.has(options.JSON):
         screen.say("a paused job keeps its GPUs and what it has in their memory; its time limit stands still.")
-    return 0
 
 
-def turn(args: Args, is_paused: bool, told: str) -> int:
+def turn(args: Args, is_paused: bool, text: str) -> None:
     """Pause or resume the queue, and print the result."""
     queue = connection.connect(os.environ).post("/v1/queue", {"paused": is_paused})
     if args.has(options.JSON):
         screen.print_json(queue)
     else:
-        print(told)
-    return 0
+        print(text)

@@ -16,7 +16,7 @@ OPTIONS: tuple[Option[object], ...] = ()
 EXAMPLES = ("dibs report loss=0.3 step=10", 'echo \'{"loss": 0.3, "step": 10}\' >> "$DIBS_REPORT"')
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Append one line with all numbers to the report of this attempt; needs no daemon."""
     numbers = read(args.words)
     path = os.environ.get("DIBS_REPORT", "")
@@ -29,7 +29,6 @@ def main(args: Args) -> int:
         reports.append(path, numbers, datetime.now(UTC))
     except OSError as error:
         raise UserError(f"DIBS_REPORT: cannot write to {path}: {error.strerror}.") from None
-    return 0
 
 
 def read(words: tuple[str, ...]) -> dict[str, float]:

@@ -13,9 +13,9 @@ OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs resume", "dibs resume 12", "dibs resume paused")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Resume the queue, or the selected jobs."""
-    if not args.words:
-        return pause.turn(args, False, "queue resumed: jobs start again")
-    job_action.act("resume", args)
-    return 0
+    if args.words:
+        job_action.act("resume", args)
+    else:
+        pause.turn(args, False, "queue resumed: jobs start again")

@@ -13,7 +13,6 @@ OPTIONS: tuple[Option[object], ...] = (DONE, options.JSON)
 EXAMPLES = ("dibs retry 12", "dibs retry bad", "dibs retry --done name:eval")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Queue a new attempt of each selected job."""
     job_action.act("retry", args, done=args.has(DONE))
-    return 0

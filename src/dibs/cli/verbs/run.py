@@ -6,13 +6,12 @@ import os
 import signal
 import sys
 
-from dibs.cli import dry_run, hints, log_follower, log_output, screen
-from dibs.cli.verbs import status
+from dibs.cli import dry_run, log_follower, log_output, screen, status_view
 from dibs.client import connection, job_state, queries
 from dibs.client.answers import Job, WholeJob
 from dibs.errors import Busy, DibsError, UserError
 from dibs.foreground import signals
-from dibs.submission import device_hints, drafts, job_options, script_files
+from dibs.submission import add_command, device_hints, drafts, job_options, script_files
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
@@ -30,8 +29,7 @@ FILES = {"log": job_options.OUTPUT, "stderr": job_options.STDERR}
 
 def main(args: Args) -> int:
     """Submit one job and follow it to its end."""
-    asking = script_files.read(args, "run", screen.say)
-    args, body = asking.args, asking.body
+    args, body = script_files.read(args, "run", screen.say)
     for option in job_options.BATCH_OPTIONS:
         if args.has(option):
             raise UserError(f"run stays with one job, and {option.names[-1]} is for many.", "Queue them with dibs add.")
@@ -41,13 +39,14 @@ def main(args: Args) -> int:
         defaults["no_wait"] = True
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
-        return dry_run.show(queue, args, body)
+        dry_run.show(queue, args, body)
+        return 0
     # The job appends to an existing file: the content from before is not its output.
     old = {name: _size(args, option) for name, option in FILES.items()}
     with signals.Signals(signal.SIGINT, *DETACHING) as coming:
         answer = queue.post("/v1/jobs", body)
-        hints.tell(device_hints.about_shell(queue.home, os.environ))
-        hints.about_submission(answer)
+        screen.say(*device_hints.about_shell(queue.home, os.environ))
+        screen.say(*add_command.notes(answer, is_terminal=sys.stderr.isatty()))
         if args.has(job_options.BEGIN) and sys.stderr.isatty():
             screen.say(f"job {answer['ids'][0]}{drafts.told_begin(args).removeprefix(';')}")
         attached = Attachment(queue, answer["ids"][0])
@@ -140,5 +139,5 @@ def _say(text: str) -> None:
 def _say_end(job: Job) -> None:
     """Print how the job ended, unless its output and exit code already show it."""
     if job["state"] != "done" and job["cause"] != "exit":
-        why = status.remark(job)
+        why = status_view.remark(job)
         _say(f"job {job['id']} {job['state']}{f': {why}' if why else ''}")

@@ -15,7 +15,7 @@ from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.client.safe_text import LogCleaner
 from dibs.logs import reports
 from dibs.model import fields, units
-from dibs.submission import device_variables, options, times
+from dibs.submission import device_hints, options, times
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Show everything about jobs, with attempts, events and the end of the log."
@@ -247,8 +247,8 @@ def _print_log(view: Screen, job: WholeJob) -> None:
         title = screen.paint(view, f"log, last {LOG_LINES} lines", "bold")
         print(f"\n{title}")
         print("\n".join(_cleaned(view, line) for line in lines))
-    if job["state"] == "failed" and device_variables.is_blind_to_uuids("\n".join(lines)):
-        print(f"\n{screen.clean(device_variables.BLIND)}")
+    if job["state"] == "failed" and device_hints.is_blind_to_uuids("\n".join(lines)):
+        print(f"\n{screen.clean(device_hints.BLIND)}")
 
 
 def _cleaned(view: Screen, line: str) -> str:

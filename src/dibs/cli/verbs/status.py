@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from datetime import datetime
+from pathlib import Path
 
-from dibs.cli import hints, repaint, screen, status_view
+from dibs.cli import repaint, screen, status_view
 from dibs.cli.screen import Column, Screen
 from dibs.cli.status_view import remark as remark
 from dibs.client import connection, queries
@@ -15,11 +17,11 @@ from dibs.client.queries import Starts
 from dibs.errors import NoDaemon
 from dibs.submission import options
 from dibs.submission.options import Args, Option
+from dibs.system import logout_policy
+from dibs.version import __version__
 
 SUMMARY = "Show machine, running, next and latest jobs, or those selected."
 USAGE = ("[OPTIONS] [SELECTOR...]",)
-
-
 OPTIONS: tuple[Option[object], ...] = (repaint.WATCH, options.QUIET, options.JSON)
 EXAMPLES = (
     "dibs",
@@ -29,6 +31,8 @@ EXAMPLES = (
     "dibs status -q name:vit*+queued",
     "dibs status --json | jq '.jobs[].id'",
 )
+
+DAY_S = 86400.0
 
 
 def main(args: Args) -> int:
@@ -45,7 +49,7 @@ def main(args: Args) -> int:
         print("".join(f"{job['id']}\n" for job in answer["jobs"]), end="")
     elif view.is_terminal:
         print(picture(view, args, answer, _starts(queue, args, answer)))
-        hints.tell(hints.on_status(answer, queue.home))
+        screen.say(*_hints(answer, queue.home))
     else:
         _print_plain(view, answer)
     return 0
@@ -82,7 +86,7 @@ def _print_plain(view: Screen, answer: Jobs) -> None:
     said += status_view.warnings(answer["machine"])
     for text in said:
         print(screen.clean(text), file=sys.stderr)
-    hints.tell(hints.on_skew(answer))
+    screen.say(*on_skew(answer))
     if answer["jobs"]:
         print(table(view, answer["jobs"], screen.now()))
     else:
@@ -117,3 +121,39 @@ def table(view: Screen, jobs: list[Job], now: datetime) -> str:
 
 def _moment(job: Job) -> str:
     return job["finished_at"] or job["started_at"] or job["submitted_at"]
+
+
+def on_skew(answer: Jobs) -> list[str]:
+    """Return a hint if the daemon's version differs from ours."""
+    theirs = answer["daemon"]["version"] if "daemon" in answer else "an older version"
+    if theirs == __version__:
+        return []
+    return [f"the daemon is {theirs}, this is dibs {__version__}: `dibs daemon restart`; running jobs go on."]
+
+
+def _hints(answer: Jobs, home: Path) -> list[str]:
+    """Return the hints below the overview on a terminal."""
+    why = logout_policy.logout_kills(answer["daemon"]["pid"]) if "daemon" in answer else None
+    return [*on_skew(answer), *on_logout(why, home)]
+
+
+def on_logout(why: str | None, home: Path) -> list[str]:
+    """Return a hint that a logout would end jobs, at most once a day."""
+    return [f"{why}. {logout_policy.REMEDY}"] if why and _is_due(home / "told-logout", time.time()) else []
+
+
+def _is_due(stamp: Path, now: float) -> bool:
+    """Return whether a hint was not given in the last 24 hours, and record that it is given now."""
+    try:
+        if 0 <= now - stamp.stat().st_mtime < DAY_S:
+            return False
+    except OSError:
+        pass
+    try:
+        fd = os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.utime(fd, (now, now))
+        os.close(fd)
+    except OSError:
+        # Without a record the hint would appear every time.
+        return False
+    return True

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dibs.cli import hints, screen
+from dibs.cli import screen
 from dibs.client import connection, sweep_drafts
 from dibs.errors import UserError
 from dibs.submission import device_hints, drafts, job_options, options
@@ -51,30 +51,28 @@ EXAMPLES = (
 #: The number of commands that a dry run shows.
 SHOWN = 5
 #: Counts in the order of display; the first ones are always shown.
-ALWAYS_TOLD = ("new", "retried", "done")
-ALSO_TOLD = ("let go", "queued", "running", "held")
+ALWAYS_SHOWN = ("new", "retried", "done")
+ALSO_SHOWN = ("let go", "queued", "running", "held")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Queue the points of a sweep, or show them."""
     asked = read(args)
-    for note in asked.sweep.notes:
-        screen.say(note)
+    screen.say(*asked.sweep.notes)
     if args.has(PRINT):
         for line in asked.writer.lines(asked.points):
             print(line)
-        return 0
+        return
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
-        return _rehearse(queue, asked)
+        _rehearse(queue, asked)
+        return
     sweep_drafts.check_first(asked)
     made = queue.post("/v1/sweeps", sweep_drafts.request(asked))
-    hints.tell(device_hints.about_shell(queue.home, os.environ))
-    for note in made["notes"]:
-        screen.say(note)
+    screen.say(*device_hints.about_shell(queue.home, os.environ), *made["notes"])
     with _progress(asked.points.most) as tell:
         counts = sweep_drafts.send(queue, asked, made["id"], again=args.has(AGAIN), tell=tell)
-    return _tell(asked, made, counts)
+    _print_counts(asked, made, counts)
 
 
 # -- the request ------------------------------------------------------------------------------------------------
@@ -172,40 +170,38 @@ def _progress(most: int) -> Iterator[Callable[[int], None]]:
 # -- the answer -------------------------------------------------------------------------------------------------
 
 
-def _tell(asked: sweep_drafts.SweepDraft, made: dict[str, Any], counts: dict[str, int]) -> int:
+def _print_counts(asked: sweep_drafts.SweepDraft, made: dict[str, Any], counts: dict[str, int]) -> None:
     total = sum(counts.values())
     if asked.args.has(options.JSON):
-        told = {word.replace(" ", "_"): counts.get(word, 0) for word in (*ALWAYS_TOLD, *ALSO_TOLD)}
-        screen.print_json({"id": made["id"], "name": asked.name, "project": asked.project, "points": total, **told})
-        return 0
-    if asked.args.has(QUIET):
+        by_result = {word.replace(" ", "_"): counts.get(word, 0) for word in (*ALWAYS_SHOWN, *ALSO_SHOWN)}
+        head = {"id": made["id"], "name": asked.name, "project": asked.project, "points": total}
+        screen.print_json(head | by_result)
+    elif asked.args.has(QUIET):
         print(asked.name)
-        return 0
-    print(summary(total, counts))
-    name = screen.clean(asked.name)
-    print(f"sweep {name}; dibs wait sweep:{name}; dibs results {name}", file=sys.stderr)
-    return 0
+    else:
+        print(summary(total, counts))
+        name = screen.clean(asked.name)
+        print(f"sweep {name}; dibs wait sweep:{name}; dibs results {name}", file=sys.stderr)
 
 
 def summary(total: int, counts: dict[str, int]) -> str:
     """Return the counts of the points: `500 points: 0 new, 3 retried, 497 done`."""
-    told = [f"{counts.get(word, 0):,} {word}" for word in ALWAYS_TOLD]
-    told += [f"{counts[word]:,} {word}" for word in ALSO_TOLD if counts.get(word)]
-    return f"{total:,} point{'' if total == 1 else 's'}: {', '.join(told)}"
+    words = [*ALWAYS_SHOWN, *(word for word in ALSO_SHOWN if counts.get(word))]
+    parts = ", ".join(f"{counts.get(word, 0):,} {word}" for word in words)
+    return f"{total:,} point{'' if total == 1 else 's'}: {parts}"
 
 
-def _rehearse(queue: connection.Client, asked: sweep_drafts.SweepDraft) -> int:
+def _rehearse(queue: connection.Client, asked: sweep_drafts.SweepDraft) -> None:
     """Print the first commands and their number; nothing is queued."""
     answer = queue.post("/v1/sweeps?dry_run=yes", sweep_drafts.request(asked))
-    for note in answer["notes"]:
-        screen.say(note)
+    screen.say(*answer["notes"])
     points = asked.points
     first = list(islice(points, SHOWN + 1))
     lines = [asked.writer.line(point) for point in first[:SHOWN]]
     most = points.most if points.is_exact else None
     if asked.args.has(options.JSON):
         screen.print_json({"name": asked.name, "points": points.most, "is_exact": points.is_exact, "commands": lines})
-        return 0
+        return
     count = f"{most:,}" if most is not None else f"at most {points.most:,}"
     what = "a new sweep" if answer["is_new"] else "a sweep that is there already: what is not done would be queued"
     print(f"{count} point{'' if most == 1 else 's'} of {screen.clean(asked.name)}, {what}; nothing was queued.")
@@ -213,4 +209,3 @@ def _rehearse(queue: connection.Client, asked: sweep_drafts.SweepDraft) -> int:
         print(f"  {screen.clean(line)}")
     if len(first) > SHOWN:
         print("  ..." if most is None else f"  ... and {most - SHOWN:,} more")
-    return 0

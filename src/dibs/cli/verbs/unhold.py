@@ -12,7 +12,6 @@ OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs unhold 12", "dibs unhold held")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Release the selected jobs and print the result for each."""
     job_action.act("unhold", args)
-    return 0

@@ -16,15 +16,14 @@ OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs version", "dibs --version")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Print the version; ask a daemon only if one runs."""
     options.refuse_words("version", args)
     running = queries.identity(connection.connect(os.environ))
     theirs = running["version"] if running else None
     if args.has(options.JSON):
         screen.print_json({"version": __version__, "daemon": theirs})
-        return 0
+        return
     print(f"dibs {__version__}")
     if theirs not in (None, __version__):
         print(screen.clean(f"daemon {theirs} (`dibs daemon restart` starts this one; running jobs go on)"))
-    return 0

@@ -20,7 +20,7 @@ OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs why 12", "dibs why @")
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Print a sentence or two about each job."""
     queries.require_words("why", args.words)
     queue = connection.connect(os.environ)
@@ -28,23 +28,22 @@ def main(args: Args) -> int:
         ids = [int(word) for word in args.words]
     else:
         ids = [job["id"] for job in queries.overview(queue, args.words)["jobs"]]
-    told: list[Why] = [queue.get(f"/v1/jobs/{job_id}/why") for job_id in dict.fromkeys(ids)]
+    reasons: list[Why] = [queue.get(f"/v1/jobs/{job_id}/why") for job_id in dict.fromkeys(ids)]
     if args.has(options.JSON):
-        screen.print_json(told[0] if len(told) == 1 else told)
-        return 0
+        screen.print_json(reasons[0] if len(reasons) == 1 else reasons)
+        return
     view, now = screen.of(sys.stdout, args), screen.now()
-    for each in told:
-        parts = (f"job {each['id']}: {each['reason']}.", each["hint"], _expected(view, each, now))
+    for why in reasons:
+        parts = (f"job {why['id']}: {why['reason']}.", why["hint"], _expected(view, why, now))
         print(screen.clean(" ".join(part for part in parts if part)))
-    return 0
 
 
-def _expected(view: Screen, told: Why, now: datetime) -> str:
+def _expected(view: Screen, why: Why, now: datetime) -> str:
     """Return when a waiting job is expected to start, or why that is unknown."""
-    if told["expected_start"]:
-        return f"Expected to start {show.expected(view, told['expected_start'], now)}."
-    unknown = told["unknown"]
-    if unknown is None or unknown["why"] in told["reason"]:
+    if why["expected_start"]:
+        return f"Expected to start {show.expected(view, why['expected_start'], now)}."
+    unknown = why["unknown"]
+    if unknown is None or unknown["why"] in why["reason"]:
         return ""
-    hint = unknown["hint"] if unknown["hint"] not in told["hint"] else ""
+    hint = unknown["hint"] if unknown["hint"] not in why["hint"] else ""
     return f"When it starts is unknown: {unknown['why']}. {hint}".strip()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dibs.submission import device_variables
+from dibs.submission import device_hints
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 
@@ -23,7 +23,7 @@ CUDA = "CUDA_VISIBLE_DEVICES"
     ],
 )
 def test_an_assignment_is_found(text):
-    assert device_variables.assigned(text) == CUDA
+    assert device_hints.assigned(text) == CUDA
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ def test_an_assignment_is_found(text):
     ],
 )
 def test_a_mention_is_no_assignment(text):
-    assert device_variables.assigned(text) is None
+    assert device_hints.assigned(text) is None
 
 
 def test_other_vendors_count_too():
-    assert device_variables.assigned("HIP_VISIBLE_DEVICES=0 ./x") == "HIP_VISIBLE_DEVICES"
-    assert "--strict-gpus" in device_variables.warning("the command", CUDA)
+    assert device_hints.assigned("HIP_VISIBLE_DEVICES=0 ./x") == "HIP_VISIBLE_DEVICES"
+    assert "--strict-gpus" in device_hints.warning("the command", CUDA)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_other_vendors_count_too():
     ],
 )
 def test_a_program_that_cannot_read_uuids_says_so_in_its_log(text, is_blind):
-    assert device_variables.is_blind_to_uuids(text) is is_blind
+    assert device_hints.is_blind_to_uuids(text) is is_blind
