@@ -79,7 +79,7 @@ def test_running_jobs_come_first_then_the_next_then_the_latest() -> None:
     jobs = [job(1, "done"), job(2, "failed", cause="exit", exit_code=3), job(3), job(4, "held"), job(5, "running")]
     jobs.append(job(6, priority=10))
     rows = status_view.arrange(jobs, {})
-    assert [[row.first["id"] for row in part] for part in rows] == [[5], [6, 3, 4], [2, 1]]
+    assert [[row[0]["id"] for row in part] for part in rows] == [[5], [6, 3, 4], [2, 1]]
     lines = painted(NARROW, answer(*jobs))
     assert lines.count("") == 2
     assert any("exit 3" in line for line in lines)
@@ -111,9 +111,9 @@ def test_many_jobs_of_one_submission_are_one_row() -> None:
 @pytest.mark.parametrize("key", [{"batch": 7}, {"sweep": "lr"}])
 def test_batches_and_sweeps_are_folded_too(key: dict[str, Any]) -> None:
     rows = status_view.fold([job(n, **key) for n in range(1, 11)], lambda each: "")
-    assert [len(row.jobs) for row in rows] == [10]
+    assert [len(row) for row in rows] == [10]
     few = status_view.fold([job(n, **key) for n in range(1, 4)], lambda each: "")
-    assert [len(row.jobs) for row in few] == [1, 1, 1]
+    assert [len(row) for row in few] == [1, 1, 1]
 
 
 def test_the_same_reason_is_said_once() -> None:

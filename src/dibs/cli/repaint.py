@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
-from types import FrameType
 
 from dibs.client import safe_text
 from dibs.errors import DibsError
+from dibs.foreground import signals
 from dibs.submission.options import Kind, Option
 
 #: Seconds between two updates.
@@ -36,37 +35,28 @@ WATCH = Option(
 )  # fmt: skip
 
 
-class Ended(Exception):
-    """A signal asked this program to end."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
 def watch(paint: Callable[[], str], every_s: float) -> int:
-    """Show what `paint` returns repeatedly; return 0 after Ctrl-C, with the last screen left visible."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+    """Show what `paint` returns repeatedly; return 0 after Ctrl-C. The last screen is left visible."""
     # The first call may start a daemon or fail: make it while errors are still visible.
-    picture, news, code = paint(), "", 0
-    _write(ENTER)
-    try:
-        while True:
-            _write(frame(news + picture, os.get_terminal_size(sys.stdout.fileno()).lines))
-            time.sleep(every_s)
-            try:
-                picture, news = paint(), ""
-            except DibsError as error:
-                # The error may be temporary: keep the last screen and show the reason above it.
-                news = f"dibs: {safe_text.clean(error.line())}\n"
-    except KeyboardInterrupt:
-        pass
-    except Ended as ended:
-        code = 128 + ended.number
-    finally:
-        _write(LEAVE)
-    print(news + picture)
-    return code
+    picture, news = paint(), ""
+    with signals.leaving():
+        _write(ENTER)
+        try:
+            while True:
+                _write(frame(news + picture, os.get_terminal_size(sys.stdout.fileno()).lines))
+                time.sleep(every_s)
+                try:
+                    picture, news = paint(), ""
+                except signals.Left:
+                    raise
+                except DibsError as error:
+                    # The error may be temporary: keep the last screen and show the reason above it.
+                    news = f"dibs: {safe_text.clean(error.line())}\n"
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            _write(LEAVE)
+            print(news + picture)
 
 
 def frame(picture: str, height: int) -> str:
@@ -81,7 +71,3 @@ def frame(picture: str, height: int) -> str:
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def _leave(number: int, stack: FrameType | None) -> None:
-    raise Ended(number)

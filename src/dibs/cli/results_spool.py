@@ -9,6 +9,7 @@ import json
 import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dibs.client import connection
@@ -19,7 +20,7 @@ from dibs.sweeps.ranking import Run
 PART = 5000
 
 #: A run as the daemon sent it.
-Told = dict[str, Any]
+SentRun = dict[str, Any]
 
 
 class Spool:
@@ -29,7 +30,7 @@ class Spool:
         self._metric = metric or ""
         self._goal = goal
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
-        self._places = array("Q")
+        self._offsets = array("Q")
         self._indices = array("Q")
         self._keys = array("d")
         #: The names of all metrics, in order of first appearance.
@@ -50,40 +51,40 @@ class Spool:
                 self.add(run)
             after = answer["next"]
 
-    def add(self, run: Told) -> None:
+    def add(self, run: SentRun) -> None:
         """Store one run."""
-        self._places.append(self._file.tell())
+        self._offsets.append(self._file.tell())
         self._indices.append(run["index"])
         self._keys.append(ranking.key(run["numbers"].get(self._metric), self._goal))
         self.names.update(dict.fromkeys(run["numbers"]))
         self._file.write(json.dumps(run).encode() + b"\n")
 
-    def best(self, most: int | None) -> Chosen:
+    def best(self, most: int | None) -> SelectedRuns:
         """Return the runs, the best first, at most `most`."""
-        return Chosen(self, ranking.best(self._keys, self._indices, most))
+        return SelectedRuns(self, ranking.best(self._keys, self._indices, most))
 
-    def by_point(self) -> Chosen:
+    def by_point(self) -> SelectedRuns:
         """Return all runs in the order of their points."""
-        return Chosen(self, sorted(range(len(self._indices)), key=self._indices.__getitem__))
+        return SelectedRuns(self, sorted(range(len(self._indices)), key=self._indices.__getitem__))
 
-    def read(self, places: Sequence[int]) -> Iterator[Told]:
-        """Yield the runs at these positions."""
-        for place in places:
-            self._file.seek(self._places[place])
+    def read(self, numbers: Sequence[int]) -> Iterator[SentRun]:
+        """Yield the runs with these numbers, which count them in the order of their arrival."""
+        for number in numbers:
+            self._file.seek(self._offsets[number])
             yield json.loads(self._file.readline())
 
 
-class Chosen:
-    """Selected runs of a spool in a fixed order; each iteration reads them from the file again."""
+@dataclass(frozen=True)
+class SelectedRuns:
+    """Some runs of a spool in a fixed order; each iteration reads them from the file again."""
 
-    def __init__(self, spool: Spool, places: Sequence[int]) -> None:
-        self._spool = spool
-        self._places = places
+    spool: Spool
+    numbers: Sequence[int]
 
-    def told(self) -> Iterator[Told]:
+    def as_sent(self) -> Iterator[SentRun]:
         """Yield the runs as the daemon sent them."""
-        return self._spool.read(self._places)
+        return self.spool.read(self.numbers)
 
     def __iter__(self) -> Iterator[Run]:
-        for run in self.told():
+        for run in self.as_sent():
             yield Run(run["params"], run["state"], run["numbers"], run["job"], run["index"])

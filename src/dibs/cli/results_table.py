@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -44,11 +44,19 @@ def of_runs(runs: Iterable[Run], metric: str | None) -> Table:
     def rows() -> Iterator[Row]:
         for run in runs:
             named = (_or_empty(run.params.get(name)) for name in parameters)
-            told = (run.numbers.get(name, "") for name in numbers)
-            yield [_or_empty(run.job), *named, run.state, *told]
+            yield [_or_empty(run.job), *named, run.state, *(run.numbers.get(name, "") for name in numbers)]
 
     is_number = [True, *parameters.values(), False, *(True for _ in numbers)]
     return Table(["job", *parameters, "state", *numbers], rows, is_number)
+
+
+def of_sweeps(sweeps: Iterable[dict[str, Any]]) -> Table:
+    """Return one row per sweep."""
+    rows = [
+        [each["name"], each["project"], sum(each["states"].values()), _counts(each["states"]), each["command"]]
+        for each in sweeps
+    ]
+    return Table(["name", "project", "runs", "states", "command"], lambda: rows, [False, False, True, False, False])
 
 
 def _or_empty(value: Any) -> Any:
@@ -62,7 +70,8 @@ def of_groups(groups: Sequence[Group], names: Iterable[str], metric: str | None,
     rows = [
         [
             *(group.params.get(name, "") for name in parameters),
-            _states(group),
+            # One word if the runs agree.
+            next(iter(group.states)) if len(group.states) == 1 else _counts(group.states),
             len(group.jobs),
             *(cell for name in numbers for cell in _spread(group, name, is_exact=is_exact)),
         ]
@@ -84,11 +93,8 @@ def _spread(group: Group, name: str, *, is_exact: bool) -> list[Any]:
     return [f"{shown(spread.mean)}{deviation}{few}"]
 
 
-def _states(group: Group) -> str:
-    """Return the states of a group's runs: one word if they agree."""
-    if len(group.states) == 1:
-        return next(iter(group.states))
-    return ", ".join(f"{count} {word}" for word, count in group.states.items())
+def _counts(states: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in states.items())
 
 
 def _metric_first(names: Iterable[str], metric: str | None) -> list[str]:

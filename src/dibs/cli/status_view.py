@@ -6,7 +6,6 @@ Jobs that were submitted together share a row. No I/O: it takes the daemon's ans
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from dibs.cli import screen
@@ -34,16 +33,9 @@ LONGEST_NAME = 20
 REASON_LINES = 3
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row of the table: a job, or several that belong together."""
-
-    jobs: tuple[Job, ...]
-
-    @property
-    def first(self) -> Job:
-        """Return the job that represents the row: the first active one, else the next to start."""
-        return self.jobs[0]
+#: One row of the table: a job, or several that belong together. The first represents the row: it is the first active
+#: one, else the next to start.
+Row = tuple[Job, ...]
 
 
 def paint(view: Screen, answer: Jobs, now: datetime, starts: Starts | None = None) -> str:
@@ -61,9 +53,9 @@ def paint(view: Screen, answer: Jobs, now: datetime, starts: Starts | None = Non
     shown = [rows[:most] for rows, most in zip(parts, (ACTIVE_ROWS, NEXT_ROWS, FINISHED_ROWS), strict=True)]
     lines.append(_table(view, shown, now, starts))
     waiting = sum(answer["counts"].get(word, 0) for word in job_state.WAITING)
-    told = sum(job["state"] in job_state.WAITING for rows in shown[:2] for row in rows for job in row.jobs)
-    if waiting > told:
-        lines.append(f"{waiting - told:,} more wait: dibs status unfinished")
+    listed = sum(job["state"] in job_state.WAITING for rows in shown[:2] for row in rows for job in row)
+    if waiting > listed:
+        lines.append(f"{waiting - listed:,} more wait: dibs status unfinished")
     return "\n".join(lines)
 
 
@@ -120,8 +112,8 @@ def arrange(jobs: Sequence[Job], starts: Starts) -> tuple[list[Row], list[Row], 
         (job for job in jobs if job_state.is_finished(job)), key=lambda job: (job["finished_at"] or "", job["id"])
     )
     rows = fold(sorted(unfinished, key=lambda job: _turn(job, starts)), lambda job: "")
-    active = [row for row in rows if row.first["state"] not in job_state.WAITING]
-    waiting = [row for row in rows if row.first["state"] in job_state.WAITING]
+    active = [row for row in rows if row[0]["state"] not in job_state.WAITING]
+    waiting = [row for row in rows if row[0]["state"] in job_state.WAITING]
     return active, waiting, fold(reversed(finished), lambda job: job["state"])
 
 
@@ -140,7 +132,7 @@ def fold(jobs: Iterable[Job], apart: Callable[[Job], str]) -> list[Row]:
         groups.setdefault((together(job), apart(job)), []).append(job)
     rows: list[Row] = []
     for group in groups.values():
-        rows += [Row(tuple(group))] if len(group) >= FOLD_FROM else [Row((job,)) for job in group]
+        rows += [tuple(group)] if len(group) >= FOLD_FROM else [(job,) for job in group]
     return rows
 
 
@@ -164,28 +156,28 @@ def _table(view: Screen, parts: Sequence[Sequence[Row]], now: datetime, starts: 
     if is_wide:
         columns.append(Column("COMMAND", least=24))
     rows: list[tuple[str, ...]] = []
-    told: dict[str, int] = {}
+    first_with: dict[str, int] = {}
     for part in parts:
         rows += [()] if rows and part else []
-        rows += [_cells(row, _note(row, told), _when(row.first, now, starts), is_wide) for row in part]
+        rows += [_cells(row, _note(row, first_with), _when(row[0], now, starts), is_wide) for row in part]
     return screen.table(view, columns, rows)
 
 
-def _note(row: Row, told: dict[str, int]) -> str:
-    """Return the note of a row; a reason that was already shown refers to the job that has it."""
-    job = row.first
-    if len(row.jobs) > 1:
+def _note(row: Row, first_with: dict[str, int]) -> str:
+    """Return the note of a row; a reason that was already shown refers to the first job with it."""
+    job = row[0]
+    if len(row) > 1:
         return _tally(row)
     if not job["reason"]:
         return remark(job)
-    first = told.setdefault(job["reason"], job["id"])
+    first = first_with.setdefault(job["reason"], job["id"])
     return job["reason"] if first == job["id"] else f"as job {first}"
 
 
 def _cells(row: Row, note: str, when: str, is_wide: bool) -> tuple[str, ...]:
-    job = row.first
+    job = row[0]
     cells = (
-        screen.middle(selectors.ranges(each["id"] for each in row.jobs), 17),
+        screen.middle(selectors.ranges(each["id"] for each in row), 17),
         screen.middle(_name(row), LONGEST_NAME),
         job["state"],
         _gpu(row),
@@ -197,24 +189,22 @@ def _cells(row: Row, note: str, when: str, is_wide: bool) -> tuple[str, ...]:
 
 
 def _name(row: Row) -> str:
-    names = dict.fromkeys(job["name"] for job in row.jobs)
-    sweep = row.first["sweep"]
-    return sweep if sweep else row.first["name"] if len(names) == 1 else f"{row.first['name']}, ..."
+    name = row[0]["name"]
+    return row[0]["sweep"] or (name if all(job["name"] == name for job in row) else f"{name}, ...")
 
 
 def _tally(row: Row) -> str:
     """Return the number of jobs per state in a folded row, and the first reason for waiting."""
-    states = [job["state"] for job in row.jobs]
+    states = [job["state"] for job in row]
     counts = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
-    waits = next((job["reason"] for job in row.jobs if job["reason"]), None)
+    waits = next((job["reason"] for job in row if job["reason"]), None)
     return f"{counts}{f'; {waits}' if waits else ''}"
 
 
 def _gpu(row: Row) -> str:
-    indices = {index for job in row.jobs for index in job["gpu_indices"]}
-    if len(row.jobs) > 1 or len(indices) > 2:
-        return selectors.ranges(indices) or gpu_of(row.first)
-    return gpu_of(row.first)
+    indices = {index for job in row for index in job["gpu_indices"]}
+    is_short = len(row) == 1 and len(indices) <= 2
+    return gpu_of(row[0]) if is_short else selectors.ranges(indices) or gpu_of(row[0])
 
 
 def gpu_of(job: Job) -> str:

@@ -41,7 +41,8 @@ def read_count(text: str) -> Count:
     return Count(options.whole(0).read("1" if number == "gpu" else number), kind or None)
 
 
-def _read_list(text: str) -> tuple[str, ...]:
+def read_list(text: str) -> tuple[str, ...]:
+    """Parse words with commas between them."""
     words = tuple(word.strip() for word in text.split(","))
     if not all(words):
         raise ValueError
@@ -148,7 +149,7 @@ def _read_path(text: str) -> str:
 
 
 def _read_troubles(text: str) -> tuple[str, ...]:
-    words = _read_list(text)
+    words = read_list(text)
     if not {*words} <= {trouble.value for trouble in Trouble}:
         raise ValueError
     return words
@@ -164,7 +165,7 @@ LONGEST_LIMIT_S = 1e9
 WARN_S = 60.0
 
 SELECTOR = Kind("a job such as 12, 3-7, @ or name:vit*", _read_selector)
-GPU_LIST = Kind("GPUs such as 0,2 or GPU-8f4a...", _read_list)
+GPU_LIST = Kind("GPUs such as 0,2 or GPU-8f4a...", read_list)
 
 GPUS = Option(
     ("-g", "--gpus"), "How many GPUs; 2:a100 asks for two of that type. Default 1.",

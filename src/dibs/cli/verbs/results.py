@@ -7,31 +7,21 @@ import sys
 from typing import Any
 
 from dibs.cli import results_table, screen
-from dibs.cli.results_spool import Chosen, Spool
-from dibs.cli.results_table import Table
+from dibs.cli.results_spool import SelectedRuns, Spool
 from dibs.client import connection
 from dibs.client.sweep_drafts import GOAL
 from dibs.errors import UserError
-from dibs.submission import options
+from dibs.submission import job_options, options
 from dibs.submission.options import Args, Kind, Option
 from dibs.sweeps import ranking
 from dibs.sweeps.ranking import Group
 
 SUMMARY = "Show what came out of a sweep, one line a run, the best first."
 USAGE = ("[OPTIONS] NAME", "[OPTIONS]")
-
-
-def _read_names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise ValueError
-    return names
-
-
 METRIC = Option(("--metric",), "Compare by this number; else by the one that the sweep names.", options.TEXT, "NAME")
 GROUP = Option(
     ("--group",), "Mean, standard deviation and count over all runs that are equal but for these parameters.",
-    Kind("a parameter such as seed", _read_names), "seed",
+    Kind("a parameter such as seed", job_options.read_list), "seed",
 )  # fmt: skip
 CSV: Option[bool] = Option(("--csv",), "Print comma-separated values.")
 MARKDOWN: Option[bool] = Option(("--md",), "Print a Markdown table.")
@@ -47,7 +37,7 @@ EXAMPLES = (
 )
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Print the results of one sweep; without a name, list all sweeps."""
     if len(args.words) > 1:
         raise UserError(f'results expected one sweep, got "{options.shown(" ".join(args.words))}".')
@@ -55,16 +45,17 @@ def main(args: Args) -> int:
         raise UserError("expected one of --csv, --md, --json and -q.")
     queue = connection.connect(os.environ)
     if not args.words:
-        return _list(queue, args)
+        _list(queue, args)
+        return
     name = args.words[0].removeprefix("sweep:")
     found = queue.get("/v1/sweeps", [("name", name)])["sweeps"]
     if len(found) > 1:
         names = ", ".join(f"{each['project']}/{each['name']}" for each in found[:5])
         raise UserError(f"results expected one sweep, got {len(found)}: {names}.")
-    return _show(queue, args, found[0])
+    _show(queue, args, found[0])
 
 
-def _show(queue: connection.Client, args: Args, sweep: dict[str, Any]) -> int:
+def _show(queue: connection.Client, args: Args, sweep: dict[str, Any]) -> None:
     metric = args.get(METRIC) or sweep["metric"]
     goal = args.get(GOAL) or sweep["goal"] or ranking.MINIMIZE
     by = args.get(GROUP)
@@ -74,15 +65,16 @@ def _show(queue: connection.Client, args: Args, sweep: dict[str, Any]) -> int:
         spool.fetch(queue, sweep["id"])
         if args.has(METRIC):
             ranking.check_metric(str(metric), spool.names)
-        if by is not None:
-            groups = ranking.grouped(spool.by_point(), by, metric, goal)
-            return _show_groups(args, sweep, groups, list(spool.names), metric)
-        return _show_runs(args, sweep, spool.best(args.get(MOST)), metric)
+        if by is None:
+            _show_runs(args, sweep, spool.best(args.get(MOST)), metric)
+        else:
+            groups = ranking.grouped(spool.by_point(), by, metric, goal)[: args.get(MOST)]
+            _show_groups(args, sweep, groups, list(spool.names), metric)
 
 
-def _show_runs(args: Args, sweep: dict[str, Any], best: Chosen, metric: str | None) -> int:
+def _show_runs(args: Args, sweep: dict[str, Any], best: SelectedRuns, metric: str | None) -> None:
     if args.has(options.JSON):
-        for piece in results_table.document({"sweep": sweep}, "runs", best.told()):
+        for piece in results_table.document({"sweep": sweep}, "runs", best.as_sent()):
             print(piece)
     elif args.has(options.QUIET):
         for run in best:
@@ -90,66 +82,41 @@ def _show_runs(args: Args, sweep: dict[str, Any], best: Chosen, metric: str | No
                 print(run.job)
     else:
         _print(args, results_table.of_runs(best, metric))
-    return 0
 
 
-def _show_groups(args: Args, sweep: dict[str, Any], groups: list[Group], names: list[str], metric: str | None) -> int:
-    groups = groups[: args.get(MOST)]
+def _show_groups(args: Args, sweep: dict[str, Any], groups: list[Group], names: list[str], metric: str | None) -> None:
     if args.has(options.JSON):
         screen.print_json({"sweep": sweep, "groups": [_group_to_json(group) for group in groups]})
     else:
         _print(args, results_table.of_groups(groups, names, metric, is_exact=args.has(CSV)))
-    return 0
 
 
 def _group_to_json(group: Group) -> dict[str, Any]:
-    return {
-        "params": dict(group.params),
-        "jobs": list(group.jobs),
-        "n": len(group.jobs),
-        "numbers": {
-            name: {"mean": spread.mean, "sd": spread.deviation, "n": spread.count}
-            for name, spread in group.numbers.items()
-        },
+    numbers = {
+        name: {"mean": spread.mean, "sd": spread.deviation, "n": spread.count} for name, spread in group.numbers.items()
     }
+    return {"params": dict(group.params), "jobs": list(group.jobs), "n": len(group.jobs), "numbers": numbers}
 
 
-def _print(args: Args, what: Table) -> None:
+def _print(args: Args, what: results_table.Table) -> None:
     if args.has(CSV):
         results_table.write_csv(what, sys.stdout)
         return
-    is_markdown = args.has(MARKDOWN)
-    for line in (
-        results_table.markdown(what) if is_markdown else results_table.fitted(screen.of(sys.stdout, args), what)
-    ):
+    view = screen.of(sys.stdout, args)
+    for line in results_table.markdown(what) if args.has(MARKDOWN) else results_table.fitted(view, what):
         print(line)
 
 
-def _list(queue: connection.Client, args: Args) -> int:
+def _list(queue: connection.Client, args: Args) -> None:
     for option in (METRIC, GOAL, GROUP):
         if args.has(option):
             raise UserError(f"{option.names[0]} expected the name of a sweep before it, got none.")
     found = queue.get("/v1/sweeps")["sweeps"][: args.get(MOST)]
     if args.has(options.JSON):
         screen.print_json({"sweeps": found})
-        return 0
-    if args.has(options.QUIET):
+    elif args.has(options.QUIET):
         print("".join(f"{each['name']}\n" for each in found), end="")
-        return 0
-    if not found:
+    elif not found:
         print("No sweeps yet. Make one: dibs sweep 'python train.py --lr {lr}' -p lr 0.1 0.01", file=sys.stderr)
-        return 0
-    rows = [
-        [
-            each["name"],
-            each["project"],
-            sum(each["states"].values()),
-            ", ".join(f"{count} {word}" for word, count in each["states"].items()),
-            each["command"],
-        ]
-        for each in found
-    ]
-    _print(
-        args, Table(["name", "project", "runs", "states", "command"], lambda: rows, [False, False, True, False, False])
-    )
-    return 0
+    else:
+        _print(args, results_table.of_sweeps(found))

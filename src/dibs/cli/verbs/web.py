@@ -18,21 +18,11 @@ from dibs.system import users
 
 SUMMARY = "Open the page: prints a link that is good once, and over ssh the tunnel for it."
 USAGE = ("[OPTIONS]",)
-
-
-def _read_port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 65536):
-        raise ValueError
-    return int(text)
-
-
 OPEN: Option[bool] = Option(("--open",), "Open it in the browser of this machine.")
-PORT: Option[int] = Option(
-    ("--port",),
-    "The port to open here, or over ssh on your own computer; 0 for any that is free.",
-    options.Kind("a port from 0 to 65535", _read_port),
-    "PORT",
-)
+PORT = Option(
+    ("--port",), "The port to open here, or over ssh on your own computer; 0 for any that is free.",
+    options.Kind("a port from 0 to 65535", options.whole(0, 65535).read), "PORT",
+)  # fmt: skip
 ROTATE: Option[bool] = Option(("--rotate",), "Sign all browsers out first; what they show ends now.")
 STOP: Option[bool] = Option(("--stop",), "Close the port; the next daemon does not open it either.")
 OPTIONS: tuple[Option[object], ...] = (OPEN, PORT, ROTATE, STOP, options.JSON)
@@ -50,7 +40,7 @@ class Tunnel:
     port: int
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Print a link for a browser, or sign browsers out."""
     options.refuse_words("web", args)
     if args.has(STOP) and (args.has(OPEN) or args.has(PORT)):
@@ -60,11 +50,15 @@ def main(args: Args) -> int:
         queue.post("/v1/session/rotate", None)
     if args.has(STOP):
         queue.post("/v1/web", {"is_open": False})
-        return _say_stopped(args)
+        if args.has(options.JSON):
+            screen.print_json({"port": None, "address": None})
+        else:
+            print("closed; no browser gets in but through ssh -L")
+        return
     tunnel = tunnel_of(os.environ, users.own(), str(queue.socket_path), args.get(PORT))
     if tunnel is None or args.has(OPEN):
         queue.post("/v1/web", {"port": args.get(PORT)})
-    return _show(args, queue.post("/v1/session/codes", None), None if args.has(OPEN) else tunnel)
+    _show(args, queue.post("/v1/session/codes", None), None if args.has(OPEN) else tunnel)
 
 
 def tunnel_of(environ: Mapping[str, str], user: str, socket: str, port: int | None) -> Tunnel | None:
@@ -79,24 +73,14 @@ def tunnel_of(environ: Mapping[str, str], user: str, socket: str, port: int | No
     return Tunnel(shlex.join(["ssh", "-N", *other, "-L", f"{chosen}:{socket}", f"{user}@{server}"]), chosen)
 
 
-def _say_stopped(args: Args) -> int:
+def _show(args: Args, answer: dict[str, Any], tunnel: Tunnel | None) -> None:
+    address = f"http://127.0.0.1:{tunnel.port}/" if tunnel else answer["address"]
+    link = f"{address}#code={answer['code']}"
     if args.has(options.JSON):
-        screen.print_json({"port": None, "address": None})
-    else:
-        print("closed; no browser gets in but through ssh -L")
-    return 0
-
-
-def _show(args: Args, told: dict[str, Any], tunnel: Tunnel | None) -> int:
-    address = f"http://127.0.0.1:{tunnel.port}/" if tunnel else told["address"]
-    link = f"{address}#code={told['code']}"
-    if args.has(options.JSON):
-        screen.print_json(
-            {"link": link, "ssh": tunnel and tunnel.command, "expires_in_s": told["expires_in_s"]}
-            | {name: told[name] for name in ("port", "address", "socket")}
-        )
-        return 0
-    minutes = f"{told['expires_in_s'] / 60:.0f} minutes"
+        shared = {name: answer[name] for name in ("expires_in_s", "port", "address", "socket")}
+        screen.print_json({"link": link, "ssh": tunnel and tunnel.command} | shared)
+        return
+    minutes = f"{answer['expires_in_s'] / 60:.0f} minutes"
     if tunnel:
         screen.say("on your own computer, in a terminal that stays open (or with the name by which you call this one):")
         print(screen.clean(tunnel.command), flush=True)
@@ -105,7 +89,6 @@ def _show(args: Args, told: dict[str, Any], tunnel: Tunnel | None) -> int:
     screen.say(f"it is good once, for {minutes}; `dibs web` makes another.")
     if args.has(OPEN):
         _open(link)
-    return 0
 
 
 def _open(link: str) -> None:
