@@ -147,7 +147,7 @@ def topics_page() -> str:
     ]
     for name, topic in help_topics.TOPICS.items():
         lines += ["", f"## {name}", "", f"{topic.summary[0].upper()}{topic.summary[1:]}."]
-        for part in topic.parts():
+        for part in topic.parts:
             rows = [part] if isinstance(part, str) else ["| | |", "|---|---|", *(f"| `{a}` | {b} |" for a, b in part)]
             lines += ["", *rows]
     return "\n".join([*lines, ""])
@@ -173,7 +173,7 @@ def man_page() -> str:
         lines += _man_verb(name)
     for name, topic in help_topics.TOPICS.items():
         lines += [f".SH {name.upper().replace('-', ' ')}", _roff(f"{topic.summary[0].upper()}{topic.summary[1:]}.")]
-        for part in topic.parts():
+        for part in topic.parts:
             rows = [".PP", _roff(part)] if isinstance(part, str) else [row for a, b in part for row in _man_row(a, b)]
             lines += rows
     lines += [".SH SEE ALSO", _roff("nvidia-smi(1), systemd(1). dibs help, dibs help TOPIC, dibs VERB --help.")]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from dibs import errors
 from dibs.model import selectors
 from dibs.model.jobs import Cause
 from dibs.system import settings
 
-#: Paragraphs and two-column tables.
-Parts = tuple["str | tuple[tuple[str, str], ...]", ...]
+#: A paragraph, or the rows of a table with two columns.
+Part = str | tuple[tuple[str, str], ...]
 
 #: Exit codes of `dibs` itself that belong to no error.
 OWN_CODES = (
@@ -92,130 +89,122 @@ PUEUE = (
 )
 
 
-@dataclass(frozen=True)
 class Topic:
     """A help text and its summary."""
 
-    summary: str
-    parts: Callable[[], Parts]
+    def __init__(self, summary: str, *parts: Part) -> None:
+        self.summary = summary
+        self.parts = parts
 
 
-def _selectors() -> Parts:
-    groups = tuple((word, f"all that are {', '.join(words)}") for word, words in selectors.GROUP_WORDS.items())
+def _selectors() -> tuple[tuple[str, str], ...]:
+    groups = ((word, f"all that are {', '.join(words)}") for word, words in selectors.GROUP_WORDS.items())
     return (
-        "Verbs that are about jobs take selectors. Several are a union; a+b means both.",
-        (
-            ("12", "the job with this id"),
-            ("3-7", "a range of ids"),
-            ("1,4,9-12", "a list of them"),
-            ("@, @~1", "the last job, the one before"),
-            ("all", "every job"),
-            ("failed", f"a state: {', '.join(selectors.STATE_WORDS)}"),
-            *groups,
-            ("name:vit*", "jobs with this name; * and ? are wild. So are project:x, tag:x, sweep:x"),
-            ("since:24h", "submitted within that time"),
-            ("name:vit*+failed", "those of that name that failed"),
-        ),
-        "Quote a selector with a star, or the shell may take it for files: dibs status 'name:vit*'",
+        ("12", "the job with this id"),
+        ("3-7", "a range of ids"),
+        ("1,4,9-12", "a list of them"),
+        ("@, @~1", "the last job, the one before"),
+        ("all", "every job"),
+        ("failed", f"a state: {', '.join(selectors.STATE_WORDS)}"),
+        *groups,
+        ("name:vit*", "jobs with this name; * and ? are wild. So are project:x, tag:x, sweep:x"),
+        ("since:24h", "submitted within that time"),
+        ("name:vit*+failed", "those of that name that failed"),
     )
 
 
-def _exit_codes() -> Parts:
+def _exit_codes() -> tuple[tuple[str, str], ...]:
     own = dict(OWN_CODES)
     for error in errors.KINDS.values():
         if error is not errors.DibsError and str(error.exit_code) not in own:
             own[str(error.exit_code)] = (error.__doc__ or "").strip()
-    return (
-        "Of dibs itself:",
-        tuple(sorted(own.items(), key=lambda row: int(row[0]))),
-        "`run`, `follow` and `log -f` exit with the code of the job's command, and otherwise as a shell would:",
-        JOB_CODES,
-    )
+    return tuple(sorted(own.items(), key=lambda row: int(row[0])))
 
 
 TOPICS: dict[str, Topic] = {
-    "selectors": Topic("how jobs are named: 12, 3-7, @, failed, name:vit*", _selectors),
+    "selectors": Topic(
+        "how jobs are named: 12, 3-7, @, failed, name:vit*",
+        "Verbs that are about jobs take selectors. Several are a union; a+b means both.",
+        _selectors(),
+        "Quote a selector with a star, or the shell may take it for files: dibs status 'name:vit*'",
+    ),
     "states": Topic(
         "what becomes of a job, and why it did not succeed",
-        lambda: (
-            "A job is in one of these states; the last five are ends.",
-            STATES,
-            f"One that did not succeed also has a cause: {', '.join(cause.value for cause in Cause)}.",
-        ),
+        "A job is in one of these states; the last five are ends.",
+        STATES,
+        f"One that did not succeed also has a cause: {', '.join(cause.value for cause in Cause)}.",
     ),
-    "exit-codes": Topic("what a script can learn from dibs", _exit_codes),
+    "exit-codes": Topic(
+        "what a script can learn from dibs",
+        "Of dibs itself:",
+        _exit_codes(),
+        "`run`, `follow` and `log -f` exit with the code of the job's command, and otherwise as a shell would:",
+        JOB_CODES,
+    ),
     "environment": Topic(
         "what a job sees",
-        lambda: (
-            "A job runs in the folder and with the environment of the moment it was queued; -e NAME=VALUE adds to it. "
-            "Its stdin is empty. dibs sets:",
-            VARIABLES,
-            "What CUDA_VISIBLE_DEVICES says in your shell never reaches a job. "
-            "More: docs/environments.md, docs/training.md",
-        ),
+        "A job runs in the folder and with the environment of the moment it was queued; -e NAME=VALUE adds to it. "
+        "Its stdin is empty. dibs sets:",
+        VARIABLES,
+        "What CUDA_VISIBLE_DEVICES says in your shell never reaches a job. "
+        "More: docs/environments.md, docs/training.md",
     ),
     "sharing": Topic(
         "several people on one machine",
-        lambda: (
-            "Everybody has a queue of their own; nobody needs root. A GPU has one holder at a time, over all users, "
-            "and is free when the last process of its job has ended. A freed GPU goes to the user who was served least "
-            "recently.",
-            (
-                ("dibs gpus", "who has which GPU since when, and who waits"),
-                ("dibs lease CMD", "hold a GPU by hand: for a notebook, a debugger"),
-                ("dibs config max_gpus", "the most GPUs that your jobs use at once"),
-                ("dibs config keep_free", "GPUs that your jobs leave free for others"),
-            ),
-            "Who starts a program without dibs is not stopped, but shown. More: docs/sharing.md, docs/admin.md",
+        "Everybody has a queue of their own; nobody needs root. A GPU has one holder at a time, over all users, "
+        "and is free when the last process of its job has ended. A freed GPU goes to the user who was served least "
+        "recently.",
+        (
+            ("dibs gpus", "who has which GPU since when, and who waits"),
+            ("dibs lease CMD", "hold a GPU by hand: for a notebook, a debugger"),
+            ("dibs config max_gpus", "the most GPUs that your jobs use at once"),
+            ("dibs config keep_free", "GPUs that your jobs leave free for others"),
         ),
+        "Who starts a program without dibs is not stopped, but shown. More: docs/sharing.md, docs/admin.md",
     ),
     "gpus": Topic(
         "asking for GPUs, or for none",
-        lambda: (
-            (
-                ("-g 2", "two GPUs; the default is one, on a machine without any none"),
-                ("-g 0", "no GPU"),
-                ("-g 2:a100", "two whose name has a100 in it"),
-                ("--gpu-type GLOB", "the same, as a pattern"),
-                ("--gpu-ids 0,2", "exactly these, by index or UUID"),
-                ("-g 1 --gpu-ids 0,2", "one of these, whichever is free first"),
-                ("--prefer 1,3", "these first, if they are free"),
-            ),
-            "DIBS_DEVICES=0,1 (or the setting devices) keeps dibs to some GPUs; DIBS_DEVICES=fake:4 pretends to have "
-            "four. After a change: dibs daemon restart.",
+        (
+            ("-g 2", "two GPUs; the default is one, on a machine without any none"),
+            ("-g 0", "no GPU"),
+            ("-g 2:a100", "two whose name has a100 in it"),
+            ("--gpu-type GLOB", "the same, as a pattern"),
+            ("--gpu-ids 0,2", "exactly these, by index or UUID"),
+            ("-g 1 --gpu-ids 0,2", "one of these, whichever is free first"),
+            ("--prefer 1,3", "these first, if they are free"),
         ),
+        "DIBS_DEVICES=0,1 (or the setting devices) keeps dibs to some GPUs; DIBS_DEVICES=fake:4 pretends to have "
+        "four. After a change: dibs daemon restart.",
     ),
     "slurm": Topic(
         "what Slurm's commands are here",
-        lambda: (SLURM, "One machine, no partitions, no accounts. More: docs/coming-from.md"),
+        SLURM,
+        "One machine, no partitions, no accounts. More: docs/coming-from.md",
     ),
     "pueue": Topic(
         "what pueue's commands are here",
-        lambda: (PUEUE, "There are no groups: -j bounds a batch, GPUs bound the rest. More: docs/coming-from.md"),
+        PUEUE,
+        "There are no groups: -j bounds a batch, GPUs bound the rest. More: docs/coming-from.md",
     ),
     "templates": Topic(
         "names in braces in output paths",
-        lambda: (
-            "In `--output` and `--stderr` these are replaced when the job starts:",
-            (
-                ("{id}", "the job's id"),
-                ("{name}", "its name, with _ for each /"),
-                ("{project}", "its project, likewise"),
-                ("{index}", "its number in an array, 0 if it stands alone; {index:03} is padded"),
-                ("{attempt}", "1, 2, ...: the attempt"),
-                ("{array}", "the id of the first job of its array"),
-            ),
-            "Example: dibs add -o 'logs/{name}-{id}.txt' python train.py",
+        "In `--output` and `--stderr` these are replaced when the job starts:",
+        (
+            ("{id}", "the job's id"),
+            ("{name}", "its name, with _ for each /"),
+            ("{project}", "its project, likewise"),
+            ("{index}", "its number in an array, 0 if it stands alone; {index:03} is padded"),
+            ("{attempt}", "1, 2, ...: the attempt"),
+            ("{array}", "the id of the first job of its array"),
         ),
+        "Example: dibs add -o 'logs/{name}-{id}.txt' python train.py",
     ),
     "config": Topic(
         "settings, and where they come from",
-        lambda: (
-            "A value comes from the last of these that has one: the default, /etc/dibs/config.toml, your own "
-            "config.toml (in $XDG_CONFIG_HOME/dibs or ~/.config/dibs; $DIBS_CONFIG names another), the environment, an "
-            "option.",
-            tuple((setting.name, setting.meaning) for setting in settings.SETTINGS),
-            "`dibs config` shows the values. The daemon reads them when it starts: dibs daemon restart.",
-        ),
+        "A value comes from the last of these that has one: the default, /etc/dibs/config.toml, your own "
+        "config.toml (in $XDG_CONFIG_HOME/dibs or ~/.config/dibs; $DIBS_CONFIG names another), the environment, an "
+        "option.",
+        tuple((setting.name, setting.meaning) for setting in settings.SETTINGS),
+        "`dibs config` shows the values. The daemon reads them when it starts: dibs daemon restart.",
     ),
 }

@@ -141,46 +141,16 @@ def _size(file: FileIO) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def size(path: str) -> int:
-    """Return the size of a file, 0 if it does not exist."""
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
 def start_of_last(path: str, lines: int) -> int:
-    """Return the offset of the last `lines` lines of a file, reading backwards."""
+    """Return the offset of the last `lines` lines of a file; 0 if it cannot be read."""
+    from dibs.logs import files
+
     file = open_log(path)
     if file is None:
         return 0
     with file:
-        at = end = _size(file)
-        if lines == 0:
-            return end
-        # The newline at the very end starts no further line.
-        wanted = lines + (_piece(file, max(0, end - 1), 1) == b"\n")
-        while at > 0:
-            step = min(PIECE, at)
-            at -= step
-            piece = _piece(file, at, step)
-            found = piece.count(b"\n")
-            if found >= wanted:
-                return at + _nth_from_end(piece, wanted) + 1
-            wanted -= found
-    return 0
-
-
-def _piece(file: FileIO, at: int, count: int) -> bytes:
-    file.seek(at)
-    return file.read(count)
-
-
-def _nth_from_end(piece: bytes, count: int) -> int:
-    at = len(piece)
-    for _ in range(count):
-        at = piece.rindex(b"\n", 0, at)
-    return at
+        size = _size(file)
+        return files.last_lines(files.LogFile(file.fileno(), size), lines, farthest=size)
 
 
 def last_lines(path: str, lines: int) -> list[str]:
@@ -191,6 +161,6 @@ def last_lines(path: str, lines: int) -> list[str]:
         return []
     with file:
         most = lines * LONGEST_LINE
-        text = _piece(file, max(start, _size(file) - most), most).decode(errors="replace")
+        text = os.pread(file.fileno(), most, max(start, _size(file) - most)).decode(errors="replace")
     # A progress bar rewrites its line: a terminal shows only the last version.
     return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")[-lines:] if text]

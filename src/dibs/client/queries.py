@@ -52,16 +52,25 @@ def whole(queue: Client, job_id: int) -> WholeJob:
 
 def find_one(queue: Client, verb: str, words: Sequence[str]) -> WholeJob:
     """Return the one job that matches; if several match, raise an error that names them."""
-    require_words(verb, words)
-    if len(words) == 1 and is_id(words[0]):
-        return whole(queue, int(words[0]))
-    found = [job["id"] for job in overview(queue, words)["jobs"]]
+    found = find_ids(queue, verb, words)
     if not found:
         raise NotFound(f'no job matches "{options.shown(" ".join(words))}".')
     if len(found) > 1:
-        few = ", ".join(str(job_id) for job_id in found[:5]) + (", ..." if len(found) > 5 else "")
-        raise UserError(f"{verb} expected one job, got {len(found)}: {few}.")
+        raise UserError(f"{verb} expected one job, got {len(found)}: {few(found)}.")
     return whole(queue, found[0])
+
+
+def find_ids(queue: Client, verb: str, words: Sequence[str]) -> list[int]:
+    """Return the ids of the jobs that match; those that are written as ids are not looked up."""
+    require_words(verb, words)
+    if all(is_id(word) for word in words):
+        return list(dict.fromkeys(int(word) for word in words))
+    return [job["id"] for job in overview(queue, words)["jobs"]]
+
+
+def few(ids: Sequence[int]) -> str:
+    """Return the first ids of a list that may be long."""
+    return ", ".join(str(job_id) for job_id in ids[:5]) + (", ..." if len(ids) > 5 else "")
 
 
 def is_id(word: str) -> bool:

@@ -55,11 +55,11 @@ def open_log(path: str) -> LogFile:
     return LogFile(fd, found.st_size)
 
 
-def last_lines(log: LogFile, lines: int) -> int:
-    """Return the offset of the last `lines` lines; if they are very long, an offset near the end."""
+def last_lines(log: LogFile, lines: int, farthest: int = FARTHEST) -> int:
+    """Return the offset of the last `lines` lines; if they are longer than `farthest` bytes, of those bytes."""
     if log.fd is None or lines <= 0:
         return log.size
-    floor = max(0, log.size - FARTHEST)
+    floor = max(0, log.size - farthest)
     # The newline at the end of the file starts no further line.
     at = log.size - (log.size > 0 and os.pread(log.fd, 1, log.size - 1) == b"\n")
     while at > floor:

@@ -49,7 +49,7 @@ def _is_meant(queue: connection.Client, args: Args) -> bool:
         return True
     if len(running) < 2:
         return True
-    few = ", ".join(str(job["id"]) for job in running[:5]) + (", ..." if len(running) > 5 else "")
+    few = queries.few([job["id"] for job in running])
     return screen.confirm(f"end {len(running)} running jobs ({few})?")
 
 

@@ -52,9 +52,7 @@ def main(args: Args) -> int:
         return 0
     print(f"{'would forget' if args.has(DRY_RUN) else 'forgot'} {_told(cleaned)}")
     if cleaned["needed"]:
-        few = ", ".join(str(job_id) for job_id in cleaned["needed"][:5])
-        few += ", ..." if len(cleaned["needed"]) > 5 else ""
-        screen.say(f"kept {few}: unfinished jobs wait for what became of them.")
+        screen.say(f"kept {queries.few(cleaned['needed'])}: unfinished jobs wait for what became of them.")
     return 0
 
 

@@ -36,12 +36,11 @@ def main(args: Args) -> None:
 
 
 def _find(word: str) -> Setting:
-    known = {setting.name: setting for setting in settings.SETTINGS}
-    # A setting can also be named by its variable.
-    known_by_variable = {setting.variable: setting for setting in settings.SETTINGS}
-    if found := known.get(word) or known_by_variable.get(word):
-        return found
-    hint = suggestions.did_you_mean(word, known) or "`dibs config` lists them."
+    for setting in settings.SETTINGS:
+        if word in (setting.name, setting.variable):
+            return setting
+    names = [setting.name for setting in settings.SETTINGS]
+    hint = suggestions.did_you_mean(word, names) or "`dibs config` lists them."
     raise UserError(f'there is no setting "{options.shown(word)}".', hint)
 
 
@@ -72,10 +71,6 @@ def _print_all(args: Args, values: Settings) -> None:
     print(screen.table(view, columns, rows))
     if view.is_terminal:
         own = paths.config_file(os.environ)
-        files = ", ".join(_file(str(path)) for path in (settings.SITE_CONFIG, own) if path is not None)
-        text = f"files: {files}. A running daemon takes changes with `dibs daemon restart`."
+        files = (f"{path}{'' if path.exists() else ' (missing)'}" for path in (settings.SITE_CONFIG, own) if path)
+        text = f"files: {', '.join(files)}. A running daemon takes changes with `dibs daemon restart`."
         print(f"\n{screen.wrapped(view, screen.clean(text))}")
-
-
-def _file(path: str) -> str:
-    return path if os.path.exists(path) else f"{path} (not there)"

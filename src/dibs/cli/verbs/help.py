@@ -92,7 +92,7 @@ def page(name: str) -> str:
 def topic(name: str) -> str:
     """Return the help page of a topic."""
     lines = [f"{name}: {help_topics.TOPICS[name].summary}"]
-    for part in help_topics.TOPICS[name].parts():
+    for part in help_topics.TOPICS[name].parts:
         lines.append("")
         if isinstance(part, str):
             lines += textwrap.wrap(part, WIDTH, break_on_hyphens=False)

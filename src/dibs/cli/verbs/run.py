@@ -61,10 +61,12 @@ def main(args: Args) -> int:
 
 
 def _size(args: Args, option: Option[str]) -> int:
-    path = args.get(option)
-    if path is None:
+    """Return the size of the output file that an option names, 0 if it does not exist."""
+    folder, path = args.get(job_options.CHDIR) or "", args.get(option)
+    try:
+        return 0 if path is None else os.stat(os.path.join(folder, os.path.expanduser(path))).st_size
+    except OSError:
         return 0
-    return log_output.size(os.path.join(args.get(job_options.CHDIR) or "", os.path.expanduser(path)))
 
 
 def _tails(job: WholeJob, old: dict[str, int]) -> list[log_output.Tail]:

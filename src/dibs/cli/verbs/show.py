@@ -59,27 +59,19 @@ EVENT_WORDS = {
 }
 
 
-def main(args: Args) -> int:
+def main(args: Args) -> None:
     """Print each selected job."""
     queue = connection.connect(os.environ)
-    jobs = _find(queue, args)
+    jobs = [queries.whole(queue, job_id) for job_id in queries.find_ids(queue, "show", args.words)]
     if args.has(options.JSON):
         screen.print_json(jobs[0] if len(jobs) == 1 else jobs)
-        return 0
+        return
     view, now = screen.of(sys.stdout, args), screen.now()
     for place, job in enumerate(jobs):
         events: list[Event] = queue.get(f"/v1/jobs/{job['id']}/events")["events"]
         print("\n" if place else "", end="")
         print(page(view, job, events, now))
         _print_log(view, job)
-    return 0
-
-
-def _find(queue: connection.Client, args: Args) -> list[WholeJob]:
-    queries.require_words("show", args.words)
-    if all(queries.is_id(word) for word in args.words):
-        return [queries.whole(queue, job_id) for job_id in dict.fromkeys(int(word) for word in args.words)]
-    return [queries.whole(queue, job["id"]) for job in queries.overview(queue, args.words)["jobs"]]
 
 
 def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str:
@@ -97,7 +89,6 @@ def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str
 
 def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
     wanted = job["request"]
-    told = status_view.remark(job)
     ran_for = ""
     if job["started_at"]:
         until = datetime.fromisoformat(job["finished_at"]) if job["finished_at"] else now
@@ -109,7 +100,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("script", f"{script}, as it was at submit" if (script := job.get("script")) else ""),
         ("folder", job["cwd"]),
         *((own.label, str(cast("Mapping[str, object]", job).get(own.key or "") or "")) for own in fields.LABELED),
-        ("remark", job["remark"] if job["remark"] and job["remark"] not in told else ""),
+        ("remark", job["remark"] if job["remark"] and job["remark"] not in status_view.remark(job) else ""),
         ("exit code", "" if job["exit_code"] is None else str(job["exit_code"])),
         ("signal", "" if job["signal"] is None else str(job["signal"])),
         ("reported", reports.shown(job.get("report") or {})),
@@ -192,18 +183,16 @@ def _starts(view: Screen, job: WholeJob, now: datetime) -> str:
 
 
 def expected(view: Screen, start: ExpectedStart, now: datetime) -> str:
-    """Return when a job is expected to start and on which GPUs, if known: `now, on GPU 0`."""
+    """Return when a job is expected to start and on which GPUs, if known: `now, on GPU 0`.
+
+    A terminal gets local times relative to now, a pipe the times as they are; `now` is a word for both.
+    """
+    earliest, latest = start["earliest"], start["latest"]
+    text = times.between(datetime.fromisoformat(earliest), datetime.fromisoformat(latest), now)
+    if not view.is_terminal and text != times.NOW:
+        text = f"at {latest}" if earliest == latest else f"between {earliest} and {latest}"
     where = units.name_gpus(start.get("gpu_indices") or ())
-    return _expected_at(view, start, now) + (f", on {where}" if where else "")
-
-
-def _expected_at(view: Screen, start: ExpectedStart, now: datetime) -> str:
-    """Return the times as they are, or on a terminal in local time and relative to now; `now` is a word for both."""
-    earliest, latest = (datetime.fromisoformat(moment) for moment in (start["earliest"], start["latest"]))
-    told = times.between(earliest, latest, now)
-    if view.is_terminal or told == times.NOW:
-        return told
-    return f"at {start['latest']}" if earliest == latest else f"between {start['earliest']} and {start['latest']}"
+    return f"{text}, on {where}" if where else text
 
 
 def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:
@@ -234,11 +223,11 @@ def _attempt(view: Screen, past: Attempt, now: datetime) -> tuple[str, ...]:
 
 def _events(view: Screen, events: list[Event], now: datetime) -> str:
     columns = (Column("AT", is_right=view.is_terminal), Column("EVENT"), Column("DETAIL", least=12, is_sentence=True))
-    return screen.table(
-        view,
-        columns,
-        [(screen.moment(view, e["at"], now), EVENT_WORDS.get(e["kind"], e["kind"]), e["detail"] or "") for e in events],
-    )
+    rows = [
+        (screen.moment(view, event["at"], now), EVENT_WORDS.get(event["kind"], event["kind"]), event["detail"] or "")
+        for event in events
+    ]
+    return screen.table(view, columns, rows)
 
 
 def _print_log(view: Screen, job: WholeJob) -> None:
@@ -252,7 +241,5 @@ def _print_log(view: Screen, job: WholeJob) -> None:
 
 
 def _cleaned(view: Screen, line: str) -> str:
-    if not view.is_coloured:
-        return screen.clean(line)
     cleaner = LogCleaner()
-    return cleaner.feed(line.encode()) + cleaner.finish()
+    return cleaner.feed(line.encode()) + cleaner.finish() if view.is_coloured else screen.clean(line)

@@ -22,13 +22,8 @@ EXAMPLES = ("dibs why 12", "dibs why @")
 
 def main(args: Args) -> None:
     """Print a sentence or two about each job."""
-    queries.require_words("why", args.words)
     queue = connection.connect(os.environ)
-    if all(queries.is_id(word) for word in args.words):
-        ids = [int(word) for word in args.words]
-    else:
-        ids = [job["id"] for job in queries.overview(queue, args.words)["jobs"]]
-    reasons: list[Why] = [queue.get(f"/v1/jobs/{job_id}/why") for job_id in dict.fromkeys(ids)]
+    reasons: list[Why] = [queue.get(f"/v1/jobs/{job_id}/why") for job_id in queries.find_ids(queue, "why", args.words)]
     if args.has(options.JSON):
         screen.print_json(reasons[0] if len(reasons) == 1 else reasons)
         return
