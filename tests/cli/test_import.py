@@ -48,7 +48,7 @@ def test_a_dry_run_queues_nothing(queue: Bench, tmp_path: Path) -> None:
         ("a;;{0}/same;;true;;;b;;{0}/same;;true", "a and b have the same output"),
         ("a;;{0}/same;;true;;;b;;{0}/./same;;true", "a and b have the same output"),
         ("a;;{0};;true", "exists already"),
-        ("a;;{0}/a;;no-such-program-xyz 1", 'job 1: "no-such-program-xyz" is not a program here'),
+        ("a;;{0}/a;;no-such-program-xyz 1", "job 1: command not found: no-such-program-xyz"),
     ],
 )
 def test_one_wrong_job_and_none_is_queued(queue: Bench, tmp_path: Path, text: str, told: str) -> None:

@@ -191,11 +191,11 @@ WRONG = [
     (["add", "-C", "/etc/passwd", "true"], 2, "is not a folder"),
     (["add", "--visible", "both", "true"], 2, '--visible expected uuid or index, got "both".'),
     (["add", "--json=yes", "true"], 2, '--json takes no value, got "yes".'),
-    (["add", "no-such-program", "x"], 2, 'quote a command that needs a shell: dibs add "no-such-program ..."'),
-    (["add", "cd", "x"], 2, '"cd" is not a program here'),
-    (["add", "./missing.sh"], 2, '"./missing.sh" is not a program here'),
+    (["add", "no-such-program", "x"], 2, 'Quote a command that needs a shell: dibs add "no-such-program ..."'),
+    (["add", "cd", "x"], 2, "command not found: cd"),
+    (["add", "./missing.sh"], 2, "command not found: ./missing.sh"),
     (["add", "A=1", "-g", "2", "true"], 2, "options stand before the command"),
-    (["add", "-e", "PATH=/nowhere", "true"], 2, '"true" is not a program here'),
+    (["add", "-e", "PATH=/nowhere", "true"], 2, "command not found: true"),
     (["add", "echo", "x" * 200_000], 2, "script file"),
     (["add", "echo", os.fsdecode(b"\xff")], 2, "the command: expected UTF-8 text, got other bytes."),
     (["add", "-n", os.fsdecode(b"\xff"), "true"], 2, "--name: expected UTF-8 text"),
@@ -229,7 +229,7 @@ WRONG = [
     (["lease", "-g", "5"], 69, "the lease asks for 5 GPUs; this machine has 4."),
     (["lease", "--gpu-ids", "9"], 2, "--gpu-ids expected an index or UUID of a GPU"),
     (["lease", "--gpu-type", "h100"], 69, "no GPU matches"),
-    (["lease", "no-such-program"], 127, '"no-such-program" is not a program here.'),
+    (["lease", "no-such-program"], 127, "command not found: no-such-program."),
 ]
 
 

@@ -97,7 +97,7 @@ def test_a_table_is_one_run_a_row_and_needs_a_command(here: Path) -> None:
         (["true", "{a}", "-p", "a", "1"], "expected the command as one string"),
         (["true {a}", "-p", "a", "1", "--", "true", "{a}"], "expected one command"),
         (["missing.yaml"], "cannot be read"),
-        (["-p", "a", "1", "--", "no-such-program", "{a}"], "is not a program here"),
+        (["-p", "a", "1", "--", "no-such-program", "{a}"], "command not found: no-such-program"),
         (["true {a} {dir}", "-p", "a", "1"], "no folder is given"),
         (["true {a}", "-p", "a", "1", "--dir", "x/{b}"], "expected placeholders"),
     ],

@@ -134,10 +134,10 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["sweep", "point.yaml"], 2, "point.yaml"),
     (["sweep", "bytes.yaml"], 2, "bytes.yaml: expected UTF-8"),
     # -- programs --
-    (["add", "no-such-program", "x"], 2, 'quote a command that needs a shell: dibs add "no-such-program ..."'),
+    (["add", "no-such-program", "x"], 2, 'Quote a command that needs a shell: dibs add "no-such-program ..."'),
     (["add", "cd", "x"], 2, "built into the shell"),
-    (["add", "ll"], 2, "aliases and functions of a shell are not known here"),
-    (["lease", "no-such-program"], 127, '"no-such-program" is not a program here.'),
+    (["add", "ll"], 2, "command not found: ll (shell aliases and functions are unknown here)"),
+    (["lease", "no-such-program"], 127, 'command not found: no-such-program.'),
     # -- of one job, where there are two; of two, where there is one --
     (["log", "all"], 2, "log expected one job, got 2: 1, 2."),
     (["follow", "all"], 2, "follow expected one job, got 2: 1, 2."),

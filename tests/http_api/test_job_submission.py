@@ -159,8 +159,8 @@ def test_a_warning_without_a_limit_is_left_to_the_cluster(bench: Bench) -> None:
         ("#SBATCH --array=9-1\n", "x.sh, line 1: --array expected numbers"),
         ("#DIBS --script y.sh\n", "x.sh, line 1: add has no option --script."),
         ("#!/bin/sh\r\ntrue\r\n", "x.sh has Windows line ends"),
-        ("#!/nowhere/python\n", 'x.sh is to be run by "/nowhere/python" (its first line), which is no program here.'),
-        ("#!/usr/bin/env no-such-python\n", 'run by "no-such-python"'),
+        ("#!/nowhere/python\n", "x.sh: command not found: /nowhere/python (its first line names it)."),
+        ("#!/usr/bin/env no-such-python\n", "x.sh: command not found: no-such-python (its first line names it)."),
         ("", "x.sh is empty"),
         ("a\0b", "x.sh is not a script but a program or data."),
     ],
@@ -179,8 +179,8 @@ def test_a_script_that_cannot_be_read_is_refused(bench: Bench) -> None:
 
 def test_a_file_that_is_no_program_is_offered_as_a_script(bench: Bench) -> None:
     write(bench, "train.py", "print()\n")
-    assert "queue its text: dibs add --script train.py -- ARGUMENTS" in refused(bench, "add", "train.py", "x")
-    assert "queue its text: dibs run --script ./train.py\n" in refused(bench, "run", "./train.py")
+    assert "Queue its text: dibs add --script train.py -- ARGUMENTS" in refused(bench, "add", "train.py", "x")
+    assert "Queue its text: dibs run --script ./train.py\n" in refused(bench, "run", "./train.py")
 
 
 def test_a_script_that_runs_as_a_program_is_said_to_lose_its_lines(bench: Bench) -> None:
@@ -422,7 +422,7 @@ def test_a_rehearsal_tells_one_moment_when_there_is_but_one(bench: Bench) -> Non
 def test_a_rehearsal_refuses_what_a_submission_would(bench: Bench) -> None:
     assert bench.cli("add", "--dry-run", "-g", "9", "true").returncode == 69
     assert bench.cli("add", "--dry-run", "-a", "7", "true").returncode == 3
-    assert "is not a program here" in refused(bench, "add", "--dry-run", "no-such-program")
+    assert "command not found: no-such-program" in refused(bench, "add", "--dry-run", "no-such-program")
 
 
 def test_a_rehearsal_of_many_shows_the_first_of_them(bench: Bench) -> None:
@@ -448,9 +448,9 @@ def test_a_rehearsal_says_when_nobody_knows_the_start(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["cd", "x"], '"cd" is not a program here but built into the shell; quote the command: dibs add "cd x && ..."'),
+        (["cd", "x"], 'command not found: cd; it is built into the shell. Quote the command: dibs add "cd x && ..."'),
         (["source", "venv/bin/activate"], "built into the shell"),
-        (["ll"], "(aliases and functions of a shell are not known here)"),
+        (["ll"], "command not found: ll (shell aliases and functions are unknown here)"),
         (["-a", "1", "2", "--", "true"], "several jobs are named with commas: --after 1,2"),
     ],
 )
@@ -461,7 +461,7 @@ def test_a_first_word_that_is_no_program_gets_a_hint(bench: Bench, words: list[s
 def test_a_program_that_is_a_slip_away_is_named(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "trainer").symlink_to("/bin/true")
     (tmp_path / "trayner").write_text("not a program")
-    says = 'is not a program here; did you mean trainer? What needs a shell is quoted: dibs add "triner ..."'
+    says = 'command not found: triner; did you mean trainer? Quote a command that needs a shell: dibs add "triner ..."'
     assert says in refused(bench, "add", "-e", f"PATH={tmp_path}:/nowhere:", "triner", "x")
     assert "did you mean" not in refused(bench, "add", "-e", f"PATH={tmp_path}", "trayne")
 

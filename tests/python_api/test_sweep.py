@@ -169,7 +169,7 @@ WRONG: list[tuple[Any, Any, dict[str, Any], str]] = [
     (COMMAND, {"lr": [], "bs": [1]}, {}, "lr"),
     ("", PAIR, {}, "expected"),
     ([], PAIR, {}, "expected a command, got none."),
-    (["nosuchprogram", "{lr}", "{bs}"], PAIR, {}, '"nosuchprogram" is not a program here'),
+    (["nosuchprogram", "{lr}", "{bs}"], PAIR, {}, "command not found: nosuchprogram"),
     (COMMAND, {"lr": "uniform(0,1)", "bs": [1]}, {}, "sample"),
     (COMMAND, PAIR, {"sample": 0}, 'sample expected a whole number from 1 up, got "0".'),
     (COMMAND, PAIR, {"seed": "x"}, 'seed expected a whole number, got "x".'),

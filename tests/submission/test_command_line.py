@@ -64,7 +64,7 @@ def jobs(draw: some.DrawFn) -> JobSpec:
     retries = draw(some.integers(0, 5))
     troubles = draw(some.sets(some.sampled_from(Trouble), min_size=1))
     needs = draw(some.sets(some.tuples(some.integers(1, 99), some.sampled_from(When)), max_size=3))
-    order = list(command_line.AFTER)
+    order = list(job_options.AFTER_WHEN)
     limit_s = request.limit_s
     can_warn = limit_s is not None and limit_s > 2
     kept = submission.RETRIED_BY_DEFAULT

@@ -12,12 +12,10 @@ from datetime import datetime
 
 from dibs.model import fields, serialization, units
 from dibs.model.fields import JobSpec
-from dibs.model.jobs import RETRIED_BY_DEFAULT, Request, Trouble, When, default_name
+from dibs.model.jobs import RETRIED_BY_DEFAULT, Request, Trouble, default_name
 from dibs.submission import drafts, job_options
 from dibs.submission.options import Option
 from dibs.system import commands
-
-AFTER = {When.DONE: job_options.AFTER, When.ANY: job_options.AFTER_ANY, When.END: job_options.AFTER_END}
 
 
 def line(spec: JobSpec, now: int, *, is_held: bool = False) -> str:
@@ -46,8 +44,12 @@ def _typed(option: Option[object], value: str | None) -> list[str]:
     return [f"{name}={value}"] if value == "" or value.startswith("-") else [name, value]
 
 
-def _options(spec: JobSpec, now: int, is_held: bool) -> Iterator[tuple[Option[object], str | None]]:
-    """Return the options of a job with their values; None: a flag."""
+#: Options with their values; None: a flag.
+Typed = Iterator[tuple[Option[object], str | None]]
+
+
+def _options(spec: JobSpec, now: int, is_held: bool) -> Typed:
+    """Return the options of a job with their values."""
     yield from _devices(spec.request)
     if spec.name and spec.name != default_name(spec.command, spec.argv):
         yield job_options.NAME, spec.name
@@ -58,7 +60,7 @@ def _options(spec: JobSpec, now: int, is_held: bool) -> Iterator[tuple[Option[ob
     yield job_options.CHDIR, spec.cwd
     for name, value in serialization.mask_environ(spec.env).items():
         yield job_options.ENV, f"{name}={value}"
-    for when, option in AFTER.items():
+    for when, option in job_options.AFTER_WHEN.items():
         if ids := [str(need.id) for need in spec.after if need.when is when]:
             yield option, ",".join(ids)
     if spec.begin_at is not None and spec.begin_at > now:
@@ -68,27 +70,23 @@ def _options(spec: JobSpec, now: int, is_held: bool) -> Iterator[tuple[Option[ob
         yield job_options.HOLD, None
 
 
-def _devices(request: Request) -> Iterator[tuple[Option[object], str | None]]:
-    if request.gpu_ids:
-        yield job_options.GPU_IDS, ",".join(request.gpu_ids)
-    if request.gpus != (len(request.gpu_ids) or 1):
-        yield job_options.GPUS, str(request.gpus)
-    if request.prefer:
-        yield job_options.PREFER, ",".join(request.prefer)
-    if request.gpu_type:
-        yield job_options.GPU_TYPE, request.gpu_type
-    for option, size in ((job_options.VRAM, request.vram), (job_options.MEM, request.mem)):
-        if size:
-            yield option, units.write_size(size)
-    if request.cpus:
-        yield job_options.CPUS, str(request.cpus)
-    if request.limit_s is not None:
-        yield job_options.TIME, units.write_duration(request.limit_s)
+def _devices(request: Request) -> Typed:
+    texts = {
+        job_options.GPU_IDS: ",".join(request.gpu_ids),
+        job_options.GPUS: "" if request.gpus == (len(request.gpu_ids) or 1) else str(request.gpus),
+        job_options.PREFER: ",".join(request.prefer),
+        job_options.GPU_TYPE: request.gpu_type,
+        job_options.VRAM: units.write_size(request.vram) if request.vram else "",
+        job_options.MEM: units.write_size(request.mem) if request.mem else "",
+        job_options.CPUS: str(request.cpus) if request.cpus else "",
+        job_options.TIME: "" if request.limit_s is None else units.write_duration(request.limit_s),
+    }
+    yield from ((option, text) for option, text in texts.items() if text)
     if request.ignore_foreign:
         yield job_options.IGNORE_FOREIGN, None
 
 
-def _running(spec: JobSpec) -> Iterator[tuple[Option[object], str | None]]:
+def _running(spec: JobSpec) -> Typed:
     """Return the options about its run and its end."""
     if spec.retries and set(spec.retry_on) != set(RETRIED_BY_DEFAULT):
         yield job_options.RETRY_ON, ",".join(trouble.value for trouble in Trouble if trouble in spec.retry_on)

@@ -5,7 +5,6 @@ Errors that can be found without the daemon are raised here, before one is start
 
 from __future__ import annotations
 
-import contextlib
 import os
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from dibs.errors import UserError
 from dibs.model import environment, fields, suggestions
-from dibs.model.jobs import When
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Caller, Option
 from dibs.system import commands, settings
@@ -36,8 +34,12 @@ EDITABLE: dict[Option[object], str] = {
 
 def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
     """Return the request that submits one command, given as the words after the options."""
-    if args.has(job_options.WRAP):
-        return _from_wrapped(args, words)
+    wrapped = args.get(job_options.WRAP)
+    if wrapped is not None:
+        if words:
+            raise UserError(f'--wrap has the command already, got "{options.shown(" ".join(words))}" beside it.')
+        commands.check_text(wrapped, "--wrap")
+        return {"defaults": common(args, []), "jobs": [{"command": wrapped}]} | batch(args)
     given, words = split_variables(words)
     if not words or not words[0].strip():
         after = f" after {given[-1][0]}={given[-1][1]}" if given else ""
@@ -50,14 +52,6 @@ def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
     if not is_string:
         check_program(args, words, defaults, verb)
     return {"defaults": defaults, "jobs": [job]} | batch(args)
-
-
-def _from_wrapped(args: Args, words: Sequence[str]) -> Body:
-    command = args.get(job_options.WRAP) or ""
-    if words:
-        raise UserError(f'--wrap has the command already, got "{options.shown(" ".join(words))}" beside it.')
-    commands.check_text(command, "--wrap")
-    return {"defaults": common(args, []), "jobs": [{"command": command}]} | batch(args)
 
 
 def batch(args: Args) -> Body:
@@ -91,9 +85,13 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
 
     kept: list[str] = []
     for number, raw in enumerate(lines, 1):
-        line = _decoded(raw, f"{source}, line {number}").strip()
+        where = f"{source}, line {number}"
+        try:
+            line = raw.decode().strip()
+        except UnicodeDecodeError:
+            raise UserError(f"{where}: expected UTF-8 text, got other bytes.") from None
         if line and not line.startswith("#"):
-            commands.check_text(line, f"{source}, line {number}")
+            commands.check_text(line, where)
             kept.append(line)
     if not kept:
         raise UserError(f"expected one command a line, got none from {source}.")
@@ -128,10 +126,11 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
     if args.has(job_options.RETRY_ON) and not args.has(job_options.RETRIES):
         raise UserError("--retry-on says when to try again, but not how often.", "Add --retries N.")
     begin, troubles = args.get(job_options.BEGIN), args.get(job_options.RETRY_ON)
-    exclude = settings.load(args.caller.environ).env_exclude
+    environ = {os.fsencode(name): os.fsencode(value) for name, value in args.caller.environ.items()}
+    captured = environment.capture(environ, settings.load(args.caller.environ).env_exclude)
     body: Body = {
         "cwd": _folder(args.caller, args.get(job_options.CHDIR)),
-        "environ": b2a_base64(_environ(args.caller, exclude), newline=False).decode(),
+        "environ": b2a_base64(captured, newline=False).decode(),
         "env": env,
         "umask": _umask() if args.caller.umask is None else args.caller.umask,
         "gpus": count.gpus if count else None,
@@ -182,16 +181,9 @@ def told_begin(args: Args) -> str:
 
 
 def _needs(args: Args) -> list[Body]:
-    needs = [(word, When.DONE) for word in args.all(job_options.AFTER)]
-    needs += [(word, When.ANY) for word in args.all(job_options.AFTER_ANY)]
-    needs += [(word, When.END) for word in args.all(job_options.AFTER_END)]
+    needs = [(word, when) for when, option in job_options.AFTER_WHEN.items() for word in args.all(option)]
     needs += [need for given in args.all(job_options.DEPENDENCY) for need in given]
     return [{"select": word, "when": when.value} for word, when in needs]
-
-
-def _environ(caller: Caller, exclude: Sequence[str]) -> bytes:
-    environ = {os.fsencode(name): os.fsencode(value) for name, value in caller.environ.items()}
-    return environment.capture(environ, exclude)
 
 
 def _folder(caller: Caller, chosen: str | None) -> str:
@@ -240,22 +232,19 @@ def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, objec
         return
     if program in commands.BUILTINS:
         line = options.shown(" ".join(words))
-        why = f'but built into the shell; quote the command: dibs {verb} "{line} && ..."'
+        why = f'; it is built into the shell. Quote the command: dibs {verb} "{line} && ..."'
     elif program.startswith("-"):
         why = "; options stand before the command."
     elif program.isdigit() and any(args.has(option) for option in job_options.AFTERS):
         why = f"; several jobs are named with commas: --after 1,{shown}"
     elif os.path.isfile(os.path.join(cwd, program)):
         rest = " -- ARGUMENTS" if len(words) > 1 else ""
-        why = f"but a file; queue its text: dibs {verb} --script {shown}{rest}"
-    elif near := _near_program(program, path):
-        why = f'; did you mean {near}? What needs a shell is quoted: dibs {verb} "{shown} ..."'
+        why = f"; it is a file. Queue its text: dibs {verb} --script {shown}{rest}"
     else:
-        why = (
-            f"(aliases and functions of a shell are not known here); quote a command that needs a shell: "
-            f'dibs {verb} "{shown} ..."'
-        )
-    raise UserError(f'"{shown}" is not a program here{"" if why.startswith(";") else " "}{why}')
+        near = _near_program(program, path)
+        why = f"; did you mean {near}?" if near else " (shell aliases and functions are unknown here)."
+        why += f' Quote a command that needs a shell: dibs {verb} "{shown} ..."'
+    raise UserError(f"command not found: {shown}{why}")
 
 
 def _near_program(program: str, path: str) -> str | None:
@@ -264,14 +253,7 @@ def _near_program(program: str, path: str) -> str | None:
         return None
     names: list[str] = []
     for folder in path.split(":"):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             names += os.listdir(folder or ".")
     near = suggestions.one_slip(program, names)
     return near if near is not None and commands.is_found(near, path, ".") else None
-
-
-def _decoded(raw: bytes, what: str) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise UserError(f"{what}: expected UTF-8 text, got other bytes.") from None

@@ -266,7 +266,9 @@ ARRAY = Option(
 REPEAT = Option(("--repeat",), "So many equal jobs; DIBS_INDEX counts them from 0.", options.whole(1, 100_000), "N")
 AT_ONCE = Option(("-j", "--jobs"), "Of a batch: at most so many at once.", options.whole(1), "N")
 HALT = Option(("--halt",), "Of a batch: hold the rest after so many failures.", options.whole(1), "N")
-AFTERS: tuple[Option[object], ...] = (AFTER, AFTER_ANY, AFTER_END, DEPENDENCY)
+#: The options that name jobs to wait for, by what must become of those jobs.
+AFTER_WHEN = {When.DONE: AFTER, When.ANY: AFTER_ANY, When.END: AFTER_END}
+AFTERS: tuple[Option[object], ...] = (*AFTER_WHEN.values(), DEPENDENCY)
 #: For verbs that submit many jobs.
 BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
 

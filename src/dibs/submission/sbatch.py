@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dibs.errors import UserError
 from dibs.model import path_templates, units
@@ -45,8 +46,7 @@ class Place:
     host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
+class Translated(NamedTuple):
     """The dibs words for a line, and the options that cannot be honoured."""
 
     words: tuple[str, ...]

@@ -102,33 +102,27 @@ def _contents(caller: Caller, path: str) -> bytes:
 def with_lines(args: Args, script: Script, verb: str, say: Say) -> tuple[Args, bool]:
     """Return the options of the command line merged over those of the script, and whether it has `#SBATCH` lines."""
     place = sbatch.Place(users.own(), socket.gethostname().partition(".")[0])
-    slurm: list[Args] = []
-    ours: list[Args] = []
+    lines: dict[str, list[Args]] = {"SBATCH": [], "DIBS": []}
     left: list[str] = []
     for line in scripts.directives(script.body, script.name):
-        where = f"{script.name}, line {line.number}"
         try:
+            words: Sequence[str] = line.words
             if line.kind == "SBATCH":
-                translated = sbatch.translate(line.words, place)
-                left += translated.left
-                slurm.append(_parse(verb, translated.words))
-            else:
-                ours.append(_parse(verb, line.words))
+                words, unknown = sbatch.translate(words, place)
+                left += unknown
+            lines[line.kind].append(options.parse(verb, LINE_OPTIONS, words))
+            if rest := lines[line.kind][-1].words:
+                raise UserError(f'expected options, got "{options.shown(rest[0])}".')
         except UserError as error:
-            raise UserError(f"{where}: {error.message}", error.hint) from None
-    whole = layered(_joined(slurm), _joined(ours), args)
-    whole, warning = _without_idle_warning(whole, args)
-    left += warning
+            raise UserError(f"{script.name}, line {line.number}: {error.message}", error.hint) from None
+    whole = layered(_joined(lines["SBATCH"]), _joined(lines["DIBS"]), args)
+    if whole.has(job_options.SIGNAL) and not whole.has(job_options.TIME) and not args.has(job_options.SIGNAL):
+        # The script leaves the time limit to the cluster; a typed signal without one is an error elsewhere.
+        del whole.given[job_options.SIGNAL]
+        left.append("--signal without --time")
     if left:
         say(f"{script.name}: not honoured here: {', '.join(left)}")
-    return whole, bool(slurm)
-
-
-def _parse(verb: str, words: Sequence[str]) -> Args:
-    found = options.parse(verb, LINE_OPTIONS, words)
-    if found.words:
-        raise UserError(f'expected options, got "{options.shown(found.words[0])}".')
-    return found
+    return whole, bool(lines["SBATCH"])
 
 
 def layered(*layers: Args) -> Args:
@@ -148,14 +142,6 @@ def _joined(lines: Sequence[Args]) -> Args:
     for line in lines:
         given |= {option: (*given.get(option, ()), *values) for option, values in line.given.items()}
     return Args((), given)
-
-
-def _without_idle_warning(whole: Args, typed: Args) -> tuple[Args, list[str]]:
-    """Drop a warning signal whose time limit the script leaves to the cluster; a typed one is an error elsewhere."""
-    if not whole.has(job_options.SIGNAL) or whole.has(job_options.TIME) or typed.has(job_options.SIGNAL):
-        return whole, []
-    given = {option: values for option, values in whole.given.items() if option != job_options.SIGNAL}
-    return replace(whole, given=given), ["--signal without --time"]
 
 
 def _body(args: Args, script: Script, is_slurm: bool) -> Body:
@@ -180,9 +166,7 @@ def _check_interpreter(caller: Caller, script: Script, defaults: Body) -> None:
         wanted.append(words[1])
     for program in wanted:
         if not commands.is_found(program, path, cwd):
-            raise UserError(
-                f'{script.name} is to be run by "{options.shown(program)}" (its first line), which is no program here.'
-            )
+            raise UserError(f"{script.name}: command not found: {options.shown(program)} (its first line names it).")
 
 
 def _say_what_surprises(args: Args, verb: str, say: Say) -> None:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from select import select
 
@@ -61,39 +61,21 @@ EXAMPLES = (
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True)
-class Language:
-    """How a shell sets and unsets variables."""
-
-    set: str
-    unset: str
-
-
-LANGUAGES = {
-    "sh": Language("export {name}={value}", "unset {name}"),
-    "fish": Language("set -gx {name} {value}", "set -e {name}"),
-    "csh": Language("setenv {name} {value}", "unsetenv {name}"),
-}
+#: How each language of a shell sets and unsets a variable.
+SET = {"sh": "export {name}={value};", "fish": "set -gx {name} {value};", "csh": "setenv {name} {value};"}
+UNSET = {"sh": "unset {name};", "fish": "set -e {name};", "csh": "unsetenv {name};"}
 #: The shortest failing command that all these shells understand.
 FAILURE = "false;"
 #: Shells whose language is not sh.
-SPOKEN = {"fish": "fish", "csh": "csh", "tcsh": "csh"}
+LANGUAGES = {"fish": "fish", "csh": "csh", "tcsh": "csh"}
 
 
 class NotStarted(DibsError):
-    """The command cannot be run; the exit code is the one a shell would return."""
+    """The command was not run; the exit code is the one a shell would return."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.exit_code = code
-
-
-class Interrupted(DibsError):
-    """A signal ended the wait; the exit code is that of the signal."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__("stopped waiting; nothing is leased.")
-        self.exit_code = 128 + number
 
 
 def main(args: Args) -> int:
@@ -113,15 +95,17 @@ def main(args: Args) -> int:
         try:
             held = lease_request.acquire(wanted, "lease", coming.fileno(), screen.say)
         except waiters.Interrupted:
-            raise Interrupted((coming.new() or [signal.SIGINT])[0]) from None
+            number = (coming.new() or [signal.SIGINT])[0]
+            raise NotStarted(128 + number, "stopped waiting; nothing is leased.") from None
     ids = wanted.ordered([lease.device for lease in held])
     env = wanted.environ(ids)
     limit_s = args.get(TIME)
     if limit_s is not None:
-        screen.say(_told_limit(wanted, ids, limit_s))
+        screen.say(_limit_text(wanted, ids, limit_s))
     if argv is None:
         return _hold(ids, env, limit_s)
-    return _run(argv, {**_own_environ(), **dict(given), **env}, held, limit_s, values.grace)
+    own = {name: value for name, value in os.environ.items() if name not in environment.DEVICE_NAMES}
+    return _run(argv, {**own, **dict(given), **env}, held, limit_s, values.grace)
 
 
 def _check(args: Args) -> None:
@@ -145,13 +129,10 @@ def _wanted(args: Args, values: settings.Settings) -> lease_request.LeaseRequest
     return lease_request.LeaseRequest(request, inventory, values, visible, timeout_s=0 if args.has(NO_WAIT) else None)
 
 
-def _told_limit(wanted: lease_request.LeaseRequest, ids: Sequence[DeviceId], limit_s: float) -> str:
+def _limit_text(wanted: lease_request.LeaseRequest, ids: Sequence[DeviceId], limit_s: float) -> str:
+    indices = ", ".join(str(index) for index in devices.indices(wanted.inventory, ids))
     end = times.shown(datetime.now(UTC) + timedelta(seconds=limit_s))
-    return f"{_names(wanted, ids)} leased for {units.format_duration(limit_s)}, until {end}"
-
-
-def _names(wanted: lease_request.LeaseRequest, ids: Sequence[DeviceId]) -> str:
-    return "GPU " + ", ".join(str(index) for index in devices.indices(wanted.inventory, ids))
+    return f"GPU {indices} leased for {units.format_duration(limit_s)}, until {end}"
 
 
 # -- for a shell, or for a process that runs already ------------------------------------------------------------------
@@ -187,7 +168,7 @@ def _kept(args: Args) -> int:
     sys.stdout.flush()
     kept.confirm()
     if limit_s is not None:
-        screen.say(f"{_told_limit(wanted, ids, limit_s)}; what runs on them then is not stopped")
+        screen.say(f"{_limit_text(wanted, ids, limit_s)}; what runs on them then is not stopped")
     return 0
 
 
@@ -197,7 +178,7 @@ def _print_kept(args: Args, wanted: lease_request.LeaseRequest, owner: keepers.O
         return
     language = _language(args, keepers.shell_name(owner))
     for name, value in wanted.environ(ids).items():
-        print(f"{language.set.format(name=name, value=value)};")
+        print(SET[language].format(name=name, value=value))
     if sys.stdout.isatty():
         screen.say('these lines are for your shell: eval "$(dibs lease --env)"; dibs lease --release gives back')
 
@@ -213,8 +194,8 @@ def _used_by(args: Args, pid: int, wanted: lease_request.LeaseRequest) -> Reques
     return replace(wanted.request, gpus=len(used), gpu_ids=tuple(used)) if used else wanted.request
 
 
-def _language(args: Args, shell: str) -> Language:
-    return LANGUAGES[args.get(SHELL) or SPOKEN.get(shell, "sh")]
+def _language(args: Args, shell: str) -> str:
+    return args.get(SHELL) or LANGUAGES.get(shell, "sh")
 
 
 def _release(args: Args) -> int:
@@ -234,7 +215,7 @@ def _release(args: Args) -> int:
         language = _language(args, owner.comm.removeprefix("-") if owner else "")
         others = (name for name in environment.DEVICE_NAMES[1:] if name in os.environ)
         for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "DIBS_GPU_INDICES", *others):
-            print(f"{language.unset.format(name=name)};")
+            print(UNSET[language].format(name=name))
     return 0
 
 
@@ -247,12 +228,8 @@ def _argv(words: Sequence[str], given: dict[str, str], shell: str) -> tuple[str,
     is_string = commands.is_string(words)
     argv = commands.words(words[0], None if is_string else words, shell, path, os.getcwd())
     if not commands.is_found(argv[0], path, os.getcwd()):
-        raise NotStarted(127, f'"{options.shown(argv[0])}" is not a program here.')
+        raise NotStarted(127, f"command not found: {options.shown(argv[0])}.")
     return argv
-
-
-def _own_environ() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in environment.DEVICE_NAMES}
 
 
 def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -> int:
@@ -262,10 +239,10 @@ def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -
         for name in (name for name in environment.DEVICE_NAMES if name in env):
             print(f"export {name}={env[name]}")
         sys.stdout.flush()
-        is_told, _, _ = select([coming], [], [], limit_s)
-    if not is_told:
+        has_signal, _, _ = select([coming], [], [], limit_s)
+    if not has_signal:
         screen.say("the time is over: the GPUs are given back")
-    return 0 if is_told else TimedOut.exit_code
+    return 0 if has_signal else TimedOut.exit_code
 
 
 def _run(
