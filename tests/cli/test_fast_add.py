@@ -339,7 +339,7 @@ def as_the_daemon_reads(words: list[str], monkeypatch: pytest.MonkeyPatch) -> ad
 async def read(sent: add.AddIn) -> add.Draft:
     """Return what the daemon makes of what was sent."""
     with ThreadPoolExecutor(1) as readers:
-        return await add.read(readers, add.decoded(sent.words), sent.caller())
+        return await add.read(readers, add.decoded(sent.argv), sent.caller())
 
 
 @pytest.mark.parametrize("words", TAKEN, ids=str)
@@ -456,6 +456,23 @@ def test_a_moment_to_begin_is_read_in_the_time_zone_of_the_client(
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     assert run_fast("add", "--begin", "2099-01-01T08:00", "true").code is None
     assert run_fast("add", "true").code == 0
+
+
+def test_words_of_any_bytes_arrive_as_they_were_typed() -> None:
+    words = [os.fsdecode(bytes(range(1, 256))), "", "\U0001f600", 'a "b" \\ c']
+    sent = msgspec.json.decode(fast_add.request(words, {"A": words[0]}), type=add.AddIn)
+    assert add.decoded(sent.argv) == words
+    assert sent.caller().environ == {"A": words[0]}
+
+
+def test_a_message_of_another_version_is_refused_and_queues_nothing(queue: Bench) -> None:
+    body = json.loads(fast_add.request(["true"], os.environ))
+    before = count(queue)
+    for other in ({"words": "dHJ1ZQA="}, {"argv": "tr\u0100e\0"}):
+        kept = {name: value for name, value in body.items() if name != "argv"}
+        with pytest.raises(UserError):
+            queue.client.post("/v1/add", kept | other)
+    assert count(queue) == before + 1
 
 
 def test_other_files_than_those_of_the_daemon_are_left_alone(queue: Bench) -> None:

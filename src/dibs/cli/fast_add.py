@@ -6,11 +6,10 @@ listens, or the daemon refuses, the full command line runs instead; a refusal ha
 Lean.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
+# Without `from __future__ import annotations`, which is one more module to load.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket as Socket
@@ -31,7 +30,7 @@ def main() -> None:
         os._exit(code)
 
 
-def add(argv: list[str], environ: Mapping[str, str]) -> int | None:
+def add(argv: list[str], environ: "Mapping[str, str]") -> int | None:
     """Queue the command of `argv` and return the exit code; None if the full command line must do it."""
     if len(argv) < 3 or argv[1] not in VERBS or None in (sys.stdin, sys.stdout, sys.stderr):
         return None
@@ -57,34 +56,34 @@ def add(argv: list[str], environ: Mapping[str, str]) -> int | None:
         daemon.close()
 
 
-def request(words: list[str], environ: Mapping[str, str]) -> str:
+def request(words: list[str], environ: "Mapping[str, str]") -> str:
     """Return the body for `POST /v1/add`."""
     root = os.stat("/")
     # The umask can only be read by setting it.
     mask = os.umask(0o077)
     os.umask(mask)
-    texts = {
-        "words": _packed(words),
+    fields = {
+        "argv": _packed(words),
         "environ": _packed(f"{name}={value}" for name, value in environ.items()),
         "cwd": _packed([os.getcwd()]),
-        "file_system": f"{os.readlink('/proc/self/ns/mnt')} {root.st_dev} {root.st_ino}",
+        "file_system": f'"{os.readlink("/proc/self/ns/mnt")} {root.st_dev} {root.st_ino}"',
+        "umask": mask,
+        "is_terminal": "true" if sys.stderr.isatty() else "false",
     }
-    fields = [f'"{name}":"{text}"' for name, text in texts.items()]
-    fields += [f'"umask":{mask}', f'"is_terminal":{"true" if sys.stderr.isatty() else "false"}']
-    return "{" + ",".join(fields) + "}"
+    return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}"
 
 
-def _packed(words: Iterable[str]) -> str:
-    """Return words of any bytes as base64, which needs no quoting; a NUL follows each word."""
-    from binascii import b2a_base64
+def _packed(words: "Iterable[str]") -> str:
+    """Return words of any bytes as a JSON string with one character for each byte; a NUL follows each word."""
+    from _json import encode_basestring_ascii
 
     encoded = [os.fsencode(word) for word in words]
     if any(b"\0" in word for word in encoded):
         raise ValueError
-    return b2a_base64(b"".join(word + b"\0" for word in encoded), newline=False).decode()
+    return encode_basestring_ascii(b"".join(word + b"\0" for word in encoded).decode("latin-1"))
 
 
-def socket_path(environ: Mapping[str, str]) -> str:
+def socket_path(environ: "Mapping[str, str]") -> str:
     """Return the daemon's socket as `system.paths` would, except in rare cases.
 
     On a network file system `system.paths` chooses another directory, but then no daemon listens in this one.
@@ -103,7 +102,7 @@ def socket_path(environ: Mapping[str, str]) -> str:
     return path
 
 
-def _ask(daemon: Socket, body: str, environ: Mapping[str, str]) -> tuple[int, bytes]:
+def _ask(daemon: "Socket", body: str, environ: "Mapping[str, str]") -> tuple[int, bytes]:
     lines = ["POST /v1/add HTTP/1.1", "Host: dibs", "Connection: close"]
     devices = environ.get("DIBS_DEVICES")
     if devices is not None and devices.isprintable():
@@ -118,7 +117,7 @@ def _ask(daemon: Socket, body: str, environ: Mapping[str, str]) -> tuple[int, by
         raise connection.unanswered(error, ANSWER_FOR_S) from None
 
 
-def _read(daemon: Socket) -> tuple[int, bytes]:
+def _read(daemon: "Socket") -> tuple[int, bytes]:
     # Do not read to the end of the stream: a daemon that closes without reading the request resets the connection.
     data = b""
     while True:

@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import time
-from binascii import a2b_base64
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, NamedTuple
 
@@ -41,8 +40,8 @@ OWN_FILES = ("/proc/self", "/proc/thread-self", "/dev/fd", "/dev/std")
 class AddIn(msgspec.Struct, forbid_unknown_fields=True):
     """The arguments of `dibs add`, and the process that it runs in."""
 
-    #: Base64 of byte strings that each end with NUL: neither arguments nor variables need be UTF-8.
-    words: str
+    #: Byte strings that each end with NUL, one character for each byte: arguments and variables need not be UTF-8.
+    argv: str
     environ: str
     cwd: str
     umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)]
@@ -73,7 +72,7 @@ async def post_add(daemon: Daemon, readers: ThreadPoolExecutor, request: web.Req
     if peer is None or peer.uid != os.geteuid() or body.file_system != file_system():
         raise NotAllowed("the daemon does not see the files that the client sees.")
     caller = body.caller()
-    draft = await read(readers, decoded(body.words), caller)
+    draft = await read(readers, decoded(body.argv), caller)
     answer = await job_submission.add(daemon, draft.body, is_terminal=body.is_terminal)
     hints = device_hints.about_shell(daemon.identity.home, caller.environ)
     lines = [add_command.note(text) for text in (*draft.said, *hints, *draft.warnings)]
@@ -114,9 +113,9 @@ def file_system() -> str:
 def decoded(packed: str) -> list[str]:
     """Return the strings that the client packed."""
     try:
-        return [os.fsdecode(word) for word in a2b_base64(packed).split(b"\0")[:-1]]
-    except ValueError as error:
-        raise UserError(f"expected base64: {error}.") from None
+        return [os.fsdecode(word) for word in packed.encode("latin-1").split(b"\0")[:-1]]
+    except ValueError:
+        raise UserError("expected one character for each byte, up to U+00FF.") from None
 
 
 def _line(line: Line) -> str:
