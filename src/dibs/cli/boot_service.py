@@ -121,8 +121,10 @@ class Systemd:
         self.path.write_text(self.text())
         self._systemctl("daemon-reload")
         self._systemctl("enable", "--now", UNIT)
-        told = [f"wrote {self.path}; the daemon starts with {'the machine' if self.is_root else 'your first login'}"]
-        return told if self.is_root or self._lingers() else [*told, LINGER]
+        messages = [
+            f"wrote {self.path}; the daemon starts with {'the machine' if self.is_root else 'your first login'}"
+        ]
+        return messages if self.is_root or self._lingers() else [*messages, LINGER]
 
     def _lingers(self) -> bool:
         if not shutil.which("loginctl"):

@@ -83,10 +83,6 @@ def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str
     cells = [[clean(cell) or NOTHING for cell in row] for row in rows]
     if screen.is_terminal or screen.is_coloured:
         return _drawn(screen, columns, cells)
-    return _plain(columns, cells)
-
-
-def _plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
     lines = [[column.title for column in columns], *(row for row in cells if row)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
     return "\n".join(aligned(columns, widths, line) for line in lines)

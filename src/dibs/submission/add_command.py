@@ -76,4 +76,4 @@ def report(args: Args, answer: Mapping[str, Any], *, is_terminal: bool, names_fo
     yield Line(STDOUT, "\n".join(str(job_id) for job_id in ids))
     if is_terminal:
         follow = f"; dibs follow {ids[0]}" if names_follow and len(ids) == 1 else ""
-        yield Line(STDERR, f"{answer['receipt']}{drafts.told_begin(args)}{follow}")
+        yield Line(STDERR, f"{answer['receipt']}{drafts.begin_note(args)}{follow}")

@@ -42,14 +42,14 @@ def about_shell(home: Path, environ: Mapping[str, str]) -> list[str]:
     # Inside a job or a lease dibs itself set them.
     if not chosen or "DIBS_GPU_INDICES" in environ:
         return []
-    told = home / TOLD_FILE
+    record = home / TOLD_FILE
     try:
-        if told.read_bytes() == os.fsencode(chosen):
+        if record.read_bytes() == os.fsencode(chosen):
             return []
     except FileNotFoundError:
         pass
     try:
-        told.write_bytes(os.fsencode(chosen))
+        record.write_bytes(os.fsencode(chosen))
     except OSError:
         # It cannot be recorded, so the hint is repeated next time.
         pass

@@ -170,7 +170,7 @@ def changed_by(args: Args) -> Body:
     return changes
 
 
-def told_begin(args: Args) -> str:
+def begin_note(args: Args) -> str:
     """Return the receipt's note about `--begin`: the parsed time in the submitter's time zone."""
     begin = args.get(job_options.BEGIN)
     if begin is None:

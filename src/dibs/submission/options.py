@@ -211,7 +211,8 @@ def _take(
     option = known.get(name)
     if option is None or _is_slip(word, known):
         typed = name if word.startswith("--") else word
-        raise UserError(f"{verb} has no option {shown(typed)}.", _suggest(verb, known, word))
+        hint = nearest(word.partition("=")[0], known) or f"See `dibs {verb} --help`."
+        raise UserError(f"{verb} has no option {shown(typed)}.", hint)
     if option.is_bare:
         return option, name, value
     if option.kind is not None:
@@ -278,10 +279,6 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _suggest(verb: str, known: Iterable[str], word: str) -> str:
-    return nearest(word.partition("=")[0], known) or f"See `dibs {verb} --help`."
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -41,7 +41,7 @@ def main(args: Args) -> int:
     is_asking = sys.stdin.isatty() and not args.has(options.YES)
     cleaned = _clean(queue, args, is_dry_run=True) if is_asking or args.has(DRY_RUN) else None
     if cleaned is not None and cleaned["jobs"] and not args.has(DRY_RUN):
-        if not screen.confirm(f"forget {_told(cleaned)} for ever?"):
+        if not screen.confirm(f"forget {_amount(cleaned)} for ever?"):
             screen.say("nothing was forgotten.")
             return 130
         cleaned = None
@@ -50,7 +50,7 @@ def main(args: Args) -> int:
     if args.has(options.JSON):
         screen.print_json(cleaned)
         return 0
-    print(f"{'would forget' if args.has(DRY_RUN) else 'forgot'} {_told(cleaned)}")
+    print(f"{'would forget' if args.has(DRY_RUN) else 'forgot'} {_amount(cleaned)}")
     if cleaned["needed"]:
         screen.say(f"kept {queries.few(cleaned['needed'])}: unfinished jobs wait for what became of them.")
     return 0
@@ -73,6 +73,6 @@ def _clean(queue: Client, args: Args, *, is_dry_run: bool) -> Cleaned:
     return answer
 
 
-def _told(cleaned: Cleaned) -> str:
+def _amount(cleaned: Cleaned) -> str:
     jobs = cleaned["jobs"]
     return f"{jobs} finished job{'' if jobs == 1 else 's'} and {units.format_size(cleaned['bytes'])} of files"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from dibs.cli.verbs import add
 from dibs.errors import UserError
@@ -37,25 +36,19 @@ def read(args: Args) -> Body:
         got = f"{len(args.words)} words" if args.words else "none"
         raise UserError(f"import expected one file such as sweep.esy, or - for stdin, got {got}.")
     source = "stdin" if args.words[0] == "-" else args.words[0]
-    found = esy.parse(_text(args.words[0], source))
+    try:
+        with args.caller.open(args.words[0]) as file:
+            found = esy.parse(file.read().decode())
+    except OSError as error:
+        raise UserError(f"import cannot read {options.shown(args.words[0])}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{source}: expected UTF-8 text, got other bytes.") from None
     if not found:
         raise UserError(f"{source}: expected jobs such as NAME;;OUTPUT;;COMMAND;;;, got none.")
     defaults = drafts.common(args, [])
     jobs = [_job(entry, f"{source}, job {number}", defaults) for number, entry in enumerate(found, 1)]
     _check_outputs(source, found, str(defaults["cwd"]))
     return {"defaults": defaults, "jobs": jobs} | drafts.rules(args)
-
-
-def _text(path: str, source: str) -> str:
-    try:
-        if path == "-":
-            return sys.stdin.buffer.read().decode()
-        with open(path, "rb") as file:
-            return file.read().decode()
-    except OSError as error:
-        raise UserError(f"import cannot read {options.shown(path)}: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{source}: expected UTF-8 text, got other bytes.") from None
 
 
 def _job(entry: esy.Entry | esy.Malformed, where: str, defaults: Body) -> Body:

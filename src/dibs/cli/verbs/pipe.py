@@ -68,11 +68,6 @@ def main(args: Args) -> int:
     teller.finish(pipe)
     if args.has(SUMMARIZE):
         print(teller.summary(screen.of(sys.stdout, args), pipe))
-    return exit_code(pipe)
-
-
-def exit_code(pipe: pipe_loop.Pipe) -> int:
-    """Return the exit code: of a signal, 1 after failures, else 0."""
     if pipe.stopped_by is not None:
         return 128 + pipe.stopped_by
     return 1 if pipe.failed else 0
@@ -127,7 +122,7 @@ class Teller(pipe_values.Observer):
     def __init__(self, *, is_summing: bool, is_drawing: bool) -> None:
         self._is_summing = is_summing
         self._is_drawing = is_drawing
-        #: Number, command, GPU, state, time and result of every attempt.
+        #: The number of each attempt's command, and the rest of its row in the summary.
         self._records: list[tuple[int, tuple[str, ...]]] = []
         self._drawn = ""
         self._drawn_at = 0.0
@@ -141,14 +136,8 @@ class Teller(pipe_values.Observer):
             self.report(f"command {ended.job.number} failed ({how}) on {ended.label}{again}: {text}")
         if self._is_summing:
             state = "done" if ended.code == 0 else "failed"
-            took = (
-                ""
-                if ended.code is None
-                else f"{ended.took_s:.1f}s"
-                if ended.took_s < 60
-                else units.format_duration(ended.took_s)
-            )
-            row = (str(ended.job.number), ended.label, state, how, took, ended.job.text)
+            took = f"{ended.took_s:.1f}s" if ended.took_s < 60 else units.format_duration(ended.took_s)
+            row = (ended.label, state, how, "" if ended.code is None else took, ended.job.text)
             self._records.append((ended.job.number, row))
 
     def report(self, text: str) -> None:
@@ -162,10 +151,8 @@ class Teller(pipe_values.Observer):
 
     def changed(self, pipe: pipe_loop.Pipe, now: float) -> float:
         """Update the progress line, but not for every command that ends."""
-        if not self._is_drawing:
-            return NEVER
         text = progress(pipe)
-        if text == self._drawn:
+        if not self._is_drawing or text == self._drawn:
             return NEVER
         if now < self._drawn_at + DRAW_S:
             return self._drawn_at + DRAW_S
@@ -187,7 +174,7 @@ class Teller(pipe_values.Observer):
             screen.Column("COMMAND", is_right=True), screen.Column("WHERE"), screen.Column("STATE", is_state=True),
             screen.Column("END"), screen.Column("TIME", is_right=True), screen.Column("TEXT", least=20),
         )  # fmt: skip
-        rows = [row for _, row in sorted(self._records, key=lambda record: record[0])]
+        rows = [(str(number), *row) for number, row in sorted(self._records, key=lambda record: record[0])]
         total = f"{pipe_values.counted(pipe.done + pipe.failed)}: {pipe.done} done, {pipe.failed} failed"
         missing = f", {pipe.dropped} not started" if pipe.dropped else ""
         return f"{screen.table(view, columns, rows)}\n{total}{missing}"

@@ -48,7 +48,7 @@ def main(args: Args) -> int:
         screen.say(*device_hints.about_shell(queue.home, os.environ))
         screen.say(*add_command.notes(answer, is_terminal=sys.stderr.isatty()))
         if args.has(job_options.BEGIN) and sys.stderr.isatty():
-            screen.say(f"job {answer['ids'][0]}{drafts.told_begin(args).removeprefix(';')}")
+            screen.say(f"job {answer['ids'][0]}{drafts.begin_note(args).removeprefix(';')}")
         attached = Attachment(queue, answer["ids"][0])
         follower = log_follower.Follower(queue, coming, attached.on_signal, attached.on_news)
         job = follower.ask(attached.job_id)
@@ -85,7 +85,7 @@ class Attachment:
         self.tails: list[log_output.Tail] = []
         self._interrupts = 0
         self._has_ended = False
-        self._told = ""
+        self._last_reason = ""
 
     @property
     def is_interrupted(self) -> bool:
@@ -125,9 +125,9 @@ class Attachment:
         """Print on a terminal why the job waits, once per reason; record whether it has ended."""
         self._has_ended = job_state.is_finished(job)
         text = f"job {self.job_id} waiting: {job['reason']}" if job["state"] in job_state.WAITING else ""
-        if text and text != self._told and sys.stderr.isatty():
+        if text and text != self._last_reason and sys.stderr.isatty():
             _say(text)
-        self._told = text
+        self._last_reason = text
 
 
 def _say(text: str) -> None:

@@ -141,7 +141,7 @@ def _use(use: Use) -> str:
     """Return how a GPU was used: how much to declare with --vram, and whether the job kept it busy."""
     peak = "" if use["peak_memory"] is None else f"up to {units.format_size(use['peak_memory'])}"
     mean = "" if use["mean_utilization"] is None else f"{use['mean_utilization']:.0f}% busy"
-    return f"{use['id']}: {', '.join(text for text in (peak, mean) if text) or 'nothing is told'}"
+    return f"{use['id']}: {', '.join(text for text in (peak, mean) if text) or 'unknown'}"
 
 
 def _shared(job: WholeJob) -> str:
