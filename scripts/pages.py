@@ -45,7 +45,8 @@ A `paused` job keeps its devices and what it has in their memory; its time limit
 def settings_page() -> str:
     """Return every setting with its default, its variable and its meaning."""
     rows = [
-        f"| `{row.name}` | {f'`{row.default}`' if row.default else ''} | `{row.variable}` | {row.meaning} |"
+        f"| `{row.name}` | {f'`{row.default}`' if row.default else ''} | `{row.variable}` | {row.meaning}"
+        + (" *restart* |" if row.needs_restart else " |")
         for row in tables.SETTINGS
     ]
     return "\n".join(
@@ -56,8 +57,9 @@ def settings_page() -> str:
             "",
             "A value comes from the last of these that has one: the default, `/etc/dibs/config.toml`, your own",
             "`config.toml` (in `$XDG_CONFIG_HOME/dibs` or `~/.config/dibs`; `$DIBS_CONFIG` names another file), the",
-            "environment, an option of the command. An empty variable counts as unset. The daemon reads its settings",
-            "when it starts: after a change type `dibs daemon restart`; running jobs go on.",
+            "environment, an option of the command. An empty variable counts as unset. `dibs config set NAME VALUE`",
+            "changes your file, `--machine` that of all users. A running daemon takes the new value at once; settings",
+            "marked *restart* need `dibs daemon restart`, which does not affect running jobs.",
             "",
             "| name | default | variable | meaning |",
             "|---|---|---|---|",
@@ -215,6 +217,7 @@ CLIENT_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     job_answers.WaitSummary,
     machine_answers.Gpus,
     machine_answers.Daemon,
+    machine_answers.Reload,
 )
 PAGE_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     job_answers.WholeJob,

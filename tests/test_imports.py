@@ -33,7 +33,7 @@ PACKAGES = {
     "": Rule(),
     "model": Rule(is_pure=True),
     "scheduling": Rule(is_pure=True),
-    "system": Rule(),
+    "system": Rule(third_party=frozenset({"tomlkit"})),
     "logs": Rule(),
     "leases": Rule(is_lean=True),
     "devices": Rule(third_party=frozenset({"pynvml"})),

@@ -187,12 +187,30 @@ def editor(bench: Bench, script: str) -> dict[str, str]:
     return {"VISUAL": str(path), "TMPDIR": str(bench.folder)}
 
 
+def edited(bench: Bench, job_id: int, script: str) -> tuple[int, str]:
+    """Edit a job at a terminal; return the exit code and what was shown."""
+    with Terminal(bench, "edit", str(job_id), columns=400, **editor(bench, script)) as person:
+        code, shown = person.end()
+    return code, shown.replace("\r", "")
+
+
+def test_edit_without_options_and_terminal_is_an_error(bench: Bench) -> None:
+    busy(bench)
+    job_id = bench.add("true")
+    done = bench.cli("edit", str(job_id), environ=editor(bench, "s/0/1/"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "dibs: an editor needs a terminal, and there is none here. "
+        f"Name what to change: dibs edit {job_id} --priority high -t 4h\n"
+    )
+    assert not (bench.folder / "seen").exists()
+
+
 def test_without_options_the_job_is_opened_in_the_editor(bench: Bench) -> None:
     busy(bench)
     job_id = bench.add("echo hi", time_limit_s=90.5, mem=2**30 + 1, after=[{"select": "1", "when": "end"}])
-    environ = editor(bench, 's/^priority = 0/priority = 7/; s/^command.*/command = "echo \\\\"ho\\\\""/; /^time/d')
-    done = bench.cli("edit", str(job_id), environ=environ)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{job_id} queued\n", "")
+    script = 's/^priority = 0/priority = 7/; s/^command.*/command = "echo \\\\"ho\\\\""/; /^time/d'
+    assert edited(bench, job_id, script) == (0, f"{job_id} queued\n")
     job = bench.job(job_id)
     assert (job["priority"], job["command"], job["time_limit_s"]) == (7, 'echo "ho"', None)
     assert (job["mem"], job["after"]) == (2**30 + 1, [{"id": 1, "when": "end"}])
@@ -204,8 +222,7 @@ def test_a_text_that_was_not_changed_changes_nothing(bench: Bench) -> None:
     busy(bench)
     job_id = bench.add(LONG, name='ünï \U0001f600 \x7f \\ "')
     events = bench.events(job_id)
-    done = bench.cli("edit", str(job_id), environ=editor(bench, ""))
-    assert (done.returncode, done.stderr) == (0, "dibs: nothing was changed.\n")
+    assert edited(bench, job_id, "") == (0, "dibs: nothing was changed.\n")
     assert bench.events(job_id) == events
 
 
@@ -227,11 +244,11 @@ def test_a_text_that_cannot_be_used_changes_nothing_and_is_kept(
     busy(bench)
     job_id = bench.add(LONG)
     before = bench.job(job_id)
-    done = bench.cli("edit", str(job_id), environ=editor(bench, script))
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
-    assert message in done.stderr
+    exit_code, shown = edited(bench, job_id, script)
+    assert (exit_code, shown.count("\n")) == (code, 1)
+    assert message in shown
     (kept,) = bench.folder.glob("dibs-job-*.toml")
-    assert done.stderr.endswith(f"Nothing was changed; your text is {kept}\n")
+    assert shown.endswith(f"Nothing was changed; your text is {kept}\n")
     assert bench.job(job_id) == before
 
 

@@ -174,7 +174,7 @@ TOPICS: dict[str, Topic] = {
             ("--prefer 1,3", "these first, if they are free"),
         ),
         "DIBS_DEVICES=0,1 (or the setting devices) keeps dibs to some GPUs; DIBS_DEVICES=fake:4 pretends to have "
-        "four. After a change: dibs daemon restart.",
+        "four. Change it: dibs config set devices 0,1; dibs daemon restart.",
     ),
     "slurm": Topic(
         "what Slurm's commands are here",
@@ -205,6 +205,6 @@ TOPICS: dict[str, Topic] = {
         "config.toml (in $XDG_CONFIG_HOME/dibs or ~/.config/dibs; $DIBS_CONFIG names another), the environment, an "
         "option.",
         tuple((setting.name, setting.meaning) for setting in settings.SETTINGS),
-        "`dibs config` shows the values. The daemon reads them when it starts: dibs daemon restart.",
+        "`dibs config` shows the values; `dibs config set NAME VALUE` changes one, at once where the daemon can.",
     ),
 }

@@ -302,3 +302,8 @@ class Daemon(TypedDict):
     home: str
     user: str
     devices: str
+
+class Reload(TypedDict):
+    """The settings that have changed in the files but need a restart of the daemon."""
+
+    needs_restart: list[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dibs.client.answers import ActionResult, Daemon, ExpectedStart, Jobs, WholeJob
+from dibs.client.answers import ActionResult, Daemon, ExpectedStart, Jobs, Reload, WholeJob
 from dibs.errors import NotFound, UserError
 from dibs.model import selectors, units
 from dibs.submission import options
@@ -102,6 +102,12 @@ def identity(queue: Client) -> Daemon | None:
     sock.close()
     answer: Daemon = queue.get("/v1/daemon")
     return answer
+
+
+def reload_settings(queue: Client) -> list[str]:
+    """Let the daemon read its settings again; return the changed ones that need a restart."""
+    answer: Reload = queue.post("/v1/settings/reload", {})
+    return answer["needs_restart"]
 
 
 def deaf(queue: Client) -> int | None:

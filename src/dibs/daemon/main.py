@@ -24,7 +24,7 @@ from dibs.daemon import cleanup
 from dibs.daemon.device_watch import DeviceWatcher, ReadingRequest
 from dibs.daemon.number_collector import NumberCollector
 from dibs.daemon.readers import Readers
-from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity
+from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity, policy_of
 from dibs.devices import probe
 from dibs.devices.assessment import Assessment
 from dibs.devices.view import DeviceView
@@ -41,7 +41,6 @@ from dibs.jobqueue.turns import Work
 from dibs.leases import device_lease
 from dibs.leases.drains import Drains
 from dibs.model.devices import DeviceId
-from dibs.scheduling.views import Policy
 from dibs.store.database import Check, DatabaseError, backup
 from dibs.store.writer import Store
 from dibs.system import paths, processes, settings, users
@@ -229,19 +228,6 @@ def _last_assessment(kept: Store) -> Assessment:
     unwell = {DeviceId(device): why for device, why in kept.unwell().items()}
     accepted = {DeviceId(device): why for device, why in kept.accepted().items()}
     return Assessment(unwell=unwell, accepted=accepted)
-
-
-def policy_of(values: settings.Settings) -> Policy:
-    """Return the scheduling policy from the settings and this machine's memory."""
-    mem_total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Policy(
-        values.cpu_slots,
-        mem_total,
-        values.assumed_time,
-        values.max_gpus,
-        values.keep_free,
-        values.max_jobs_per_gpu,
-    )
 
 
 def main() -> NoReturn:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from dibs.daemon.readers import Readers
 from dibs.devices.view import DeviceView
 from dibs.engines.job_files import JobFiles
 from dibs.errors import MachineError
+from dibs.foreground import device_check
 from dibs.jobqueue import outlook
 from dibs.jobqueue.control import Submitted
 from dibs.jobqueue.counters import Tally
@@ -27,7 +29,9 @@ from dibs.jobqueue.turns import Turn
 from dibs.jobqueue.validation import Rules, Submission
 from dibs.model.devices import Inventory
 from dibs.model.jobs import ACTIVE, JobId
+from dibs.scheduling.views import Policy
 from dibs.store import writer
+from dibs.system import settings
 from dibs.system.locks import Folder
 from dibs.system.settings import Settings
 
@@ -177,6 +181,18 @@ class Daemon:
         """Read the devices; wake the queue thread if a change matters to it."""
         return await self.watcher.read_now()
 
+    async def reload_settings(self) -> list[str]:
+        """Read the settings again; return the names of those that have changed but need a restart."""
+        fresh = await asyncio.to_thread(settings.load, os.environ)
+        return await self.do(lambda turn: self._adopt(fresh))
+
+    def _adopt(self, fresh: Settings) -> list[str]:
+        waiting = self.settings.adopt(fresh)
+        self._queue.policy = policy_of(self.settings)
+        self._queue.line.collect_for(self.settings.collect_for)
+        self.devices.limits = device_check.limits_of(self.settings)
+        return waiting
+
     def close_when_idle(self, is_wanted: bool) -> None:
         """Start nothing new and stop when no job runs, or cancel that."""
         self._queue.close(is_wanted)
@@ -203,3 +219,16 @@ class Daemon:
         for pool in (self.remover, self.logs):
             pool.shutdown(wait=False, cancel_futures=True)
         self.watcher.close()
+
+
+def policy_of(values: Settings) -> Policy:
+    """Return the scheduling policy from the settings and this machine's memory."""
+    mem_total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Policy(
+        values.cpu_slots,
+        mem_total,
+        values.assumed_time,
+        values.max_gpus,
+        values.keep_free,
+        values.max_jobs_per_gpu,
+    )

@@ -35,7 +35,7 @@ class DeviceView:
         self.ledger = usage.Ledger()
         #: Since when a device is idle, in wall-clock milliseconds; only if we saw it become idle.
         self.idle_since: dict[DeviceId, int] = {}
-        self._limits = limits
+        self.limits = limits
         self._assessment = before
         self._read_at = float("-inf")
         self._lock = threading.Lock()
@@ -100,7 +100,7 @@ class DeviceView:
             return []
         with self._lock:
             before = replace(self._assessment, unsettled=self._assessment.unsettled | self._given.keys())
-            after, findings = assessment.assess(before, reading, self._limits)
+            after, findings = assessment.assess(before, reading, self.limits)
             # Nothing is known about devices that were given out during the reading.
             self._given = {device: at for device, at in self._given.items() if at >= number}
             self._assessment = replace(after, unsettled=after.unsettled | self._given.keys())

@@ -75,6 +75,7 @@ ROUTES = (
     Route("GET", "/v1/timeline", timeline.get_timeline),
     Route("GET", "/v1/usage", usage.get_usage),
     Route("GET", "/v1/settings", settings.get_settings),
+    Route("POST", "/v1/settings/reload", settings.post_reload),
     Route("GET", "/v1/doctor", doctor.get_doctor),
     Route("GET", "/metrics", metrics.get_metrics, responses={200: TEXT}),
     Route("GET", "/v1/openapi.json", openapi.get_document),

@@ -1,4 +1,4 @@
-"""`GET /v1/settings`: the settings of the daemon and where each value comes from."""
+"""`/v1/settings`: the settings of the daemon, where each value comes from, and reading them again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from dibs.daemon.service import Daemon
 from dibs.http_api import wire
-from dibs.http_api.schemas.machine_answers import Setting, Settings
+from dibs.http_api.schemas.machine_answers import Reload, Setting, Settings
 from dibs.system import settings
 from dibs.version import __version__
 
@@ -26,3 +26,8 @@ async def get_settings(daemon: Daemon) -> Settings:
     ]
     python = ".".join(str(part) for part in sys.version_info[:3])
     return Settings(found, __version__, python, str(daemon.identity.home))
+
+
+async def post_reload(daemon: Daemon) -> Reload:
+    """Read the configuration files again. What can change while the daemon runs takes effect with the answer."""
+    return Reload(await daemon.reload_settings())

@@ -54,6 +54,10 @@ class MachineLine:
         self._is_alone = False
         self._shunned: dict[DeviceId, float] = {}
 
+    def collect_for(self, seconds: float) -> None:
+        """Change how long a ticket for several devices may collect them."""
+        self._place.collect_for_s = seconds
+
     def look(self, inventory: Inventory, active: Sequence[Active]) -> Outlook:
         """Return what blocks our queue, whose running jobs are `active`."""
         ours = {device for job in active if not job.mib for device in job.devices}

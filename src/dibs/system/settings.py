@@ -34,9 +34,9 @@ from dibs.system.setting_kinds import (
 SITE_CONFIG = Path("/etc/dibs/config.toml")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Settings:
-    """All settings of one call, each with its final value."""
+    """All settings of one call, or of a daemon, whose parts share one object; only `adopt` changes it."""
 
     devices: str = ""
     #: None: in the state folder.
@@ -77,6 +77,15 @@ class Settings:
     #: Where each value came from: "default", a file, or an environment variable.
     sources: dict[str, str] = field(default_factory=dict, compare=False)
 
+    def adopt(self, fresh: Settings) -> list[str]:
+        """Take the values of `fresh`, except those that need a restart; return the names of these if they differ."""
+        differ = [each for each in SETTINGS if getattr(self, each.name) != getattr(fresh, each.name)]
+        for setting in differ:
+            if not setting.needs_restart:
+                setattr(self, setting.name, getattr(fresh, setting.name))
+                self.sources[setting.name] = fresh.sources[setting.name]
+        return [setting.name for setting in differ if setting.needs_restart]
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -90,20 +99,25 @@ class Setting:
     meaning: str
     #: False if it must not be stored in a file.
     is_in_files: bool = True
+    #: True if a running daemon cannot change it.
+    needs_restart: bool = False
 
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "devices", ANY_TEXT, "", "DIBS_DEVICES",
         "Which GPUs to use: empty for all, a list of indices or UUIDs, none, or fake:4 for pretend ones.",
+        needs_restart=True,
     ),
     Setting(
         "files", PATH, "", "DIBS_FILES",
         "Folder for logs and checkpoints, network disks included; empty for the state folder.",
+        needs_restart=True,
     ),
     Setting(
         "lease_dir", PATH, "", "DIBS_LEASE_DIR",
-        "Folder of the lease files, for tests only: all users of a machine must share one.", is_in_files=False,
+        "Folder of the lease files, for tests only: all users of a machine must share one.",
+        is_in_files=False, needs_restart=True,
     ),
     Setting(
         "cpu_slots", COUNT, "", "DIBS_CPU_SLOTS",
@@ -172,30 +186,37 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "nvml_library", PATH, "", "DIBS_NVML_LIBRARY",
         "The NVIDIA library libnvidia-ml.so.1, where the system does not find it by itself.",
+        needs_restart=True,
     ),
     Setting(
         "web_port", PORT, "0", "DIBS_WEB_PORT",
         "The port on which `dibs web` lets browsers in; 0 for any that is free, which is then kept.",
+        needs_restart=True,
     ),
     Setting(
         "web_bind", ANY_TEXT, "", "DIBS_WEB_BIND",
         "Another address than loopback for browsers, which needs web_cert and web_key; empty for loopback.",
+        needs_restart=True,
     ),
     Setting(
         "web_names", HOSTS, "[]", "DIBS_WEB_NAMES",
         "How browsers call this machine, where web_bind lets in those of other machines.",
+        needs_restart=True,
     ),
     Setting(
         "web_cert", PATH, "", "DIBS_WEB_CERT",
         "The certificate for web_bind, with its chain, in a PEM file.",
+        needs_restart=True,
     ),
     Setting(
         "web_key", PATH, "", "DIBS_WEB_KEY",
         "The key of web_cert in a PEM file that only you can read.",
+        needs_restart=True,
     ),
     Setting(
         "status_socket", PATH, "", "DIBS_STATUS_SOCKET",
         "A second socket that only tells how things stand, for containers and monitors; empty for none.",
+        needs_restart=True,
     ),
 )  # fmt: skip
 
@@ -211,7 +232,7 @@ def load(environ: Mapping[str, str], site: Path = SITE_CONFIG) -> Settings:
     for setting in SETTINGS:
         # An empty variable counts as unset, as in the XDG standard.
         if text := environ.get(setting.variable):
-            values[setting.name] = _checked(setting, setting.kind.from_text(text), setting.variable, environ)
+            values[setting.name] = checked(setting, setting.kind.from_text(text), setting.variable, environ)
             sources[setting.name] = setting.variable
     # Each kind returns the type of its field; a test checks all of them.
     return Settings(**values, sources=sources)  # type: ignore[arg-type]
@@ -249,9 +270,12 @@ def find_shell(environ: Mapping[str, str]) -> str:
 
 def _read_file(path: Path, is_required: bool, environ: Mapping[str, str]) -> dict[str, object]:
     """Return the checked values of a configuration file; none if it is missing."""
-    text = _text_of(path, is_required)
-    if text is None:
-        return {}
+    text = text_of(path, is_required)
+    return {} if text is None else check_text(path, text, environ)
+
+
+def check_text(path: Path, text: str, environ: Mapping[str, str]) -> dict[str, object]:
+    """Return the checked values of the text of a configuration file; errors name `path` and the line."""
     # The import takes several milliseconds, and most users have no file.
     import tomllib
 
@@ -265,8 +289,13 @@ def _read_file(path: Path, is_required: bool, environ: Mapping[str, str]) -> dic
         if name not in known:
             raise _unknown(where, name, list(known))
         if not known[name].is_in_files:
-            raise errors.UserError(f"{where}: {name} cannot be set in a file.", f"Set {known[name].variable} instead.")
-    return {name: _checked(known[name], value, f"{wheres[name]}: {name}", environ) for name, value in table.items()}
+            raise errors.UserError(f"{where}: {not_in_files(known[name])}", f"Set {known[name].variable} instead.")
+    return {name: checked(known[name], value, f"{wheres[name]}: {name}", environ) for name, value in table.items()}
+
+
+def not_in_files(setting: Setting) -> str:
+    """Return the error text for a setting that only its variable can set."""
+    return f"{setting.name} cannot be set in a file."
 
 
 def _broken(path: Path, text: str, complaint: str) -> errors.UserError:
@@ -285,21 +314,27 @@ def _line_of(name: str, text: str) -> str:
     return ""
 
 
-def _text_of(path: Path, is_required: bool) -> str | None:
+def text_of(path: Path, is_required: bool) -> str | None:
     """Read a file that only we or root can have written; return None if it does not exist and is not required."""
     try:
         # Non-blocking, so that a planted pipe cannot block us.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             _check_owner(path, os.fstat(file.fileno()))
-            return file.read().decode("utf-8")
+            return decode(path, file.read())
     except (FileNotFoundError, NotADirectoryError):
         if is_required:
             raise errors.UserError(f"DIBS_CONFIG expected a file, but {path} does not exist.", "Unset it.") from None
         return None
-    except UnicodeDecodeError as error:
-        raise errors.UserError(f"{path}: expected UTF-8 text, got other bytes at offset {error.start}.") from error
     except OSError as error:
         raise errors.UserError(f"{path}: expected a file that you can read, got: {error.strerror}.") from error
+
+
+def decode(path: Path, data: bytes) -> str:
+    """Return the text of a configuration file."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise errors.UserError(f"{path}: expected UTF-8 text, got other bytes at offset {error.start}.") from error
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:
@@ -317,7 +352,7 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
         )
 
 
-def _checked(setting: Setting, value: object, where: str, environ: Mapping[str, str]) -> object:
+def checked(setting: Setting, value: object, where: str, environ: Mapping[str, str]) -> object:
     """Return the final value of `setting`; errors name `where` (file and key, or the variable)."""
     try:
         return setting.kind.check(value, environ)

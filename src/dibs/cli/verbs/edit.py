@@ -7,17 +7,14 @@ its path.
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from datetime import datetime
 
-from dibs.cli import job_action, screen
+from dibs.cli import editor, job_action, screen
 from dibs.client import connection, job_state, queries
 from dibs.client.answers import WholeJob
-from dibs.errors import DibsError, UserError
+from dibs.errors import UserError
 from dibs.model import units
 from dibs.submission import drafts, job_options, options
 from dibs.submission.options import Args, Option
@@ -38,8 +35,6 @@ EXAMPLES = (
 )
 OPTIONS: tuple[Option[object], ...] = (*drafts.EDITABLE, COMMAND, UNSET, options.JSON)
 
-#: Used when neither variable is set.
-USUAL_EDITOR = "vi"
 #: Fields of the text that are parsed like the value of an option.
 PARSED: dict[str, Option[object]] = {
     "time": job_options.TIME, "mem": job_options.MEM, "vram": job_options.VRAM, "begin": job_options.BEGIN,
@@ -94,19 +89,15 @@ def _edit_text(queue: connection.Client, job: WholeJob, args: Args) -> None:
             f"The time limit of one that runs: dibs edit {job['id']} -t 4h",
         )
     before = text_fields(job)
-    fd, path = tempfile.mkstemp(prefix=f"dibs-job-{job['id']}-", suffix=".toml")
-    with open(fd, "w") as file:
-        file.write(text(job["id"], before))
-    try:
-        _open(path)
-        changes = changed(before, _read(path))
+
+    def send(data: bytes) -> bool:
+        changes = changed(before, _parse(data))
         if changes:
             job_action.tell(queries.act(queue, "edit", [str(job["id"])], changes=changes), args)
-    except DibsError as error:
-        message = f"{error.message.rstrip('.')}."
-        raise type(error)(message, f"{error.hint} Nothing was changed; your text is {path}".strip()) from None
-    os.unlink(path)
-    if not changes:
+        return bool(changes)
+
+    instead = f"Name what to change: dibs edit {job['id']} --priority high -t 4h"
+    if not editor.edit(text(job["id"], before), f"dibs-job-{job['id']}-", send, instead):
         screen.say("nothing was changed.")
 
 
@@ -152,25 +143,11 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _open(path: str) -> None:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or USUAL_EDITOR
+def _parse(data: bytes) -> dict[str, object]:
     try:
-        code = subprocess.run([*shlex.split(editor), path], check=False).returncode
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UserError(f'cannot start the editor "{options.shown(editor)}": {why}.', "Set EDITOR.") from None
-    if code:
-        raise UserError(f'the editor "{options.shown(editor)}" exited with {code}.')
-
-
-def _read(path: str) -> dict[str, object]:
-    try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f'expected lines such as name = "vit": {error}.') from None
-    except OSError as error:
-        raise UserError(f"cannot read the text back: {error.strerror}.") from None
 
 
 def changed(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:

@@ -197,6 +197,12 @@ class Settings(Struct):
     home: str
 
 
+class Reload(Struct):
+    """The settings that have changed in the files but need a restart of the daemon."""
+
+    needs_restart: list[str]
+
+
 class Check(Struct):
     """The result of one `dibs doctor` check: ok, warn or bad."""
 

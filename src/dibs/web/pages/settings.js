@@ -69,7 +69,7 @@ function Sessions() {
 function Settings() {
   const { data, error, reload } = useAnswer("/v1/settings");
   if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
-  return html`<${Section} title="Settings" aside=${html`dibs ${data.version}; changed with <code>dibs config</code>`}>
+  return html`<${Section} title="Settings" aside=${html`dibs ${data.version}; changed with <code>dibs config set</code>`}>
     <${Table} label="Settings" rows=${data.settings} keyOf=${(/** @type {Setting} */ one) => one.name}
       columns=${[
         { title: "setting", cell: (/** @type {Setting} */ one) => html`<code>${one.name}</code>` },
