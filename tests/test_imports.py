@@ -242,7 +242,7 @@ def test_importing_it_needs_the_standard_library_alone(name: str) -> None:
 def test_only_the_store_and_its_file_speak_to_sqlite() -> None:
     """The core thread knows the names of its errors, because it answers them; nobody else knows that it is SQLite."""
     users = {name for name, path in MODULES.items() if any(found.name == "sqlite3" for found in imports(path))}
-    assert users <= {"store.reader", "store.writer", "store.database", "jobqueue.thread"}
+    assert {name for name in users if package(name) != "store"} <= {"jobqueue.thread"}
 
 
 def test_rich_is_loaded_only_when_something_is_drawn() -> None:

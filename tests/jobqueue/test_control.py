@@ -15,6 +15,7 @@ from dibs.jobqueue.validation import Submission
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Outcome, State, When
 from dibs.runner import attempts
+from dibs.system.settings import Settings
 
 PAUSED = (*RUNNING, lifecycle.Paused(3))
 ORPHANED = (*RUNNING, lifecycle.Orphaned(3))
@@ -499,16 +500,36 @@ def test_what_is_older_or_more_than_is_to_be_kept_is_overdue(desk):
     for at in (1000, 2000, 3000):
         desk.job(*RUNNING, lifecycle.Ended(at, exit_code=0))
     desk.job()
-    assert cleanup.overdue(desk.store, 10_000, None, 3) == []
-    assert cleanup.overdue(desk.store, 10_000, None, 2) == [1]
-    assert cleanup.overdue(desk.store, 10_000, 7.5, 100) == [1, 2]
-    assert cleanup.overdue(desk.store, 10_000, 7.5, 1) == [1, 2]
+    last = desk.store.last_event()
+    assert cleanup.overdue(desk.store, 10_000, Settings(keep_jobs=3), last) == []
+    assert cleanup.overdue(desk.store, 10_000, Settings(keep_jobs=2), last) == [1]
+    assert cleanup.overdue(desk.store, 10_000, Settings(keep_for=7.5, keep_jobs=100), last) == [1, 2]
+    assert cleanup.overdue(desk.store, 10_000, Settings(keep_for=7.5, keep_jobs=1), last) == [1, 2]
+
+
+def test_a_job_is_not_overdue_by_the_clock_alone(desk):
+    """The clock may be a year ahead: only what happened before an event that is old enough may be deleted."""
+    desk.job(*RUNNING, lifecycle.Ended(1000, exit_code=0))
+    old = desk.store.last_event()
+    desk.job(*RUNNING, lifecycle.Ended(2000, exit_code=0))
+    values = Settings(keep_for=7.5)
+    assert cleanup.overdue(desk.store, 10**12, values, 0) == []
+    assert cleanup.overdue(desk.store, 10**12, values, old) == [1]
+
+
+def test_many_jobs_are_not_deleted_for_their_age_without_asking(desk):
+    for _ in range(60):
+        desk.job(*RUNNING, lifecycle.Ended(1000, exit_code=0))
+    assert cleanup.doubt(desk.store, 10**12, 60.0, 0) == ""
+    told = cleanup.doubt(desk.store, 10**12, 60.0, desk.store.last_event())
+    assert "60 of 60 finished jobs are older than keep_for (1m00s)" in told
+    assert "dibs clean" in told
 
 
 def test_forgetting_goes_in_small_steps(desk):
     desk.submit(*[Submission(build.spec())] * 500)
     desk.do(control.cancel, "all")
-    assert len(cleanup.overdue(desk.store, build.NOW, None, 1)) == cleanup.MOST_IN_A_STEP
+    assert len(cleanup.overdue(desk.store, build.NOW, Settings(keep_jobs=1), 0)) == cleanup.MOST_IN_A_STEP
 
 
 # -- orders that were recorded and never given --------------------------------------------------------------------

@@ -21,7 +21,7 @@ from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.model import lifecycle, ranks, selectors
 from dibs.model.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.scheduling.views import Active, WaitingJob
-from dibs.store import database, rows
+from dibs.store import copies, database, rows
 from dibs.store.writer import SETTLE_AFTER, BatchTally, EventRow, PastAttempt, Reader, Store
 
 REQUESTS = (
@@ -829,7 +829,7 @@ def test_the_file_of_an_older_dibs_is_upgraded_and_a_copy_is_kept(path):
     with contextlib.closing(Store.open(path)) as store:
         assert submit(store) == [1]
         assert store.runtimes("anything") == []
-    assert copies(path) == ["dibs.db.1"]
+    assert [copy.name for copy in copies.numbered(path)] == ["dibs.db.1"]
 
 
 def test_an_empty_file_becomes_a_database(path):
@@ -911,9 +911,9 @@ def test_a_check_that_is_stopped_finds_nothing(used):
     assert not is_checked_first(used)
 
 
-def test_the_refusal_of_a_damaged_file_says_where_the_copies_are(path):
+def test_the_refusal_of_a_damaged_file_says_how_to_restore_it(path):
     path.write_bytes(b"garbage " * 1000)
-    assert f"put the newest copy from {path.parent / 'backups'} in its place" in refused(path)
+    assert "dibs doctor --repair" in refused(path)
 
 
 def test_what_cannot_be_opened_at_all_is_not_called_damaged(tmp_path):
@@ -928,46 +928,20 @@ def test_a_sound_file_is_opened(path, sound):
         assert store.counts()["queued"] == 300
 
 
-# -- copies -------------------------------------------------------------------------------------------------------
-
-
-def copies(path):
-    return sorted(file.name for file in (path.parent / "backups").iterdir())
-
-
-def test_a_copy_made_while_the_store_is_in_use_is_a_whole_database(store, path):
-    submit(store, build.spec("kept"))
-    copy = database.backup(path)
-    submit(store, build.spec("after"))
-    with contextlib.closing(Store.open(copy)) as restored:
-        assert [job.spec.command for job in restored.select(selectors.parse(["all"]), 0)] == ["kept"]
-
-
-def test_the_newest_three_copies_are_kept(store, path):
-    for _ in range(12):
-        database.backup(path)
-    assert copies(path) == ["dibs.db.10", "dibs.db.11", "dibs.db.12"]
-
-
-def test_what_a_crash_left_of_a_copy_is_no_copy_and_no_hindrance(store, path):
-    folder = path.parent / "backups"
-    folder.mkdir()
-    for name in ("dibs.db.partial", "dibs.db.partial-journal"):
-        (folder / name).write_bytes(b"half")
-    database.backup(path)
-    assert copies(path) == ["dibs.db.1"]
-
-
-def test_nobody_else_can_read_a_copy(store, path):
-    copy = database.backup(path)
-    assert [stat.S_IMODE(file.stat().st_mode) for file in (copy, copy.parent)] == [0o600, 0o700]
-
-
 # -- a million jobs -----------------------------------------------------------------------------------------------
 
 EVERY_TURN = ("due", "next_begin", "lines", "head_of_line", "active_devices", "job", "dependants", "outcomes", "counts")
 #: What a move asks, and what housekeeping does every half minute.
-OFTEN = ("first_rank", "last_rank", "rank_before", "rank_after", "is_outranked", "finished_first", "finished_before")
+OFTEN = (
+    "first_rank",
+    "last_rank",
+    "rank_before",
+    "rank_after",
+    "is_outranked",
+    "finished_first",
+    "finished_before",
+    "count_finished_before",
+)
 FORECASTS = ("to_begin", "first_dependants", "batch_room", "runtimes", "add_runtime")
 
 
@@ -986,6 +960,7 @@ def test_no_turn_and_no_forecast_looks_through_all_jobs(store, name):
         "priority",
         "rank",
         "moment",
+        "event",
     )
     values = dict.fromkeys(names, 1)
     steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {store.queries[name]}", values)]

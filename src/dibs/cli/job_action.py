@@ -47,3 +47,5 @@ def tell(acted: answers.ActionResult, args: Args, became: Callable[[str], str] =
         print(safe_text.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)
     if (more := len(acted["unchanged"]) - MOST_NAMED) > 0:
         print(f"{more} more are as they were", file=sys.stderr)
+    if note := acted.get("note"):
+        screen.say(f"{safe_text.clean(note)}.")

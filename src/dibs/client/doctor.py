@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -14,9 +15,13 @@ from pathlib import Path
 
 from dibs.client import connection, queries
 from dibs.devices import probe
+from dibs.engines.job_files import JobFiles
 from dibs.errors import DibsError, UserError
+from dibs.jobqueue import turns
 from dibs.leases import device_lease
 from dibs.model import units
+from dibs.store import copies, custody, marker
+from dibs.store.reader import Reader
 from dibs.system import disk, logout_policy, paths, settings
 from dibs.system.settings import Settings
 from dibs.version import __version__
@@ -182,6 +187,31 @@ def files(patient: Patient) -> list[Finding]:
     return [Finding("files", OK, f"logs and checkpoints go to {folder}"), *_room(folder)]
 
 
+def database(patient: Patient) -> list[Finding]:
+    """Check that the queue's database is there, and when it was last copied."""
+    path = paths.database(patient.home)
+    mark = marker.read(patient.home)
+    saved = copies.saved(path)
+    if saved.exists():
+        text = f"{path} was deleted or replaced under the daemon; all jobs are saved in {saved}"
+        return [Finding("database", PROBLEM, text, "`dibs daemon restart` brings them back.")]
+    if why := custody.missing(path, mark, JobFiles(patient.home, patient.home).highest_id()):
+        return [Finding("database", PROBLEM, why, custody.REPAIR)]
+    if not path.exists():
+        return []
+    with contextlib.closing(Reader.open(path)) as reader:
+        question, restored = reader.fact(turns.QUESTION), reader.fact(turns.RESTORED)
+    made = copies.numbered(path)
+    age = units.format_duration(max(0.0, time.time() - made[-1].stat().st_mtime)) if made else ""
+    text = f"copied {age} ago, to {made[-1]}" if made else "not copied yet"
+    found = [Finding("database", OK, text)]
+    if restored:
+        found.append(Finding("database", OK, restored))
+    if question:
+        found.append(Finding("database", WARNING, question, "dibs clean"))
+    return found
+
+
 def use(patient: Patient) -> list[Finding]:
     """Report how much disk space the queue uses."""
     if not patient.home.exists():
@@ -329,6 +359,7 @@ CHECKS: dict[str, Callable[[Patient], list[Finding]]] = {
     "gpus": gpus,
     "state": state,
     "files": files,
+    "database": database,
     "use": use,
     "leases": lease_folder,
     "daemon": service,

@@ -16,15 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dibs.daemon import job_folders
+from dibs.daemon import job_folders, seen_time
+from dibs.daemon.seen_time import SeenTime
 from dibs.errors import Conflict
 from dibs.jobqueue import turns
 from dibs.jobqueue.thread import now_ms
-from dibs.jobqueue.turns import Turn
-from dibs.model import selectors
+from dibs.jobqueue.turns import QUESTION, Turn
+from dibs.model import selectors, units
 from dibs.model.jobs import JobId, Outcome
 from dibs.store import call_files
 from dibs.store.writer import Reader
+from dibs.system.settings import Settings
 
 if TYPE_CHECKING:
     from dibs.daemon.service import Daemon
@@ -38,6 +40,11 @@ STRAY_AFTER_S = 3600.0
 FINISHED_WORDS = frozenset(outcome.value for outcome in Outcome)
 #: Jobs in one turn, which must stay short.
 MOST_IN_A_STEP = 200
+#: The fact with the time that daemons have run, by which the age of jobs is counted.
+SEEN = "seen"
+#: The share of finished jobs that may be deleted for their age at once, and a number that always may.
+MOST_SHARE = 0.5
+FEW = 20
 
 
 class CleanupResult(NamedTuple):
@@ -102,11 +109,47 @@ async def keep_house(daemon: Daemon) -> None:
         left = await daemon.ask(partial(Reader.forgotten, with_checkpoints=with_checkpoints))
         for first in range(0, len(left), MOST_IN_A_STEP):
             await _remove(daemon, left[first : first + MOST_IN_A_STEP], with_checkpoints)
-    values = daemon.settings
-    while ids := await daemon.ask(lambda reader: overdue(reader, now_ms(), values.keep_for, values.keep_jobs)):
+    event = await _last_old_event(daemon, daemon.settings.keep_for)
+    while ids := await daemon.ask(lambda reader: overdue(reader, now_ms(), daemon.settings, event)):
         count, _ = await forget(daemon, ids, with_checkpoints=False)
         if not count:
             return
+
+
+async def _last_old_event(daemon: Daemon, keep_for_s: float | None) -> int:
+    """Return the last event that is old enough for deletion; 0 if there is none, or if a user must agree first."""
+    if keep_for_s is None:
+        return 0
+    event = seen_time.event_before(await count_time(daemon, keep_for_s), keep_for_s)
+    daemon.question = question = await daemon.ask(lambda reader: doubt(reader, now_ms(), keep_for_s, event))
+    if question != await daemon.ask(lambda reader: reader.fact(QUESTION) or ""):
+        await daemon.do(lambda turn: turn.store.set_fact(QUESTION, question))
+    return 0 if question else event
+
+
+async def count_time(daemon: Daemon, keep_for_s: float, *, is_last: bool = False) -> SeenTime:
+    """Add the time since it was last counted, and store it now and then; `is_last`: store it, the daemon ends."""
+    now = time.monotonic()
+    passed_s = now - daemon.counted_at
+    seen, last_event = await daemon.ask(lambda reader: (reader.fact(SEEN), reader.last_event()))
+    counted = seen_time.later(seen_time.read(seen, last_event), passed_s, last_event, keep_for_s)
+    if is_last or seen_time.is_worth_a_note(passed_s, keep_for_s):
+        daemon.counted_at = now
+        await daemon.do(lambda turn: turn.store.set_fact(SEEN, seen_time.written(counted)))
+    return counted
+
+
+def doubt(reader: Reader, now: int, keep_for_s: float, event: int) -> str:
+    """Return why the jobs that are too old are not deleted without asking; empty: they are few enough."""
+    old = reader.count_finished_before(now - round(keep_for_s * 1000), event)
+    counts = reader.counts()
+    finished = sum(counts[word] for word in FINISHED_WORDS)
+    if old <= max(FEW, finished * MOST_SHARE):
+        return ""
+    return (
+        f"{old} of {finished} finished jobs are older than keep_for ({units.format_duration(keep_for_s)}), "
+        "too many to forget without asking: `dibs clean` does"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +173,13 @@ def choose(reader: Reader, chosen: selectors.Selection, now: int) -> Choice:
     return Choice([i for i, _ in found if i not in needed], [i for i, _ in found if i in needed])
 
 
-def overdue(reader: Reader, now: int, keep_for_s: float | None, keep_jobs: int) -> list[JobId]:
-    """Return finished jobs beyond the age or the number to keep, at most one step of them."""
+def overdue(reader: Reader, now: int, values: Settings, event: int) -> list[JobId]:
+    """Return finished jobs beyond the number to keep, or too old and untouched since `event`, at most one step."""
     counts = reader.counts()
-    excess = sum(counts[word] for word in FINISHED_WORDS) - keep_jobs
+    excess = sum(counts[word] for word in FINISHED_WORDS) - values.keep_jobs
     found = reader.finished_first(min(excess, MOST_IN_A_STEP)) if excess > 0 else []
-    if keep_for_s is not None:
-        found += reader.finished_before(now - round(keep_for_s * 1000), MOST_IN_A_STEP)
+    if values.keep_for is not None and event:
+        found += reader.finished_before(now - round(values.keep_for * 1000), event, MOST_IN_A_STEP)
     return list(dict.fromkeys(found))[:MOST_IN_A_STEP]
 
 

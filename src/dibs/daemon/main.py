@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs.daemon import cleanup
+from dibs.daemon import cleanup, log_output, state_folder
 from dibs.daemon.device_watch import DeviceWatcher, ReadingRequest
 from dibs.daemon.number_collector import NumberCollector
 from dibs.daemon.readers import Readers
@@ -41,14 +41,12 @@ from dibs.jobqueue.turns import Work
 from dibs.leases import device_lease
 from dibs.leases.drains import Drains
 from dibs.model.devices import DeviceId
-from dibs.store.database import Check, DatabaseError, backup
+from dibs.store.database import Check, DatabaseError
 from dibs.store.writer import Store
 from dibs.system import paths, processes, settings, users
 
 log = logging.getLogger("dibs.daemon.main")
 
-#: Seconds between automatic backups of the database.
-BACKUP_EVERY_S = 3600.0
 #: Seconds that the child of a dead daemon may need until its exec on a loaded machine, and between checks of it.
 EXEC_FOR_S = 10.0
 LOOK_EVERY_S = 0.01
@@ -107,7 +105,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     engine = Local(files, values, place.path, paths.notify_path(home), runners)
     eyes = probe.Probe(values, visible)
     line = MachineLine(place, user, values.collect_for, waits.watch)
-    writer = Store.open(database, processes.boot_id())
+    writer = state_folder.open_store(database, processes.boot_id(), files.highest_id())
     requests = ReadingRequest()
     drained = Drains(place, writer.drained())
     view = DeviceView(drained, device_check.limits_of(values), _last_assessment(writer), is_real=eyes.is_real)
@@ -139,9 +137,9 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, daemon.stopping.set)
     try:
-        recovered = queue.ask(lambda turn: dispatch.recover(turn, processes.boot_id()))
+        recovered = asyncio.create_task(state_folder.begin(queue, processes.boot_id()))
         await daemon.probe_now()
-        await asyncio.wrap_future(recovered)
+        await recovered
         numbers.start(queue)
         tasks = [asyncio.create_task(watcher.run())]
         if not writer.is_checked:
@@ -155,6 +153,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
             events.publish()
         for task in tasks:
             task.cancel()
+        await _keep_house(daemon, _count_time)
         if daemon.trouble is not None:
             raise daemon.trouble
     finally:
@@ -165,8 +164,9 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         await loop.run_in_executor(None, thread.join)
         await loop.run_in_executor(None, numbers.join)
         runners.close()
+        await state_folder.copy_last(daemon, writer)
         daemon.close()
-        writer.close()
+        state_folder.close(writer)
         waits.close()
         notify.close()
         engine.notify.unlink(missing_ok=True)
@@ -185,12 +185,11 @@ async def _check(daemon: Daemon, database: Path) -> None:
 
 
 async def _tick(daemon: Daemon, database: Path, reopen: Callable[[], Awaitable[None]]) -> None:
-    """Check what no event reports, and back up the database; after a failure, try again at the next tick."""
-    backup_in = BACKUP_EVERY_S
-    await _keep_house(daemon, cleanup.remove_strays)
+    """Check what no event reports, and care for the state folder; after a failure, try again at the next tick."""
+    chores = (lambda daemon: state_folder.tend(daemon, database), cleanup.keep_house)
+    await _keep_house(daemon, *chores, cleanup.remove_strays)
     while True:
         await asyncio.sleep(SAFETY_TICK_S)
-        backup_in -= SAFETY_TICK_S
         try:
             if not daemon.identity.socket.exists():
                 log.warning("%s was deleted; it is opened again", daemon.identity.socket)
@@ -199,21 +198,24 @@ async def _tick(daemon: Daemon, database: Path, reopen: Callable[[], Awaitable[N
             if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):
                 await daemon.probe_now()
                 daemon.tell(dispatch.recheck)
-            await _keep_house(daemon)
-            if backup_in <= 0:
-                backup_in = BACKUP_EVERY_S
-                await daemon.ask(lambda reader: backup(database))
+            await _keep_house(daemon, *chores)
         except (OSError, DatabaseError, DibsError):
             log.exception("the safety tick")
 
 
-async def _keep_house(daemon: Daemon, *more: Callable[[Daemon], Awaitable[None]]) -> None:
-    """Delete old jobs; files that cannot be removed now are tried again at the next tick."""
-    try:
-        for keep in (cleanup.keep_house, *more):
+async def _count_time(daemon: Daemon) -> None:
+    """Store how long this daemon ran, for the age of the jobs."""
+    if daemon.settings.keep_for is not None:
+        await cleanup.count_time(daemon, daemon.settings.keep_for, is_last=True)
+
+
+async def _keep_house(daemon: Daemon, *chores: Callable[[Daemon], Awaitable[None]]) -> None:
+    """Do chores such as deleting old jobs and copying; what cannot be done now is tried again at the next tick."""
+    for keep in chores:
+        try:
             await keep(daemon)
-    except (OSError, DatabaseError, DibsError):
-        log.exception("housekeeping")
+        except (OSError, DatabaseError, DibsError):
+            log.exception("housekeeping")
 
 
 def _open_notify(path: Path) -> socket.socket:
@@ -232,7 +234,7 @@ def _last_assessment(kept: Store) -> Assessment:
 
 def main() -> NoReturn:
     """Run as a process: `python -m dibs.daemon [--ready-fd 3]`."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)
+    log_output.begin()
     os.umask(0o077)
     os.chdir("/")
     tell = _teller(sys.argv[1:])
@@ -259,6 +261,7 @@ def main() -> NoReturn:
             # The disk with the log may be the cause of the error.
             log.error("%s", line, exc_info=not isinstance(error, DibsError))
             print(f"dibs: {line}", file=sys.stderr)
+        logging.shutdown()
         # Skip interpreter shutdown: it would wait for a thread that hangs in a driver.
         os._exit(error.exit_code if isinstance(error, DibsError) else MachineError.exit_code)
     os.close(lock.fd)

@@ -9,12 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from dibs.errors import MachineError
 from dibs.store import writer
 
 T = TypeVar("T")
 
 #: Number of threads; each has its own connection.
 READERS = 2
+#: Seconds after which a query is examined, and between examinations: it may only be long.
+PATIENCE_S = 2.0
+LOOK_EVERY_S = 0.4
 
 
 class Readers:
@@ -26,23 +30,48 @@ class Readers:
         self._database = database
         self._pause = pause
         self._local = threading.local()
-        self._opened: list[writer.Reader] = []
-        self._threads = ThreadPoolExecutor(READERS, "reader")
+        # Opened and used now: they continue to read even if the file is deleted later.
+        self._opened = [_open(database) for _ in range(READERS)]
+        self._free = list(self._opened)
+        #: The kernel's ids of the threads.
+        self._ids: list[int] = []
+        self._threads = ThreadPoolExecutor(READERS, "reader", self._begin)
+
+    def _begin(self) -> None:
+        self._ids.append(threading.get_native_id())
+        reader = self._local.reader = self._free.pop()
+        reader.pause = self._pause
 
     async def ask(self, question: Callable[[writer.Reader], T]) -> T:
-        """Run a query in one of the threads."""
+        """Run a query in one of the threads; raise if the disk does not answer."""
         self.pending += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
+            answer = asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
+            await asyncio.wait([answer], timeout=PATIENCE_S)
+            while not answer.done():
+                await self._look(answer)
+            return answer.result()
         finally:
             self.pending -= 1
 
+    async def _look(self, answer: asyncio.Future[T]) -> None:
+        """Wait a little longer for an answer; raise if all threads hang in the kernel meanwhile."""
+        before = self._stuck()
+        await asyncio.wait([answer], timeout=LOOK_EVERY_S)
+        if not answer.done() and before and before == self._stuck():
+            # A query that has not begun is dropped.
+            answer.cancel()
+            raise MachineError(
+                f"the disk of {self._database.parent} does not answer.", "Is it frozen, failing or a lost device?"
+            )
+
+    def _stuck(self) -> list[tuple[str, ...]]:
+        """Return the threads that a disk keeps waiting, with their processor time; nothing if one of them works."""
+        tasks = [_task(number) for number in self._ids]
+        return [task for task in tasks if task[0] == "D"] if all(task[0] in "DS" for task in tasks) else []
+
     def _answer(self, question: Callable[[writer.Reader], T]) -> T:
-        reader = getattr(self._local, "reader", None)
-        if reader is None:
-            reader = self._local.reader = writer.Reader.open(self._database)
-            reader.pause = self._pause
-            self._opened.append(reader)
+        reader: writer.Reader = self._local.reader
         reader.pause()
         return question(reader)
 
@@ -51,3 +80,15 @@ class Readers:
         self._threads.shutdown(wait=True, cancel_futures=True)
         for reader in self._opened:
             reader.close()
+
+
+def _open(database: Path) -> writer.Reader:
+    reader = writer.Reader.open(database)
+    reader.last_event()
+    return reader
+
+
+def _task(number: int) -> tuple[str, ...]:
+    """Return the state of a thread, D while the kernel waits for a disk, and its processor time so far."""
+    fields = Path(f"/proc/self/task/{number}/stat").read_text().rpartition(")")[2].split()
+    return fields[0], fields[11], fields[12]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -105,6 +106,10 @@ class Daemon:
     remover: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "remover"))
     #: Reads the logs of jobs, possibly on a slow disk.
     logs: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(LOG_READERS, "logs"))
+    #: When the time that jobs have been kept was last counted, by the monotonic clock.
+    counted_at: float = field(default_factory=time.monotonic)
+    #: Why old jobs are not deleted without asking; empty: they are.
+    question: str = ""
     #: Waits for the running jobs to end, after a drain request.
     closing: asyncio.Task[None] | None = None
 
@@ -122,6 +127,12 @@ class Daemon:
     def lease_folder(self) -> Folder:
         """Return the folder with the leases and tickets of this machine."""
         return self._queue.line.folder
+
+    @property
+    def lost(self) -> str | None:
+        """Return what happened to the database if it was deleted under us, and what to do; nothing is stored then."""
+        gone = self._queue.store.custody.gone
+        return gone.line().removeprefix("nothing was changed: ") if gone else None
 
     @property
     def counters(self) -> Tally:

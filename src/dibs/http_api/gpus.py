@@ -152,7 +152,7 @@ def machine(daemon: Daemon, view: View) -> job_answers.Machine:
         restriction=inventory.restriction,
         problem=inventory.problem,
         devices=_places(inventory, view),
-        disk=full(daemon),
+        disk=daemon.lost or daemon.question or full(daemon),
     )
 
 

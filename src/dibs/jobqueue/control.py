@@ -134,6 +134,31 @@ def _is_noticed(turn: Turn, submissions: Sequence[Submission]) -> bool:
     return bool(turn.settings.notify) or any(submission.spec.notify for submission in submissions)
 
 
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A request to cancel jobs, which is carried out even if it cannot be recorded."""
+
+    chosen: selectors.Selection
+    grace_s: float | None
+
+    def __call__(self, turn: Turn) -> Acted:
+        """Cancel the jobs and record it."""
+        return cancel(turn, self.chosen, self.grace_s)
+
+    def deliver(self, turn: Turn, why: str) -> Acted:
+        """Stop the running jobs now, because of `why` without a record; the caller records it later."""
+        active = turn.store.select(selectors.within(self.chosen, ACTIVE), turn.now)
+        turn.effects += [Order(job, _stop(turn, self.grace_s)) for job in active]
+        ids = {job.id for job in active}
+        left = [Left(i, w, _later(w)) for i, w in turns.pick_words(turn, self.chosen) if i not in ids]
+        note = f"not recorded yet ({why}); it will be as soon as possible"
+        return Acted([Changed(job.id, State.STOPPING.value) for job in active], left, note)
+
+
+def _later(word: str) -> str:
+    return f"it is {word} already" if word in FINISHED_WORDS else "it is cancelled as soon as that can be recorded"
+
+
 def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None) -> Acted:
     """Cancel waiting jobs and stop running ones."""
     found = turns.pick_words(turn, chosen)

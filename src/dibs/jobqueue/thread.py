@@ -22,21 +22,22 @@ from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
 from dibs.jobqueue import control, dispatch
-from dibs.jobqueue.control import Submitted
+from dibs.jobqueue.control import Cancel, Submitted
 from dibs.jobqueue.counters import Tally
 from dibs.jobqueue.effects import RETRY_FOR_S, EffectRunner
 from dibs.jobqueue.machine_line import MachineLine, Outlook
 from dibs.jobqueue.notifications import Notices
 from dibs.jobqueue.reactor import Reactor
 from dibs.jobqueue.shared_forecast import SharedForecast
-from dibs.jobqueue.turns import PAUSED, StartRunner, Turn, Work
+from dibs.jobqueue.turns import PAUSED, Acted, StartRunner, Turn, Work
 from dibs.jobqueue.validation import Rules, Submission
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job
 from dibs.scheduling import planner, views
 from dibs.scheduling.views import Active, Occupant, Policy, View, WaitingJob
-from dibs.store.writer import Store
+from dibs.store.writer import FileGone, Store
 from dibs.system.crash_points import crash_point
+from dibs.system.disk import Ballast
 from dibs.system.settings import Settings
 
 T = TypeVar("T")
@@ -106,6 +107,7 @@ class QueueThread:
         #: Work that this thread posts to itself.
         self._news: list[Work] = []
         self.effect_runner = EffectRunner(store, engine, waits, self._news.append, self._shun)
+        self._ballast = Ballast(files.home)
         #: Start nothing new: the daemon stops when no job runs.
         self.is_closing = False
         self._is_over = False
@@ -173,8 +175,8 @@ class QueueThread:
             log.critical("the core cannot go on", exc_info=True)
             os._exit(Bug.exit_code)
 
-    def _turn(self, batch: list[Work]) -> None:
-        turn = Turn(
+    def _new_turn(self) -> Turn:
+        return Turn(
             self.store,
             self.engine,
             self.files,
@@ -184,6 +186,9 @@ class QueueThread:
             now_ms(),
             self._last_turn_at,
         )
+
+    def _turn(self, batch: list[Work]) -> None:
+        turn = self._new_turn()
         if all(work.is_quiet for work in batch) and not self.line.is_granting:
             self._quiet_turn(turn, batch)
             return
@@ -195,8 +200,8 @@ class QueueThread:
                     raise followed
                 placement = self._place(turn)
                 crash_point("core:commit")
-        except sqlite3.Error as error:
-            self._refused(batch, error)
+        except (sqlite3.Error, FileGone) as error:
+            self._rescue(batch, error)
             return
         # Before any answer: a client that learns of a change must be able to read it.
         self.commits += 1
@@ -235,8 +240,8 @@ class QueueThread:
             with self.store.batch(is_synced=False):
                 answers = [self._do(turn, work) for work in batch]
                 crash_point("core:commit")
-        except sqlite3.Error as error:
-            self._refused(batch, error)
+        except (sqlite3.Error, FileGone) as error:
+            self._rescue(batch, error)
             return
         self.commits += 1
         for work, result in zip(batch, answers, strict=True):
@@ -269,18 +274,47 @@ class QueueThread:
             log.exception("work failed")
             return Bug(f"{type(error).__name__}: {error}")
 
-    def _refused(self, batch: list[Work], error: sqlite3.Error) -> None:
-        """Report to clients that nothing was stored, and retry the messages of runners later."""
+    def _rescue(self, batch: list[Work], error: sqlite3.Error | FileGone) -> None:
+        """After a failed commit, release the ballast for what stops jobs or records their ends; refuse the rest."""
         log.error("the disk refused a transaction: %s", error)
+        if isinstance(error, FileGone):
+            self._refuse(batch, error, "the database was deleted")
+            return
         refusal = MachineError(
             f"nothing was changed: the state folder cannot be written ({error}).", "Free some space?"
         )
+        vital = [work for work in batch if work.answer is None or isinstance(work.run, Cancel)]
+        if vital and self._ballast.release():
+            log.warning("the ballast was released")
+            self._refuse([work for work in batch if work not in vital], refusal, str(error))
+            self._turn(vital)
+        else:
+            self._refuse(batch, refusal, str(error))
+
+    def _refuse(self, batch: list[Work], refusal: MachineError, why: str) -> None:
+        """Answer that nothing was stored; stop jobs nevertheless, and record that and the messages of runners later."""
         for work in batch:
-            if work.answer is not None:
+            if work.run == self._end:
+                self._is_over = True
+                continue
+            if isinstance(work.run, Cancel) and work.answer is not None:
+                _give(work, self._deliver(work.run, why))
+            elif work.answer is not None:
                 _give(work, refusal)
-        for work in batch:
-            if work.answer is None:
-                self.waits.later(RETRY_FOR_S, lambda work=work: self._news.append(work))  # type: ignore[misc]
+                continue
+            again = Work(work.run, is_quiet=work.is_quiet)
+            self.waits.later(RETRY_FOR_S, lambda again=again: self._news.append(again))  # type: ignore[misc]
+
+    def _deliver(self, request: Cancel, why: str) -> Acted | DibsError:
+        """Stop jobs without a record: ending a process must never need space on the disk."""
+        turn = self._new_turn()
+        try:
+            acted = request.deliver(turn, why)
+        except DibsError as error:
+            return error
+        for effect in turn.effects:
+            self.effect_runner.act(turn, effect)
+        return acted
 
     def _place(self, turn: Turn) -> Placement:
         self._expect(turn.now)

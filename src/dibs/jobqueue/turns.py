@@ -28,6 +28,10 @@ T = TypeVar("T")
 PAUSED = "paused"
 #: The fact that stores the boot id under which jobs were last started.
 BOOT = "boot"
+#: The fact that says why old jobs are not deleted without asking; empty: they are.
+QUESTION = "clean"
+#: The fact that says what was found when the queue was last restored.
+RESTORED = "restored"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,19 @@
-"""Open, check, upgrade and back up the database file, and load the queries in `sql/`.
+"""Open, check and upgrade the database file, and load the queries in `sql/`.
 
-`rows` gives the rows their meaning.
+`rows` gives the rows their meaning, `copies` keeps copies of the file, `custody` notices when it is lost.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 from importlib import resources
 from pathlib import Path
 
 from dibs.errors import MachineError, UserError
-from dibs.store import rows
+from dibs.store import copies, rows
 
 #: "dibs" in ASCII: distinguishes our files from other SQLite files.
 APPLICATION_ID = 0x64696273
@@ -25,8 +26,6 @@ SMALL_BYTES = 32 * 2**20
 #: Bytes allocated to the log in advance. To sync a file that grows costs several times as much as to sync one that
 #: already has its length and blocks, and every start of a job waits for a sync.
 LOG_BYTES = 4 * 2**20
-#: Number of automatic backups to keep.
-BACKUPS_KEPT = 3
 
 #: Any error of SQLite, for modules that do not import it.
 DatabaseError = sqlite3.Error
@@ -47,6 +46,7 @@ def read_sql(name: str) -> str:
     return resources.files("dibs.store").joinpath("sql", name).read_text()
 
 
+@functools.cache
 def named_queries() -> dict[str, str]:
     """Return the queries by their `-- name:` lines, with {columns} and the spec columns filled in."""
     queries: dict[str, str] = {}
@@ -62,8 +62,7 @@ def named_queries() -> dict[str, str]:
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """Open a read-only connection; the writer has created the file."""
-    uri = f"file:{_quoted(path)}?mode=ro"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
+    return sqlite3.connect(copies.read_only(path), uri=True, isolation_level=None, check_same_thread=False, timeout=5)
 
 
 def open_writer(path: Path, boot: str | None = None, small_bytes: int = SMALL_BYTES) -> tuple[sqlite3.Connection, bool]:
@@ -132,29 +131,6 @@ class Check:
             self._connection.interrupt()
 
 
-def backup(path: Path) -> Path:
-    """Copy the database into `backups` beside it, through a separate connection; keep the newest copies."""
-    folder = path.parent / "backups"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    numbers = sorted(int(old.suffix[1:]) for old in folder.glob(f"{path.name}.*") if old.suffix[1:].isdigit())
-    target = folder / f"{path.name}.{(numbers or [0])[-1] + 1}"
-    # Renamed when complete: a partial file left by a crash never counts as a backup.
-    partial = folder / f"{path.name}.partial"
-    for leftover in folder.glob(f"{partial.name}*"):
-        leftover.unlink()
-    with contextlib.closing(open_reader(path)) as reader, contextlib.closing(sqlite3.connect(partial)) as copy:
-        partial.chmod(0o600)
-        reader.backup(copy)
-    partial.rename(target)
-    for number in numbers[: 1 - BACKUPS_KEPT]:
-        (folder / f"{path.name}.{number}").unlink()
-    return target
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
 def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
     app = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -172,15 +148,16 @@ def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
     # SQLite reads the missing end of the last page as zeros and reports the file as intact. If there is a log, a crash
     # during a checkpoint may have caused this, and the log completes the file.
     page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
-    if path.stat().st_size % page_bytes and not _has_entries(_log_of(path)):
+    if path.stat().st_size % page_bytes and not has_entries(log_of(path)):
         raise _damaged(path, "it ends in the middle of a page")
 
 
-def _log_of(path: Path) -> Path:
+def log_of(path: Path) -> Path:
+    """Return the write-ahead log of a database."""
     return path.with_name(f"{path.name}-wal")
 
 
-def _has_entries(log: Path) -> bool:
+def has_entries(log: Path) -> bool:
     """Tell whether a log has entries; one that was only prepared holds zeros."""
     try:
         with open(log, "rb") as file:
@@ -191,7 +168,7 @@ def _has_entries(log: Path) -> bool:
 
 def _prepare_log(path: Path) -> None:
     """Allocate the log. SQLite ignores what follows the last entry, and zeros are no entry."""
-    fd = os.open(_log_of(path), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    fd = os.open(log_of(path), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(fd).st_size
         try:
@@ -232,7 +209,7 @@ def _check_all(connection: sqlite3.Connection, path: Path) -> None:
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if 0 < version < len(MIGRATIONS):
-        backup(path)
+        copies.make(path)
     # A referenced table can only be rebuilt while foreign keys are off; all of them are checked afterwards.
     connection.execute("PRAGMA foreign_keys = OFF")
     for number, name in enumerate(MIGRATIONS[version:], version + 1):
@@ -257,5 +234,5 @@ def _damaged(path: Path, found: object) -> MachineError:
     what = " ".join(str(found).split())
     return MachineError(
         f"{path} is damaged ({what}); it was left as it is.",
-        f"Move it away and put the newest copy from {path.parent / 'backups'} in its place, or start afresh.",
+        "`dibs doctor --repair` puts the newest copy in its place.",
     )

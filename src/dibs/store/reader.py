@@ -364,9 +364,14 @@ class Reader:
         """Return the jobs that finished first and that no job waits for."""
         return [JobId(row[0]) for row in self._ask("finished_first", {"most": most})]
 
-    def finished_before(self, moment: int, most: int) -> list[JobId]:
-        """Return the jobs that finished before `moment` and that no job waits for, in the order of their end."""
-        return [JobId(row[0]) for row in self._ask("finished_before", {"moment": moment, "most": most})]
+    def finished_before(self, moment: int, event: int, most: int) -> list[JobId]:
+        """Return the jobs that finished before `moment` and `event`, for which no job waits, in order of their end."""
+        values = {"moment": moment, "event": event, "most": most}
+        return [JobId(row[0]) for row in self._ask("finished_before", values)]
+
+    def count_finished_before(self, moment: int, event: int) -> int:
+        """Return the number of the jobs that finished before `moment` and `event`."""
+        return int(self._ask("count_finished_before", {"moment": moment, "event": event}).fetchone()[0])
 
     def forgotten(self, with_checkpoints: bool) -> list[JobId]:
         """Return the deleted jobs whose files are not removed yet."""

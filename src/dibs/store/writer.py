@@ -22,6 +22,8 @@ from dibs.model.fields import JobSpec
 from dibs.model.jobs import WAITING, After, Job, JobId, Member, Outcome, Request, State
 from dibs.scheduling import durations
 from dibs.store import database, rows
+from dibs.store.custody import Custody
+from dibs.store.custody import FileGone as FileGone
 from dibs.store.query_results import BatchTally as BatchTally
 from dibs.store.query_results import EventRow as EventRow
 from dibs.store.query_results import PastAttempt as PastAttempt
@@ -58,10 +60,11 @@ class Ended:
 class Store(Reader):
     """The only writer. Call methods that change anything inside `batch`."""
 
-    def __init__(self, connection: sqlite3.Connection, is_checked: bool = True) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, is_checked: bool = True) -> None:
         super().__init__(connection)
         #: Whether the whole file was checked when it was opened; if not, run `database.Check`.
         self.is_checked = is_checked
+        self.custody = Custody(connection, path)
         #: Cache of active jobs, and of jobs that ended in this batch, as last recorded. Cleared when in doubt.
         self._known: dict[JobId, Job] = {}
         self._commits = 0
@@ -69,14 +72,17 @@ class Store(Reader):
     @classmethod
     def open(cls, path: Path, boot: str | None = None) -> Store:
         """Open the database as `database.open_writer` does."""
-        return cls(*database.open_writer(path, boot))
+        connection, is_checked = database.open_writer(path, boot)
+        return cls(connection, path, is_checked)
 
     @contextlib.contextmanager
     def batch(self, *, is_synced: bool = True) -> Iterator[None]:
         """Commit all changes made inside, or none; they are on the disk when it returns.
 
         An unsynced batch survives a crash of the daemon, but not a power cut until a later batch is synced.
+        Raise `FileGone` if the file is no longer ours: what is stored in a deleted file is lost.
         """
+        self.custody.require_file()
         if not is_synced:
             self.connection.execute("PRAGMA synchronous = NORMAL")
         self.connection.execute("BEGIN IMMEDIATE")
@@ -164,6 +170,7 @@ class Store(Reader):
         )
         self.connection.executemany(self.queries["add_dependency"], needs)
         last = first + len(afters) - 1
+        self.custody.reserve(last)
         self._ask("add_submitted_events", {"first": first, "last": last})
         return [JobId(n) for n in range(first, last + 1)]
 
@@ -282,18 +289,20 @@ class Store(Reader):
         found = self._ask("noticed_of_crowd", {"is_for_all": is_for_all, "most": most})
         return [rows.job_of(row) for row in found.fetchall()][::-1]
 
-    def hold(self, chosen: selectors.Selection, now: int) -> list[JobId]:
+    def hold(self, chosen: selectors.Selection, now: int, detail: str = "") -> list[JobId]:
         """Record `lifecycle.HoldAsked` for the queued jobs of a selection; return them."""
-        return self._shift(chosen, State.QUEUED, State.HELD, lifecycle.HoldAsked, now)
+        return self._shift(chosen, State.QUEUED, State.HELD, lifecycle.HoldAsked, now, detail)
 
     def unhold(self, chosen: selectors.Selection, now: int) -> tuple[list[JobId], list[JobId]]:
         """Record `lifecycle.UnholdAsked` for the held jobs of a selection; return them, and the unready ones."""
         changed = self._shift(chosen, State.HELD, State.QUEUED, lifecycle.UnholdAsked, now)
         return changed, [JobId(row[0]) for row in self._ask("unready_of_crowd")]
 
-    def _shift(self, chosen: selectors.Selection, before: State, after: State, event: type, now: int) -> list[JobId]:
+    def _shift(
+        self, chosen: selectors.Selection, before: State, after: State, event: type, now: int, detail: str = ""
+    ) -> list[JobId]:
         self._gather(selectors.within(chosen, (before,)), now)
-        self._ask("tell_crowd", {"at": now, "kind": event.__name__, "detail": ""})
+        self._ask("tell_crowd", {"at": now, "kind": event.__name__, "detail": detail})
         self._ask("shift_crowd", {"state": after.value})
         return [JobId(row[0]) for row in self._ask("crowd")]
 
@@ -420,6 +429,19 @@ class Store(Reader):
         self._ask("forget_environs")
         self._ask("forget_scripts")
         return [key for (key,) in self._ask("forget_submissions").fetchall()]
+
+    # -- after a loss
+
+    def adopt(self, job_id: JobId, spec: JobSpec, now: int) -> None:
+        """Store a job whose folder exists but whose row was lost."""
+        row = rows.submitted_row(job_id, spec, self._keep_request(spec.request), now, is_ready=True)
+        self.connection.execute(self.queries["add_job"], row)
+
+    def rewind(self, job_id: JobId, attempt: int, start: int) -> Job:
+        """Set a job back to the moment before a start that its row does not know; return it."""
+        self._known.pop(job_id, None)
+        self._ask("rewind", {"id": job_id, "attempt": attempt, "start": start - 1})
+        return self.job(job_id)
 
     def skip_to(self, job_id: int) -> None:
         """Assign no id up to this one: folders of such jobs exist, and new jobs would inherit their files."""

@@ -1,4 +1,4 @@
-"""Free disk space for the queue's state, and the warning when it is low."""
+"""Free disk space for the queue's state, the warning when it is low, and a reserve for when it is used up."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dibs.model import units
 LITTLE_BYTES = 500 * 1024**2
 #: Files. A job needs about ten.
 LITTLE_FILES = 5000
+#: Bytes of the reserve: room for hundreds of records about jobs that end or are stopped.
+BALLAST_BYTES = 2 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -36,3 +38,31 @@ def warning(path: Path, left: Room) -> str | None:
     if not what and left.free_files is not None and left.free_files < LITTLE_FILES:
         what = f"room for {left.free_files} files"
     return f"the disk of {path} is nearly full ({what}); jobs fail when it is" if what else None
+
+
+class Ballast:
+    """A file that only takes space, so that there is some to release when the disk is full."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "ballast"
+
+    def fill(self) -> None:
+        """Make the file unless it exists or the disk is nearly full itself."""
+        if self._path.exists() or room(self._path.parent).free < 2 * BALLAST_BYTES:
+            return
+        fd = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, BALLAST_BYTES)
+        except OSError:
+            self._path.unlink()
+            raise
+        finally:
+            os.close(fd)
+
+    def release(self) -> bool:
+        """Give the space back to the disk; tell whether there was any."""
+        try:
+            self._path.unlink()
+        except FileNotFoundError:
+            return False
+        return True

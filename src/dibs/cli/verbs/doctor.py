@@ -1,4 +1,4 @@
-"""`dibs doctor`: checks for new users and admins, each with its fix. Starts no daemon and changes nothing."""
+"""`dibs doctor`: checks for new users and admins, each with its fix. Changes nothing, except with `--repair`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import sys
 
 from dibs.cli import screen
 from dibs.cli.screen import Screen
-from dibs.client import doctor
+from dibs.client import connection, doctor
 from dibs.client.doctor import Finding
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Check driver, folders, leases, daemon, logout, reboot and disk; say what to do."
 USAGE = ("[OPTIONS]",)
-OPTIONS: tuple[Option[object], ...] = (options.JSON,)
-EXAMPLES = ("dibs doctor", "dibs doctor --json | jq '.findings[] | select(.level != \"ok\")'")
+REPAIR: Option[bool] = Option(("--repair",), "Restore a lost or damaged queue from a copy and the jobs' folders.")
+OPTIONS: tuple[Option[object], ...] = (REPAIR, options.YES, options.JSON)
+EXAMPLES = ("dibs doctor", "dibs doctor --repair", "dibs doctor --json | jq '.findings[] | select(.level != \"ok\")'")
 
 STYLES = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.PROBLEM: "red"}
 
@@ -23,6 +24,10 @@ STYLES = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.PROBLEM: "red"}
 def main(args: Args) -> int:
     """Print one line per check; return 1 if one of them found a problem."""
     options.refuse_words("doctor", args)
+    if args.has(REPAIR):
+        from dibs.cli import repair
+
+        return repair.main(connection.connect(os.environ), is_agreed=args.has(options.YES))
     found = doctor.run(os.environ)
     has_problem = any(finding.level == doctor.PROBLEM for finding in found)
     if args.has(options.JSON):

@@ -104,7 +104,7 @@ def _edit(chosen: selectors.Selection, said: OneActionIn) -> Verb:
 
 
 VERBS: dict[str, Callable[[selectors.Selection, OneActionIn], Verb]] = {
-    "cancel": lambda chosen, said: lambda turn: control.cancel(turn, chosen, said.grace_s),
+    "cancel": lambda chosen, said: control.Cancel(chosen, said.grace_s),
     "retry": lambda chosen, said: lambda turn: control.retry(turn, chosen, said.done),
     "hold": lambda chosen, said: lambda turn: control.hold(turn, chosen),
     "unhold": lambda chosen, said: lambda turn: control.unhold(turn, chosen),

@@ -131,6 +131,12 @@ UPDATE jobs SET state = :state, outcome = :outcome, cause = :cause, attempt = :a
     started_at = :started_at, finished_at = :finished_at, remark = :remark
 WHERE id = :id AND state = :state_before
 
+-- name: rewind
+-- A job as it stood before a start that this database, an older copy, does not know.
+UPDATE jobs SET state = 'queued', outcome = NULL, cause = NULL, attempt = :attempt, start = :start, is_ready = 1,
+    allocation = '[]', pid = NULL, exit_code = NULL, signal = NULL, started_at = NULL, finished_at = NULL, remark = NULL
+WHERE id = :id
+
 -- name: add_event
 INSERT INTO events (job, at, kind, detail) VALUES (:job, :at, :kind, :detail)
 
@@ -524,10 +530,16 @@ SELECT id FROM jobs WHERE state = 'finished' AND NOT EXISTS (
 ORDER BY finished_at LIMIT :most
 
 -- name: finished_before
-SELECT id FROM jobs WHERE state = 'finished' AND finished_at < :moment AND NOT EXISTS (
+-- The clock may be wrong; the numbers of events are not.
+SELECT id FROM jobs WHERE state = 'finished' AND finished_at < :moment
+    AND (SELECT max(id) FROM events WHERE job = jobs.id) <= :event AND NOT EXISTS (
     SELECT 1 FROM dependencies JOIN jobs AS waiter ON waiter.id = job
     WHERE needs = jobs.id AND waiter.state <> 'finished')
 ORDER BY finished_at LIMIT :most
+
+-- name: count_finished_before
+SELECT count(*) FROM jobs WHERE state = 'finished' AND finished_at < :moment
+    AND (SELECT max(id) FROM events WHERE job = jobs.id) <= :event
 
 -- name: gather_forgettable
 -- Of these, those that are finished, for which nobody waits, and whose numbers are kept.

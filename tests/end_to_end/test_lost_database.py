@@ -1,0 +1,225 @@
+"""A database that is deleted, emptied, cut short or replaced: it is missed and restored, and no id is given twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from bench import Bench, wait_for
+from dibs.errors import DibsError, MachineError, NoDaemon
+from dibs.store import copies
+from dibs.system import paths
+
+
+def remove(bench: Bench, *ends: str) -> None:
+    """Delete the database, its log and its index, or those of them that are named."""
+    for end in ends or ("", "-wal", "-shm"):
+        (bench.home / f"dibs.db{end}").unlink()
+
+
+def gated(bench: Bench, name: str, code: int = 0) -> tuple[str, Path]:
+    """Return a command that runs until a file exists, and the file."""
+    gate = bench.folder / name
+    return f"while [ ! -e {gate} ]; do sleep 0.01; done; exit {code}", gate
+
+
+def repair(bench: Bench) -> str:
+    done = bench.cli("doctor", "--repair", "-y")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_no_id_is_given_once_the_database_is_deleted_and_a_restart_brings_all_back(bench: Bench) -> None:
+    bench.start()
+    jobs = [bench.add("true", gpus=0) for _ in range(3)]
+    bench.wait_all()
+    remove(bench)
+    added = bench.cli("add", "-g0", "true")
+    assert (added.returncode, added.stdout) == (125, "")
+    assert f"{paths.database(bench.home)} or its log was deleted or replaced while the daemon used it" in added.stderr
+    assert "dibs daemon restart" in added.stderr
+    assert "was deleted or replaced" in bench.cli("status").stderr
+    told = bench.cli("doctor")
+    assert told.returncode == 1
+    assert "problem  database" in told.stdout
+    assert bench.cli("daemon", "restart").returncode == 0
+    assert [(job["id"], job["state"]) for job in bench.jobs()] == [(job, "done") for job in jobs]
+    assert bench.add("true", gpus=0) == jobs[-1] + 1
+    assert not copies.saved(paths.database(bench.home)).exists()
+
+
+def test_a_job_is_stopped_although_the_database_is_deleted(bench: Bench) -> None:
+    job = bench.long_job(gpus=1)
+    remove(bench)
+    done = bench.cli("cancel", str(job))
+    assert (done.returncode, done.stdout.split()[:2]) == (0, [str(job), "stopping:"])
+    assert "not recorded yet (the database was deleted)" in done.stderr
+    wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
+    bench.cli("daemon", "restart")
+    assert bench.until(job)["state"] == "cancelled"
+
+
+def test_jobs_that_run_when_the_database_is_deleted_are_followed_after_a_crash_too(bench: Bench) -> None:
+    command, gate = gated(bench, "gate", code=7)
+    job = bench.add(command, gpus=1)
+    bench.until(job, "started")
+    remove(bench)
+    with pytest.raises(MachineError):
+        bench.add("true", gpus=0)
+    bench.kill()
+    gate.touch()
+    bench.start()
+    assert bench.until(job)["exit_code"] == 7
+
+
+@pytest.mark.parametrize("is_emptied", [True, False])
+def test_a_missing_or_empty_database_is_no_new_queue(bench: Bench, is_emptied: bool) -> None:
+    """A job runs and holds a GPU, one ended since the copy, one waits; all are found again."""
+    first, gate = gated(bench, "first", code=3)
+    ended = bench.add("exit 4", gpus=0)
+    bench.until(ended)
+    running = bench.add(first, gpus=1, name="long")
+    bench.until(running, "started")
+    bench.stop()
+    bench.start()
+    after, late_gate = gated(bench, "second", code=5)
+    late = bench.add(after, gpus=1, name="late", project="cats")
+    bench.until(late, "started")
+    waiting = bench.add("true", gpus=4)
+    bench.kill()
+    remove(bench)
+    if is_emptied:
+        (bench.home / "dibs.db").touch()
+    with pytest.raises(NoDaemon) as refused:
+        bench.start()
+    assert "the queue is missing" in refused.value.line()
+    assert "dibs doctor --repair" in refused.value.line()
+    assert bench.cli("add", "-g0", "true").returncode == 5
+    assert "problem  database" in bench.cli("doctor").stdout
+
+    unsure = bench.cli("doctor", "--repair")
+    assert unsure.returncode == 2
+    assert "-y answers yes" in unsure.stderr
+    assert "1 running and 0 finished jobs found in their folders" in repair(bench)
+    assert bench.job(ended)["exit_code"] == 4
+    assert bench.job(running)["state"] == "running"
+    found = bench.job(late)
+    assert (found["state"], found["name"], found["project"], found["gpu_ids"]) == (
+        "running",
+        "late",
+        "cats",
+        ["FAKE-1"],
+    )
+    assert waiting not in [job["id"] for job in bench.jobs()]
+    assert bench.free_devices() == [2, 3]
+    assert bench.add("true", gpus=0) > late
+    gate.touch()
+    late_gate.touch()
+    assert bench.until(running)["exit_code"] == 3
+    assert bench.until(late)["exit_code"] == 5
+
+
+def test_without_any_copy_the_folders_alone_make_a_queue(bench: Bench) -> None:
+    command, gate = gated(bench, "gate", code=6)
+    bench.start()
+    ended = bench.add("echo kept; exit 9", gpus=0)
+    bench.until(ended)
+    lost = bench.long_job(gpus=0)
+    running = bench.add(command, gpus=2)
+    bench.until(running, "started")
+    shim = int((bench.home / "jobs" / str(lost) / "1" / "started.1").read_bytes().split()[1])
+    bench.kill()
+    os.kill(shim, signal.SIGKILL)
+    remove(bench)
+    shutil.rmtree(bench.home / "backups", ignore_errors=True)
+    repair(bench)
+    seen = bench.job(ended)
+    assert (seen["state"], seen["exit_code"], bench.log(ended)) == ("failed", 9, "kept\n")
+    assert bench.job(running)["state"] == "running"
+    assert len(bench.job(running)["gpu_ids"]) == 2
+    gate.touch()
+    assert bench.until(running)["exit_code"] == 6
+    bench.cancel(lost, grace_s=0)
+    assert bench.until(lost)["state"] in ("lost", "cancelled")
+
+
+def test_a_log_that_was_removed_after_a_crash_is_missed(bench: Bench) -> None:
+    """SQLite opens the older file without a word."""
+    command, gate = gated(bench, "gate", code=8)
+    bench.start()
+    job = bench.add(command, gpus=1)
+    bench.until(job, "started")
+    bench.kill()
+    remove(bench, "-wal")
+    with pytest.raises(NoDaemon) as refused:
+        bench.start()
+    assert f"{paths.database(bench.home)}-wal is gone" in refused.value.line()
+    repair(bench)
+    assert bench.job(job)["state"] == "running"
+    assert bench.add("true", gpus=0) > job
+    gate.touch()
+    assert bench.until(job)["exit_code"] == 8
+
+
+def test_ids_that_were_given_after_a_copy_are_not_given_again(bench: Bench) -> None:
+    """The copy is put back by hand, and the jobs since had no folders."""
+    bench.start()
+    bench.cli("pause")
+    bench.add("true", gpus=0)
+    bench.stop()
+    copy = copies.numbered(paths.database(bench.home))[-1]
+    kept = copy.read_bytes()
+    bench.start()
+    given = bench.add_many([{"command": "true"}] * 50, gpus=0)
+    bench.kill()
+    remove(bench)
+    paths.database(bench.home).write_bytes(kept)
+    assert bench.add("true", gpus=0) > max(given)
+
+
+def test_what_was_queued_in_an_older_copy_waits_for_its_user(bench: Bench) -> None:
+    """It may have been cancelled since."""
+    bench.start()
+    bench.cli("pause")
+    job = bench.add("true", gpus=0)
+    bench.stop()
+    bench.start()
+    bench.cancel(job)
+    bench.kill()
+    remove(bench)
+    assert "1 queued jobs are held: dibs unhold all" in repair(bench)
+    bench.cli("resume")
+    assert bench.job(job)["state"] == "held"
+
+
+def test_a_crash_while_a_session_begins_is_no_loss(bench: Bench) -> None:
+    """Before, between and after the writes of the marker and of the database."""
+    bench.start()
+    job = bench.add("true", gpus=0)
+    bench.until(job)
+    for point in ("core:commit:1", "core:commit:2", "core:committed:1", "core:committed:2"):
+        bench.kill()
+        with pytest.raises(DibsError):
+            bench.start(DIBS_CRASH=point)
+        bench.start()
+        assert bench.until(job)["state"] == "done"
+        assert bench.add("true", gpus=0) == job + 1
+        job += 1
+
+
+def test_a_damaged_database_is_replaced_by_the_copy(bench: Bench) -> None:
+    job = bench.add("true", gpus=0)
+    bench.until(job)
+    bench.stop()
+    paths.database(bench.home).write_bytes(b"garbage " * 4096)
+    with pytest.raises(NoDaemon) as refused:
+        bench.start()
+    assert "is damaged" in refused.value.line()
+    assert "dibs doctor --repair" in refused.value.line()
+    repair(bench)
+    assert bench.job(job)["state"] == "done"
+    assert bench.cli("doctor", "--repair").stdout == "nothing to repair\n"
