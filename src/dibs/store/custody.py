@@ -30,19 +30,20 @@ class Custody:
         #: Set when the file was deleted or replaced; then nothing is stored any more. Read from any thread.
         self.gone: FileGone | None = None
         self._connection = connection
-        self._file = _file_at(path)
-        self._log = _file_at(database.log_of(path))
+        # As text: turning a path into it takes longer than the system call.
+        self._names = str(path), str(database.log_of(path))
+        self._file, self._log = map(_file_at, self._names)
         #: None until a session begins: then no ids are reserved.
         self._mark: Mark | None = None
 
     def require_file(self) -> None:
         """Raise if the name no longer leads to the file that was opened. Costs one system call."""
-        if self.gone is not None or _file_at(self.path) != self._file:
+        if self.gone is not None or _file_at(self._names[0]) != self._file:
             raise self._lost()
 
     def require_log(self) -> None:
         """Raise if the log was deleted; without it, the file is older than what was stored."""
-        if self.gone is not None or _file_at(database.log_of(self.path)) != self._log:
+        if self.gone is not None or _file_at(self._names[1]) != self._log:
             raise self._lost()
 
     def _lost(self) -> FileGone:
@@ -83,7 +84,7 @@ class Custody:
         self._mark = mark
 
 
-def _file_at(path: Path) -> tuple[int, int] | None:
+def _file_at(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
     except OSError:
