@@ -20,6 +20,8 @@ MACHINE_ID = "/etc/machine-id"
 #: Copies from `system.paths` and `client.connection`, which are too expensive to import.
 SOCKET_BYTES = 100
 ANSWER_FOR_S = 60
+#: Seconds after which an answer is late.
+LOOK_AFTER_S = 1
 
 
 def main() -> None:
@@ -41,6 +43,9 @@ def add(argv: list[str], environ: "Mapping[str, str]") -> int | None:
     try:
         body = request(argv[2:], environ)
         daemon.connect(socket_path(environ))
+        if _is_stopped(daemon):
+            # It would queue the job later, when it is continued. The full command line says what is wrong.
+            raise ValueError
     except (OSError, ValueError):
         daemon.close()
         return None
@@ -54,6 +59,19 @@ def add(argv: list[str], environ: "Mapping[str, str]") -> int | None:
         return explain(error)
     finally:
         daemon.close()
+
+
+def _is_stopped(daemon: "Socket") -> bool:
+    """Return whether the process that listens is stopped, as `daemon_process.require_running` would find."""
+    import _socket
+
+    creds = daemon.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    try:
+        with open(f"/proc/{int.from_bytes(creds[:4], sys.byteorder)}/stat", "rb", buffering=0) as file:
+            return file.read(1024).rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except FileNotFoundError:
+        # It is in another pid namespace.
+        return False
 
 
 def request(words: list[str], environ: "Mapping[str, str]") -> str:
@@ -110,11 +128,26 @@ def _ask(daemon: "Socket", body: str, environ: "Mapping[str, str]") -> tuple[int
     lines += ["Content-Type: application/json", f"Content-Length: {len(body)}", "", body]
     try:
         daemon.sendall("\r\n".join(lines).encode())
+        _wait(daemon)
         return _read(daemon)
     except (TimeoutError, ConnectionError) as error:
         from dibs.client import connection
 
         raise connection.unanswered(error, ANSWER_FOR_S) from None
+
+
+def _wait(daemon: "Socket") -> None:
+    """Wait until the answer begins; after a second, look at what keeps the daemon."""
+    import _socket
+
+    daemon.settimeout(LOOK_AFTER_S)
+    try:
+        daemon.recv(1, _socket.MSG_PEEK)
+    except TimeoutError:
+        from dibs.client import daemon_process
+
+        daemon_process.wait_for_answer(daemon, ANSWER_FOR_S)
+    daemon.settimeout(ANSWER_FOR_S)
 
 
 def _read(daemon: "Socket") -> tuple[int, bytes]:

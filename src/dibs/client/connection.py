@@ -5,18 +5,21 @@ Starts the daemon on first use. It runs in users' own environments, so it import
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from dibs import errors
+from dibs.client import daemon_process
 from dibs.errors import MachineError, NoDaemon
 from dibs.system import paths
 
@@ -24,6 +27,8 @@ from dibs.system import paths
 START_FOR_S = 30
 #: Seconds until a request times out; long polls pass their own value.
 ANSWER_FOR_S = 60
+#: Seconds between checks of what nothing reports.
+LOOK_EVERY_S = 0.05
 #: Variables that an automatically started daemon inherits; all others belong to one shell, not to the queue.
 KEPT_NAMES = ("HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
 KEPT_PREFIXES = ("XDG_", "DIBS_")
@@ -48,8 +53,9 @@ class Client:
         #: Whether a request may start a daemon; false while waiting for one to stop.
         self.may_start = True
 
-    def get(self, path: str, query: Query = (), *, patience_s: float = ANSWER_FOR_S) -> Any:
-        return self._ask("GET", path, query, None, patience_s)
+    def get(self, path: str, query: Query = (), *, patience_s: float = ANSWER_FOR_S, is_poll: bool = False) -> Any:
+        """Return the answer to a GET; a poll may wait for long without a note to the user."""
+        return self._ask("GET", path, query, None, patience_s, is_poll)
 
     def post(self, path: str, body: Any, *, patience_s: float = ANSWER_FOR_S) -> Any:
         return self._ask("POST", path, (), body, patience_s)
@@ -58,16 +64,22 @@ class Client:
         """Send a GET and return at once; read the answer when the socket becomes readable."""
         sock = self._connect_or_start(None)
         try:
+            daemon_process.require_running(daemon_process.listener_of(sock))
             sock.sendall(self._request("GET", path, query, None))
         except ConnectionError:
             sock.close()
             raise NoDaemon("the daemon went away while it was asked.") from None
+        except NoDaemon:
+            sock.close()
+            raise
         return PendingResponse(sock)
 
-    def _ask(self, method: str, path: str, query: Query, body: Any, patience_s: float) -> Any:
+    def _ask(self, method: str, path: str, query: Query, body: Any, patience_s: float, is_poll: bool = False) -> Any:
         sock = self._connect_or_start(patience_s)
         try:
+            daemon_process.require_running(daemon_process.listener_of(sock))
             sock.sendall(self._request(method, path, query, body))
+            daemon_process.wait_for_answer(sock, patience_s, is_poll=is_poll)
             return _read_answer(sock)
         except (TimeoutError, ConnectionError) as error:
             raise unanswered(error, patience_s) from None
@@ -97,17 +109,26 @@ class Client:
 
     def connect(self, patience_s: float | None = ANSWER_FOR_S) -> socket.socket | None:
         """Return a connection, or None if no daemon listens."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(patience_s)
-        try:
-            sock.connect(str(self.socket_path))
-        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-            sock.close()
-            return None
-        except OSError as error:
-            sock.close()
-            raise NoDaemon(f"cannot reach the daemon on {self.socket_path}: {error.strerror or error}.") from None
-        return sock
+        until = time.monotonic() + (ANSWER_FOR_S if patience_s is None else patience_s)
+        while True:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.settimeout(patience_s)
+            try:
+                sock.connect(str(self.socket_path))
+                return sock
+            except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+                sock.close()
+                return None
+            except BlockingIOError as error:
+                # Too many connections wait to be accepted: the daemon is busy, or stopped.
+                sock.close()
+                daemon_process.require_running(daemon_process.lock_holder(self.home))
+                if time.monotonic() > until:
+                    raise unanswered(TimeoutError(), patience_s or ANSWER_FOR_S) from error
+                time.sleep(LOOK_EVERY_S)
+            except OSError as error:
+                sock.close()
+                raise NoDaemon(f"cannot reach the daemon on {self.socket_path}: {error.strerror or error}.") from None
 
     def prepare_home(self) -> None:
         """Create the state folder, private to its user."""
@@ -129,11 +150,30 @@ class Client:
             raise NoDaemon(f"the daemon could not be started: {why}.", paths.ELSEWHERE) from error
 
     def _start(self, extra: Mapping[str, str]) -> None:
+        with self.start_lock():
+            until = time.monotonic() + START_FOR_S
+            while not self._is_answered():
+                holder = daemon_process.lock_holder(self.home)
+                if holder is None and self._launch(extra):
+                    return
+                if holder is not None:
+                    # It is about to listen or to end, or its socket was deleted and it will open it again.
+                    self._require_progress(holder, until)
+                time.sleep(LOOK_EVERY_S)
+
+    def _require_progress(self, holder: int, until: float) -> None:
+        daemon_process.require_running(holder)
+        if time.monotonic() > until:
+            text = f"a daemon (pid {holder}) runs but does not listen on {self.socket_path}."
+            raise NoDaemon(text, "Replace it: `dibs daemon restart --force`. Jobs run on.")
+
+    @contextlib.contextmanager
+    def start_lock(self) -> Iterator[None]:
+        """Hold the lock that lets one process at a time start or replace the daemon."""
         lock = os.open(paths.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not self._is_answered():
-                self._launch(extra)
+            yield
         finally:
             os.close(lock)
 
@@ -156,7 +196,8 @@ class Client:
             sock.close()
         return True
 
-    def _launch(self, extra: Mapping[str, str]) -> None:
+    def _launch(self, extra: Mapping[str, str]) -> bool:
+        """Start a daemon and wait until it is ready; return False if another one took the lock a moment before."""
         import select
 
         ready, tell = os.pipe()
@@ -168,27 +209,36 @@ class Client:
             said = os.read(ready, 4096).decode(errors="replace").strip() if readable else "no word from it yet"
         finally:
             os.close(ready)
-        if said != "ready":
-            why = said.rstrip(".") or "it ended at once"
-            end = "" if why.endswith("?") else "."
-            raise NoDaemon(f"the daemon could not be started: {why}{end}", self._see_log())
+        if said == "ready":
+            return True
+        if readable and daemon_process.lock_holder(self.home) is not None:
+            return False
+        why = said.rstrip(".") or "it ended at once"
+        end = "" if why.endswith("?") else "."
+        raise NoDaemon(f"the daemon could not be started: {why}{end}", self._see_log())
 
     def spawn(self, environ: Mapping[str, str], tell: int) -> None:
         """Spawn a daemon, which writes one line to the descriptor `tell`: that it is ready, or why it failed."""
-        log = str(paths.daemon_log(self.home))
-        os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", "3"],
-            environ,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-                (os.POSIX_SPAWN_DUP2, tell, 3),
-            ],
-            setsid=True,
-            setsigmask=(),
-        )
+        # Opened here, so that an error of the state folder is not taken for one of the interpreter.
+        log = os.open(paths.daemon_log(self.home), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", "3"],
+                environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, log, 1),
+                    (os.POSIX_SPAWN_DUP2, log, 2),
+                    (os.POSIX_SPAWN_DUP2, tell, 3),
+                ],
+                setsid=True,
+                setsigmask=(),
+            )
+        except OSError as error:
+            raise cannot_execute(error) from error
+        finally:
+            os.close(log)
 
     def _see_log(self) -> str:
         return f"Its log is {paths.daemon_log(self.home)}."
@@ -240,6 +290,13 @@ def unanswered(error: OSError, patience_s: float = ANSWER_FOR_S) -> MachineError
             f"the daemon did not answer within {patience_s:.0f} s.", "See `dibs daemon status` and its log."
         )
     return NoDaemon("the daemon went away while it was asked.", "Ask again; `dibs status` shows what was kept.")
+
+
+def cannot_execute(error: OSError) -> NoDaemon:
+    """Return the error for an interpreter that the system does not start."""
+    is_limit = error.errno in (errno.EAGAIN, errno.ENOMEM)
+    hint = "Too many processes or too little memory: see `ulimit -u`." if is_limit else "Install dibs again."
+    return NoDaemon(f"the daemon could not be started: cannot execute {sys.executable}: {error.strerror}.", hint)
 
 
 def _read_answer(sock: socket.socket) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs.client import connection, queries
+from dibs.client import connection, daemon_process, queries
 from dibs.devices import probe
 from dibs.engines.job_files import JobFiles
 from dibs.errors import DibsError, UserError
@@ -283,8 +283,7 @@ def service(patient: Patient) -> list[Finding]:
 
 def logout(patient: Patient) -> list[Finding]:
     """Report whether jobs keep running after the user logs out."""
-    running = queries.identity(patient.queue)
-    why = logout_policy.logout_kills(running["pid"] if running else "self")
+    why = logout_policy.logout_kills(daemon_process.lock_holder(patient.home) or "self")
     if why:
         return [Finding("logout", WARNING, why, logout_policy.REMEDY)]
     return [Finding("logout", OK, "jobs go on when you log out")]

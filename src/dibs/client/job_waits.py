@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 
 from dibs.client import queries
 from dibs.client.answers import WaitSummary
-from dibs.client.connection import Client
-from dibs.errors import MachineError, NoDaemon
+from dibs.client.connection import ANSWER_FOR_S, Client
+from dibs.client.daemon_process import Unresponsive
+from dibs.errors import MachineError, NoDaemon, TimedOut
 
 #: Seconds of one long poll.
 POLL_FOR_S = 20.0
@@ -22,10 +24,12 @@ GIVE_UP_AFTER_S = 60.0
 
 
 class Absence:
-    """How long no daemon has answered."""
+    """How long no daemon has answered. A caller with a time limit, `until`, waits until then; others give up."""
 
-    def __init__(self, queue: Client) -> None:
+    def __init__(self, queue: Client, until: float | None = None) -> None:
         self._queue = queue
+        self._until = until
+        self._is_noted = False
         self._since: float | None = None
 
     def is_over(self) -> bool:
@@ -38,7 +42,10 @@ class Absence:
 
     def record_failure(self, error: MachineError) -> None:
         """Record that a request failed; raise if they have failed for too long."""
-        if self._lasts_for() > GIVE_UP_AFTER_S:
+        if isinstance(error, Unresponsive) and not self._is_noted:
+            self._is_noted = True
+            print(f"dibs: {error.line()}", file=sys.stderr, flush=True)
+        if self._lasts_for() > GIVE_UP_AFTER_S and self._until is None:
             raise MachineError("lost touch with the daemon; jobs go on by themselves.", error.line()) from error
 
     def _lasts_for(self) -> float:
@@ -52,7 +59,7 @@ def until_over(
 ) -> WaitSummary:
     """Return when all jobs have finished or at the time `until`; `tell` is called after each answer."""
     query = queries.select(words)
-    waited: WaitSummary = queue.get("/v1/jobs/wait", [*query, ("seen", "-1"), ("wait_s", "0")])
+    waited = _ask_first(queue, [*query, ("seen", "-1"), ("wait_s", "0")], until)
     tell(waited)
     while not waited["over"]:
         left_s = POLL_FOR_S if until is None else until - time.monotonic()
@@ -65,15 +72,32 @@ def until_over(
     return waited
 
 
+def _ask_first(queue: Client, query: list[tuple[str, str]], until: float | None) -> WaitSummary:
+    """Ask how things stand: without a time limit, a daemon that cannot answer is an error at once."""
+    if until is None:
+        answer: WaitSummary = queue.get("/v1/jobs/wait", query)
+        return answer
+    found = _ask(queue, query, until)
+    if found is None:
+        raise TimedOut("the daemon did not answer in time; the jobs run on.", "See `dibs daemon status`.")
+    return found
+
+
 def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> WaitSummary | None:
     """Send one long poll, and repeat it if the daemon went away; return None if time runs out first."""
-    absence = Absence(queue)
+    absence = Absence(queue, until)
     while until is None or time.monotonic() < until:
         if absence.is_over():
             try:
-                answer: WaitSummary = queue.get("/v1/jobs/wait", query)
+                patience_s = ANSWER_FOR_S if until is None else until + REST_S - time.monotonic()
+                answer: WaitSummary = queue.get(
+                    "/v1/jobs/wait", query, patience_s=min(ANSWER_FOR_S, patience_s), is_poll=True
+                )
                 return answer
             except NoDaemon as error:
                 absence.record_failure(error)
+            except MachineError:
+                if until is None or time.monotonic() < until:
+                    raise
         time.sleep(REST_S)
     return None

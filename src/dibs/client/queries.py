@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dibs.client import daemon_process
 from dibs.client.answers import ActionResult, Daemon, ExpectedStart, Jobs, Reload, WholeJob
+from dibs.client.connection import ANSWER_FOR_S
 from dibs.errors import NotFound, UserError
 from dibs.model import selectors, units
 from dibs.submission import options
-from dibs.system import paths
 
 if TYPE_CHECKING:
     from dibs.client.connection import Client
@@ -94,13 +95,13 @@ def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Actio
     return answer
 
 
-def identity(queue: Client) -> Daemon | None:
+def identity(queue: Client, patience_s: float = ANSWER_FOR_S) -> Daemon | None:
     """Return the description of the running daemon; None if none runs. Never starts one."""
-    sock = queue.connect()
+    sock = queue.connect(patience_s)
     if sock is None:
         return None
     sock.close()
-    answer: Daemon = queue.get("/v1/daemon")
+    answer: Daemon = queue.get("/v1/daemon", patience_s=patience_s)
     return answer
 
 
@@ -112,8 +113,4 @@ def reload_settings(queue: Client) -> list[str]:
 
 def deaf(queue: Client) -> int | None:
     """Return the pid of a daemon whose socket file was deleted; None if there is none."""
-    from dibs.system import locks
-
-    path = paths.daemon_lock(queue.home)
-    holders = locks.flocked().get(locks.key_of(str(path)) or "", [])
-    return holders[0] if holders else None
+    return daemon_process.lock_holder(queue.home)

@@ -20,30 +20,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from dibs.daemon import cleanup, log_output, state_folder
-from dibs.daemon.device_watch import DeviceWatcher, ReadingRequest
-from dibs.daemon.number_collector import NumberCollector
-from dibs.daemon.readers import Readers
-from dibs.daemon.service import SAFETY_TICK_S, Daemon, Events, Identity, policy_of
-from dibs.devices import probe
-from dibs.devices.assessment import Assessment
-from dibs.devices.view import DeviceView
+from dibs.daemon import assembly, cleanup, log_output, state_folder
+from dibs.daemon.service import SAFETY_TICK_S, Daemon
 from dibs.engines.job_files import JobFiles
-from dibs.engines.local import Local
-from dibs.engines.runner_pool import Runners
 from dibs.errors import Conflict, DibsError, MachineError
-from dibs.foreground import device_check
 from dibs.jobqueue import dispatch
-from dibs.jobqueue.machine_line import MachineLine
-from dibs.jobqueue.reactor import Reactor
-from dibs.jobqueue.thread import QueueThread, now_ms
-from dibs.jobqueue.turns import Work
-from dibs.leases import device_lease
-from dibs.leases.drains import Drains
-from dibs.model.devices import DeviceId
 from dibs.store.database import Check, DatabaseError
-from dibs.store.writer import Store
-from dibs.system import paths, processes, settings, users
+from dibs.system import paths, processes, settings
 
 log = logging.getLogger("dibs.daemon.main")
 
@@ -93,44 +76,18 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     from dibs.http_api import server
 
     loop = asyncio.get_running_loop()
-    events = Events(loop)
-    user = users.own()
-    place = device_lease.Folder(str(values.lease_dir)) if values.lease_dir else device_lease.folder()
-    if not os.access(place.path, os.W_OK | os.X_OK):
-        raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
     database = paths.database(home)
-    waits: Reactor[Work] = Reactor()
-    runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
-    files = JobFiles(home, values.files or home)
-    engine = Local(files, values, place.path, paths.notify_path(home), runners)
-    eyes = probe.Probe(values, visible)
-    line = MachineLine(place, user, values.collect_for, waits.watch)
-    writer = state_folder.open_store(database, processes.boot_id(), files.highest_id())
-    requests = ReadingRequest()
-    drained = Drains(place, writer.drained())
-    view = DeviceView(drained, device_check.limits_of(values), _last_assessment(writer), is_real=eyes.is_real)
-    numbers = NumberCollector(files, database)
-    queue = QueueThread(
-        writer,
-        engine,
-        files,
-        values,
-        line,
-        policy_of(values),
-        view,
-        requests.make,
-        waits,
-        events.publish,
-        numbers.wake,
-    )
-    identity = Identity(os.getpid(), user, home, paths.socket_path(home), now_ms(), values.devices)
-    readers = Readers(database, waits.way.give)
-    listen = probe.child_command(values, "listen")
-    watcher = DeviceWatcher(eyes, view, listen, requests, place, user, readers, queue)
-    daemon = Daemon(identity, values, files, queue, events, readers, watcher)
+    writer = state_folder.open_store(database, processes.boot_id(), JobFiles(home, values.files or home).highest_id())
+    try:
+        parts = assembly.assemble(home, values, visible, writer, os.getpid())
+    except DibsError:
+        state_folder.close(writer)
+        raise
+    daemon, queue, numbers = parts.daemon, parts.queue, parts.numbers
+    watcher, identity = daemon.watcher, daemon.identity
 
     # Bound before recovery reads the files: later messages of runners are received, earlier ones are in the files.
-    notify = _open_notify(engine.notify)
+    notify = _open_notify(queue.engine.notify)
     queue.listen(notify)
     thread = threading.Thread(target=queue.run, name="core")
     thread.start()
@@ -150,7 +107,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
             log.info("pid %s serves %s", identity.pid, identity.socket)
             await daemon.stopping.wait()
             # Long polls answer now, so that closing the server need not wait for them.
-            events.publish()
+            daemon.events.publish()
         for task in tasks:
             task.cancel()
         await _keep_house(daemon, _count_time)
@@ -163,13 +120,13 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         queue.stop()
         await loop.run_in_executor(None, thread.join)
         await loop.run_in_executor(None, numbers.join)
-        runners.close()
+        parts.runners.close()
         await state_folder.copy_last(daemon, writer)
         daemon.close()
         state_folder.close(writer)
-        waits.close()
+        queue.waits.close()
         notify.close()
-        engine.notify.unlink(missing_ok=True)
+        queue.engine.notify.unlink(missing_ok=True)
         log.info("pid %s leaves; jobs run on", identity.pid)
 
 
@@ -224,12 +181,6 @@ def _open_notify(path: Path) -> socket.socket:
     sock.bind(str(path))
     path.chmod(0o600)
     return sock
-
-
-def _last_assessment(kept: Store) -> Assessment:
-    unwell = {DeviceId(device): why for device, why in kept.unwell().items()}
-    accepted = {DeviceId(device): why for device, why in kept.accepted().items()}
-    return Assessment(unwell=unwell, accepted=accepted)
 
 
 def main() -> NoReturn:

@@ -1,6 +1,6 @@
 """A running daemon as HTTP handlers use it: store queries, work for the queue thread, devices, and shutdown.
 
-Every query runs in a thread that may block. `daemon.main` builds the parts and passes them in.
+Every query runs in a thread that may block. `daemon.assembly` builds the parts.
 """
 
 from __future__ import annotations

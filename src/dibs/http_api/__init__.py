@@ -1,4 +1,4 @@
 """The HTTP API: one module per resource, the request guard, event streams, OpenAPI.
 
-May import every package before it. Only `daemon.main` starts it.
+May import every package before it. Only `daemon` starts it.
 """

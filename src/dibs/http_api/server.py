@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +19,7 @@ from dibs.daemon.service import Daemon
 from dibs.http_api import add, admission_guard, connections, exchange, status_socket
 from dibs.http_api.admission import Endpoint
 from dibs.http_api.admission_guard import Guard
+from dibs.http_api.connections import Connection
 from dibs.http_api.event_stream import Channel
 from dibs.http_api.jobs import Texts
 from dibs.http_api.routes import ROUTES
@@ -34,6 +36,39 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[]
 
     Yields a function that reopens the socket after its file was deleted.
     """
+    async with _application(daemon, values) as (runner, browsers):
+        sockets: list[asyncio.Server] = []
+
+        async def reopen() -> None:
+            # Any file at the path is removed: the daemon's lock proves that we own it.
+            daemon.identity.socket.unlink(missing_ok=True)
+            own = Endpoint(is_tcp=False, uid=os.geteuid())
+            sockets.append(await connections.listen(runner, own, daemon.identity.socket))
+
+        try:
+            await reopen()
+            await browsers.open_again()
+            async with status_socket.socket_for_status(runner, values.status_socket):
+                yield reopen
+        finally:
+            daemon.identity.socket.unlink(missing_ok=True)
+            for each in sockets:
+                each.close()
+
+
+@contextlib.asynccontextmanager
+async def answering(daemon: Daemon, values: Settings, sock: socket.socket) -> AsyncIterator[None]:
+    """Answer the requests of the status socket on a socket that is already bound."""
+    endpoint = Endpoint(is_tcp=False, uid=os.geteuid(), is_status=True)
+    async with _application(daemon, values) as (runner, _):
+        loop = asyncio.get_running_loop()
+        async with await loop.create_unix_server(lambda: Connection(runner, endpoint, None), sock=sock):
+            yield
+
+
+@contextlib.asynccontextmanager
+async def _application(daemon: Daemon, values: Settings) -> AsyncIterator[tuple[web.AppRunner, Browsers]]:
+    """Build the application, with the guard before its router."""
     app = web.Application(middlewares=[admission_guard.errors], client_max_size=exchange.LARGEST_BODY)
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0)
     guard = Guard(Tokens(paths.web_file(daemon.identity.home)))
@@ -49,22 +84,8 @@ async def serving(daemon: Daemon, values: Settings) -> AsyncIterator[Callable[[]
     assert runner.server is not None
     # Not a middleware: middlewares run after the router and after the response to `Expect`.
     runner.server.request_handler = guard.before(runner.server.request_handler)
-    sockets: list[asyncio.Server] = []
-
-    async def reopen() -> None:
-        # Any file at the path is removed: the daemon's lock proves that we own it.
-        daemon.identity.socket.unlink(missing_ok=True)
-        own = Endpoint(is_tcp=False, uid=os.geteuid())
-        sockets.append(await connections.listen(runner, own, daemon.identity.socket))
-
     try:
-        await reopen()
-        await browsers.open_again()
-        async with status_socket.socket_for_status(runner, values.status_socket):
-            yield reopen
+        yield runner, browsers
     finally:
-        daemon.identity.socket.unlink(missing_ok=True)
-        for each in sockets:
-            each.close()
         await browsers.close()
         await runner.cleanup()

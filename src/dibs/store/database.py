@@ -65,6 +65,16 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(copies.read_only(path), uri=True, isolation_level=None, check_same_thread=False, timeout=5)
 
 
+def open_current(path: Path) -> sqlite3.Connection:
+    """Open a read-only connection beside a writer that may be older or newer than we are; refuse another version."""
+    connection = open_reader(path)
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != len(MIGRATIONS):
+        connection.close()
+        raise MachineError(f"{path} has version {version}; this dibs reads {len(MIGRATIONS)}.")
+    return connection
+
+
 def open_writer(path: Path, boot: str | None = None, small_bytes: int = SMALL_BYTES) -> tuple[sqlite3.Connection, bool]:
     """Open the only writer; create or upgrade the file if needed; refuse a foreign, newer or damaged file.
 

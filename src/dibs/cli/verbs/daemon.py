@@ -8,8 +8,9 @@ import sys
 import time
 
 from dibs.cli import screen
-from dibs.client import answers, connection, queries
+from dibs.client import answers, connection, daemon_process, queries
 from dibs.client.connection import Client
+from dibs.client.daemon_process import Unresponsive
 from dibs.errors import MachineError, NoDaemon, NotFound, UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -17,22 +18,26 @@ from dibs.system import paths
 
 SUMMARY = "Start, stop or look at the daemon; jobs run on without it."
 USAGE = (
-    "start [--foreground]", "stop [--drain]", "restart [--drain]", "status [--json]", "install [--print]", "uninstall",
+    "start [--foreground]", "stop [--drain | --force]", "restart [--drain | --force]", "status [--json]",
+    "install [--print]", "uninstall",
 )  # fmt: skip
 FOREGROUND: Option[bool] = Option(("--foreground",), "Stay in this terminal, with its environment (start).")
 DRAIN: Option[bool] = Option(("--drain",), "Start nothing new, and wait for running jobs first (stop, restart).")
+FORCE: Option[bool] = Option(("--force",), "Kill a daemon that does not answer; jobs run on (stop, restart).")
 PRINT: Option[bool] = Option(("--print",), "Only show what would be written (install).")
-OPTIONS: tuple[Option[object], ...] = (FOREGROUND, DRAIN, PRINT, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (FOREGROUND, DRAIN, FORCE, PRINT, options.JSON)
 EXAMPLES = (
     "dibs daemon status", "CUDA_VISIBLE_DEVICES=0,1 dibs daemon start", "dibs daemon stop --drain",
     "dibs daemon install",
 )  # fmt: skip
 #: The options of each action.
 OPTIONS_OF = {
-    "start": (FOREGROUND,), "stop": (DRAIN,), "restart": (DRAIN,), "status": (options.JSON,), "install": (PRINT,),
-    "uninstall": (),
+    "start": (FOREGROUND,), "stop": (DRAIN, FORCE), "restart": (DRAIN, FORCE), "status": (options.JSON,),
+    "install": (PRINT,), "uninstall": (),
 }  # fmt: skip
 
+#: Seconds that --force leaves a daemon to answer.
+FORCE_AFTER_S = 2.0
 #: Seconds within which a daemon must end.
 STOP_FOR_S = 60.0
 LOOK_EVERY_S = 0.02
@@ -47,9 +52,11 @@ def main(args: Args) -> int:
     if len(args.words) != 1 or word not in ACTIONS:
         got = f'"{options.shown(" ".join(args.words))}"' if args.words else "nothing"
         raise UserError(f"daemon expected {', '.join([*ACTIONS][:-1])} or {[*ACTIONS][-1]}, got {got}.")
-    for option in (FOREGROUND, DRAIN, PRINT, options.JSON):
+    for option in (FOREGROUND, DRAIN, FORCE, PRINT, options.JSON):
         if args.has(option) and option not in OPTIONS_OF[word]:
             raise UserError(f"daemon {word} has no option {option.names[-1]}.")
+    if args.has(DRAIN) and args.has(FORCE):
+        raise UserError("expected --drain or --force, got both.")
     return ACTIONS[word](connection.connect(os.environ), args)
 
 
@@ -76,6 +83,11 @@ def start(queue: Client, args: Args) -> int:
 
 def stop(queue: Client, args: Args) -> int:
     """End the daemon and wait until it is gone; running jobs are not affected."""
+    if args.has(FORCE) and not _answers(queue):
+        with queue.start_lock():
+            pid = daemon_process.replace(queue.home, STOP_FOR_S)
+        print("not running" if pid is None else f"killed (pid {pid}); running jobs go on")
+        return 0
     running = queries.identity(queue)
     pid = running["pid"] if running else queries.deaf(queue)
     if pid is None:
@@ -90,6 +102,14 @@ def stop(queue: Client, args: Args) -> int:
     _wait_until_gone(queue, pid)
     print("stopped; nothing runs" if args.has(DRAIN) else "stopped; running jobs go on")
     return 0
+
+
+def _answers(queue: Client) -> bool:
+    """Return whether a daemon answers at once."""
+    try:
+        return queries.identity(queue, FORCE_AFTER_S) is not None
+    except MachineError:
+        return False
 
 
 def _drain(queue: Client) -> None:
@@ -119,6 +139,8 @@ def _under_way(queue: Client) -> list[str] | None:
         jobs: list[answers.Job] = queue.get("/v1/jobs", words)["jobs"]
     except NotFound:
         return []
+    except Unresponsive:
+        raise
     except NoDaemon:
         return None
     return [f"{job['id']} (paused)" if job["state"] == "paused" else str(job["id"]) for job in jobs]
@@ -145,7 +167,10 @@ def restart(queue: Client, args: Args) -> int:
 
 def status(queue: Client, args: Args) -> int:
     """Print whether a daemon runs; the exit code says it too."""
-    running = queries.identity(queue)
+    try:
+        running = queries.identity(queue)
+    except Unresponsive as error:
+        return _tell_unresponsive(queue, args, error)
     if args.has(options.JSON):
         screen.print_json(running or {"running": False, "socket": str(queue.socket_path)})
     elif running is None and (pid := queries.deaf(queue)) is not None:
@@ -158,6 +183,15 @@ def status(queue: Client, args: Args) -> int:
         print(f"running (pid {running['pid']}, version {screen.clean(running['version'])}, started {since})")
         print(f"socket {screen.clean(running['socket'])}")
     return 0 if running else NOT_RUNNING
+
+
+def _tell_unresponsive(queue: Client, args: Args, error: Unresponsive) -> int:
+    if args.has(options.JSON):
+        told = {"running": False, "socket": str(queue.socket_path), "pid": error.pid, "problem": error.message}
+        screen.print_json(told)
+    else:
+        print(f"not answering: {error.line()}")
+    return NOT_RUNNING
 
 
 def install(queue: Client, args: Args) -> int:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from dibs.cli import repaint, screen
 from dibs.cli.screen import Column, Screen
-from dibs.client import connection
+from dibs.client import connection, stand_in
 from dibs.client.answers import Gpu, Gpus, Holder
 from dibs.errors import NotFound, UserError
 from dibs.model import devices, units
@@ -53,7 +53,7 @@ def main(args: Args) -> int:
         raise UserError(f'gpus expected drain or undrain, or nothing, got "{got}".', "See `dibs gpus --help`.")
     if args.has(REASON):
         raise UserError("--reason is for `dibs gpus drain`.")
-    queue = connection.connect(os.environ)
+    queue = stand_in.connect(os.environ)
     answer: Gpus = queue.get("/v1/gpus")
     if args.has(options.JSON):
         screen.print_json(answer)

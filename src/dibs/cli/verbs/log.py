@@ -6,7 +6,7 @@ import os
 
 from dibs.cli import log_follower, log_output, screen
 from dibs.cli.verbs import status
-from dibs.client import connection, job_state, queries
+from dibs.client import connection, job_state, queries, stand_in
 from dibs.client.answers import WholeJob
 from dibs.foreground import signals
 from dibs.submission import options
@@ -23,7 +23,8 @@ EXAMPLES = ("dibs log 12", "dibs log -f @", "dibs log -n 20 name:vit")
 
 def main(args: Args) -> int:
     """Print the output so far, and follow it if requested."""
-    queue = connection.connect(os.environ)
+    # What follows needs the daemon; what was printed so far does not.
+    queue = connection.connect(os.environ) if args.has(FOLLOW) else stand_in.connect(os.environ)
     job = queries.find_one(queue, "log", args.words)
     return show(queue, job, args.get(ATTEMPT), args.get(LINES), is_followed=args.has(FOLLOW))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dibs.cli import results_table, screen
 from dibs.cli.results_spool import SelectedRuns, Spool
-from dibs.client import connection
+from dibs.client import connection, stand_in
 from dibs.client.sweep_drafts import GOAL
 from dibs.errors import UserError
 from dibs.submission import job_options, options
@@ -43,7 +43,7 @@ def main(args: Args) -> None:
         raise UserError(f'results expected one sweep, got "{options.shown(" ".join(args.words))}".')
     if sum(args.has(option) for option in FORMATS) > 1:
         raise UserError("expected one of --csv, --md, --json and -q.")
-    queue = connection.connect(os.environ)
+    queue = stand_in.connect(os.environ)
     if not args.words:
         _list(queue, args)
         return

@@ -10,7 +10,7 @@ from typing import cast
 
 from dibs.cli import job_action, log_output, screen, status_view
 from dibs.cli.screen import Column, Screen
-from dibs.client import connection, job_state, queries
+from dibs.client import job_state, queries, stand_in
 from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
 from dibs.client.safe_text import LogCleaner
 from dibs.logs import reports
@@ -61,7 +61,7 @@ EVENT_WORDS = {
 
 def main(args: Args) -> None:
     """Print each selected job."""
-    queue = connection.connect(os.environ)
+    queue = stand_in.connect(os.environ)
     jobs = [queries.whole(queue, job_id) for job_id in queries.find_ids(queue, "show", args.words)]
     if args.has(options.JSON):
         screen.print_json(jobs[0] if len(jobs) == 1 else jobs)

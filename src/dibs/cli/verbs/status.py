@@ -11,7 +11,7 @@ from pathlib import Path
 from dibs.cli import repaint, screen, status_view
 from dibs.cli.screen import Column, Screen
 from dibs.cli.status_view import remark as remark
-from dibs.client import connection, queries
+from dibs.client import connection, queries, stand_in
 from dibs.client.answers import Job, Jobs
 from dibs.client.queries import Starts
 from dibs.errors import NoDaemon
@@ -37,7 +37,7 @@ DAY_S = 86400.0
 
 def main(args: Args) -> int:
     """Print jobs as an overview, as a table, as ids, or as JSON."""
-    queue = connection.connect(os.environ)
+    queue = stand_in.connect(os.environ)
     view = screen.of(sys.stdout, args)
     is_data = args.has(options.JSON) or args.has(options.QUIET)
     answer = queries.overview(queue, args.words)

@@ -6,6 +6,7 @@ import os
 
 from dibs.cli import screen
 from dibs.client import connection, queries
+from dibs.client.daemon_process import Unresponsive
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.version import __version__
@@ -19,7 +20,11 @@ EXAMPLES = ("dibs version", "dibs --version")
 def main(args: Args) -> None:
     """Print the version; ask a daemon only if one runs."""
     options.refuse_words("version", args)
-    running = queries.identity(connection.connect(os.environ))
+    try:
+        running = queries.identity(connection.connect(os.environ))
+    except Unresponsive as error:
+        screen.say(error.line())
+        running = None
     theirs = running["version"] if running else None
     if args.has(options.JSON):
         screen.print_json({"version": __version__, "daemon": theirs})

@@ -9,7 +9,7 @@ from datetime import datetime
 from dibs.cli import screen
 from dibs.cli.screen import Screen
 from dibs.cli.verbs import show
-from dibs.client import connection, queries
+from dibs.client import queries, stand_in
 from dibs.client.answers import Why
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -22,7 +22,7 @@ EXAMPLES = ("dibs why 12", "dibs why @")
 
 def main(args: Args) -> None:
     """Print a sentence or two about each job."""
-    queue = connection.connect(os.environ)
+    queue = stand_in.connect(os.environ)
     reasons: list[Why] = [queue.get(f"/v1/jobs/{job_id}/why") for job_id in queries.find_ids(queue, "why", args.words)]
     if args.has(options.JSON):
         screen.print_json(reasons[0] if len(reasons) == 1 else reasons)

@@ -1,0 +1,84 @@
+"""Build the parts of a daemon and connect them: of one that serves a queue, and of one that only reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from dibs.daemon.device_watch import DeviceWatcher, ReadingRequest
+from dibs.daemon.number_collector import NumberCollector
+from dibs.daemon.readers import Readers
+from dibs.daemon.service import Daemon, Events, Identity, policy_of
+from dibs.devices import probe
+from dibs.devices.assessment import Assessment
+from dibs.devices.view import DeviceView
+from dibs.engines.job_files import JobFiles
+from dibs.engines.local import Local
+from dibs.engines.runner_pool import Runners
+from dibs.errors import MachineError
+from dibs.foreground import device_check
+from dibs.jobqueue.machine_line import MachineLine
+from dibs.jobqueue.reactor import Reactor
+from dibs.jobqueue.thread import QueueThread, now_ms
+from dibs.jobqueue.turns import Work
+from dibs.leases import device_lease
+from dibs.leases.drains import Drains
+from dibs.model.devices import DeviceId
+from dibs.store.writer import Store
+from dibs.system import paths, settings, users
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a daemon that its owner starts and ends; nothing runs yet."""
+
+    daemon: Daemon
+    queue: QueueThread
+    numbers: NumberCollector
+    runners: Runners
+
+
+def assemble(home: Path, values: settings.Settings, visible: str | None, writer: Store, pid: int) -> Parts:
+    """Build all parts around a store, for the daemon with this pid. Call it in the asyncio thread."""
+    events = Events(asyncio.get_running_loop())
+    user = users.own()
+    place = device_lease.Folder(str(values.lease_dir)) if values.lease_dir else device_lease.folder()
+    if not os.access(place.path, os.W_OK | os.X_OK):
+        raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
+    database = paths.database(home)
+    waits: Reactor[Work] = Reactor()
+    runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
+    files = JobFiles(home, values.files or home)
+    engine = Local(files, values, place.path, paths.notify_path(home), runners)
+    eyes = probe.Probe(values, visible)
+    line = MachineLine(place, user, values.collect_for, waits.watch)
+    requests = ReadingRequest()
+    drained = Drains(place, writer.drained())
+    view = DeviceView(drained, device_check.limits_of(values), _last_assessment(writer), is_real=eyes.is_real)
+    numbers = NumberCollector(files, database)
+    queue = QueueThread(
+        writer,
+        engine,
+        files,
+        values,
+        line,
+        policy_of(values),
+        view,
+        requests.make,
+        waits,
+        events.publish,
+        numbers.wake,
+    )
+    identity = Identity(pid, user, home, paths.socket_path(home), now_ms(), values.devices)
+    readers = Readers(database, waits.way.give)
+    listen = probe.child_command(values, "listen")
+    watcher = DeviceWatcher(eyes, view, listen, requests, place, user, readers, queue)
+    return Parts(Daemon(identity, values, files, queue, events, readers, watcher), queue, numbers, runners)
+
+
+def _last_assessment(kept: Store) -> Assessment:
+    unwell = {DeviceId(device): why for device, why in kept.unwell().items()}
+    accepted = {DeviceId(device): why for device, why in kept.accepted().items()}
+    return Assessment(unwell=unwell, accepted=accepted)

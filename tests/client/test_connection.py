@@ -1,0 +1,65 @@
+"""Starting a daemon: a client waits for one that is about to listen, and names what keeps one from starting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+from bench import PATIENCE_S, Bench, wait_for
+from dibs.client import daemon_process
+from dibs.system import locks, paths
+
+#: Holds the daemon's lock until its stdin ends, as a daemon does that recovers a large queue before it listens.
+HOLDER = """
+import fcntl, os, sys
+lock = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR, 0o600)
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_daemon_that_is_not_ready_yet_is_waited_for(bench: Bench) -> None:
+    bench.home.mkdir(mode=0o700)
+    program = [sys.executable, "-c", HOLDER, str(paths.daemon_lock(bench.home))]
+    done: list[subprocess.CompletedProcess[str]] = []
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "ready\n"
+        adding = threading.Thread(target=lambda: done.append(bench.cli("add", "-g0", "true")))
+        adding.start()
+        start_lock = str(paths.start_lock(bench.home))
+        # It has found the lock taken once it waits with the other one.
+        wait_for(lambda: done or (locks.key_of(start_lock) or "") in locks.flocked())
+        assert daemon_process.lock_holder(bench.home) == holder.pid
+        assert not done
+        holder.communicate()
+        adding.join(PATIENCE_S)
+    assert [(each.returncode, each.stdout) for each in done] == [(0, "1\n")]
+
+
+def test_an_interpreter_that_cannot_be_executed_is_named(bench: Bench) -> None:
+    text = (
+        "import sys; sys.executable = '/no/such/python'; sys.argv = ['dibs', 'status']\n"
+        "from dibs.cli.main import main\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=bench.environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 5
+    assert "cannot execute /no/such/python: No such file or directory" in done.stderr
+    assert "DIBS_HOME" not in done.stderr
+
+
+def test_a_state_folder_that_cannot_be_written_is_still_named(bench: Bench) -> None:
+    """The other error of a start: here the advice to use another folder is right."""
+    bench.home.mkdir(mode=0o700)
+    (bench.home / "daemon.log").mkdir()
+    done = bench.fresh("status")
+    assert done.returncode == 5
+    assert "Is a directory" in done.stderr
+    assert "DIBS_HOME" in done.stderr
+    assert os.listdir(bench.home / "daemon.log") == []
