@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import PATIENCE_S, Bench
+from bench import PATIENCE_S, Bench, wait_for
 from dibs.cli import main as cli
 
 #: What to type after a verb so that it would do something on a queue with one finished job.
@@ -186,3 +186,22 @@ def test_without_home_the_systems_list_says_where(bench: Bench) -> None:
     )
     assert done.returncode == 0
     assert "dibs: " not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["-o", "--stderr"])
+def test_an_output_that_no_job_could_write_to_is_refused_at_once(used: Bench, option: str) -> None:
+    fifo = used.folder / f"fifo{option}"
+    os.mkfifo(fifo)
+    done = used.cli("add", "-g0", option, fifo.name, "true")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("expected a regular file or a terminal, it is a FIFO.\n")
+    assert used.cli("add", "-g0", option, "/dev/null", "true").returncode == 0
+
+
+def test_a_fifo_that_appears_later_fails_the_job_and_frees_its_gpu(used: Bench) -> None:
+    """The path has a placeholder, so it is first known at the start; it is tested as the API sends it."""
+    os.mkfifo(used.folder / "later")
+    job = used.until(used.add("true", gpus=1, output=str(used.folder / "later")))
+    assert (job["state"], job["exit_code"]) == ("failed", 126)
+    assert "it is a FIFO" in job["remark"]
+    wait_for(used.free_devices, lambda free: free == [0, 1, 2, 3])

@@ -106,6 +106,19 @@ def test_an_output_that_cannot_be_opened_is_named(bench: Bench) -> None:
     assert final.why.endswith(": Not a directory")
 
 
+@pytest.mark.parametrize("more", [{}, {"output_mode": 0o666}])
+def test_a_fifo_as_output_fails_the_job_at_once(bench: Bench, more: dict[str, int]) -> None:
+    """It held its GPUs while it waited for a reader, and could not be cancelled."""
+    os.mkfifo(bench.tmp / "log")
+    final = bench.run("true", **more)
+    assert (final.kind, final.code) == ("failed", 126)
+    assert final.why.endswith("log: expected a regular file or a terminal, it is a FIFO")
+
+
+def test_output_may_be_thrown_away(bench: Bench) -> None:
+    assert bench.run("echo hello", output=b"/dev/null", output_mode=0o666).code == 0
+
+
 def test_our_own_mistake_before_the_command_ran_is_recorded_as_ours(bench: Bench) -> None:
     final = bench.run("true", shares=("nonsense",), lease_dir=str(bench.tmp))
     assert (final.kind, final.code) == ("failed", 125)

@@ -10,7 +10,7 @@ import os
 import sys
 
 from dibs.runner import records, spares
-from dibs.system import processes
+from dibs.system import output_files, processes
 from dibs.system.crash_points import crash_point
 from dibs.system.lean import signal
 
@@ -92,16 +92,14 @@ def _point(link: bytes, target: bytes) -> None:
 
 def _open_output(path: bytes, mode: int | None) -> int:
     """Open a log to append to, creating its folders; our own (no mode) is private and never opened through a link."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
-    if mode is None:
-        flags |= os.O_NOFOLLOW
     file_mode, folder_mode = (0o600, 0o700) if mode is None else (mode, 0o777)
+    is_chosen = mode is not None
     try:
         try:
-            fd = os.open(path, flags, file_mode)
+            fd = output_files.open_to_append(path, file_mode, follows_links=is_chosen)
         except FileNotFoundError:
             os.makedirs(os.path.dirname(path), folder_mode, exist_ok=True)
-            fd = os.open(path, flags, file_mode)
+            fd = output_files.open_to_append(path, file_mode, follows_links=is_chosen)
     except OSError as error:
         raise CannotStart(126, path, error) from error
     return spares.above_standard(fd)

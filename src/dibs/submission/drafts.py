@@ -15,7 +15,7 @@ from dibs.errors import UserError
 from dibs.model import environment, fields, suggestions
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Caller, Option
-from dibs.system import commands, settings
+from dibs.system import commands, output_files, settings
 
 if TYPE_CHECKING:
     from dibs.sweeps.templates import Template
@@ -152,6 +152,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         for given in args.all(option):
             if isinstance(given, str):
                 commands.check_text(given, option.names[-1])
+    _check_outputs(args, str(body["cwd"]))
     return body
 
 
@@ -168,6 +169,15 @@ def changed_by(args: Args) -> Body:
     if count is not None and count.gpu_type:
         changes["gpu_type"] = count.gpu_type
     return changes
+
+
+def _check_outputs(args: Args, cwd: str) -> None:
+    """Refuse an output that the job could not write to; a path with placeholders is checked when the job starts."""
+    for option in (job_options.OUTPUT, job_options.STDERR):
+        path = args.get(option)
+        why = output_files.find_refusal(os.path.join(cwd, os.path.expanduser(path))) if path else None
+        if why is not None:
+            raise UserError(f"{option.names[-1]} {options.shown(str(path))}: {why}.")
 
 
 def begin_note(args: Args) -> str:
