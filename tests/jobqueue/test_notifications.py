@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -105,3 +106,13 @@ def test_a_batch_is_told_of_at_its_first_failure_and_at_its_end(
 def test_one_line_says_what_happened(notice: notifications.Notice, text: str) -> None:
     assert notifications.sentence(notice) == text
     assert notifications.variables(notice, "host", "ada", "/log")["DIBS_TEXT"] == text
+
+
+def test_the_text_is_one_safe_line_whatever_a_job_is_called() -> None:
+    """It may become the subject of a mail, or reach a terminal."""
+    job = replace(ended(), spec=replace(ended().spec, name="vit\r\nBcc: all\x1b]0;x\x07\x9b2J\u202e\udc80"))
+    (notice,) = notifications.due([job], {}, False, SETTING)
+    text = notifications.variables(notice, "host", "user", "/log")["DIBS_TEXT"]
+    assert text.isprintable()
+    assert text == notifications.sentence(notice)
+    assert "vit\\r\\nBcc: all\\x1b]0;x\\x07" in text

@@ -1,6 +1,16 @@
 """Numbers that runs print: found in the end of a log by expressions, which may be bad ones."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from bench import wait_for
 from dibs.logs import numbers_child
+from dibs.system import locks, processes
 
 
 def test_the_last_match_counts_also_within_a_line():
@@ -45,3 +55,35 @@ def test_the_last_number_is_told_also_where_the_others_take_for_ever(tmp_path):
     log.write_text("a" * 60 + "\naab7\n")
     found = numbers_child.search([str(log)], {"loss": r"(?:a+)+b(\d)"}, summaries_for_s=0.2)
     assert found == [({"loss": 7.0}, {})]
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """A process that searches a log with an expression that takes for ever, as the daemon does, and its child."""
+    log = tmp_path / "log"
+    log.write_text("a" * 60 + "\n")
+    code = "import sys; from dibs.logs import numbers_child; numbers_child.search([sys.argv[1]], {'x': '(?:a+)+(b)'})"
+    with subprocess.Popen([sys.executable, "-c", code, str(log)]) as parent:
+        (child,) = wait_for(lambda: processes.descendants(parent.pid))
+        yield parent, child
+        processes.send_all([child], signal.SIGKILL)
+        parent.kill()
+
+
+def test_a_search_has_limits_of_processor_time_and_memory(endless):
+    _, child = endless
+
+    wait_for(lambda: limits(child.pid), lambda seen: seen == {"cpu time": "70", "address space": str(1024**3)})
+
+
+def limits(pid):
+    text = locks.read_all(f"/proc/{pid}/limits").decode()
+    return dict(re.findall(r"^Max (cpu time|address space) +(\S+)", text, re.MULTILINE))
+
+
+def test_a_search_ends_with_the_process_that_asked(endless):
+    parent, child = endless
+    # It is set up once it has limits.
+    wait_for(lambda: limits(child.pid)["cpu time"] != "unlimited")
+    os.kill(parent.pid, signal.SIGKILL)
+    wait_for(lambda: (seen := processes.look(child.pid)) is None or seen.is_dead)

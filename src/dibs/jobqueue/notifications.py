@@ -93,17 +93,17 @@ def due(over: Iterable[Job], batches: Mapping[int, BatchTally], is_empty: bool, 
 
 
 def sentence(notice: Notice) -> str:
-    """Describe in one line what happened, as the text of a message."""
-    job, batch = notice.job, notice.batch
+    """Describe in one line what happened, as the text of a message: it may become a mail header or reach a terminal."""
+    batch, text = notice.batch, _told(notice.job)
     match notice.event:
         case Event.EMPTY:
-            return f"the queue is empty; last was {_told(job)}"
+            text = f"the queue is empty; last was {text}"
         case Event.FAILED if batch is not None:
-            return f"{_told(job)}, the first failure in a batch of {batch.size}"
+            text = f"{text}, the first failure in a batch of {batch.size}"
         case _ if batch is not None:
-            return f"all {batch.size} jobs of a batch have ended, {batch.done} of them done; last was {_told(job)}"
-        case _:
-            return _told(job)
+            text = f"all {batch.size} jobs of a batch have ended, {batch.done} of them done; last was {text}"
+    # Names and remarks are data: no newline, no escape sequence.
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _told(job: Job) -> str:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -18,12 +21,14 @@ from typing import Any
 
 from dibs.logs import reports, tails
 from dibs.logs.reports import Numbers, Summary
+from dibs.system import processes
 
 #: Bytes at the end of a log in which numbers are searched.
 LOG_BYTES = 4 * 1024 * 1024
 #: Characters of a line that are searched: an expression may need quadratic time, or worse.
 LONGEST_LINE = 4096
-
+#: Bytes of memory: an expression may need more than the machine has.
+MOST_MEMORY = 1024**3
 
 #: Seconds for the last values of all logs, and then for the summaries.
 DEADLINE_S = 60.0
@@ -43,8 +48,8 @@ def search(
 ) -> list[Printed]:
     """Return what expressions find in each log; if they take too long, log an error and return less."""
     asked = json.dumps({"logs": list(logs), "metrics": dict(metrics)}).encode()
-    words = [sys.executable, "-P", "-m", "dibs.logs.numbers_child", str(summaries_for_s)]
     timeout_s = deadline_s + summaries_for_s
+    words = [sys.executable, "-P", "-m", "dibs.logs.numbers_child", str(summaries_for_s), str(timeout_s)]
     try:
         told = subprocess.run(words, input=asked, stdout=subprocess.PIPE, timeout=timeout_s, check=True).stdout
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
@@ -61,12 +66,21 @@ def search(
 
 def main() -> None:
     """Act as the child: read JSON with `logs` and `metrics`, print a line of last values, then a line of summaries."""
+    limit(float(sys.argv[2]))
     asked = json.load(sys.stdin)
     logs, metrics = asked["logs"], asked["metrics"]
     print(json.dumps([printed(tail(path), metrics) for path in logs]), flush=True)
     # The alarm ends this process; what it has already printed stays valid.
     signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
     print(json.dumps([summaries(tail(path), metrics) for path in logs]), flush=True)
+
+
+def limit(timeout_s: float) -> None:
+    """Bound what an expression can take, and end with the daemon, which may be killed before its deadline."""
+    processes.die_with(os.getppid(), signal.SIGKILL)
+    cpu_s = math.ceil(timeout_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
 
 
 def printed(text: str, metrics: Mapping[str, str]) -> Numbers:
