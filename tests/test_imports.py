@@ -71,8 +71,8 @@ PURE = frozenset(
 
 #: Built in, or loaded by the bare interpreter anyway, or a single small C module.
 CHEAP = frozenset(
-    {"__future__", "_json", "_signal", "_socket", "binascii", "errno", "fcntl", "gc", "os", "select", "stat", "sys"}
-    | {"time", "zlib"}
+    {"__future__", "_json", "_signal", "_socket", "binascii", "errno", "fcntl", "gc", "os", "resource", "select"}
+    | {"stat", "sys", "time", "zlib"}
 )  # fmt: skip
 
 

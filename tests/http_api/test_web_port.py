@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -11,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from bench import Bench
+import people
+from bench import PATIENCE_S, Bench
 from browsers import Browser, link, quiet_port
 from dibs.errors import Conflict, MachineError, UserError
 from dibs.http_api import web_port
 from dibs.http_api.tokens import Tokens
-from dibs.system import paths, settings
+from dibs.system import paths, peers, settings
 
 
 @pytest.fixture(scope="session")
@@ -216,3 +218,49 @@ def test_another_address_is_opened_with_tls_and_a_token_or_not_at_all(
         assert json.loads(own.cli("web", "--json").stdout)["link"].startswith(address)
     finally:
         own.close()
+
+
+#: Opens many connections and keeps them until its stdin ends.
+CROWD = """
+import resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(int(sys.argv[2]))]
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="being another user needs root")
+def test_a_crowd_of_strangers_does_not_shut_the_owner_out(daemon: Bench) -> None:
+    """They are known by one look for all of them, and only a few of them are answered at a time."""
+    port = int(daemon.client.post("/v1/web", {"port": quiet_port()})["port"])
+    words = [people.reachable_python(), "-I", "-S", "-c", CROWD, str(port), "1200"]
+    who = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+    with subprocess.Popen(words, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **who) as crowd:  # type: ignore[call-overload]
+        assert crowd.stdout is not None
+        before = processor_s(daemon)
+        assert crowd.stdout.readline() == "there\n"
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as asking:
+            asking.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
+            assert asking.recv(65536).startswith(b"HTTP/1.1 200 ")
+        # One look for each of them took several seconds; that the owner waited for.
+        assert processor_s(daemon) - before < 1.5
+        crowd.communicate()
+
+
+def processor_s(bench: Bench) -> float:
+    """Return the processor time that the daemon has used."""
+    words = Path(f"/proc/{bench.pid()}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_the_owners_of_many_connections_are_found_by_one_look() -> None:
+    with contextlib.ExitStack() as stack:
+        (listening,) = web_port.bind(("127.0.0.1",), 0)
+        stack.enter_context(listening)
+        listening.setblocking(True)
+        asking = [stack.enter_context(socket.create_connection(listening.getsockname())) for _ in range(50)]
+        asked = [stack.enter_context(listening.accept()[0]) for _ in asking]
+        asking[7].close()
+        found = peers.of_all_tcp(asked)
+    assert [peer.uid for peer in found] == [None if place == 7 else os.geteuid() for place in range(50)]

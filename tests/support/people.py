@@ -39,7 +39,12 @@ def reachable_python() -> str:
 def digest_of_sources() -> str:
     """Return what tells these sources from others: names and bytes of all files that an installation is made of."""
     digest = hashlib.sha256()
-    found = [ROOT / "pyproject.toml", *(ROOT / "src").rglob("*"), *(ROOT / "compat").rglob("*")]
+    found = [
+        ROOT / "pyproject.toml",
+        ROOT / "requirements" / "run.lock",
+        *(ROOT / "src").rglob("*"),
+        *(ROOT / "compat").rglob("*"),
+    ]
     made = ("__pycache__", "build")
     for path in sorted(path for path in found if path.is_file()):
         name = path.relative_to(ROOT)
@@ -56,7 +61,9 @@ def shared_environment() -> Path:
         if not (place / "ready").exists():
             subprocess.run([reachable_python(), "-m", "venv", "--clear", place], check=True, cwd="/")
             pip = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            subprocess.run([*pip, ROOT, ROOT / "compat"], check=True, cwd="/", capture_output=True)
+            locked = ["--require-hashes", "-r", ROOT / "requirements" / "run.lock"]
+            for words in (locked, ["--no-deps", "--no-build-isolation", ROOT, ROOT / "compat"]):
+                subprocess.run([*pip, *words], check=True, cwd="/", capture_output=True)
             subprocess.run(["chmod", "-R", "a+rX", place], check=True)
             (place / "ready").touch()
     return place

@@ -26,7 +26,7 @@ from dibs.engines.job_files import JobFiles
 from dibs.errors import Conflict, DibsError, MachineError
 from dibs.jobqueue import dispatch
 from dibs.store.database import Check, DatabaseError
-from dibs.system import paths, processes, settings
+from dibs.system import open_files, paths, processes, settings
 
 log = logging.getLogger("dibs.daemon.main")
 
@@ -189,6 +189,8 @@ def main() -> NoReturn:
     os.umask(0o077)
     os.chdir("/")
     tell = _teller(sys.argv[1:])
+    # After that: closing every possible descriptor takes long with a high limit.
+    open_files.raise_limit()
     # Readers must not delay the queue thread: it needs the interpreter several times in a turn, and each time waits
     # up to one switch interval for another thread.
     sys.setswitchinterval(SWITCH_S)

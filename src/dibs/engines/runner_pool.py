@@ -14,10 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dibs.runner import main as runner
-from dibs.system import paths
+from dibs.system import open_files, paths
 
 #: Adds only our own package to the path of the bare interpreter, at the end, and uses its cached byte code.
-BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from dibs.runner import {module}; {module}.main()"
+BOOT = "import sys; sys.path.append(sys.argv.pop(1)); {restore}from dibs.runner import {module}; {module}.main()"
+#: Commands get the limit on open files that the daemon was started with.
+RESTORE = "from dibs.system import open_files; open_files.restore({soft}); "
 #: Seconds between two starts of a launcher: one that dies at once must not be started in a loop.
 PAUSE_S = 1.0
 #: Seconds for which an idle runner is kept for the next start.
@@ -30,7 +32,9 @@ ITS_FD = 3
 def boot(module: str, *words: str) -> list[str]:
     """Return the command line that runs a module of `runner` as a lean process."""
     root = str(Path(paths.__file__).resolve().parents[2])
-    return [sys.executable, "-I", "-S", "-c", BOOT.format(module=module), root, *words]
+    soft = open_files.original()
+    restore = "" if soft is None else RESTORE.format(soft=soft)
+    return [sys.executable, "-I", "-S", "-c", BOOT.format(module=module, restore=restore), root, *words]
 
 
 class Runners:

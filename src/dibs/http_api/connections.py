@@ -13,7 +13,7 @@ from aiohttp import web
 
 from dibs.errors import Bug, UserError
 from dibs.http_api.admission import Endpoint
-from dibs.system import peers
+from dibs.system import open_files, peers
 from dibs.system.peers import Peer
 
 log = logging.getLogger("dibs.http")
@@ -80,6 +80,13 @@ NOT_YOURS = _as_bytes(
 )
 
 
+#: The answer to a connection for which there is no descriptor to spare.
+TOO_MANY = _as_bytes(
+    "503 Service Unavailable",
+    b'{"error":{"kind":"machine","message":"too many connections are open.","hint":"Close some, or try again."}}',
+)
+
+
 class Connection(web.RequestHandler):
     """An aiohttp connection that knows its endpoint and its peer."""
 
@@ -103,6 +110,11 @@ class Connection(web.RequestHandler):
             sock: socket.socket = transport.get_extra_info("socket")
             self.peer = peers.of_unix(sock)
         super().connection_made(transport)
+        assert self._manager is not None
+        # Those that serve jobs need descriptors too.
+        if len(self._manager.connections) > open_files.connections() and isinstance(transport, asyncio.Transport):
+            transport.write(TOO_MANY)
+            transport.close()
 
     def handle_error(
         self,

@@ -25,6 +25,7 @@ from dibs.model.jobs import JobId
 from dibs.store.database import DatabaseError
 from dibs.store.query_results import NumberedEvent
 from dibs.store.writer import Reader
+from dibs.system import open_files
 from dibs.version import __version__
 
 log = logging.getLogger("dibs.streaming")
@@ -38,7 +39,7 @@ GPUS_EVERY_S = 2.0
 BEAT_EVERY_S = 15.0
 #: The most events in one write; more follow with the next write.
 MOST_AT_ONCE = 1_000
-#: The most concurrent listeners: each takes a file descriptor, and the daemon needs some for itself.
+#: The most concurrent listeners, and never more than half of the connections: others must get an answer too.
 MOST_STREAMS = 400
 #: The most digits of an event number.
 LONGEST_NUMBER = 18
@@ -182,10 +183,11 @@ async def get_events(channel: Channel, request: web.Request, query: EventsQuery)
     job, since = query.job, _since(request)
     if request.version < (1, 1):
         raise UserError("expected HTTP/1.1 or newer for a stream.")
-    if len(channel.hub.streams) >= MOST_STREAMS:
+    most = min(MOST_STREAMS, open_files.connections() // 2)
+    if len(channel.hub.streams) >= most:
         channel.hub.sweep(channel.daemon.events.loop.time())
-    if len(channel.hub.streams) >= MOST_STREAMS:
-        raise Conflict(f"{MOST_STREAMS} programs listen already.", "Close some of the pages.")
+    if len(channel.hub.streams) >= most:
+        raise Conflict(f"{most} programs listen already.", "Close some of the pages.")
     if job is not None:
         await channel.daemon.ask(lambda reader: reader.job(JobId(job)))
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

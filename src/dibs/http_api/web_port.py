@@ -26,7 +26,8 @@ from dibs.http_api import connections
 from dibs.http_api.admission import Endpoint
 from dibs.http_api.connections import Connection
 from dibs.http_api.tokens import Tokens
-from dibs.system import peers
+from dibs.system import open_files, peers
+from dibs.system.peers import Peer
 from dibs.system.settings import Settings
 
 log = logging.getLogger("dibs.http")
@@ -34,8 +35,12 @@ log = logging.getLogger("dibs.http")
 LOOPBACK = ("127.0.0.1", "::1")
 #: Wildcard addresses, which do not tell under which name browsers reach this machine.
 EVERYWHERE = ("0.0.0.0", "::")
-#: The most concurrent connections. A browser tab uses one or two, so more than this is abuse.
+#: The most connections of the owner. A browser tab uses one or two, so more than this is abuse.
 MOST_CONNECTIONS = 1000
+#: The most connections whose owner is not known yet; they are identified together, in milliseconds.
+MOST_UNKNOWN = 512
+#: The most strangers that get an answer before they are hung up on, at a time.
+MOST_STRANGERS = 32
 #: Seconds for the TLS handshake.
 HANDSHAKE_FOR_S = 10.0
 #: Seconds before accepting again after an error, such as no free file descriptor.
@@ -107,6 +112,12 @@ class OpenEndpoint:
     port: int
     sockets: list[socket.socket]
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    #: Accepted connections whose owner is not known yet.
+    unknown: list[socket.socket] = field(default_factory=list)
+    has_unknown: asyncio.Event = field(default_factory=asyncio.Event)
+    has_room: asyncio.Event = field(default_factory=asyncio.Event)
+    #: How many strangers are being answered.
+    strangers: int = 0
 
 
 @dataclass(eq=False)
@@ -142,7 +153,8 @@ class Browsers:
         self._open = OpenEndpoint(where, sockets[0].getsockname()[1], sockets)
         endpoint = where.endpoint(self._open.port)
         for sock in sockets:
-            self._begin(self._open, self._accept(self._open, sock, endpoint))
+            self._begin(self._open, self._accept(self._open, sock))
+        self._begin(self._open, self._identify(self._open, endpoint))
         self._tokens.remember(self._open.port)
         log.info("browsers are let in on port %s", self._open.port)
         return self._open.port
@@ -174,7 +186,7 @@ class Browsers:
             task.cancel()
         # End the tasks before closing the sockets: the loop would else watch descriptors that may be reused by others.
         await asyncio.gather(*was.tasks, return_exceptions=True)
-        for sock in was.sockets:
+        for sock in (*was.sockets, *was.unknown):
             sock.close()
 
     async def forget(self) -> None:
@@ -188,7 +200,7 @@ class Browsers:
         listening.tasks.add(task)
         task.add_done_callback(listening.tasks.discard)
 
-    async def _accept(self, listening: OpenEndpoint, sock: socket.socket, endpoint: Endpoint) -> None:
+    async def _accept(self, listening: OpenEndpoint, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -197,10 +209,31 @@ class Browsers:
                 log.warning("cannot accept a browser: %s", error.strerror)
                 await asyncio.sleep(AGAIN_S)
                 continue
-            if len(listening.tasks) + len(self._connected()) > MOST_CONNECTIONS:
-                theirs.close()
-                continue
-            self._begin(listening, self._admit(theirs, listening.place.context, endpoint))
+            listening.unknown.append(theirs)
+            listening.has_unknown.set()
+            if len(listening.unknown) >= min(MOST_UNKNOWN, open_files.connections() // 2):
+                # The rest waits in the kernel's queue, in its order.
+                listening.has_room.clear()
+                await listening.has_room.wait()
+
+    async def _identify(self, listening: OpenEndpoint, endpoint: Endpoint) -> None:
+        """Find the owners of all new connections with one look at the kernel's table, again and again.
+
+        A look takes as long as there are sockets on the machine, and closed ones stay for a minute: one for each
+        connection kept the owner waiting long after a burst.
+        """
+        while True:
+            await listening.has_unknown.wait()
+            listening.has_unknown.clear()
+            these, listening.unknown = listening.unknown, []
+            listening.has_room.set()
+            try:
+                found = await asyncio.to_thread(peers.of_all_tcp, these)
+            except asyncio.CancelledError:
+                listening.unknown += these
+                raise
+            for sock, peer in zip(these, found, strict=True):
+                self._begin(listening, self._admit(sock, peer, listening, endpoint))
 
     def _connected(self) -> list[Connection]:
         found = self._runner.server.connections if self._runner.server else []
@@ -210,14 +243,17 @@ class Browsers:
         for connection in self._connected():
             connection.force_close()
 
-    async def _admit(self, sock: socket.socket, context: ssl.SSLContext | None, endpoint: Endpoint) -> None:
+    async def _admit(self, sock: socket.socket, peer: Peer, listening: OpenEndpoint, endpoint: Endpoint) -> None:
         """Pass the owner's connection to the server; send others only a refusal."""
         loop = asyncio.get_running_loop()
+        context = listening.place.context
+        is_remote = endpoint.is_public and not peer.is_local
         try:
-            peer = await asyncio.to_thread(peers.of_tcp, sock)
-            is_remote = endpoint.is_public and not peer.is_local
             if peer.uid not in (endpoint.uid, 0) and not is_remote:
-                await _turn_away(sock, is_plain=context is None)
+                await _turn_away(sock, listening)
+                return
+            if len(self._connected()) >= MOST_CONNECTIONS:
+                sock.close()
                 return
             handshake_s = HANDSHAKE_FOR_S if context else None
             await loop.connect_accepted_socket(
@@ -231,16 +267,22 @@ class Browsers:
             raise
 
 
-async def _turn_away(sock: socket.socket, is_plain: bool) -> None:
+async def _turn_away(sock: socket.socket, listening: OpenEndpoint) -> None:
     with sock:
-        if is_plain:
+        if listening.place.context is None and listening.strangers < MOST_STRANGERS:
+            listening.strangers += 1
             # Closing with unread data sends a reset, which may discard the answer; so read until the client closes.
-            with contextlib.suppress(OSError):
+            try:
                 sock.send(connections.NOT_YOURS)
                 sock.shutdown(socket.SHUT_WR)
                 async with asyncio.timeout(AGAIN_S):
                     while await asyncio.get_running_loop().sock_recv(sock, 65536):
                         pass
+            except OSError:
+                # They are gone, or the time is over.
+                pass
+            finally:
+                listening.strangers -= 1
 
 
 def bind(addresses: tuple[str, ...], port: int) -> list[socket.socket]:

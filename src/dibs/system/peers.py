@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,18 +40,37 @@ def of_unix(sock: socket.socket) -> Peer:
 
 def of_tcp(sock: socket.socket) -> Peer:
     """Return the peer of a connected TCP socket; reads a kernel table, which may take milliseconds."""
+    return of_all_tcp([sock])[0]
+
+
+def of_all_tcp(socks: Sequence[socket.socket]) -> list[Peer]:
+    """Return the peers of connected TCP sockets, with one look at the kernel's tables for all of them."""
+    tables = {family: _by_ends(family) for family in {sock.family for sock in socks}}
+    return [_of(sock, tables[sock.family]) for sock in socks]
+
+
+def _by_ends(family: int) -> dict[str, str]:
+    """Return the lines of a kernel table by the addresses of their two ends; none if the kernel does not tell."""
+    try:
+        text = TABLES[socket.AddressFamily(family)].read_text("ascii")
+    except OSError:
+        return {}
+    split = ((line.split(None, 3), line) for line in text.splitlines())
+    return {f"{words[1]} {words[2]}": line for words, line in split if len(words) == 4}
+
+
+def _of(sock: socket.socket, lines: Mapping[str, str]) -> Peer:
     try:
         theirs, ours = sock.getpeername()[:2], sock.getsockname()[:2]
-        table = TABLES[sock.family].read_text("ascii")
     except OSError:
-        # The peer is gone, or the kernel does not report it: the owner is unknown.
+        # The peer is gone: the owner is unknown.
         return Peer(None, is_local=True)
-    return find(table, theirs, ours)
+    found = lines.get(f"{_written(theirs)} {_written(ours)}", "")
+    return find(found, theirs, ours) if lines else Peer(None, is_local=True)
 
 
 def find(table: str, theirs: Address, ours: Address) -> Peer:
-    """Return the peer at `theirs` of our end at `ours` from the text of one of the kernel's tables."""
-    # A plain text search: there may be thousands of lines, and each connection waits for this.
+    """Return the peer at `theirs` of our end at `ours` from lines of one of the kernel's tables."""
     at = table.find(f": {_written(theirs)} {_written(ours)} ")
     if at >= 0:
         # "local remote state queues timer retransmissions uid timeout inode ..."
