@@ -6,7 +6,6 @@ Every user of the machine can connect to it, so the peer is identified before a 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import ipaddress
 import logging
