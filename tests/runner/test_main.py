@@ -115,6 +115,18 @@ def test_a_fifo_as_output_fails_the_job_at_once(bench: Bench, more: dict[str, in
     assert final.why.endswith("log: expected a regular file or a terminal, it is a FIFO")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a link to another user needs root")
+def test_our_log_is_not_written_through_a_link_of_another_user(bench: Bench) -> None:
+    """The folder was checked when the daemon started; somebody may have replaced it since."""
+    (bench.tmp / "stolen").mkdir()
+    link = bench.tmp / "logs"
+    link.symlink_to("stolen")
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    final = bench.run("echo secret", output=os.fsencode(link / "7" / "log"))
+    assert f"the link {link} belongs to another user (uid 65534)" in final.why
+    assert list((bench.tmp / "stolen").iterdir()) == []
+
+
 def test_output_may_be_thrown_away(bench: Bench) -> None:
     assert bench.run("echo hello", output=b"/dev/null", output_mode=0o666).code == 0
 

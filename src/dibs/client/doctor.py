@@ -22,7 +22,7 @@ from dibs.leases import device_lease
 from dibs.model import units
 from dibs.store import copies, custody, marker
 from dibs.store.reader import Reader
-from dibs.system import disk, logout_policy, paths, settings
+from dibs.system import disk, logout_policy, paths, settings, trusted_paths
 from dibs.system.settings import Settings
 from dibs.version import __version__
 
@@ -182,6 +182,8 @@ def files(patient: Patient) -> list[Finding]:
     folder = patient.values.files
     if folder is None:
         return []
+    if why := trusted_paths.find_problem(str(folder)):
+        return [Finding("files", PROBLEM, f"{folder}: {why}", "Name another folder, or unset files.")]
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return [Finding("files", PROBLEM, f"{folder} is no folder that you can write to", "Make it, or unset files.")]
     return [Finding("files", OK, f"logs and checkpoints go to {folder}"), *_room(folder)]

@@ -17,7 +17,7 @@ from dibs.devices.view import DeviceView
 from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.engines.runner_pool import Runners
-from dibs.errors import MachineError
+from dibs.errors import MachineError, UserError
 from dibs.foreground import device_check
 from dibs.jobqueue.machine_line import MachineLine
 from dibs.jobqueue.reactor import Reactor
@@ -27,7 +27,9 @@ from dibs.leases import device_lease
 from dibs.leases.drains import Drains
 from dibs.model.devices import DeviceId
 from dibs.store.writer import Store
-from dibs.system import paths, settings, users
+from dibs.system import paths, settings, trusted_paths, users
+
+FILES_HINT = "Name another one, or unset files; see `dibs config`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ def assemble(home: Path, values: settings.Settings, visible: str | None, writer:
     place = device_lease.Folder(str(values.lease_dir)) if values.lease_dir else device_lease.folder()
     if not os.access(place.path, os.W_OK | os.X_OK):
         raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
+    if values.files is not None and (why := trusted_paths.find_problem(str(values.files))):
+        raise UserError(f"files: expected a folder of yours in folders of yours or root, but {why}.", FILES_HINT)
     database = paths.database(home)
     waits: Reactor[Work] = Reactor()
     runners = Runners(str(home / "runners.log"), waits.watch, waits.later)

@@ -10,7 +10,7 @@ import os
 import sys
 
 from dibs.runner import records, spares
-from dibs.system import output_files, processes
+from dibs.system import output_files, processes, trusted_paths
 from dibs.system.crash_points import crash_point
 from dibs.system.lean import signal
 
@@ -38,6 +38,7 @@ def spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) 
             os.chdir(spec.cwd)
         except OSError as error:
             raise CannotStart(126, spec.cwd, error) from error
+        _check_trusted(spec, spare)
         _furnish(spec, spare)
         if spare is None:
             opened.append(_open_output(spec.output, spec.output_mode))
@@ -63,6 +64,16 @@ def _let_go(fds: list[int], mask: int) -> None:
         except OSError:
             # A network file system may report a late error; the command has the file open and gets it too.
             sys.excepthook(*sys.exc_info())
+
+
+def _check_trusted(spec: records.Spec, spare: spares.Spare | None) -> None:
+    """Refuse to write our own log where another user could redirect it: a folder may have been replaced since."""
+    if spare is not None or spec.output_mode is not None:
+        return
+    why = trusted_paths.find_problem(os.fsdecode(os.path.dirname(spec.output)))
+    if why is not None:
+        # The path no longer leads to our folder; that is not the job's fault.
+        raise CannotStart(126, spec.output, OSError(errno.ESTALE, why))
 
 
 def _furnish(spec: records.Spec, spare: spares.Spare | None) -> None:
