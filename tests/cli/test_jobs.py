@@ -289,6 +289,17 @@ def test_the_last_lines_and_earlier_attempts(bench: Bench) -> None:
     assert (missing.returncode, missing.stderr) == (3, "dibs: job 1 has no attempt 3; its newest is 2.\n")
 
 
+def test_the_last_lines_of_a_log_with_a_huge_one_are_bounded(bench: Bench) -> None:
+    job_id = bench.add("head -c 10000000 /dev/zero | tr '\\0' x; echo; echo end")
+    bench.until(job_id)
+    done = bench.cli("log", "-n", "2", str(job_id))
+    assert len(done.stdout) == 2 * 64 * 1024
+    assert done.stdout.endswith("xx\nend\n")
+    assert "9.4M before this are left out" in done.stderr
+    assert bench.cli("log", "-n", "1", str(job_id)).stdout == "end\n"
+    assert len(bench.cli("log", str(job_id)).stdout) == 10_000_005
+
+
 def test_a_job_without_output_is_said(bench: Bench) -> None:
     bench.until(bench.add(LONG, gpus=4), "started")
     bench.add("true")

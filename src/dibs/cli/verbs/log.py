@@ -9,6 +9,7 @@ from dibs.cli.verbs import status
 from dibs.client import connection, job_state, queries, stand_in
 from dibs.client.answers import WholeJob
 from dibs.foreground import signals
+from dibs.model import units
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
@@ -19,6 +20,9 @@ LINES = Option(("-n", "--lines"), "Only the last lines.", options.whole(0), "N")
 ATTEMPT = Option(("--attempt",), "An earlier attempt instead of the newest.", options.whole(1), "K")
 OPTIONS: tuple[Option[object], ...] = (FOLLOW, LINES, ATTEMPT)
 EXAMPLES = ("dibs log 12", "dibs log -f @", "dibs log -n 20 name:vit")
+
+#: Bytes per line that -n prints: more than any line that is meant to be read.
+LONGEST_LINE = 64 * 1024
 
 
 def main(args: Args) -> int:
@@ -33,13 +37,23 @@ def show(queue: connection.Client, job: WholeJob, attempt: int | None, lines: in
     """Print the output of one attempt; if followed, return the exit code of its command."""
     attempt = attempt or job["attempt"]
     path = job_state.log_path(job, attempt)
-    tail = log_output.Tail(path, log_output.Sink(1), 0 if lines is None else log_output.start_of_last(path, lines))
+    tail = log_output.Tail(path, log_output.Sink(1), 0 if lines is None else _start_of_last(path, lines))
     if is_followed:
         return _follow(queue, job, attempt, tail)
     tail.drain()
     if not tail.is_found:
         screen.say(_nothing(job, attempt))
     return 0
+
+
+def _start_of_last(path: str, lines: int) -> int:
+    """Return where the last lines begin; leave out most of very long ones, and say so."""
+    start = log_output.start_of_last(path, lines)
+    nearest = (os.path.getsize(path) if os.path.isfile(path) else 0) - lines * LONGEST_LINE
+    if start >= nearest:
+        return start
+    screen.say(f"the last lines are long: {units.format_size(nearest - start)} before this are left out; see {path}")
+    return nearest
 
 
 def _nothing(job: WholeJob, attempt: int) -> str:
