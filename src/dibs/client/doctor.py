@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs.client import connection, daemon_process, queries
+from dibs.client import connection, daemon_process, machine_limits, queries
 from dibs.devices import probe
 from dibs.engines.job_files import JobFiles
 from dibs.errors import DibsError, UserError
@@ -124,6 +124,23 @@ def _sources(values: Settings) -> Finding:
     return Finding("settings", OK, f"set: {', '.join(changed)}" if changed else "all at their defaults")
 
 
+def interpreter(patient: Patient) -> list[Finding]:
+    """Check the Python of this command and of the daemon: without it no job can be started."""
+    pid = daemon_process.lock_holder(patient.home)
+    if problem := machine_limits.interpreter(sys.executable):
+        return [Finding("python", PROBLEM, *problem)]
+    problem = None if pid is None else machine_limits.daemon_interpreter(pid)
+    return [] if problem is None else [Finding("python", WARNING, *problem)]
+
+
+def limits(patient: Patient) -> list[Finding]:
+    """Check how many processes and files the daemon may have, or one that is started here."""
+    pid = daemon_process.lock_holder(patient.home)
+    problems = [machine_limits.process_limit(pid), machine_limits.file_limit(pid)]
+    found = [Finding("limits", WARNING, *problem) for problem in problems if problem is not None]
+    return found or [Finding("limits", OK, "enough processes and open files")]
+
+
 def gpus(patient: Patient, driver_s: float = DRIVER_S) -> list[Finding]:
     """Check the driver and the GPUs through a child process, which may hang without harm."""
     seen = probe.Probe(patient.values, first_deadline_s=driver_s).read()
@@ -170,11 +187,13 @@ def state(patient: Patient) -> list[Finding]:
     return [*(found or [Finding("state", OK, f"{home} ({kind}, {mode:04o})")]), *_room(home)]
 
 
-def _room(folder: Path) -> list[Finding]:
+def _room(folder: Path, fix: str = "Make room, or move logs elsewhere with the setting files.") -> list[Finding]:
     left = disk.room(folder)
     if warning := disk.warning(folder, left):
-        return [Finding("disk", WARNING, warning, "Make room, or move logs elsewhere with the setting files.")]
-    return [Finding("disk", OK, f"{units.format_size(left.free)} of {units.format_size(left.total)} free")]
+        return [Finding("disk", WARNING, warning, fix)]
+    names = "" if left.free_files is None else f", room for {left.free_files:,} files"
+    text = f"{units.format_size(left.free)} of {units.format_size(left.total)} free for {folder}{names}"
+    return [Finding("disk", OK, text)]
 
 
 def files(patient: Patient) -> list[Finding]:
@@ -261,6 +280,12 @@ def lease_folder(patient: Patient) -> list[Finding]:
         fix = f"As root: chmod 1777 {place}"
         return [Finding("leases", WARNING, f"{place} is not open to all users ({mode:04o})", fix)]
     return [Finding("leases", OK, f"in {place}, shared by all users")]
+
+
+def lease_disk(patient: Patient) -> list[Finding]:
+    """Check the disk of the lease folder: a lease that cannot be written is not taken."""
+    place = Path(patient.place)
+    return _room(place, "Make room there: without it no GPU can be leased.") if place.is_dir() else []
 
 
 def service(patient: Patient) -> list[Finding]:
@@ -357,12 +382,15 @@ def _read(path: str | Path) -> str:
 
 #: In the order of the report.
 CHECKS: dict[str, Callable[[Patient], list[Finding]]] = {
+    "interpreter": interpreter,
     "gpus": gpus,
     "state": state,
     "files": files,
     "database": database,
     "use": use,
     "leases": lease_folder,
+    "lease disk": lease_disk,
+    "limits": limits,
     "daemon": service,
     "logout": logout,
     "reboot": reboot,
