@@ -31,7 +31,7 @@ class StandIn(Client):
             listening.bind("")
             listening.listen()
             self._address = listening.getsockname()
-            words = [sys.executable, "-P", "-m", "dibs.daemon.stand_in", str(pid)]
+            words = [sys.executable, "-P", "-m", "dibs.daemon.stand_in", str(pid), str(os.getpid())]
             sources = [nothing.fileno()] * 3 + [listening.fileno()]
             actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(sources)]
             os.posix_spawn(words[0], words, environ, file_actions=actions)

@@ -44,7 +44,7 @@ async def serve(home: Path, values: settings.Settings, pid: int, listening: sock
 
 def main() -> None:
     """Run as a process; errors are reported by hanging up, and the client then tells what it knew before."""
-    processes.die_with(os.getppid(), signal.SIGKILL)
+    processes.die_with(int(sys.argv[2]), signal.SIGKILL)
     os.umask(0o077)
     with contextlib.suppress(DibsError, OSError, database.DatabaseError):
         home = paths.home(os.environ).path

@@ -49,7 +49,8 @@ def search(
     """Return what expressions find in each log; if they take too long, log an error and return less."""
     asked = json.dumps({"logs": list(logs), "metrics": dict(metrics)}).encode()
     timeout_s = deadline_s + summaries_for_s
-    words = [sys.executable, "-P", "-m", "dibs.logs.numbers_child", str(summaries_for_s), str(timeout_s)]
+    about = [str(summaries_for_s), str(timeout_s), str(os.getpid())]
+    words = [sys.executable, "-P", "-m", "dibs.logs.numbers_child", *about]
     try:
         told = subprocess.run(words, input=asked, stdout=subprocess.PIPE, timeout=timeout_s, check=True).stdout
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
@@ -66,7 +67,7 @@ def search(
 
 def main() -> None:
     """Act as the child: read JSON with `logs` and `metrics`, print a line of last values, then a line of summaries."""
-    limit(float(sys.argv[2]))
+    limit(float(sys.argv[2]), int(sys.argv[3]))
     asked = json.load(sys.stdin)
     logs, metrics = asked["logs"], asked["metrics"]
     print(json.dumps([printed(tail(path), metrics) for path in logs]), flush=True)
@@ -75,9 +76,9 @@ def main() -> None:
     print(json.dumps([summaries(tail(path), metrics) for path in logs]), flush=True)
 
 
-def limit(timeout_s: float) -> None:
+def limit(timeout_s: float, parent: int) -> None:
     """Bound what an expression can take, and end with the daemon, which may be killed before its deadline."""
-    processes.die_with(os.getppid(), signal.SIGKILL)
+    processes.die_with(parent, signal.SIGKILL)
     cpu_s = math.ceil(timeout_s)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
