@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import resource
@@ -18,7 +19,7 @@ import lease_lab
 from dibs import errors
 from dibs.leases import device_lease, holders, tickets
 from dibs.scheduling import choice
-from dibs.system import locks, processes
+from dibs.system import locks, processes, users
 from lease_lab import close, hangs_up, needs_root, race
 
 # pytest finds fixtures by their names in this module.
@@ -296,7 +297,7 @@ def test_a_gate_that_is_never_opened_is_said_so(place):
 
 
 @pytest.mark.parametrize("kind", [".dibs-lease-A", ".dibs-gate-A"])
-@pytest.mark.parametrize("plant", ["symlink", "dangling", "hardlink", "fifo", "directory"])
+@pytest.mark.parametrize("plant", ["symlink", "dangling", "hardlink", "second name", "fifo", "socket", "directory"])
 def test_what_somebody_planted_is_named_and_not_followed(place, tmp_path, kind, plant):
     path = Path(place.file(kind))
     target = tmp_path / "target"
@@ -309,14 +310,25 @@ def test_what_somebody_planted_is_named_and_not_followed(place, tmp_path, kind, 
             path.symlink_to(tmp_path / "nothing")
         case "hardlink":
             path.hardlink_to(target)
+        case "second name":
+            # A lease file as it should be, but that of another device too.
+            path.touch()
+            path.chmod(0o1666)
+            path.with_name(path.name.replace("-A", "-B")).hardlink_to(path)
         case "fifo":
             os.mkfifo(path)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as sock, contextlib.chdir(place.path):
+                sock.bind(path.name)
         case "directory":
             path.mkdir()
-    with pytest.raises(device_lease.Broken) as caught:
+    with pytest.raises(device_lease.Unusable) as caught:
         device_lease.take(place, ["A"], NOTE)
+    assert caught.value.device == "A"
     assert str(path) in caught.value.line()
-    assert f"uid {os.geteuid()}" in caught.value.line()
+    assert f"(owner: {users.own()})" in caught.value.line()
+    assert list(device_lease.unusable(place, ["A", "C"])) == ["A"]
+    assert str(path) in device_lease.unusable(place, ["A"])["A"]
     assert target.read_text() == "precious"
     assert not (tmp_path / "nothing").exists()
     assert holders.held(place, ["A"]) == set()

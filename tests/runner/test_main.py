@@ -18,7 +18,7 @@ from attempt_bench import DEADLINE_S, ROOT, RUNNER, Bench, give, until
 from dibs.leases import device_lease
 from dibs.runner import attempts, records
 from dibs.runner import main as runner
-from dibs.system import processes
+from dibs.system import processes, refusals
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_missing_folder_is_named(bench: Bench) -> None:
 
 def test_an_output_that_cannot_be_opened_is_named(bench: Bench) -> None:
     (bench.tmp / "file").write_text("")
-    final = bench.run("true", output=os.fsencode(bench.tmp / "file" / "log"))
+    final = bench.run("true", output=os.fsencode(bench.tmp / "file" / "log"), output_mode=0o644)
     assert (final.kind, final.code) == ("failed", 126)
     assert final.why.endswith(": Not a directory")
 
@@ -129,6 +129,31 @@ def test_our_log_is_not_written_through_a_link_of_another_user(bench: Bench) -> 
 
 def test_output_may_be_thrown_away(bench: Bench) -> None:
     assert bench.run("echo hello", output=b"/dev/null", output_mode=0o666).code == 0
+
+
+def test_our_own_log_that_cannot_be_opened_is_not_the_jobs_failure(bench: Bench) -> None:
+    """Only this job waits: its log is in a folder of its own."""
+    (bench.tmp / "file").write_text("")
+    final = bench.run("echo ran", output=os.fsencode(bench.tmp / "file" / "log"))
+    assert (final.kind, final.scope) == ("refused", "job")
+    assert final.why == f"Not a directory ({bench.tmp}/file/log)"
+
+
+def test_a_log_folder_that_cannot_be_made_is_named(bench: Bench) -> None:
+    (bench.tmp / "file").write_text("")
+    final = bench.run("echo ran", folders=(os.fsencode(bench.tmp / "file" / "checkpoint"),))
+    assert (final.kind, final.scope) == ("refused", "job")
+    assert final.why == f"Not a directory ({bench.tmp}/file/checkpoint)"
+    assert bench.complaints() == ""
+
+
+def test_too_few_descriptors_for_the_command_are_the_machines_trouble(bench: Bench) -> None:
+    bench.spec("echo ran")
+    bench.run_from('ulimit -n 40; exec "$@"')
+    final = bench.examine().final  # type: ignore[attr-defined]
+    assert isinstance(bench.examine(), attempts.Refused)
+    assert (final.kind, final.scope, final.why) == ("refused", "queue", "Too many open files (/bin/sh)")
+    assert bench.read() == ""
 
 
 def test_our_own_mistake_before_the_command_ran_is_recorded_as_ours(bench: Bench) -> None:
@@ -660,7 +685,8 @@ def test_a_start_never_runs_beside_what_an_earlier_one_left(bench: Bench) -> Non
     bench.finish(first)
     bench.finish(bench.begin(2))
     final = bench.examine(2).final  # type: ignore[attr-defined]
-    assert (final.kind, final.code) == ("failed", 125)
+    assert (final.kind, final.scope) == ("refused", "job")
+    assert final.why == "a process of an earlier start of this attempt still runs"
     assert bench.read() == "first\n"
 
 
@@ -738,14 +764,25 @@ def test_the_result_is_recorded_on_a_full_disk(bench: Bench) -> None:
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("unshare"), reason="LEFT OUT: a full disk needs root and unshare"
 )
-def test_a_disk_too_full_to_begin_is_a_start_that_never_was(bench: Bench) -> None:
+def test_a_disk_too_full_to_begin_is_told_to_the_daemon(bench: Bench) -> None:
+    """No file can say so."""
     bench.spec("echo ran")
-    bench.run_from(f"""exec unshare -m sh -c '
-        mount -t tmpfs -o size=64k none {bench.folder} || exit 99
-        cat /dev/zero > {bench.folder}/filler 2>/dev/null
-        "$@" 2>/dev/null && exit 98
-        ls -a {bench.folder} > {bench.tmp}/seen' sh "$@"
-    """)
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        give(ours, bench.specs[1])
+        with its:
+            bench.run_from(
+                f"""exec unshare -m sh -c '
+                mount -t tmpfs -o size=64k none {bench.folder} || exit 99
+                cat /dev/zero > {bench.folder}/filler 2>/dev/null
+                "$@" || exit 98
+                ls -a {bench.folder} > {bench.tmp}/seen' sh "$@"
+            """,
+                its,
+            )
+        refusal = refusals.unpack(ours.recv(refusals.LONGEST_BYTES))
+    assert refusal is not None
+    assert (refusal.scope, refusal.why.startswith("No space left on device")) == ("queue", True)
     assert "started" not in bench.read("seen")
     assert bench.read() == ""
 

@@ -109,9 +109,9 @@ class Bench:
             yield process, ours
         assert self.finish(process) == 0
 
-    def run_from(self, shell: str) -> None:
+    def run_from(self, shell: str, served: socket.socket | None = None) -> None:
         """Run one start to its end from a piece of shell, in which "$@" is the runner."""
-        with self.served() as its:
+        with served or self.served() as its:
             runner = [sys.executable, "-I", "-S", "-c", RUNNER, str(its.fileno())]
             subprocess.run(["sh", "-c", shell, "sh", *runner], check=True, pass_fds=[its.fileno()])
 
@@ -139,7 +139,7 @@ class Bench:
         self.spec(command, **more)
         self.finish(self.begin())
         verdict = self.examine()
-        assert isinstance(verdict, attempts.Ended | attempts.NoLease), (verdict, self.complaints())
+        assert isinstance(verdict, attempts.Ended | attempts.NoLease | attempts.Refused), (verdict, self.complaints())
         return verdict.final
 
     def finish(self, process: subprocess.Popen[bytes]) -> int:

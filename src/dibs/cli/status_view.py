@@ -100,9 +100,9 @@ def _share(holder: Share) -> str:
 
 
 def warnings(machine: Machine) -> list[str]:
-    """Return warnings: hidden devices, devices that cannot be read, or a disk that is almost full."""
+    """Return warnings: hidden or unreadable devices, a disk that is almost full, or starts that the machine refuses."""
     restriction = f"restricted: {machine['restriction']}" if machine["restriction"] else ""
-    return [text for text in (restriction, machine["problem"], machine.get("disk")) if text]
+    return [text for text in (restriction, machine["problem"], machine.get("disk"), machine.get("starts")) if text]
 
 
 def arrange(jobs: Sequence[Job], starts: Starts) -> tuple[list[Row], list[Row], list[Row]]:

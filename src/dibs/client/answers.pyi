@@ -100,7 +100,7 @@ class Place(TypedDict):
     holders: list[Share]
 
 class Machine(TypedDict):
-    """The machine in one line; `disk` is a warning about a full disk."""
+    """The machine in one line; `disk` warns about a full disk, `starts` says why the machine refuses starts."""
 
     gpus: int
     free: int
@@ -108,6 +108,7 @@ class Machine(TypedDict):
     problem: str | None
     devices: list[Place]
     disk: str | None
+    starts: str | None
 
 class Answerer(TypedDict):
     """The daemon that answered."""
@@ -284,12 +285,13 @@ class Waiter(TypedDict):
     devices: list[str]
 
 class Gpus(TypedDict):
-    """Every GPU of this machine, and who waits for some."""
+    """Every GPU of this machine, and who waits for some; `starts` says why the machine refuses starts."""
 
     gpus: list[Gpu]
     waiters: list[Waiter]
     problem: str | None
     restriction: str | None
+    starts: str | None
 
 class Daemon(TypedDict):
     """Who serves here."""

@@ -148,6 +148,10 @@ class Daemon:
         """Read the queue and the machine once, to explain why jobs wait and when they start."""
         return QueueOutlook.of_queue(self._queue, reader)
 
+    def starts_trouble(self, reader: writer.Reader) -> str | None:
+        """Return why the machine refuses starts; None if it does not."""
+        return self._queue.pauses.told([job.id for job in reader.active_devices()], time.monotonic())
+
     def receipt(self, reader: writer.Reader, ids: list[JobId]) -> tuple[str, list[str]]:
         """Describe a submission in one line, with a hint if its GPU memory does not fit what earlier runs used."""
         return outlook.receipt(self._queue, reader, ids), outlook.declared_amiss(self._queue, reader, ids)

@@ -16,7 +16,7 @@ from dibs.devices import assessment, health, usage
 from dibs.devices.assessment import Assessment, Finding, Reading
 from dibs.devices.foreign import Limits
 from dibs.leases.drains import Drains
-from dibs.model.devices import DeviceId, Inventory, with_drained
+from dibs.model.devices import DeviceId, Inventory, with_drained, with_faults
 from dibs.scheduling.views import Occupant
 
 #: Seconds for which a reading is recent enough to give out a device. Jobs that start together share one reading, and a
@@ -43,10 +43,12 @@ class DeviceView:
         #: Devices that were given out, with the number of the last reading that began before.
         self._given: dict[DeviceId, int] = {}
         self._busy: set[DeviceId] = set()
+        #: Devices on which the machine refused starts, with the reason. Replaced as a whole.
+        self.unusable: Mapping[DeviceId, str] = {}
 
     def inventory(self) -> Inventory:
         """Return the devices as last judged, with the current drains."""
-        return with_drained(self._assessment.inventory, self.drains.now())
+        return with_faults(with_drained(self._assessment.inventory, self.drains.now()), self.unusable)
 
     @property
     def last(self) -> Assessment:

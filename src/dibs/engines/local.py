@@ -10,19 +10,19 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dibs.engines.job_files import JobFiles
-from dibs.engines.runner_pool import Runners, boot, spawn
+from dibs.engines.runner_pool import Runners, Then, Undelivered, boot, spawn
 from dibs.model import environment, scripts
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
 from dibs.runner import attempts, records, spares
 from dibs.scheduling import capacity
 from dibs.store import call_files
-from dibs.system import commands, processes
+from dibs.system import commands, processes, refusals
 from dibs.system.settings import Settings
 
 
@@ -49,11 +49,18 @@ class Local:
         job: Job,
         captured: bytes,
         inventory: Inventory,
-        then: Callable[[], None],
+        then: Then,
         script: bytes | None = None,
     ) -> None:
-        """Have a runner carry out the job's current start; call `then` when it ends or its runner dies."""
-        self.runners.start(records.pack(self._spec(job, captured, inventory, script)), then)
+        """Have a runner carry out the job's current start; call `then` when it is over.
+
+        Raise `Undelivered` if no runner has it.
+        """
+        try:
+            packed = records.pack(self._spec(job, captured, inventory, script))
+        except OSError as error:
+            raise Undelivered(refusals.of_own(error)) from error
+        self.runners.start(packed, then)
 
     def _spec(self, job: Job, captured: bytes, inventory: Inventory, script: bytes | None) -> records.Spec:
         spec = job.spec
@@ -185,7 +192,21 @@ class Local:
         if pidfd is None:
             return False
         try:
-            return processes.send(pidfd, signum)
+            # A runner that was stopped must continue to obey; for any other one SIGCONT changes nothing.
+            return processes.send(pidfd, signum) and processes.send(pidfd, signal.SIGCONT)
+        finally:
+            os.close(pidfd)
+
+    def kill_stopped_runner(self, job: Job) -> bool:
+        """Kill the job's runner if it is stopped, because it will not obey; tell whether it was."""
+        started = attempts.read_started(self.folder(job), job.start)
+        pidfd = self.adopt(started) if isinstance(started, attempts.Shim) else None
+        if pidfd is None or not isinstance(started, attempts.Shim):
+            return False
+        try:
+            found = processes.look(started.pid)
+            is_stopped = found is not None and found.is_stopped and attempts.has_runner(self.folder(job), job.start)
+            return is_stopped and processes.send(pidfd, signal.SIGKILL)
         finally:
             os.close(pidfd)
 

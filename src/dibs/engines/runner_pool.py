@@ -6,7 +6,9 @@ All of this happens in the queue thread.
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -14,7 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dibs.runner import main as runner
-from dibs.system import open_files, paths
+from dibs.system import open_files, paths, processes, refusals
+from dibs.system.refusals import Refusal
+
+log = logging.getLogger("dibs.engines.runner_pool")
 
 #: Adds only our own package to the path of the bare interpreter, at the end, and uses its cached byte code.
 BOOT = "import sys; sys.path.append(sys.argv.pop(1)); {restore}from dibs.runner import {module}; {module}.main()"
@@ -27,6 +32,9 @@ IDLE_S = 5.0
 
 #: The descriptor of the socket in the processes we start.
 ITS_FD = 3
+
+#: Called once when a start is over, or will never begin: whether its runner died silently, or why it was refused.
+Then = Callable[[bool, Refusal | None], None]
 
 
 def boot(module: str, *words: str) -> list[str]:
@@ -50,13 +58,18 @@ class Runners:
         self._watch = watch
         self._later = later
         self._launcher: socket.socket | None = None
+        self._launcher_pid = 0
+        self._was_stopped = False
         self._may_launch_at = 0.0
         #: Idle runners and since when, the longest idle first.
         self._idle: list[tuple[float, socket.socket]] = []
 
-    def start(self, packed: bytes, then: Callable[[], None]) -> None:
-        """Have a runner carry out a start; call `then` when it ends or the runner dies."""
-        sock = self._give(packed)
+    def start(self, packed: bytes, then: Then) -> None:
+        """Have a runner carry out a start; call `then` when it is over. Raise `Undelivered` if no runner has it."""
+        try:
+            sock = self._give(packed)
+        except OSError as error:
+            raise Undelivered(Refusal(refusals.QUEUE, refusals.describe(error))) from error
         self._watch(sock.fileno(), lambda: self._heard(sock, then))
 
     def _give(self, packed: bytes) -> socket.socket:
@@ -83,26 +96,36 @@ class Runners:
                 ours.setblocking(False)
                 socket.send_fds(ours, [b"run"], [spec])
                 if not self._fork(its.fileno()):
-                    pid = spawn(boot("main", str(ITS_FD)), self.log, its.fileno())
-                    self._collect(pid)
+                    self._collect(spawn(boot("main", str(ITS_FD)), self.log, its.fileno()))
             except BaseException:
                 ours.close()
                 raise
         return ours
 
-    def _heard(self, sock: socket.socket, then: Callable[[], None]) -> None:
+    def _heard(self, sock: socket.socket, then: Then) -> None:
         """Keep a runner that has finished its start, or drop one that died; the files say how the start ended."""
+        said, refusal = b"", None
         try:
-            is_over = sock.recv(16) == runner.OVER
-        except OSError:
-            is_over = False
+            said = sock.recv(refusals.LONGEST_BYTES)
+            refusal = refusals.unpack(said)
+        except ConnectionResetError:
+            # The kernel says so if the other end is closed before everything was read: nobody has this start.
+            refusal = Refusal(refusals.QUEUE, self._unread())
+        except OSError as error:
+            log.error("a runner's socket: %s", error)
+        is_over = said == runner.OVER
         if is_over:
             if not self._idle:
                 self._later(IDLE_S, self._trim)
             self._idle.append((time.monotonic(), sock))
         else:
             sock.close()
-        then()
+        then(not is_over and refusal is None, refusal)
+
+    def _unread(self) -> str:
+        if self._was_stopped:
+            return "the launcher of runners was stopped (SIGSTOP), and is replaced"
+        return f"a runner ended before it received its start; see {self.log}"
 
     def _trim(self) -> None:
         """Release runners that were idle for too long."""
@@ -136,14 +159,23 @@ class Runners:
         try:
             with its:
                 pid = spawn(boot("launcher", str(ITS_FD)), self.log, its.fileno())
+            self._collect(pid, self._launcher_died)
         except OSError:
             # No process can be created now: each start then tries itself, and reports its own failure.
             ours.close()
             return None
         ours.setblocking(False)
-        self._launcher = ours
-        self._collect(pid, self._launcher_died)
+        self._launcher, self._launcher_pid, self._was_stopped = ours, pid, False
         return ours
+
+    def replace_stopped_launcher(self) -> None:
+        """Kill a launcher that was stopped: it would keep its starts for ever. They then count as refused."""
+        found = processes.look(self._launcher_pid) if self._launcher is not None else None
+        if found is not None and found.is_stopped:
+            log.error("the launcher (pid %s) was stopped; it is replaced", found.pid)
+            self._was_stopped = True
+            # Our own child, not reaped yet: the pid cannot be another process.
+            os.kill(found.pid, signal.SIGKILL)
 
     def _launcher_died(self) -> None:
         """Drop the launcher. A runner that it did not fork closes its socket, and the files of the start decide."""
@@ -152,8 +184,14 @@ class Runners:
             self._launcher = None
 
     def _collect(self, pid: int, then: Callable[[], None] | None = None) -> None:
-        """Reap our child when it ends, so that it does not remain a zombie."""
-        pidfd = os.pidfd_open(pid)
+        """Reap our child when it ends, so that it does not remain a zombie; without a descriptor for that, end it."""
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            # Otherwise it would carry out a start that counts as undelivered.
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
 
         def ended() -> None:
             os.waitpid(pid, os.WNOHANG)
@@ -169,6 +207,14 @@ class Runners:
         for _, sock in self._idle:
             sock.close()
         self._idle.clear()
+
+
+class Undelivered(Exception):
+    """No process got the start, so its command never runs."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.why)
+        self.refusal = refusal
 
 
 def _write(fd: int, content: bytes) -> None:

@@ -14,7 +14,7 @@ from dibs.http_api import wire
 from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import actions, job_answers, machine_answers
 from dibs.jobqueue.thread import now_ms
-from dibs.leases import drains, holders, tickets
+from dibs.leases import device_lease, drains, holders, tickets
 from dibs.model import devices, serialization
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job
@@ -39,6 +39,8 @@ async def get_gpus(daemon: Daemon) -> machine_answers.Gpus:
 async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
     """Return every GPU of an inventory and its current holders."""
     found = await daemon.ask(lambda reader: holders.survey(daemon.lease_folder, inventory.ids))
+    broken = await daemon.ask(lambda reader: device_lease.unusable(daemon.lease_folder, inventory.ids))
+    inventory = devices.with_faults(inventory, {DeviceId(device): why for device, why in broken.items()})
     line = await daemon.ask(lambda reader: tickets.line(daemon.lease_folder))
     waiters = [
         machine_answers.Waiter(t.user or str(t.uid), t.pid, t.count, t.mib * choice.MIB or None, list(t.devices))
@@ -49,7 +51,8 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
         gpu_answer(device, found.get(device.id, ()), idle.get(device.id), sum(device.id in t.devices for t in line))
         for device in inventory.devices
     ]
-    return machine_answers.Gpus(shown, waiters, inventory.problem, inventory.restriction)
+    starts = await daemon.ask(daemon.starts_trouble)
+    return machine_answers.Gpus(shown, waiters, inventory.problem, inventory.restriction, starts)
 
 
 async def get_history(daemon: Daemon, query: HistoryQuery) -> machine_answers.History:
@@ -153,6 +156,7 @@ def machine(daemon: Daemon, view: View) -> job_answers.Machine:
         problem=inventory.problem,
         devices=_places(inventory, view),
         disk=daemon.lost or daemon.question or full(daemon),
+        starts=view.trouble,
     )
 
 

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from dibs.jobqueue.turns import BOOT, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, limit_word
+from dibs.jobqueue.turns import (
+    BOOT,
+    EndDisobedient,
+    EndLeftovers,
+    Order,
+    StartRunner,
+    Turn,
+    Watch,
+    WatchOrphan,
+    limit_word,
+)
 from dibs.model import dependencies, lifecycle, units
 from dibs.model.jobs import BAD, Job, JobId, State
 from dibs.runner import attempts, oom
@@ -18,22 +28,18 @@ from dibs.runner.records import Final, RunningCommand
 from dibs.scheduling import planner
 from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Policy, View
+from dibs.system import refusals
 from dibs.system.crash_points import crash_point
+from dibs.system.refusals import Refusal
 
 log = logging.getLogger("dibs.jobqueue.dispatch")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A runner could not lease a device. If no holder is visible, it must not be tried again at once."""
-
-    device: str
-    why: str
-
-
-def place(turn: Turn, view: View, policy: Policy) -> Plan:
-    """Decide what starts now and record it; the runners are started after the commit."""
+def place(turn: Turn, view: View, policy: Policy, most: int | None = None) -> Plan:
+    """Decide what starts now, at most `most` jobs, and record it; the runners are started after the commit."""
     plan = planner.plan(view, turn.inventory, policy, turn.now)
+    if most is not None:
+        plan = replace(plan, starts=plan.starts[:most])
     for start in plan.starts:
         job = turn.store.job(start.id)
         placed = turn.record(job, lifecycle.Placed(turn.now, start.devices), ", ".join(start.devices))
@@ -147,12 +153,28 @@ def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: s
         turn.store.note(job.id, turn.now, "Stuck", f"would not die: {rest}")
 
 
-def look(turn: Turn, job_id: JobId, attempt: int, start: int, *, runner_died: bool = True) -> Refusal | None:
-    """Settle one start, by default because its runner ended, unless it is already settled."""
+def look(
+    turn: Turn, job_id: JobId, attempt: int, start: int, *, runner_died: bool = False, refusal: Refusal | None = None
+) -> Refusal | None:
+    """Settle one start unless it is already settled; return why it was refused.
+
+    With a `refusal` its runner said that the command did not run and never will, or no runner got the start. That needs
+    no file, which may be impossible to make now.
+    """
     job = turn.store.job(job_id)
-    if job.is_active and (job.attempt, job.start) == (attempt, start):
+    if not job.is_active or (job.attempt, job.start) != (attempt, start):
+        return None
+    if refusal is None:
         return settle(turn, job, runner_died=runner_died)
-    return None
+    _give_up(turn, job, lifecycle.GivenUp(turn.now, refusal.why))
+    return refusal
+
+
+def insist(turn: Turn, job: Job) -> None:
+    """End a job without its runner if it is still being stopped: the runner may have been stopped itself."""
+    now = turn.store.job(job.id)
+    if now.state is State.STOPPING and (now.attempt, now.start) == (job.attempt, job.start):
+        turn.effects.append(EndDisobedient(now))
 
 
 def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None:
@@ -166,7 +188,10 @@ def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None
             _settle_ended(turn, job, final)
         case attempts.NoLease(final):
             _give_up(turn, job, lifecycle.GivenUp(turn.now, f"{final.device}: {final.why}"))
-            return Refusal(final.device, final.why)
+            return Refusal(refusals.LEASE, final.why, final.device)
+        case attempts.Refused(final):
+            _give_up(turn, job, lifecycle.GivenUp(turn.now, final.why))
+            return Refusal(final.scope, final.why, final.device)
         case attempts.NeverStarted():
             _settle_never_started(turn, job, runner_died)
         case attempts.Missing():
@@ -218,6 +243,9 @@ def _settle_ended(turn: Turn, job: Job, final: Final) -> None:
         misused=job.remark if job.state is State.STOPPING else None,
     )
     turn.record(job, event)
+    if job.pid is None:
+        # Nothing told us before that it had begun.
+        turn.begun.append(job)
     if final.leftovers:
         turn.store.note(job.id, turn.now, "Leftovers", f"ended what it left running: {final.leftovers}")
 
@@ -262,5 +290,6 @@ def _settle_orphaned(turn: Turn, job: Job, running: RunningCommand | None) -> No
 def started(turn: Turn, job: Job, pid: int, at: int) -> Job:
     """Record once that a job's command runs."""
     if job.pid is None and lifecycle.allows(job, lifecycle.Started):
-        return turn.record(job, lifecycle.Started(at, pid))
+        job = turn.record(job, lifecycle.Started(at, pid))
+        turn.begun.append(job)
     return job

@@ -12,16 +12,27 @@ import socket
 from collections.abc import Callable
 
 from dibs.engines.local import Local
+from dibs.engines.runner_pool import Undelivered
 from dibs.jobqueue import dispatch
 from dibs.jobqueue.reactor import Reactor
-from dibs.jobqueue.turns import Effect, EndLeftovers, Order, StartRunner, Turn, Watch, WatchOrphan, Work
+from dibs.jobqueue.turns import (
+    Effect,
+    EndDisobedient,
+    EndLeftovers,
+    Order,
+    StartRunner,
+    Turn,
+    Watch,
+    WatchOrphan,
+    Work,
+)
 from dibs.model import units
-from dibs.model.devices import DeviceId
 from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import Shim
 from dibs.store.writer import Store
 from dibs.system.crash_points import crash_point
 from dibs.system.process_tree import LEFTOVER_GRACE_S
+from dibs.system.refusals import Refusal
 
 log = logging.getLogger("dibs.jobqueue.thread")
 
@@ -31,6 +42,8 @@ RETRY_FOR_S = 1.0
 LOOK_AGAIN_FOR_S = 0.05
 #: Seconds between checks of starts whose runner sent no message yet.
 CHECK_EVERY_S = 1.0
+#: Seconds after the grace of a stop until a runner that is stopped counts as disobedient.
+INSIST_AFTER_S = 1.0
 #: Seconds for which "running" messages are collected: the end of a short job makes its message unnecessary, and a turn
 #: in which a device is free does not pay for it.
 HURRY_S = 0.02
@@ -39,7 +52,7 @@ HURRY_S = 0.02
 class EffectRunner:
     """Carry out effects in the queue thread.
 
-    `post` takes work for the next turn; `refused` is called with a device that a runner could not lease.
+    `post` takes work for the next turn; `refused` is called when a start was refused, with its job.
     """
 
     def __init__(
@@ -48,7 +61,7 @@ class EffectRunner:
         engine: Local,
         waits: Reactor[Work],
         post: Callable[[Work], None],
-        refused: Callable[[DeviceId], None],
+        refused: Callable[[Job, Refusal], None],
     ) -> None:
         self.store = store
         self.engine = engine
@@ -81,15 +94,22 @@ class EffectRunner:
                     # If the command has ended but a child lives on, the safety tick examines the job.
                     self._watch(job, self.engine.adopt_command(running))
                 case EndLeftovers():
-                    self._when_ended(self.engine.end_leftovers(job, LEFTOVER_GRACE_S), lambda: self._look(job))
+                    self._end_tree(job, LEFTOVER_GRACE_S)
+                case EndDisobedient():
+                    if self.engine.kill_stopped_runner(job):
+                        log.error("job %s: its runner was stopped and did not obey; it is ended", job.id)
+                        self._end_tree(job, 0.0)
+        except Undelivered as undelivered:
+            log.error("job %s: %s", job.id, undelivered)
+            self._look(job, refusal=undelivered.refusal)
         except OSError as error:
             # No process, descriptor or disk space: the truth is in the files, so examine them again later.
             log.error("job %s: %s", job.id, error)
-            self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=False))
+            self.waits.later(RETRY_FOR_S, lambda: self._look(job))
 
     def _start(self, turn: Turn, job: Job) -> None:
         captured, script = self._environ(job.spec.environ_id), self.store.script(job.spec.script_id)
-        self.engine.start(job, captured, turn.inventory, lambda: self._ended(job), script)
+        self.engine.start(job, captured, turn.inventory, lambda *how: self._ended(job, *how), script)
         self._watched.add((job.id, job.attempt, job.start))
         self._check_starting_later()
         crash_point("core:spawned")
@@ -109,6 +129,7 @@ class EffectRunner:
     def _check_starting(self, turn: Turn) -> None:
         self._is_checking = False
         if dispatch.check_starting(turn):
+            self.engine.runners.replace_stopped_launcher()
             self._check_starting_later()
 
     def hear(self, sock: socket.socket) -> None:
@@ -130,13 +151,24 @@ class EffectRunner:
         self._unhurried.clear()
 
     def _order(self, job: Job, line: str) -> None:
-        if not self.engine.order(job, line) and line.startswith("stop"):
-            self._when_ended(self.engine.end_leftovers(job, float(line.split()[1])), lambda: self._look(job))
+        is_heard = self.engine.order(job, line)
+        if not line.startswith("stop"):
+            return
+        grace_s = float(line.split()[1])
+        if is_heard:
+            work = Work(lambda turn: dispatch.insist(turn, job), is_quiet=True)
+            self.waits.later(grace_s + INSIST_AFTER_S, lambda: self._post(work))
+        else:
+            self._end_tree(job, grace_s)
+
+    def _end_tree(self, job: Job, grace_s: float) -> None:
+        """End all processes of a job without its runner, then examine it."""
+        self._when_ended(self.engine.end_leftovers(job, grace_s), lambda: self._look(job, runner_died=True))
 
     def _watch_runner(self, job: Job, shim: Shim | None) -> None:
         pidfd = self.engine.adopt(shim)
         if pidfd is None:
-            self.waits.later(LOOK_AGAIN_FOR_S, lambda: self._look(job, runner_died=False))
+            self.waits.later(LOOK_AGAIN_FOR_S, lambda: self._look(job))
         else:
             self._watch(job, pidfd)
 
@@ -149,7 +181,7 @@ class EffectRunner:
             os.close(pidfd)
             return
         self._watched.add(key)
-        self._when_ended(pidfd, lambda: self._ended(job))
+        self._when_ended(pidfd, lambda: self._ended(job, True))
 
     def _when_ended(self, pidfd: int, then: Callable[[], None]) -> None:
         def ended() -> None:
@@ -159,29 +191,29 @@ class EffectRunner:
 
         self.waits.watch(pidfd, ended)
 
-    def _ended(self, job: Job) -> None:
+    def _ended(self, job: Job, runner_died: bool, refusal: Refusal | None = None) -> None:
         self._watched.discard((job.id, job.attempt, job.start))
-        self._look(job)
+        self._look(job, runner_died=runner_died, refusal=refusal)
 
     def _look_later(self, job: Job) -> None:
         """Examine a start once after a delay, even if called several times."""
         key = (job.id, job.attempt, job.start)
         if key not in self._watched:
             self._watched.add(key)
-            self.waits.later(CHECK_EVERY_S, lambda: self._ended(job))
+            self.waits.later(CHECK_EVERY_S, lambda: self._ended(job, True))
 
-    def _look(self, job: Job, *, runner_died: bool = True) -> None:
-        self._post(Work(lambda turn: self._looked(turn, job, runner_died)))
+    def _look(self, job: Job, *, runner_died: bool = False, refusal: Refusal | None = None) -> None:
+        self._post(Work(lambda turn: self._looked(turn, job, runner_died, refusal)))
 
-    def _looked(self, turn: Turn, job: Job, runner_died: bool) -> None:
+    def _looked(self, turn: Turn, job: Job, runner_died: bool, refusal: Refusal | None) -> None:
         try:
-            refusal = dispatch.look(turn, job.id, job.attempt, job.start, runner_died=runner_died)
+            refusal = dispatch.look(turn, job.id, job.attempt, job.start, runner_died=runner_died, refusal=refusal)
         except OSError:
             # The disk may respond later, and nothing else would examine this start again.
             self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=runner_died))
             raise
         if refusal is not None:
-            self._refused(DeviceId(refusal.device))
+            self._refused(job, refusal)
 
 
 def _told(words: list[str]) -> Callable[[Turn], None]:

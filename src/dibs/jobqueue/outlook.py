@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from dibs.jobqueue import machine_line, shared_forecast, turns
+from dibs.errors import MachineError
+from dibs.jobqueue import machine_line, shared_forecast, thread, turns
 from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.model import dependencies, serialization, units
@@ -42,8 +45,11 @@ class QueueOutlook:
         is_closing: bool = False,
         shared: SharedForecast | None = None,
         commits: int = 0,
+        resting: Mapping[JobId, str] = MappingProxyType({}),
     ) -> None:
         self.is_closing = is_closing
+        #: Jobs whose start the machine refused, with the reason; they are tried again later.
+        self._resting = resting
         self._forecast = shared or SharedForecast()
         self._commits = commits
         self.reader = reader
@@ -64,13 +70,31 @@ class QueueOutlook:
         commits = core.commits
         inventory, policy = core.devices.inventory(), core.policy
         active = reader.active_devices()
-        held, sharers = machine_line.people(core.line.folder, inventory, active)
+        now, pauses = time.monotonic(), core.pauses
+        pause, resting = pauses.told([job.id for job in active], now), pauses.resting(now)
+        try:
+            held, sharers = machine_line.people(core.line.folder, inventory, active)
+            line, ahead = core.line.collectors()
+        except (OSError, MachineError):
+            if pause is None:
+                raise
+            # The same trouble pauses all starts, and that is the reason to tell.
+            held, sharers, line, ahead = {}, {}, (), 0
         in_use = {device for job in active for device in job.devices}.union(sharers)
         held = dict(core.devices.hold_back(held, in_use))
-        line, ahead = core.line.collectors()
-        heads = reader.head(*views.windows(inventory, policy))
+        heads = thread.waiting_jobs(reader, inventory, policy, resting)
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
-        view = View(heads, active, held, line, ahead, is_paused, sharers, core.line.used_at(inventory))
+        view = View(
+            heads,
+            active,
+            held,
+            line,
+            ahead,
+            is_paused or pause is not None,
+            sharers,
+            core.line.used_at(inventory),
+            None if is_paused else pause,
+        )
         return cls(
             view,
             policy,
@@ -80,6 +104,7 @@ class QueueOutlook:
             is_closing=core.is_closing,
             shared=core.forecast,
             commits=commits,
+            resting=resting,
         )
 
     def reason(self, job: Job) -> Reason:
@@ -90,6 +115,8 @@ class QueueOutlook:
             return self._not_ready(job)
         if self.is_closing:
             return Reason("the daemon stops once the running jobs have ended, and starts nothing new until then")
+        if job.id in self._resting and not self.view.is_paused:
+            return Reason(f"its start was refused: {self._resting[job.id]}", explanation.BY_ITSELF)
         alike = self._heads.get(job.id)
         batch_room = self._rooms.get(job.spec.batch)
         waiting = alike or WaitingJob(job.id, job.spec.request, job.spec.priority, job.spec.batch, batch_room, job.rank)

@@ -73,7 +73,14 @@ class EndLeftovers:
     job: Job
 
 
-Effect = StartRunner | Order | Watch | WatchOrphan | EndLeftovers
+@dataclass(frozen=True, slots=True)
+class EndDisobedient:
+    """End the runner of a job, and what it left, if it was stopped and did not obey a stop order in time."""
+
+    job: Job
+
+
+Effect = StartRunner | Order | Watch | WatchOrphan | EndLeftovers | EndDisobedient
 
 
 @dataclass(slots=True)
@@ -97,6 +104,8 @@ class Turn:
     finished: list[Job] = field(default_factory=list)
     #: Jobs that finished and are not retried.
     finished_for_good: list[Job] = field(default_factory=list)
+    #: Jobs whose command began: the machine accepts starts.
+    begun: list[Job] = field(default_factory=list)
     #: WaitingJob jobs whose dependencies must be judged again.
     needs_check: list[JobId] = field(default_factory=list)
     #: Jobs that shared a GPU, ran out of memory and are retried.

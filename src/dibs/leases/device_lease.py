@@ -81,6 +81,15 @@ class Refused(errors.Busy):
         self.holder = holder
 
 
+class Unusable(Broken):
+    """The gate or lease file of `device` cannot be used, which says nothing about other devices."""
+
+    def __init__(self, device: str, error: Broken) -> None:
+        super().__init__(error.message, error.hint)
+        self.device = device
+        self.why = error.message.rstrip(".")
+
+
 REFUSALS = {
     "leased": "it is leased",
     "full": "it has no room for one more to share it",
@@ -128,12 +137,15 @@ def _take(place: Folder, device: str, note: Note, share: Share | None) -> Lease:
     """Try until file and socket agree, at most for the pauses in `SETTLE_S`."""
     if drains.reason(place, device) is not None:
         raise Refused(device, "drained", None)
-    got = _try(place, device, note, share)
-    for pause_s in SETTLE_S:
-        if got != "split":
-            break
-        select.select((), (), (), pause_s)
+    try:
         got = _try(place, device, note, share)
+        for pause_s in SETTLE_S:
+            if got != "split":
+                break
+            select.select((), (), (), pause_s)
+            got = _try(place, device, note, share)
+    except Broken as error:
+        raise Unusable(device, error) from error
     if isinstance(got, Lease):
         return got
     found = holders.survey(place, [device])[device]
@@ -183,13 +195,29 @@ def _slot(share: Share | None, device: str, others: list[holders.Socket], file_f
 
 def _pass_gate(place: Folder, device: str) -> int | None:
     """Lock the device's gate, so that no other process takes it at the same time; return None if the gate is stuck."""
-    path = place.file(f".dibs-gate-{device}")
+    path = gate_file(place, device)
     until = time.monotonic() + GATE_S
     while True:
         fd = locks.lock(place, path, fcntl.LOCK_EX)
         if fd is not None or time.monotonic() >= until:
             return fd
         select.select((), (), (), GATE_PAUSE_S)
+
+
+def gate_file(place: Folder, device: str) -> str:
+    """Return the path of the file that is locked while a device is taken."""
+    return place.file(f".dibs-gate-{device}")
+
+
+def unusable(place: Folder, devices: Iterable[str]) -> dict[str, str]:
+    """Return the devices whose gate or lease file cannot be used, each with the reason; nothing is opened or made."""
+    found = {}
+    for device in devices:
+        for path in (gate_file(place, device), holders.file(place, device)):
+            problem = locks.complaint(path)
+            if problem is not None:
+                found[device] = problem.message.rstrip(".")
+    return found
 
 
 def _leave_gate(fd: int) -> None:

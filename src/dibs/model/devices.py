@@ -121,6 +121,14 @@ def with_drained(inventory: Inventory, drained: Mapping[str, str]) -> Inventory:
     return replace(inventory, devices=marked)
 
 
+def with_faults(inventory: Inventory, faults: Mapping[DeviceId, str]) -> Inventory:
+    """Return the inventory with more faults; the same object if there are none."""
+    if not faults:
+        return inventory
+    marked = tuple(replace(device, fault=device.fault or faults.get(device.id)) for device in inventory.devices)
+    return replace(inventory, devices=marked)
+
+
 class UnknownDevice(ValueError):
     """A word names no device of the inventory, or more than one."""
 

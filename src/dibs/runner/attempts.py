@@ -272,6 +272,13 @@ class NoLease:
 
 
 @record
+class Refused:
+    """The machine refused the start; the command did not run."""
+
+    final: records.Final
+
+
+@record
 class NeverStarted:
     """The command did not run, and this start never will."""
 
@@ -300,7 +307,7 @@ class Missing:
 
 
 if TYPE_CHECKING:
-    Verdict = Alive | Ended | NoLease | NeverStarted | Orphaned | Lost | Missing
+    Verdict = Alive | Ended | NoLease | Refused | NeverStarted | Orphaned | Lost | Missing
 
 
 def examine(folder: str, start: int) -> Verdict:
@@ -324,7 +331,7 @@ def examine(folder: str, start: int) -> Verdict:
         os.close(fd)
 
 
-def _examine_decided(folder: str, fd: int) -> Alive | NeverStarted | Ended | NoLease | Orphaned | Lost:
+def _examine_decided(folder: str, fd: int) -> Verdict:
     started = _decision(os.pread(fd, 256, 0))
     if isinstance(started, Tombstone):
         return NeverStarted()
@@ -335,6 +342,8 @@ def _examine_decided(folder: str, fd: int) -> Alive | NeverStarted | Ended | NoL
         return Alive(started, records.running_in(content))
     final = records.final_in(content)
     if final is not None:
-        return NoLease(final) if final.kind == "nolease" else Ended(final)
+        if final.kind == "nolease":
+            return NoLease(final)
+        return Refused(final) if final.kind == "refused" else Ended(final)
     running = records.running_in(content)
     return Orphaned(running) if has_tree(folder) else Lost(running)

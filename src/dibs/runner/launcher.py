@@ -12,6 +12,7 @@ import os
 import sys
 
 from dibs.runner import main as runner
+from dibs.system import refusals
 from dibs.system.crash_points import crash_point
 from dibs.system.lean import signal
 
@@ -26,21 +27,32 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, _reap)
     for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(signum, signal.SIG_IGN)
-    while (served := _receive(sock)) is not None:
-        crash_point("launcher:asked")
-        if os.fork() == 0:
-            _run(served)
-        crash_point("launcher:forked")
-        os.close(served)
+    while (asked := _receive(sock)) is not None:
+        for served in asked:
+            crash_point("launcher:asked")
+            _fork(served)
+            crash_point("launcher:forked")
+            os.close(served)
 
 
-def _receive(sock: _socket.socket) -> int | None:
-    """Return the socket of the next runner; None when the daemon is gone."""
+def _receive(sock: _socket.socket) -> list[int] | None:
+    """Return the socket of the next runner, or nothing if we lack a descriptor; None when the daemon is gone."""
     try:
-        _, ancillary, _, _ = sock.recvmsg(16, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        said, ancillary, _, _ = sock.recvmsg(16, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:
         return None
-    return int.from_bytes(ancillary[0][2], sys.byteorder) if ancillary else None
+    return [int.from_bytes(part[2], sys.byteorder) for part in ancillary] if said else None
+
+
+def _fork(served: int) -> None:
+    """Fork the runner of a socket; if the machine refuses, tell the daemon in its place."""
+    try:
+        pid = os.fork()
+    except OSError as error:
+        runner.refuse(served, refusals.of_own(error, "new process"))
+        return
+    if pid == 0:
+        _run(served)
 
 
 def _reap(signum: int, frame: object) -> None:

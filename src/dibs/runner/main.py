@@ -14,10 +14,14 @@ import sys
 import time
 
 from dibs.runner import attempts, oom, records, spares, spawn, supervision
-from dibs.system import processes
+from dibs.system import processes, refusals
 from dibs.system.crash_points import crash_point
 from dibs.system.lean import signal
 from dibs.system.process_tree import Termination
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.leases import device_lease
 
 #: Blocked from the beginning: the signals that supervision waits for, and terminal signals, since a job has no
 #: terminal.
@@ -58,8 +62,11 @@ def serve(fd: int) -> None:
     mine = spares.Spares(shim)
     try:
         while (spec := _receive(sock)) is not None:
-            run(spec, shim, mine)
+            refusal = run(spec, shim, mine)
             crash_point("runner:over")
+            if refusal is not None:
+                refuse(fd, refusal)
+                return
             if _has_children() or not _tell_over(sock):
                 attempts.sync(spec.folder, spec.start)
                 return
@@ -95,10 +102,12 @@ def _close_strangers(keep: int) -> None:
 def _receive(sock: _socket.socket) -> records.Spec | None:
     """Return the next spec, sent as a memfd; None when the daemon is gone or has no more."""
     try:
-        _, ancillary, _, _ = sock.recvmsg(16, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        said, ancillary, _, _ = sock.recvmsg(16, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:
         return None
     if not ancillary:
+        if said:
+            refuse(sock.fileno(), refusals.of_own(OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
         return None
     fd = int.from_bytes(ancillary[0][2], sys.byteorder)
     try:
@@ -116,6 +125,21 @@ def _tell_over(sock: _socket.socket) -> bool:
     return True
 
 
+def refuse(fd: int, refusal: refusals.Refusal) -> None:
+    """Tell the daemon that the command of a start did not run and never will, and why.
+
+    No file says so: it could not be made. A daemon that does not hear it gives up the start by a tombstone.
+    """
+    sock = _socket.socket(fileno=fd)
+    try:
+        sock.send(refusals.pack(refusal))
+    except OSError:
+        # The daemon is gone; the next one examines the start.
+        return
+    finally:
+        sock.detach()
+
+
 def _has_children() -> bool:
     """Return whether processes of the last start are left; then this runner must not take another start."""
     try:
@@ -125,32 +149,53 @@ def _has_children() -> bool:
     return True
 
 
-def run(spec: records.Spec, shim: str, mine: spares.Spares) -> None:
+def run(spec: records.Spec, shim: str, mine: spares.Spares) -> refusals.Refusal | None:
     """Carry out one start unless it was already carried out or abandoned; close everything it opened.
 
-    `shim` identifies this process in its claim.
+    `shim` identifies this process in its claim. Return why the machine refused even to claim the start.
     """
     crash_point("runner:begin")
     _forget_signals()
     spare = mine.take(spec)
     # Closed in reverse order, the claim last: if the claim is unlocked, everything else is settled.
-    open_fds: list[int] = []
-    if spare is not None:
-        open_fds.append(spare.log)
-        started = attempts.decide(spare.claim, spec.folder, spec.start)
-    else:
-        spawn.make_folder(spec.folder)
-        started = attempts.claim(spec.folder, spec.start, shim)
+    open_fds: list[int] = [] if spare is None else [spare.log]
+    refusal = None
+    try:
+        started = _claim(spec, shim, spare)
+    except OSError as error:
+        started, refusal = None, refusals.of_own(error)
     if started is not None:
         open_fds.insert(0, started)
         crash_point("runner:claimed")
         begun = _start_command(spec, spare, open_fds)
-        final = begun if isinstance(begun, records.Final) else _follow(spec, started, begun, mine)
-        crash_point("runner:ended")
-        records.write_final(started, final)
+        if isinstance(begun, records.Final):
+            refusal = _record_unstarted(started, begun)
+        else:
+            final = _follow(spec, started, begun, mine)
+            crash_point("runner:ended")
+            records.write_final(started, final)
         crash_point("runner:recorded")
     for fd in reversed(open_fds):
         os.close(fd)
+    return refusal
+
+
+def _claim(spec: records.Spec, shim: str, spare: spares.Spare | None) -> int | None:
+    """Claim the start, with the claim of the spare if there is one."""
+    if spare is not None:
+        return attempts.decide(spare.claim, spec.folder, spec.start)
+    spawn.make_folder(spec.folder)
+    return attempts.claim(spec.folder, spec.start, shim)
+
+
+def _record_unstarted(started: int, final: records.Final) -> refusals.Refusal | None:
+    """Record why the command did not start; if even that fails, return why."""
+    crash_point("runner:ended")
+    try:
+        records.write_final(started, final)
+    except OSError as error:
+        return refusals.of_own(error)
+    return None
 
 
 def _forget_signals() -> None:
@@ -193,7 +238,10 @@ def _start_command(spec: records.Spec, spare: spares.Spare | None, open_fds: lis
         crash_point("runner:leased")
         return spawn.spawn(spec, spare, [*held, tree])
     except spawn.CannotStart as error:
-        return _failed(error.code, str(error))
+        return _failed(error.code, str(error)) if error.refusal is None else _refused(error.refusal)
+    except OSError as error:
+        # Only our own files and sockets are in use here.
+        return _refused(refusals.of_own(error))
     except Exception as error:  # noqa: BLE001 - no command runs yet, so the record is the right place for it
         sys.excepthook(*sys.exc_info())
         return _failed(125, f"{type(error).__name__}: {error}")
@@ -203,12 +251,18 @@ def _failed(code: int, why: str) -> records.Final:
     return records.Final("failed", code=code, why=why, ended_at_ns=time.time_ns())
 
 
+def _refused(refusal: refusals.Refusal) -> records.Final:
+    return records.Final(
+        "refused", why=refusal.why, device=refusal.device, scope=refusal.scope, ended_at_ns=time.time_ns()
+    )
+
+
 def _lock_tree(folder: str) -> int:
     """Return the tree's lock. The command inherits it: while it is held, some process of the tree lives."""
     give_up_at = time.monotonic() + LOOK_S
     while (lock := attempts.lock_tree(folder)) is None:
         if time.monotonic() > give_up_at:
-            raise BlockingIOError(errno.EAGAIN, "something of an earlier start of this attempt still runs")
+            raise OSError(errno.EBUSY, "a process of an earlier start of this attempt still runs")
         time.sleep(0.002)
     return lock
 
@@ -227,15 +281,22 @@ def _take_leases(spec: records.Spec) -> list[int] | records.Final:
         for share in sorted(spec.shares):
             device, mib, capacity_mib, slots = share.split()
             taken.append(device_lease.take_shared(place, device, int(mib), int(capacity_mib), int(slots), note))
+    except device_lease.Unusable as unusable:
+        _release(taken)
+        return _refused(refusals.Refusal(refusals.DEVICE, unusable.why, unusable.device))
     except device_lease.Refused as refused:
-        for lease in taken:
-            lease.close()
+        _release(taken)
         holder = refused.holder.pid if refused.holder else None
         ended_at_ns = time.time_ns()
         return records.Final(
             "nolease", device=refused.device, why=refused.why, holder=holder or 0, ended_at_ns=ended_at_ns
         )
     return [fd for lease in taken for fd in lease.fds()]
+
+
+def _release(taken: list[device_lease.Lease]) -> None:
+    for lease in taken:
+        lease.close()
 
 
 def _tell(spec: records.Spec, what: str, *more: str) -> None:

@@ -169,7 +169,10 @@ class RunningCommand:
 
 @record
 class Final:
-    """How a start ended: `exited`, `signalled`, `failed` (could not be started) or `nolease`."""
+    """How a start ended: `exited`, `signalled`, `failed` (could not be started), `nolease` or `refused`.
+
+    The machine, not the job, is why a start was `refused`; `scope` is that of `refusals.Refusal`.
+    """
 
     kind: str
     #: Exit code of `exited`; for `failed` the code of a shell: 126, 127, or 125 for an internal error.
@@ -179,6 +182,7 @@ class Final:
     why: str = ""
     device: str = ""
     holder: int = 0
+    scope: str = ""
     #: Wall clock; 0 if the command never ran.
     started_at_ns: int = 0
     ended_at_ns: int = 0
@@ -196,7 +200,7 @@ class Final:
     note: str = ""
 
 
-FINAL_KINDS = ("exited", "signalled", "failed", "nolease")
+FINAL_KINDS = ("exited", "signalled", "failed", "nolease", "refused")
 
 _RUNNING_KEYS: dict[str, Callable[[bytes], object]] = {"pid": int, "starttime": int, "started_at_ns": int}
 _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
@@ -206,6 +210,7 @@ _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
     "why": _words,
     "device": _words,
     "holder": int,
+    "scope": _words,
     "started_at_ns": int,
     "ended_at_ns": int,
     "max_rss_kib": int,

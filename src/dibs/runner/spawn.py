@@ -10,7 +10,7 @@ import os
 import sys
 
 from dibs.runner import records, spares
-from dibs.system import output_files, processes, trusted_paths
+from dibs.system import output_files, processes, refusals, trusted_paths
 from dibs.system.crash_points import crash_point
 from dibs.system.lean import signal
 
@@ -20,13 +20,21 @@ OFTEN_IGNORED = tuple(
     for name in ("HUP", "INT", "QUIT", "PIPE", "TERM", "USR1", "USR2", "CHLD", "TSTP", "TTIN", "TTOU", "XFSZ")
 )
 
+#: Errors at a log that is a link, or nothing that takes output.
+PLANTED = (errno.ELOOP, errno.EINVAL)
+
 
 class CannotStart(Exception):
-    """The command could not be started, with the exit code of a shell: 126 or 127."""
+    """The command could not be started, with the exit code of a shell: 126 or 127.
 
-    def __init__(self, code: int, what: bytes, error: OSError) -> None:
-        super().__init__(f"{what.decode('utf-8', 'replace')}: {error.strerror or error}")
+    With a `refusal` it is the machine's trouble. At files of dibs (`is_own`) it always is, unless something was planted.
+    """
+
+    def __init__(self, code: int, what: str | bytes, error: OSError, *, is_own: bool = False) -> None:
+        super().__init__(f"{refusals.readable(what)}: {error.strerror or error}")
         self.code = code
+        is_ours = is_own and error.errno not in PLANTED
+        self.refusal = refusals.of_own(error, what) if is_ours else refusals.of_users(error, what)
 
 
 def spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) -> int:
@@ -81,12 +89,15 @@ def _furnish(spec: records.Spec, spare: spares.Spare | None) -> None:
     try:
         for folder in spec.folders if spare is None else ():
             make_folder(os.fsdecode(folder))
-        if spec.run_folder is not None:
-            os.makedirs(spec.run_folder, exist_ok=True)
         if spec.latest is not None and spare is None:
             _point(spec.latest, os.path.relpath(spec.output, os.path.dirname(spec.latest)))
     except OSError as error:
-        raise CannotStart(126, error.filename or spec.output, error) from error
+        raise CannotStart(126, error.filename or spec.output, error, is_own=True) from error
+    try:
+        if spec.run_folder is not None:
+            os.makedirs(spec.run_folder, exist_ok=True)
+    except OSError as error:
+        raise CannotStart(126, error.filename or spec.run_folder or b"", error) from error
 
 
 def _point(link: bytes, target: bytes) -> None:
@@ -112,7 +123,7 @@ def _open_output(path: bytes, mode: int | None) -> int:
             os.makedirs(os.path.dirname(path), folder_mode, exist_ok=True)
             fd = output_files.open_to_append(path, file_mode, follows_links=is_chosen)
     except OSError as error:
-        raise CannotStart(126, path, error) from error
+        raise CannotStart(126, path, error, is_own=mode is None) from error
     return spares.above_standard(fd)
 
 
@@ -134,6 +145,9 @@ def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:
                 raise
             return start(b"/bin/sh", (b"sh", program, *spec.argv[1:]))
     except OSError as error:
+        if error.errno == errno.EBADF:
+            # The number of a descriptor that the command inherits is above the limit of open files.
+            error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         raise CannotStart(126, spec.argv[0], error) from error
 
 

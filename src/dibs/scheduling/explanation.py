@@ -26,6 +26,10 @@ PASSING = "A higher --priority would pass it; so would a --time that ends before
 THEIR_TURN = "Whoever was served least recently comes first; your turn is after theirs."
 
 
+#: Advice after the machine refused a start.
+BY_ITSELF = "Jobs start by themselves when this is over, and no attempt is used up."
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why a job waits, and what would help, as text."""
@@ -38,6 +42,8 @@ def explain(
     job: WaitingJob, view: View, inventory: Inventory, policy: Policy, now: int, decided: Plan | None = None
 ) -> Reason:
     """Return why a queued job is not running and what would help; `decided` is the plan for `view`, if there is one."""
+    if view.trouble is not None:
+        return Reason(view.trouble, BY_ITSELF)
     if view.is_paused:
         return Reason("the queue is paused", "`dibs resume` lets it go on.")
     decided = decided or planner.plan(view, inventory, policy, now)

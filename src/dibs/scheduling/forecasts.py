@@ -130,7 +130,7 @@ class StartForecaster:
     def starts(self, wanted: Collection[JobId]) -> dict[JobId, Forecast]:
         """Return when each of these waiting jobs is expected to start."""
         if self.prospect.view.is_paused:
-            return dict.fromkeys(wanted, Forecast(unknown="the queue is paused"))
+            return dict.fromkeys(wanted, Forecast(unknown=self.prospect.view.trouble or "the queue is paused"))
         looked_for = self._known.intersection(wanted)
         for days in (self._short, self._long):
             days.live(self._decide, lambda days=days: looked_for <= days.planned.keys())  # type: ignore[misc]

@@ -95,6 +95,8 @@ class View:
     sharers: Mapping[DeviceId, Sequence[Occupant]] = field(default_factory=dict)
     #: When devices were last taken; only set where it may affect the choice.
     used_at: Mapping[DeviceId, float] = field(default_factory=dict)
+    #: If the machine is why the queue is paused: the reason, as text.
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,13 @@ import _socket
 import errno
 import fcntl
 import os
+import select
 import stat
 import time
 import zlib
 
 from dibs import errors
+from dibs.system import refusals, users
 
 #: Readable and writable for all; the sticky bit keeps systemd-tmpfiles from deleting a file in use.
 SHARED_MODE = 0o1666
@@ -25,6 +27,9 @@ OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 #: How often a file may be deleted while we open it before that is an error.
 TRIES = 50
+
+#: Seconds between attempts while a file has a second name.
+MAKING_S = 0.001
 
 #: Bytes read of a file that any user may have written.
 SMALL_BYTES = 65536
@@ -91,7 +96,7 @@ def lock(place: Folder, path: str, how: int) -> int | None:
             return None
         except OSError as error:
             os.close(fd)
-            raise _broken(path, error.strerror) from error
+            raise _failed(path, error) from error
         # The file was deleted between our open and our lock: the next process would lock another file.
         os.close(fd)
     raise _broken(path, "it is deleted again and again")
@@ -99,6 +104,7 @@ def lock(place: Folder, path: str, how: int) -> int | None:
 
 def _open(place: Folder, path: str) -> int:
     """Open a file that all users lock; create it if it is missing."""
+    problem: str | None = "it is deleted again and again"
     for _ in range(TRIES):
         try:
             fd = os.open(path, os.O_RDWR | OPEN_FLAGS)
@@ -106,33 +112,61 @@ def _open(place: Folder, path: str) -> int:
             _make(place, path)
             continue
         except OSError as error:
-            raise _broken(path, error.strerror) from error
-        mode = os.fstat(fd).st_mode
-        # Not writable for all: planted, perhaps as a hard link to a private file.
-        if stat.S_ISREG(mode) and mode & 0o666 == 0o666:
+            raise _failed(path, error) from error
+        status = os.fstat(fd)
+        problem = flaw(status)
+        if problem is None:
             return fd
         os.close(fd)
-        raise _broken(path, f"expected a regular file that all may write, found mode {mode:o}")
-    raise _broken(path, "it is deleted again and again")
+        if not is_being_made(status):
+            break
+        select.select((), (), (), MAKING_S)
+    raise _broken(path, problem)
+
+
+def flaw(status: os.stat_result) -> str | None:
+    """Return why a file cannot be a lock that all users share; None if it can."""
+    mode = stat.S_IMODE(status.st_mode)
+    if not stat.S_ISREG(status.st_mode):
+        return "it is not a regular file"
+    # Planted, perhaps as a hard link to a private file.
+    if mode & 0o666 != 0o666:
+        return f"not all users may write it (mode {mode:04o})"
+    # Two devices with one file would block each other.
+    return f"it has {status.st_nlink} hard links, not one" if status.st_nlink != 1 else None
+
+
+def is_being_made(status: os.stat_result) -> bool:
+    """Return whether a file may just be appearing: without O_TMPFILE it has a second name for a moment."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 2
 
 
 def _make(place: Folder, path: str) -> None:
     """Create a file that all users may lock; it appears with its final mode.
 
     With O_CREAT on the name itself, fs.protected_regular would refuse the second user, and the file would first appear
-    with a mode reduced by the first user's umask.
+    with a mode reduced by the first user's umask. A file without a name gets its only name by one link, so that it
+    never has two; not every file system has such files.
     """
-    temporary, fd = make_temporary(place)
+    temporary = None
+    try:
+        fd = os.open(place.path, os.O_RDWR | os.O_TMPFILE | OPEN_FLAGS, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT):
+            raise unusable(place, "write in", error) from error
+        temporary, fd = make_temporary(place)
     try:
         os.fchmod(fd, SHARED_MODE)
-        os.link(temporary, path)
+        # With a directory descriptor Python calls linkat(), which follows the link in /proc to the open file.
+        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
     except FileExistsError:
         pass
     except OSError as error:
-        raise _broken(path, error.strerror) from error
+        raise _failed(path, error) from error
     finally:
         os.close(fd)
-        os.unlink(temporary)
+        if temporary is not None:
+            os.unlink(temporary)
 
 
 def names(place: Folder, start: str) -> list[str]:
@@ -152,8 +186,10 @@ def make_temporary(place: Folder) -> tuple[str, int]:
         raise unusable(place, "write in", error) from error
 
 
-def unusable(place: Folder, what: str, error: OSError) -> Broken:
-    """Return the error for a failed operation in the folder, with a hint."""
+def unusable(place: Folder, what: str, error: OSError) -> Exception:
+    """Return the error for a failed operation in the folder, with a hint; what the machine lacks is no such error."""
+    if error.errno in refusals.SCARCE:
+        return error
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     hint = "Make room there." if is_full else HINT
     return Broken(f"cannot {what} the lease folder {place.path}: {error.strerror}.", hint)
@@ -162,12 +198,32 @@ def unusable(place: Folder, what: str, error: OSError) -> Broken:
 HINT = "It must be a folder that all may write, with the sticky bit: mkdir and chmod 1777, as root."
 
 
+def _failed(path: str, error: OSError) -> Exception:
+    """Return what to raise for an error at a file; what the machine lacks is not the file's fault."""
+    return error if error.errno in refusals.SCARCE else _broken(path, error.strerror)
+
+
 def _broken(path: str, problem: str | None) -> Broken:
     try:
-        owner = f"uid {os.lstat(path).st_uid}"
+        owner = f" (owner: {users.name(os.lstat(path).st_uid)})"
     except OSError:
-        owner = "nobody: it is gone"
-    return Broken(f"cannot use {path}: {problem} (owner: {owner}).", "Ask its owner or root to remove it.")
+        owner = ""
+    return Broken(f"cannot use {path}: {problem}{owner}.", "Ask its owner or root to remove it.")
+
+
+def complaint(path: str) -> Broken | None:
+    """Return what is wrong with a file that all users lock, without opening it; None if nothing is."""
+    problem = None
+    for _ in range(TRIES):
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return None
+        problem = flaw(status)
+        if problem is None or not is_being_made(status):
+            break
+        select.select((), (), (), MAKING_S)
+    return None if problem is None else _broken(path, problem)
 
 
 def is_same(fd: int, path: str) -> bool:

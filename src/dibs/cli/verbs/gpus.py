@@ -61,7 +61,8 @@ def main(args: Args) -> int:
     view = screen.of(sys.stdout, args)
     if args.has(repaint.WATCH) and view.is_terminal:
         return repaint.watch(lambda: _picture(queue, args), args.get(repaint.WATCH) or repaint.USUAL_S)
-    for text in (answer["problem"], answer["restriction"] and f"restricted: {answer['restriction']}"):
+    restricted = answer["restriction"] and f"restricted: {answer['restriction']}"
+    for text in (answer["problem"], restricted, answer.get("starts")):
         if text:
             print(screen.clean(text), file=sys.stderr)
     if not answer["gpus"]:
@@ -78,7 +79,7 @@ def main(args: Args) -> int:
 def _picture(queue: connection.Client, args: Args) -> str:
     answer: Gpus = queue.get("/v1/gpus")
     waits = [screen.clean(f"{waiter['user']} waits for {waiter['gpus']}") for waiter in answer["waiters"]]
-    problem = [screen.clean(answer["problem"])] if answer["problem"] else []
+    problem = [screen.clean(text) for text in (answer["problem"], answer.get("starts")) if text]
     return "\n".join([*problem, table(screen.of(sys.stdout, args), answer["gpus"], screen.now()), *waits])
 
 

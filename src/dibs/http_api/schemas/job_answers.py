@@ -197,7 +197,7 @@ class Place(Struct):
 
 
 class Machine(Struct):
-    """The machine in one line; `disk` is a warning about a full disk."""
+    """The machine in one line; `disk` warns about a full disk, `starts` says why the machine refuses starts."""
 
     gpus: int
     free: int
@@ -205,6 +205,7 @@ class Machine(Struct):
     problem: str | None
     devices: list[Place]
     disk: str | None
+    starts: str | None
 
 
 class Answerer(Struct):

@@ -70,12 +70,13 @@ class Waiter(Struct):
 
 
 class Gpus(Struct):
-    """Every GPU of this machine, and who waits for some."""
+    """Every GPU of this machine, and who waits for some; `starts` says why the machine refuses starts."""
 
     gpus: list[Gpu]
     waiters: list[Waiter]
     problem: str | None
     restriction: str | None
+    starts: str | None
 
 
 class GpuHistory(Struct):

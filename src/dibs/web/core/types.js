@@ -237,11 +237,12 @@
  * @property {number | null} vram
  * @property {string[]} devices
  *
- * @typedef {object} Gpus Every GPU of this machine, and who waits for some.
+ * @typedef {object} Gpus Every GPU of this machine, and who waits for some; `starts` says why the machine refuses starts.
  * @property {Gpu[]} gpus
  * @property {Waiter[]} waiters
  * @property {string | null} problem
  * @property {string | null} restriction
+ * @property {string | null} starts
  *
  * @typedef {object} Lane A GPU of the picture; one that is gone has no index.
  * @property {string} gpu_id

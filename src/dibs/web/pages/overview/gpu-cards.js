@@ -27,6 +27,7 @@ export function GpuCards({ jobs }) {
   }
   return html`<${Section} title="GPUs">
     ${machine.problem && html`<p class="warn-text">${machine.problem}</p>`}
+    ${machine.starts && html`<p class="warn-text">${machine.starts}</p>`}
     <ul class="gpus">
       ${machine.gpus.map((gpu) => html`<li key=${gpu.id}><${Card} gpu=${gpu} samples=${history.get(gpu.id) ?? []} jobs=${jobs} /></li>`)}
     </ul>

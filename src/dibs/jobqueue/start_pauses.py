@@ -1,0 +1,113 @@
+"""When to try again after the machine refused a start.
+
+Pure. A refusal pauses what its scope names: all starts, those on one device, or those of one job. Each further refusal
+makes the next pause longer. After a pause of all starts, one start is let through to probe; when a command begins, what
+it needed is open again. Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from dibs.model.devices import DeviceId
+from dibs.model.jobs import JobId
+from dibs.system.refusals import DEVICE, JOB, Refusal
+
+#: Seconds of the first pause, of the second, and so on; the last one repeats.
+SPANS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+#: Seconds after which a pause that ended without another refusal is forgotten.
+FORGET_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Why something waits, until when, and how often that happened in a row before."""
+
+    why: str
+    until: float
+    before: int = 0
+
+    def lasts(self, now: float) -> bool:
+        """Tell whether it is not over."""
+        return now < self.until
+
+    def again(self, why: str, now: float) -> Pause:
+        """Return the pause after one more refusal; one that was under way when this pause began changes nothing."""
+        if self.lasts(now):
+            return self
+        count = self.before + 1
+        return Pause(why, now + SPANS_S[min(count, len(SPANS_S) - 1)], count)
+
+    def told(self, now: float) -> str:
+        """Return reason and next try as text."""
+        left_s = math.ceil(self.until - now)
+        return f"{self.why}; next try {f'in {left_s} s' if left_s > 0 else 'is under way'}"
+
+
+def _after(before: Pause | None, why: str, now: float) -> Pause:
+    return Pause(why, now + SPANS_S[0]) if before is None else before.again(why, now)
+
+
+@dataclass(frozen=True, slots=True)
+class StartPauses:
+    """All pauses of a queue. Replaced as a whole, so that other threads can read it."""
+
+    queue: Pause | None = None
+    #: The job whose start was let through to probe the machine.
+    probe: JobId | None = None
+    devices: Mapping[DeviceId, Pause] = field(default_factory=dict)
+    jobs: Mapping[JobId, Pause] = field(default_factory=dict)
+
+    def refused(self, refusal: Refusal, job: JobId, now: float) -> StartPauses:
+        """Return the pauses after the start of a job was refused."""
+        if refusal.scope == DEVICE:
+            device = DeviceId(refusal.device)
+            pause = _after(self.devices.get(device), refusal.why, now)
+            return replace(self, devices={**_recent(self.devices, now), device: pause})
+        if refusal.scope == JOB:
+            pause = _after(self.jobs.get(job), refusal.why, now)
+            return replace(self, jobs={**_recent(self.jobs, now), job: pause})
+        return replace(self, queue=_after(self.queue, refusal.why, now), probe=None)
+
+    def new_spans(self, before: StartPauses, now: float) -> list[float]:
+        """Return how long each pause lasts that was not there before."""
+        new = [self.queue] if self.queue is not before.queue else []
+        new += [pause for key, pause in self.devices.items() if pause is not before.devices.get(key)]
+        new += [pause for key, pause in self.jobs.items() if pause is not before.jobs.get(key)]
+        return [pause.until - now for pause in new if pause is not None]
+
+    def begun(self, job: JobId, devices: Collection[DeviceId]) -> StartPauses:
+        """Return the pauses after the command of a job has begun: the machine accepts starts."""
+        is_probe = job == self.probe
+        return StartPauses(
+            queue=None if is_probe else self.queue,
+            probe=None if is_probe else self.probe,
+            devices={device: pause for device, pause in self.devices.items() if device not in devices},
+            jobs={other: pause for other, pause in self.jobs.items() if other != job},
+        )
+
+    def most_starts(self, active: Collection[JobId], now: float) -> int | None:
+        """Return how many jobs may start now: none, one that probes, or any number (None)."""
+        if self.queue is None:
+            return None
+        return 0 if self.queue.lasts(now) or self.probe in active else 1
+
+    def told(self, active: Collection[JobId], now: float) -> str | None:
+        """Return why nothing starts now, as text; None if something may."""
+        if self.queue is None or self.most_starts(active, now):
+            return None
+        return f"starts are paused: {self.queue.told(now)}"
+
+    def resting(self, now: float) -> dict[JobId, str]:
+        """Return the jobs that must not start now, each with the reason."""
+        return {job: pause.told(now) for job, pause in self.jobs.items() if pause.lasts(now)}
+
+    def unusable(self, now: float) -> dict[DeviceId, str]:
+        """Return the devices on which nothing may start now, each with the reason."""
+        return {device: pause.why for device, pause in self.devices.items() if pause.lasts(now)}
+
+
+def _recent(pauses: Mapping, now: float) -> dict:  # type: ignore[type-arg]
+    return {key: pause for key, pause in pauses.items() if now < pause.until + FORGET_S}

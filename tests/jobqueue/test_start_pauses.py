@@ -1,0 +1,72 @@
+"""A refused start pauses what its scope names, each time longer, and one start at a time probes the machine."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import build
+from dibs.jobqueue.start_pauses import SPANS_S, StartPauses
+from dibs.model.jobs import JobId
+from dibs.system.refusals import DEVICE, JOB, QUEUE, Refusal
+
+FULL = Refusal(QUEUE, "No space left on device (/data)")
+ONE, TWO = JobId(1), JobId(2)
+
+
+def test_a_refusal_pauses_all_starts_and_then_lets_one_probe():
+    pauses = StartPauses().refused(FULL, ONE, 100.0)
+    assert pauses.most_starts([], 100.0) == 0
+    assert pauses.told([], 100.1) == "starts are paused: No space left on device (/data); next try in 1 s"
+    assert pauses.most_starts([], 100.5) == 1
+    assert pauses.told([], 100.5) is None
+
+
+def test_while_one_start_probes_no_other_starts():
+    pauses = dataclasses.replace(StartPauses().refused(FULL, ONE, 100.0), probe=TWO)
+    assert pauses.most_starts([TWO], 101.0) == 0
+    assert pauses.told([TWO], 101.0) == "starts are paused: No space left on device (/data); next try is under way"
+    # It ended without saying anything about the machine, for example because it was cancelled.
+    assert pauses.most_starts([], 101.0) == 1
+
+
+def test_only_the_probe_ends_the_pause_of_all_starts():
+    pauses = dataclasses.replace(StartPauses().refused(FULL, ONE, 100.0), probe=TWO)
+    assert pauses.begun(ONE, ()).most_starts([TWO], 101.0) == 0
+    assert pauses.begun(TWO, ()) == StartPauses()
+
+
+def test_starts_that_were_under_way_do_not_make_the_pause_longer():
+    pauses = StartPauses().refused(FULL, ONE, 100.0)
+    assert pauses.refused(FULL, TWO, 100.1).queue == pauses.queue
+
+
+@given(st.integers(1, 20))
+def test_each_refused_probe_makes_the_pause_longer_up_to_a_limit(count):
+    pauses, now, spans = StartPauses(), 0.0, []
+    for _ in range(count):
+        pauses = pauses.refused(FULL, ONE, now)
+        spans.append(pauses.queue.until - now)
+        now = pauses.queue.until
+    assert spans == sorted(spans)
+    assert spans[0] == SPANS_S[0]
+    assert spans[-1] <= SPANS_S[-1]
+
+
+def test_a_device_is_left_alone_and_other_devices_are_not():
+    first, second = build.ids(0, 1)
+    pauses = StartPauses().refused(Refusal(DEVICE, "cannot use it", first), ONE, 100.0)
+    assert pauses.unusable(100.1) == {first: "cannot use it"}
+    assert pauses.most_starts([], 100.1) is None
+    assert pauses.begun(ONE, (second,)).unusable(100.1)
+    assert not pauses.begun(ONE, (first,)).unusable(100.1)
+
+
+def test_a_job_rests_and_other_jobs_do_not():
+    pauses = StartPauses().refused(Refusal(JOB, "Disk quota exceeded (/home/me/out)"), ONE, 100.0)
+    assert pauses.resting(100.1) == {ONE: "Disk quota exceeded (/home/me/out); next try in 1 s"}
+    assert pauses.most_starts([], 100.1) is None
+    assert pauses.resting(101.0) == {}
+    assert pauses.begun(ONE, ()) == StartPauses()
