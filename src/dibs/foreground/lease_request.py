@@ -80,11 +80,23 @@ class LeaseTerms:
 
 
 def inventory_now(values: settings.Settings) -> Inventory:
-    """Return the GPUs of this machine now, including which of them root has drained."""
+    """Return the GPUs of this machine now, and which are drained by root or have lease files that cannot be used."""
     inventory = probe.read(values)
     if inventory.problem and not inventory.devices:
         raise MachineError(inventory.problem)
-    return devices.with_drained(inventory, drains.Drains(device_lease.folder(), {}).now())
+    place = device_lease.folder()
+    broken = {DeviceId(device): why for device, why in device_lease.unusable(place, inventory.ids).items()}
+    return devices.with_faults(devices.with_drained(inventory, drains.Drains(place, {}).now()), broken)
+
+
+def report_unusable(inventory: Inventory, named: Sequence[DeviceId], say: Callable[[str], None]) -> None:
+    """Say which GPUs are left alone because of their lease files; refuse one that was named."""
+    for device, why in device_lease.unusable(device_lease.folder(), inventory.ids).items():
+        index = inventory.index_of(DeviceId(device))
+        if device in named:
+            hint = "Ask the owner of the file or root to remove it."
+            raise MachineError(f"GPU {index} cannot be leased: {why}.", hint)
+        say(f"GPU {index} is left alone: {why}")
 
 
 def request(args: Args, inventory: Inventory) -> Request:
@@ -113,6 +125,7 @@ def acquire(
     place = device_lease.folder()
     inventory, count = wanted.inventory, wanted.request.gpus
     able = views.eligible(inventory, wanted.request)
+    report_unusable(inventory, wanted.request.gpu_ids, say)
     need = units.count_gpus(count)
     if len(able) < count:
         told = {device.index: capacity.obstacle(device, wanted.request) for device in inventory.devices}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dibs.errors import UserError
-from dibs.foreground import device_check, inherited
+from dibs.foreground import device_check, inherited, lease_request
 from dibs.foreground.lease_request import LeaseTerms, held_by
 from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.foreground.slots import Etiquette, LeaseOptions, Slot, Slots
@@ -13,7 +13,7 @@ from dibs.leases import device_lease
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
-from dibs.scheduling import choice, feasibility, views
+from dibs.scheduling import capacity, choice, feasibility, views
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Kind, Option
 from dibs.system import settings
@@ -124,11 +124,14 @@ def slots(
     def fixed(groups: Sequence[Sequence[DeviceId]], ours: Sequence[DeviceId] = ()) -> Slots:
         return FixedSlots(how(), [Slot(group, label(group)) for _ in range(per_gpu) for group in groups][::-1], ours)
 
+    ours = inherited.devices(place, inventory)
+    if not ours:
+        lease_request.report_unusable(inventory, chosen, say)
     if is_grouped:
         if args.has(job_options.VRAM):
             raise UserError("--vram chooses GPUs by the room they have, groups of --gpu-ids do not.", "Leave one out.")
         _check_groups(count, found, inventory)
-    if ours := inherited.devices(place, inventory):
+    if ours:
         _check_ours(args, chosen, ours, inventory)
         return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
     policy = views.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
@@ -138,8 +141,9 @@ def slots(
     eligible = [d for d in views.eligible(inventory, request) if not chosen or d in chosen]
     if len(eligible) < request.gpus:
         can = units.count_gpus(len(eligible))
-        why = f" ({inventory.problem})" if inventory.problem else ""
-        raise UserError(f"-g {request.gpus}: only {can} can be used{why}.", "See `dibs gpus`.")
+        told = {d.index: capacity.obstacle(d, request) for d in inventory.devices if not chosen or d.id in chosen}
+        why = inventory.problem or "; ".join(f"GPU {index}: {text}" for index, text in told.items() if text)
+        raise UserError(f"-g {request.gpus}: only {can} can be used{why and f' ({why})'}.", "See `dibs gpus`.")
     on_terms = how(LeaseTerms(place, inventory, values, request).terms)
     if request.vram:
         return SharedSlots(on_terms, request.gpus, eligible, label)

@@ -79,6 +79,7 @@ def acquire(
             got = waiter.ask(count, wanted) if left_s > 0 else waiter.try_now(count, wanted)
             if got is not None:
                 return got
+            waiter.check_left(count, wanted)
             left_s = LONGEST_S if until is None else until - time.monotonic()
             if left_s <= 0:
                 raise TimedOut(f"{count} of {len(wanted)} devices did not become free within {timeout_s:g} s.")
@@ -107,7 +108,7 @@ class Waiter:
     again.
     """
 
-    __slots__ = ("_line", "_note", "_on_wait", "_pause_s", "_terms", "_unfit", "_vet", "sleep_s")
+    __slots__ = ("_line", "_note", "_on_wait", "_pause_s", "_terms", "_unfit", "_unusable", "_vet", "sleep_s")
 
     def __init__(
         self,
@@ -121,6 +122,8 @@ class Waiter:
         self._vet = vet
         #: Devices that must not be used, and until when they are not checked again.
         self._unfit: dict[str, float] = {}
+        #: The last device whose lease file could not be used.
+        self._unusable: device_lease.Unusable | None = None
         self._line = LinePlace(place, note.user, collect_for_s)
         self._note = note
         self._on_wait = on_wait
@@ -186,15 +189,24 @@ class Waiter:
             return device_lease.take(self._line.folder, look.chosen, self._note, share)
         except device_lease.Refused:
             return None
+        except device_lease.Unusable as error:
+            self._unusable = error
+            self._note_unfit([error.device], [error.device])
+            return None
+
+    def check_left(self, count: int, wanted: Sequence[str]) -> None:
+        """Raise if too few of `wanted` are left beside those whose lease files cannot be used."""
+        if self._unusable is not None and sum(device not in self._unfit for device in wanted) < count:
+            raise self._unusable
 
     def _fit(self, wanted: Sequence[str]) -> Sequence[str]:
         """Return `wanted` without unfit devices; those whose time is over are checked again."""
-        if self._vet is None or not self._unfit:
+        if not self._unfit:
             return wanted
         now = time.monotonic()
         over = [device for device, until in self._unfit.items() if until <= now]
         if over:
-            self._note_unfit(over, self._vet(over, is_taken=False))
+            self._note_unfit(over, () if self._vet is None else self._vet(over, is_taken=False))
         return [device for device in wanted if device not in self._unfit]
 
     def _passes(self, got: list[Lease]) -> bool:

@@ -7,12 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from dibs.cli import screen
-from dibs.devices import probe
-from dibs.errors import MachineError, UserError
-from dibs.foreground import command_lines, pipe_loop, pipe_values, slot_choice
+from dibs.errors import UserError
+from dibs.foreground import command_lines, lease_request, pipe_loop, pipe_values, slot_choice
 from dibs.foreground.slots import Slot
-from dibs.leases import device_lease, drains
-from dibs.model import devices, environment, environment_names, units
+from dibs.model import environment, environment_names, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
@@ -45,10 +43,7 @@ def main(args: Args) -> int:
     """Run every command of stdin; return 1 if one of them failed."""
     named = slot_choice.groups(args)
     values = settings.load(os.environ)
-    inventory = probe.read(values)
-    if inventory.problem and not inventory.devices:
-        raise MachineError(inventory.problem)
-    inventory = devices.with_drained(inventory, drains.Drains(device_lease.folder(), {}).now())
+    inventory = lease_request.inventory_now(values)
     teller = Teller(is_summing=args.has(SUMMARIZE), is_drawing=sys.stderr.isatty())
     places = slot_choice.slots(args, named, values, inventory, teller.report)
     visible = args.get(job_options.VISIBLE) or values.visible
