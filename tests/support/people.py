@@ -128,12 +128,13 @@ class Person:
         """End everything this user runs."""
         for _ in range(50):
             listed = subprocess.run(["ps", "-o", "pid=", "-u", str(self.uid)], capture_output=True, text=True).stdout
-            mine = [pid for pid in listed.split() if self._is_mine(int(pid))]
+            mine = [pid for pid in listed.split() if self.is_mine(int(pid))]
             if not mine:
                 return
             subprocess.run(["kill", "-9", *mine], capture_output=True)
 
-    def _is_mine(self, pid: int) -> bool:
+    def is_mine(self, pid: int) -> bool:
+        """Tell whether a process belongs to this dibs."""
         try:
             text = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:

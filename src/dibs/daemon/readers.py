@@ -36,6 +36,10 @@ class Readers:
         #: The kernel's ids of the threads.
         self._ids: list[int] = []
         self._threads = ThreadPoolExecutor(READERS, "reader", self._begin)
+        # Start all of them now: later the account may have no process left, and questions must still be answered.
+        all_started = threading.Barrier(READERS)
+        for _ in range(READERS):
+            self._threads.submit(all_started.wait)
 
     def _begin(self) -> None:
         self._ids.append(threading.get_native_id())

@@ -82,7 +82,11 @@ async def post_add(daemon: Daemon, readers: ThreadPoolExecutor, request: web.Req
 
 async def read(readers: ThreadPoolExecutor, words: list[str], caller: Caller) -> Draft:
     """Parse a command line in another thread; raise UserError if that takes too long."""
-    reading = asyncio.get_running_loop().run_in_executor(readers, _draft, words, caller)
+    try:
+        reading = asyncio.get_running_loop().run_in_executor(readers, _draft, words, caller)
+    except RuntimeError as error:
+        # The account has no process left for another thread.
+        raise UserError(f"the command line cannot be read here: {error}.") from None
     try:
         return await asyncio.wait_for(reading, READ_FOR_S)
     except TimeoutError:
