@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import random
@@ -23,6 +24,7 @@ from bench import PATIENCE_S, Bench, wait_for
 from dibs.errors import DibsError
 from dibs.runner import attempts
 from dibs.system import processes
+from fakes.faults.broken_calls import BrokenCalls
 from forking import Forked
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
@@ -97,6 +99,27 @@ def test_kill_9_of_the_daemon_at_random_moments(bench: Bench, number: int) -> No
         if kill % 5 == 0:
             kill_launcher(process.pid)
             pause.wait(rng.random() * 0.1)
+        end(process)
+    judge(bench, codes)
+
+
+def test_kill_9_of_the_daemon_while_the_machine_refuses_starts(bench: Bench, tmp_path: Path) -> None:
+    """Refusals are told, recorded, or lost with a daemon; each time the job waits, and runs once in the end."""
+    rng = random.Random(20261118)
+    calls = BrokenCalls(tmp_path)
+    bench.start(**calls.environ)
+    codes = short_jobs(bench, 60, rng)
+    bench.kill()
+    pause = threading.Event()
+    for kill in range(KILLS // 4):
+        call, number = rng.choice((("link", errno.ENOSPC), ("link", errno.EIO), ("flock", errno.ENOLCK)))
+        calls.fail(call, number)
+        delay = {"DIBS_DELAY": f"runner:begin:{rng.randrange(300)}"} if kill % 3 == 0 else {}
+        process = launch(bench, **calls.environ, **delay)
+        wait_for(lambda: bench.pid() is not None)
+        pause.wait(rng.random() * 0.2)
+        calls.work()
+        pause.wait(rng.random() * 0.1)
         end(process)
     judge(bench, codes)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+import pytest
+
 import build
 from desk import PLACED, Desk
 from dibs.engines.local import Local
@@ -13,6 +15,9 @@ from dibs.jobqueue.turns import Order
 from dibs.model import lifecycle
 from dibs.model.jobs import Outcome, State
 from dibs.runner import attempts, records
+from dibs.system.refusals import DEVICE, QUEUE, Refusal
+
+FULL = Refusal(QUEUE, "No space left on device (/data)")
 
 
 def recover(desk, boot):
@@ -97,3 +102,73 @@ def test_a_job_that_was_being_stopped_is_told_to_stop_once_more(desk):
     recover(desk, "this boot")
     os.close(claim)
     assert [effect.line for effect in desk.turn.effects if isinstance(effect, Order)] == ["stop 30.0"]
+
+
+def record(desk, job_id, final):
+    """Leave the record of a runner that is gone."""
+    job = desk.store.job(job_id)
+    os.makedirs(desk.engine.folder(job))
+    started = attempts.claim(desk.engine.folder(job), job.start, "shim 1 1 boot")
+    records.write_final(started, final)
+    os.close(started)
+
+
+@pytest.mark.parametrize("boot", ["this boot", "another boot"])
+def test_a_start_that_the_machine_refused_is_queued_again_and_counts_for_nothing(desk, boot):
+    recover(desk, "this boot")
+    job_id = desk.job(PLACED)
+    record(desk, job_id, records.Final("refused", why=FULL.why, scope=QUEUE))
+    recover(desk, boot)
+    job = desk.store.job(job_id)
+    assert (job.state, job.attempt, job.dead_starts, job.remark) == (State.QUEUED, 1, 0, FULL.why)
+
+
+def look(desk, job_id, **how):
+    """Look at the first start of a job, as after a message; return why it was refused."""
+    desk.turn = desk.new_turn()
+    with desk.store.batch():
+        return dispatch.look(desk.turn, job_id, 1, 1, **how)
+
+
+def test_a_record_says_which_device_was_refused(desk):
+    job_id = desk.job(PLACED)
+    record(desk, job_id, records.Final("refused", why="cannot use it", scope=DEVICE, device="FAKE-0"))
+    assert look(desk, job_id, runner_died=True) == Refusal(DEVICE, "cannot use it", "FAKE-0")
+
+
+def test_a_refusal_that_was_told_needs_no_file(desk):
+    """No file can be made on a full disk."""
+    job_id = desk.job(PLACED)
+    assert look(desk, job_id, refusal=FULL) == FULL
+    job = desk.store.job(job_id)
+    assert (job.state, job.dead_starts, job.remark) == (State.QUEUED, 0, FULL.why)
+    assert not os.path.exists(desk.engine.folder(job))
+
+
+def test_a_refusal_of_an_earlier_start_is_not_believed(desk):
+    job_id = desk.job(PLACED, lifecycle.GivenUp(2, "refused"), lifecycle.Placed(3, build.ids(0)))
+    assert look(desk, job_id, refusal=FULL) is None
+    assert desk.store.job(job_id).state is State.STARTING
+
+
+def test_a_cancelled_job_whose_start_was_refused_is_cancelled(desk):
+    job_id = desk.job(PLACED, lifecycle.CancelAsked(2))
+    look(desk, job_id, refusal=FULL)
+    assert desk.store.job(job_id).outcome is Outcome.CANCELLED
+
+
+def test_only_runners_that_die_silently_with_a_start_fail_their_job(desk):
+    job_id = desk.job(PLACED)
+    for start in range(1, 9):
+        desk.turn = desk.new_turn()
+        with desk.store.batch():
+            dispatch.look(desk.turn, job_id, 1, start, refusal=FULL)
+            desk.store.record(desk.store.job(job_id), lifecycle.Placed(3, build.ids(0)))
+    for start in range(9, 9 + lifecycle.MOST_DEAD_STARTS):
+        assert desk.store.job(job_id).state is State.STARTING
+        desk.turn = desk.new_turn()
+        with desk.store.batch():
+            dispatch.look(desk.turn, job_id, 1, start, runner_died=True)
+            if desk.store.job(job_id).is_waiting:
+                desk.store.record(desk.store.job(job_id), lifecycle.Placed(3, build.ids(0)))
+    assert desk.store.job(job_id).outcome is Outcome.FAILED

@@ -94,6 +94,23 @@ def test_a_runner_may_die_anywhere(bench: Bench, point: str) -> None:
         assert bench.examine(2).final.code == 12  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("point", RUNNER_POINTS)
+def test_a_runner_that_is_refused_may_die_anywhere(bench: Bench, point: str) -> None:
+    """Whether its record was written or not, its command never ran, and a refused start is followed by the next."""
+    full = {"output": b"/dev/full/log", "folder": bench.folder}
+    bench.spec(command(1), **full)
+    bench.finish(bench.begin(DIBS_CRASH=point))
+    verdict = settle(bench, 1)
+    assert isinstance(verdict, attempts.NeverStarted | attempts.Refused | attempts.Lost)
+    bench.finish(bench.begin())
+    assert bench.read("ran") == ""
+    assert settle(bench, 1) == verdict
+    if not isinstance(verdict, attempts.Lost):
+        bench.spec(command(2), start=2)
+        bench.finish(bench.begin(2))
+        assert bench.read("ran") == "2\n"
+
+
 @pytest.mark.parametrize(("wanted", "passes"), [("here", 0), ("here:1", 0), ("here:3", 2), ("there", 5), ("here:9", 5)])
 def test_a_crash_point_strikes_at_the_pass_it_was_told(bench: Bench, wanted: str, passes: int) -> None:
     program = EXAMINER.partition("attempts.examine")[0] + (
@@ -278,7 +295,7 @@ whole = st.integers(0, 2**63)
     kind=st.sampled_from(records.FINAL_KINDS),
     numbers=st.tuples(whole, whole, whole, whole, whole, whole),
     times=st.tuples(seconds, seconds),
-    texts=st.tuples(text, text, text, text),
+    texts=st.tuples(text, text, text, text, text),
     flags=st.tuples(st.booleans(), st.booleans()),
 )
 def test_a_final_record_is_read_as_it_was_written(folder, kind, numbers, times, texts, flags) -> None:  # type: ignore[no-untyped-def]
@@ -287,7 +304,7 @@ def test_a_final_record_is_read_as_it_was_written(folder, kind, numbers, times, 
         kind,
         **dict(zip(("code", "signal", "holder", "started_at_ns", "ended_at_ns", "max_rss_kib"), numbers, strict=True)),
         **dict(zip(("utime_s", "stime_s"), times, strict=True)),
-        **dict(zip(("why", "device", "leftovers", "note"), texts, strict=True)),
+        **dict(zip(("why", "device", "leftovers", "note", "scope"), texts, strict=True)),
         **dict(zip(("timed_out", "stopped"), flags, strict=True)),
     )
     Path(folder, "started.1").unlink(missing_ok=True)
