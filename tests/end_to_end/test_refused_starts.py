@@ -255,6 +255,23 @@ def test_a_stopped_launcher_is_replaced(bench: Bench) -> None:
     assert {(job["state"], job["attempt"]) for job in jobs} == {("done", 1)}
 
 
+def test_a_start_whose_runner_is_stopped_before_it_begins_is_given_to_another(bench: Bench) -> None:
+    """An idle runner, which the daemon keeps for the next start."""
+    job = bench.add("true", gpus=1)
+    bench.until(job)
+    idle = runner_of(bench, job).pid
+    stop(idle)
+    second = bench.add("true", gpus=1)
+    assert (bench.until(second)["state"], bench.job(second)["attempt"]) == ("done", 1)
+    if processes.look(idle) is not None:
+        os.kill(idle, signal.SIGCONT)
+    assert [event["detail"] for event in bench.events(second) if event["kind"] == "GivenUp"] in (
+        ["no runner began it within 10s"],
+        # The daemon had already released it.
+        [],
+    )
+
+
 def runner_of(bench: Bench, job: int) -> attempts.Shim:
     """Return the runner of a job's first start."""
     found = attempts.read_started(f"{bench.home}/jobs/{job}/1", 1)

@@ -34,6 +34,9 @@ from dibs.system.refusals import Refusal
 
 log = logging.getLogger("dibs.jobqueue.dispatch")
 
+#: Seconds until a start that no runner has claimed is given up. Usually it takes milliseconds.
+CLAIM_WITHIN_S = 10.0
+
 
 def place(turn: Turn, view: View, policy: Policy, most: int | None = None) -> Plan:
     """Decide what starts now, at most `most` jobs, and record it; the runners are started after the commit."""
@@ -139,6 +142,20 @@ def check_starting(turn: Turn) -> bool:
         if running is not None:
             started(turn, job, running.pid, running.started_at_ns // 1_000_000)
     return bool(starting)
+
+
+def give_up_unclaimed(turn: Turn, job: Job) -> bool:
+    """Give up a start that no runner claims: its runner may have been stopped. Tell whether no runner was faster."""
+    if not turn.engine.give_up(job):
+        return False
+    why = f"no runner began it within {units.format_duration(CLAIM_WITHIN_S)}"
+    _give_up(turn, job, lifecycle.GivenUp(turn.now, why))
+    return True
+
+
+def unclaimed(turn: Turn) -> list[Job]:
+    """Return the jobs that were placed and whose start no runner has claimed."""
+    return [job for job in turn.store.active() if job.state is State.STARTING and turn.engine.is_undecided(job)]
 
 
 def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: str) -> None:

@@ -71,6 +71,8 @@ class EffectRunner:
         #: Messages that are posted after a short delay.
         self._unhurried: list[Work] = []
         self._is_checking = False
+        #: Starts that no runner has claimed, and how many checks in a row found that.
+        self._unclaimed: dict[tuple[JobId, int, int], int] = {}
         #: The last used environment and its id.
         self._captured: tuple[int | None, bytes] = None, b""
         #: The starts that are already watched.
@@ -129,8 +131,19 @@ class EffectRunner:
     def _check_starting(self, turn: Turn) -> None:
         self._is_checking = False
         if dispatch.check_starting(turn):
-            self.engine.runners.replace_stopped_launcher()
+            # First: the rest may fail, and must be tried again.
             self._check_starting_later()
+            self.engine.runners.replace_stopped_launcher()
+            self._check_claims(turn)
+
+    def _check_claims(self, turn: Turn) -> None:
+        """Give up starts that were unclaimed at each check for too long, and let their jobs start again."""
+        waiting = {(job.id, job.attempt, job.start): job for job in dispatch.unclaimed(turn)}
+        self._unclaimed = {key: self._unclaimed.get(key, 0) + 1 for key in waiting}
+        late = [key for key, checks in self._unclaimed.items() if checks * CHECK_EVERY_S > dispatch.CLAIM_WITHIN_S]
+        for key in late:
+            if dispatch.give_up_unclaimed(turn, waiting[key]):
+                self._post(Work(lambda turn: None))
 
     def hear(self, sock: socket.socket) -> None:
         """Receive all messages of runners; ignore unknown ones, which come from another version."""
