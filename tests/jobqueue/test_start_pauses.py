@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 import build
 from dibs.jobqueue.start_pauses import SPANS_S, StartPauses
 from dibs.model.jobs import JobId
+from dibs.scheduling.planner import Start
 from dibs.system.refusals import DEVICE, JOB, QUEUE, Refusal
 
 FULL = Refusal(QUEUE, "No space left on device (/data)")
 ONE, TWO = JobId(1), JobId(2)
 
 
+STARTS = (Start(ONE, ()), Start(TWO, ()))
+
+
 def test_a_refusal_pauses_all_starts_and_then_lets_one_probe():
     pauses = StartPauses().refused(FULL, ONE, 100.0)
-    assert pauses.most_starts([], 100.0) == 0
     assert pauses.told([], 100.1) == "starts are paused: No space left on device (/data); next try in 1 s"
-    assert pauses.most_starts([], 100.5) == 1
     assert pauses.told([], 100.5) is None
+    assert pauses.let_through(STARTS) == STARTS[:1]
+
+
+def test_without_a_refusal_everything_starts():
+    assert StartPauses().told([], 100.0) is None
+    assert StartPauses().let_through(STARTS) == STARTS
+    assert StartPauses().probed_by(STARTS) == StartPauses()
 
 
 def test_while_one_start_probes_no_other_starts():
-    pauses = dataclasses.replace(StartPauses().refused(FULL, ONE, 100.0), probe=TWO)
-    assert pauses.most_starts([TWO], 101.0) == 0
-    assert pauses.told([TWO], 101.0) == "starts are paused: No space left on device (/data); next try is under way"
+    pauses = StartPauses().refused(FULL, ONE, 100.0).probed_by(STARTS[1:])
+    told = "starts are paused: No space left on device (/data); next try is under way"
+    assert pauses.told([TWO], 101.0) == told
     # It ended without saying anything about the machine, for example because it was cancelled.
-    assert pauses.most_starts([], 101.0) == 1
+    assert pauses.told([], 101.0) is None
+
+
+def test_another_job_probes_each_time():
+    """One job that has the trouble alone does not keep back the others."""
+    pauses = StartPauses().refused(FULL, ONE, 100.0).probed_by(STARTS[:1]).refused(FULL, ONE, 101.0)
+    assert pauses.let_through(STARTS) == STARTS[1:]
 
 
 def test_only_the_probe_ends_the_pause_of_all_starts():
-    pauses = dataclasses.replace(StartPauses().refused(FULL, ONE, 100.0), probe=TWO)
-    assert pauses.begun(ONE, ()).most_starts([TWO], 101.0) == 0
+    pauses = StartPauses().refused(FULL, ONE, 100.0).probed_by(STARTS[1:])
+    assert pauses.begun(ONE, ()).told([TWO], 101.0)
     assert pauses.begun(TWO, ()) == StartPauses()
 
 
@@ -59,7 +72,7 @@ def test_a_device_is_left_alone_and_other_devices_are_not():
     first, second = build.ids(0, 1)
     pauses = StartPauses().refused(Refusal(DEVICE, "cannot use it", first), ONE, 100.0)
     assert pauses.unusable(100.1) == {first: "cannot use it"}
-    assert pauses.most_starts([], 100.1) is None
+    assert pauses.told([], 100.1) is None
     assert pauses.begun(ONE, (second,)).unusable(100.1)
     assert not pauses.begun(ONE, (first,)).unusable(100.1)
 
@@ -67,6 +80,6 @@ def test_a_device_is_left_alone_and_other_devices_are_not():
 def test_a_job_rests_and_other_jobs_do_not():
     pauses = StartPauses().refused(Refusal(JOB, "Disk quota exceeded (/home/me/out)"), ONE, 100.0)
     assert pauses.resting(100.1) == {ONE: "Disk quota exceeded (/home/me/out); next try in 1 s"}
-    assert pauses.most_starts([], 100.1) is None
+    assert pauses.told([], 100.1) is None
     assert pauses.resting(101.0) == {}
     assert pauses.begun(ONE, ()) == StartPauses()

@@ -150,7 +150,7 @@ class Daemon:
 
     def starts_trouble(self, reader: writer.Reader) -> str | None:
         """Return why the machine refuses starts; None if it does not."""
-        return self._queue.pauses.told([job.id for job in reader.active_devices()], time.monotonic())
+        return self._queue.backoff.pauses.told([job.id for job in reader.active_devices()], time.monotonic())
 
     def receipt(self, reader: writer.Reader, ids: list[JobId]) -> tuple[str, list[str]]:
         """Describe a submission in one line, with a hint if its GPU memory does not fit what earlier runs used."""

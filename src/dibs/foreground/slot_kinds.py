@@ -152,6 +152,8 @@ class SharedSlots(Slots):
             return None
         got = self._waiter.ask(self._count, wanted)
         if got is None:
+            if not self._shares:
+                self._waiter.check_left(self._count, wanted)
             is_choosy = len(wanted) < len(self._devices)
             # No event wakes us for devices that we skip to keep them free.
             self._ask_at = now + (min(RETRY_S, self._waiter.sleep_s) if is_choosy else self._waiter.sleep_s)

@@ -271,6 +271,8 @@ class Slots:
             return False
         got = self._waiter.ask(count, wanted)
         if got is None:
+            if not self._kept:
+                self._waiter.check_left(count, wanted)
             self._ask_at = now + self._waiter.sleep_s
             return False
         self._keep(got, now)

@@ -10,6 +10,7 @@ import logging
 import os
 from dataclasses import replace
 
+from dibs.jobqueue.start_pauses import StartPauses
 from dibs.jobqueue.turns import (
     BOOT,
     EndDisobedient,
@@ -38,11 +39,10 @@ log = logging.getLogger("dibs.jobqueue.dispatch")
 CLAIM_WITHIN_S = 10.0
 
 
-def place(turn: Turn, view: View, policy: Policy, most: int | None = None) -> Plan:
-    """Decide what starts now, at most `most` jobs, and record it; the runners are started after the commit."""
+def place(turn: Turn, view: View, policy: Policy, pauses: StartPauses) -> Plan:
+    """Decide what starts now and record it; the runners are started after the commit."""
     plan = planner.plan(view, turn.inventory, policy, turn.now)
-    if most is not None:
-        plan = replace(plan, starts=plan.starts[:most])
+    plan = replace(plan, starts=pauses.let_through(plan.starts))
     for start in plan.starts:
         job = turn.store.job(start.id)
         placed = turn.record(job, lifecycle.Placed(turn.now, start.devices), ", ".join(start.devices))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from dibs.errors import MachineError
-from dibs.jobqueue import machine_line, shared_forecast, thread, turns
+from dibs.jobqueue import machine_line, shared_forecast, turns
 from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.model import dependencies, serialization, units
@@ -70,7 +70,7 @@ class QueueOutlook:
         commits = core.commits
         inventory, policy = core.devices.inventory(), core.policy
         active = reader.active_devices()
-        now, pauses = time.monotonic(), core.pauses
+        now, pauses = time.monotonic(), core.backoff.pauses
         pause, resting = pauses.told([job.id for job in active], now), pauses.resting(now)
         try:
             held, sharers = machine_line.people(core.line.folder, inventory, active)
@@ -82,7 +82,7 @@ class QueueOutlook:
             held, sharers, line, ahead = {}, {}, (), 0
         in_use = {device for job in active for device in job.devices}.union(sharers)
         held = dict(core.devices.hold_back(held, in_use))
-        heads = thread.waiting_jobs(reader, inventory, policy, resting)
+        heads = core.backoff.waiting_jobs(reader, inventory, policy, now)
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
         view = View(
             heads,

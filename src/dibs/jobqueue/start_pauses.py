@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId
+from dibs.scheduling.planner import Start
 from dibs.system.refusals import DEVICE, JOB, Refusal
 
 #: Seconds of the first pause, of the second, and so on; the last one repeats.
@@ -88,17 +89,25 @@ class StartPauses:
             jobs={other: pause for other, pause in self.jobs.items() if other != job},
         )
 
-    def most_starts(self, active: Collection[JobId], now: float) -> int | None:
-        """Return how many jobs may start now: none, one that probes, or any number (None)."""
-        if self.queue is None:
-            return None
-        return 0 if self.queue.lasts(now) or self.probe in active else 1
-
     def told(self, active: Collection[JobId], now: float) -> str | None:
-        """Return why nothing starts now, as text; None if something may."""
-        if self.queue is None or self.most_starts(active, now):
+        """Return why nothing starts now beside the `active` jobs, as text; None if something may."""
+        if self.queue is None or not (self.queue.lasts(now) or self.probe in active):
             return None
         return f"starts are paused: {self.queue.told(now)}"
+
+    def let_through(self, starts: tuple[Start, ...]) -> tuple[Start, ...]:
+        """Return the starts of a plan that may be made: all, or one that probes the machine.
+
+        Each time another one, so that a job that has the trouble alone does not keep back all others.
+        """
+        if self.queue is None or not starts:
+            return starts
+        at = self.queue.before % len(starts)
+        return starts[at : at + 1]
+
+    def probed_by(self, starts: tuple[Start, ...]) -> StartPauses:
+        """Return the pauses after a plan was carried out."""
+        return self if self.queue is None or not starts else replace(self, probe=starts[0].id)
 
     def resting(self, now: float) -> dict[JobId, str]:
         """Return the jobs that must not start now, each with the reason."""

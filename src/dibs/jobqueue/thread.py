@@ -12,9 +12,9 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dibs.devices.view import DeviceView
@@ -22,6 +22,7 @@ from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
 from dibs.errors import Bug, Busy, DibsError, MachineError
 from dibs.jobqueue import control, dispatch
+from dibs.jobqueue.backoff import Backoff
 from dibs.jobqueue.control import Cancel, Submitted
 from dibs.jobqueue.counters import Tally
 from dibs.jobqueue.effects import RETRY_FOR_S, EffectRunner
@@ -29,19 +30,16 @@ from dibs.jobqueue.machine_line import MachineLine, Outlook
 from dibs.jobqueue.notifications import Notices
 from dibs.jobqueue.reactor import Reactor
 from dibs.jobqueue.shared_forecast import SharedForecast
-from dibs.jobqueue.start_pauses import StartPauses
 from dibs.jobqueue.turns import PAUSED, Acted, StartRunner, Turn, Work
 from dibs.jobqueue.validation import Rules, Submission
-from dibs.leases import device_lease
-from dibs.model.devices import DeviceId, Inventory, with_faults
-from dibs.model.jobs import Job, JobId
-from dibs.scheduling import planner, views
+from dibs.model.devices import DeviceId, with_faults
+from dibs.model.jobs import Job
+from dibs.scheduling import planner
 from dibs.scheduling.views import Active, Occupant, Policy, View, WaitingJob
-from dibs.store.writer import FileGone, Reader, Store
+from dibs.store.writer import FileGone, Store
 from dibs.system import refusals
 from dibs.system.crash_points import crash_point
 from dibs.system.disk import Ballast
-from dibs.system.refusals import Refusal
 from dibs.system.settings import Settings
 
 T = TypeVar("T")
@@ -68,9 +66,6 @@ class Placement:
     given: Sequence[DeviceId] = ()
 
 
-NO_PAUSES = StartPauses()
-#: The job of a refusal that concerns no job.
-NO_JOB = JobId(0)
 NO_OUTLOOK = Outlook({})
 NOTHING_PLACED = Placement(None, (), NO_OUTLOOK, [])
 
@@ -113,9 +108,8 @@ class QueueThread:
         self.notices = Notices(files, settings, line.user, waits.watch, self.tell)
         #: Work that this thread posts to itself.
         self._news: list[Work] = []
-        self.effect_runner = EffectRunner(store, engine, waits, self._news.append, self._refuse_start)
-        #: What waits because the machine refused starts. Replaced as a whole; read from any thread.
-        self.pauses = StartPauses()
+        self.backoff = Backoff(devices, line, waits, self._wake_soon)
+        self.effect_runner = EffectRunner(store, engine, waits, self._news.append, self.backoff.refuse)
         self._ballast = Ballast(files.home)
         #: Start nothing new: the daemon stops when no job runs.
         self.is_closing = False
@@ -216,7 +210,7 @@ class QueueThread:
         self.commits += 1
         crash_point("core:committed")
         self._last_turn_at = turn.now
-        self._accept(turn.begun)
+        self.backoff.accept(turn.begun)
         if placement.given and self.devices.is_real:
             # After the commit: a reading that does not find the job yet would see the device as free.
             self.devices.note_given(placement.given)
@@ -254,7 +248,7 @@ class QueueThread:
             self._rescue(batch, error)
             return
         self.commits += 1
-        self._accept(turn.begun)
+        self.backoff.accept(turn.begun)
         for work, result in zip(batch, answers, strict=True):
             _give(work, result)
         for effect in turn.effects:
@@ -332,9 +326,10 @@ class QueueThread:
     def _place(self, turn: Turn) -> Placement:
         self._expect(turn.now)
         now = time.monotonic()
+        pauses = self.backoff.pauses
         # A device may have been refused in this turn.
-        turn.inventory = with_faults(turn.inventory, self.pauses.unusable(now))
-        heads = waiting_jobs(self.store, turn.inventory, self.policy, self.pauses.resting(now))
+        turn.inventory = with_faults(turn.inventory, pauses.unusable(now))
+        heads = self.backoff.waiting_jobs(self.store, turn.inventory, self.policy, now)
         if not heads and not self.line.is_waiting:
             return NOTHING_PLACED
         active = self.store.active_devices()
@@ -343,14 +338,13 @@ class QueueThread:
         if outlook is None:
             return NOTHING_PLACED
         held = self._hold_back(outlook, active) if needs_devices else outlook.held
-        most = self.pauses.most_starts([job.id for job in active], now)
-        is_paused = self.is_closing or bool(self.store.fact(PAUSED)) or most == 0
+        is_refused = pauses.told([job.id for job in active], now) is not None
+        is_paused = self.is_closing or bool(self.store.fact(PAUSED)) or is_refused
         is_choosy = any(job.request.gpus > 1 or job.request.vram for job in heads)
         used_at = self.line.used_at(turn.inventory) if is_choosy else {}
         view = View(heads, active, held, outlook.line, outlook.ahead, is_paused, outlook.sharers, used_at)
-        plan = dispatch.place(turn, view, self.policy, most)
-        if most and plan.starts:
-            self.pauses = replace(self.pauses, probe=plan.starts[0].id)
+        plan = dispatch.place(turn, view, self.policy, pauses)
+        self.backoff.pauses = pauses.probed_by(plan.starts)
         pending = [device for job in active if job.started_at is None for device in job.devices]
         given = [device for start in plan.starts for device in start.devices]
         wanted = planner.collected(plan, turn.inventory)
@@ -369,11 +363,10 @@ class QueueThread:
         try:
             return self.line.look(turn.inventory, active)
         except OSError as error:
-            self._pause(Refusal(refusals.QUEUE, f"the leases cannot be read: {refusals.describe(error)}"), NO_JOB)
-            return None
+            self.backoff.pause_queue(f"the leases cannot be read: {refusals.describe(error)}")
         except MachineError as error:
-            self._pause(Refusal(refusals.QUEUE, error.message.rstrip(".")), NO_JOB)
-            return None
+            self.backoff.pause_queue(error.message.rstrip("."))
+        return None
 
     def _expect(self, now: int) -> None:
         """Set a timer for the next begin time, at most one."""
@@ -381,42 +374,6 @@ class QueueThread:
         if begin_at is not None and not now < self._wakes_at <= begin_at:
             self._wakes_at = min(begin_at, now + int(LONGEST_TIMER_S * 1000))
             self.waits.later((self._wakes_at - now) / 1000, self._wake_soon)
-
-    def _refuse_start(self, job: Job, refusal: Refusal) -> None:
-        """Leave a device alone that a runner could not lease and whose holder is not visible; else pause starts."""
-        if refusal.scope != refusals.LEASE:
-            self._pause(refusal, job.id)
-        elif not self.line.look(self.devices.inventory(), ()).held.get(DeviceId(refusal.device)):
-            self.waits.later(self.line.shun(DeviceId(refusal.device)), self._wake_soon)
-
-    def _pause(self, refusal: Refusal, job: JobId) -> None:
-        """Pause what a refusal names, and set a timer for its end."""
-        before, now = self.pauses, time.monotonic()
-        self.pauses = before.refused(refusal, job, now)
-        for span_s in self.pauses.new_spans(before, now):
-            log.error("a start was refused: %s; next try in %g s", refusal.why, span_s)
-            self.waits.later(span_s, self._reopen)
-        self.devices.unusable = self.pauses.unusable(now)
-
-    def _accept(self, begun: Sequence[Job]) -> None:
-        """End the pauses that a job whose command began has shown to be over."""
-        if not begun or self.pauses == NO_PAUSES:
-            return
-        was_paused = self.pauses.queue is not None
-        for job in begun:
-            self.pauses = self.pauses.begun(job.id, job.allocation)
-        self.devices.unusable = self.pauses.unusable(time.monotonic())
-        if was_paused:
-            self._wake_soon()
-
-    def _reopen(self) -> None:
-        """Try again what a pause kept back; a device whose files are still wrong is paused again without a start."""
-        now = time.monotonic()
-        over = [device for device, pause in self.pauses.devices.items() if not pause.lasts(now)]
-        for device, why in device_lease.unusable(self.line.folder, over).items():
-            self._pause(Refusal(refusals.DEVICE, why, device), NO_JOB)
-        self.devices.unusable = self.pauses.unusable(now)
-        self._wake_soon()
 
     def _stand(self, turn: Turn, placement: Placement) -> None:
         """Update our place in the line and watch obstacles; a failure here only delays a wake-up."""
@@ -430,13 +387,6 @@ class QueueThread:
 
     def _wake_soon(self) -> None:
         self.waits.later(0, lambda: self._news.append(Work(_nothing)))
-
-
-def waiting_jobs(reader: Reader, inventory: Inventory, policy: Policy, resting: Collection[JobId]) -> list[WaitingJob]:
-    """Return the jobs at the heads of the lines that may start now, without those that rest after a refusal."""
-    # Resting jobs must not hide those behind them.
-    windows = [most + len(resting) for most in views.windows(inventory, policy)]
-    return [job for job in reader.head(*windows) if job.id not in resting]
 
 
 def _nothing(turn: Turn) -> None:
