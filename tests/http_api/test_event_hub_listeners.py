@@ -41,6 +41,9 @@ class House:
         self.asked += 1
         return question(self.store)
 
+    def starts_trouble(self, reader: Store) -> None:
+        """Refuse nothing."""
+
     def submit(self, count: int = 1) -> None:
         with self.store.batch():
             self.store.submit([build.spec()] * count, build.NOW)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
 from playwright.sync_api import Page, expect
 
 from bench import Bench, wait_for
+from fakes.faults.broken_calls import BrokenCalls
 from visitor import Visits, complaints, link_to
 
 FAILS = "echo epoch 1; echo 'ValueError: no such data' >&2; exit 3"
@@ -91,3 +93,24 @@ def test_keys_lead_everywhere(bench: Bench, visits: Visits) -> None:
     expect(page.get_by_role("option", name=f"#{job} needle")).to_be_visible()
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/job/{job}")
+
+
+def test_a_gpu_whose_lease_file_is_broken_says_so_on_its_card(bench: Bench, visits: Visits) -> None:
+    gate = bench.leases / ".dibs-gate-FAKE-1"
+    gate.mkdir()
+    bench.start()
+    page = visits.enter(link_to(bench))
+    expect(page.get_by_text(re.compile(f"cannot use {re.escape(str(gate))}: .*owner: "))).to_be_visible()
+
+
+def test_starts_that_the_machine_refuses_are_explained(bench: Bench, visits: Visits) -> None:
+    calls = BrokenCalls(bench.folder)
+    bench.start(**calls.environ)
+    calls.fail("link", errno.EIO)
+    job = bench.add("true", gpus=0)
+    page = visits.enter(link_to(bench))
+    paused = page.get_by_text(re.compile("starts are paused: Input/output error")).first
+    expect(paused).to_be_visible(timeout=60_000)
+    calls.work()
+    assert bench.until(job)["state"] == "done"
+    expect(page.get_by_text("starts are paused")).to_have_count(0, timeout=60_000)

@@ -38,10 +38,10 @@ async def get_gpus(daemon: Daemon) -> machine_answers.Gpus:
 
 async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
     """Return every GPU of an inventory and its current holders."""
-    found = await daemon.ask(lambda reader: holders.survey(daemon.lease_folder, inventory.ids))
-    broken = await daemon.ask(lambda reader: device_lease.unusable(daemon.lease_folder, inventory.ids))
+    place, ids = daemon.lease_folder, inventory.ids
+    found, broken = await daemon.ask(lambda reader: (holders.survey(place, ids), device_lease.unusable(place, ids)))
     inventory = devices.with_faults(inventory, {DeviceId(device): why for device, why in broken.items()})
-    line = await daemon.ask(lambda reader: tickets.line(daemon.lease_folder))
+    line, starts = await daemon.ask(lambda reader: (tickets.line(place), daemon.starts_trouble(reader)))
     waiters = [
         machine_answers.Waiter(t.user or str(t.uid), t.pid, t.count, t.mib * choice.MIB or None, list(t.devices))
         for t in line
@@ -51,7 +51,6 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
         gpu_answer(device, found.get(device.id, ()), idle.get(device.id), sum(device.id in t.devices for t in line))
         for device in inventory.devices
     ]
-    starts = await daemon.ask(daemon.starts_trouble)
     return machine_answers.Gpus(shown, waiters, inventory.problem, inventory.restriction, starts)
 
 
