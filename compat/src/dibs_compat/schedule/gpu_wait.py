@@ -132,6 +132,7 @@ class GpuWait:
                 self._waiter.leave()
             elif (got := self._waiter.ask(count, list(numbers))) is not None:
                 return Grant(tuple(sorted((numbers[lease.device] for lease in got), key=wanted.index)), tuple(got))
+            self._waiter.check_left(count, list(numbers))
             is_mine = self._waiter.hung_up(self._sleep(watch))
         return None
 
