@@ -27,7 +27,7 @@ PLANTED = (errno.ELOOP, errno.EINVAL)
 class CannotStart(Exception):
     """The command could not be started, with the exit code of a shell: 126 or 127.
 
-    With a `refusal` it is the machine's trouble. At files of dibs (`is_own`) it always is, unless something was planted.
+    With a `refusal` it is the machine's trouble. At files of dibs (`is_own`) it always is, unless one was planted.
     """
 
     def __init__(self, code: int, what: str | bytes, error: OSError, *, is_own: bool = False) -> None:
