@@ -1,13 +1,15 @@
 """A daemon in the machine-wide line: what it watches, and when it looks once more."""
 
 import contextlib
+import time
 
 import pytest
 
 import build
 import lease_lab
+from dibs.jobqueue import machine_line
 from dibs.jobqueue.machine_line import MachineLine
-from dibs.leases import device_lease, tickets
+from dibs.leases import device_lease, holders, own_ticket, tickets
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active
 from dibs.system import locks
@@ -71,7 +73,7 @@ def test_a_stranger_with_a_share_as_large_as_ours_is_still_seen(place, line):
 
 def test_beside_others_the_ticket_stays_until_our_runners_hold_what_it_stood_for(place, line):
     """Or somebody who is woken by its end finds the devices free."""
-    other = tickets.queue_up(place, 1, [THEIRS])
+    other = own_ticket.queue_up(place, 1, [THEIRS])
     line.look(build.inventory(4), [])
     line.update_ticket([OURS], Request(1), [])
     line.update_ticket([], None, [OURS])
@@ -79,3 +81,52 @@ def test_beside_others_the_ticket_stays_until_our_runners_hold_what_it_stood_for
     line.update_ticket([], None, [])
     assert (line.is_waiting, line.is_granting) == (False, False)
     other.close()
+
+
+@pytest.fixture
+def puppet(place):
+    made = [lease_lab.Puppet(place.path)]
+    yield made[0]
+    made[0].close()
+
+
+def test_a_socket_that_is_bound_but_not_listened_on_keeps_a_device_and_is_looked_at_again(place, line, puppet):
+    puppet.ask(f"bind {place.socket('gpu', THEIRS)[1:].decode()}")
+    outlook = line.look(build.inventory(2), [])
+    assert list(outlook.held) == [THEIRS]
+    assert line.watch(outlook, list) is False
+    assert line.look_again_s(now=0.0) is not None
+    # One timer is enough.
+    assert line.look_again_s(now=0.0) is None
+
+
+def test_a_device_stays_shunned_while_its_gate_is_locked(place, line, puppet):
+    with contextlib.closing(device_lease.take(place, [THEIRS], device_lease.Note("1"))[0]):
+        pass
+    puppet.ask(f"lock {holders.gate_file(place, THEIRS)}")
+    line.shun(THEIRS)
+    until = time.monotonic() + 2 * machine_line.SHUN_FOR_S
+    while time.monotonic() < until:
+        assert THEIRS in line.look(build.inventory(2), []).held
+    puppet.ask("unlock")
+    lease_lab.wait_for("it is free again", lambda: THEIRS not in line.look(build.inventory(2), []).held)
+
+
+def test_a_holder_with_a_full_backlog_is_looked_at_again(place, line, puppet):
+    with contextlib.closing(device_lease.take(place, [THEIRS], device_lease.Note("1"))[0]):
+        assert puppet.ask(f"fill {place.socket('gpu', THEIRS)[1:].decode()}") == "full"
+        outlook = line.look(build.inventory(2), [])
+        assert line.watch(outlook, list) is False
+        assert line.look_again_s(now=0.0) is not None
+
+
+def test_sockets_without_a_ticket_are_not_watched(place, line, watched, puppet):
+    """Anybody can make any number of them, and each would cost a descriptor."""
+    puppet.ask("ticket 1 A")
+    for number in range(50):
+        puppet.ask(f"listen {tickets.socket_name(place, f'1-1-{number}')[1:].decode()}")
+    with contextlib.closing(own_ticket.queue_up(place, 1, [THEIRS])) as other:
+        outlook = line.look(build.inventory(2), [])
+        assert outlook.tickets == {other.ticket.name}
+        line.watch(outlook, list)
+        assert len(watched) == 1

@@ -17,7 +17,7 @@ import pytest
 
 import lease_lab
 from dibs import errors
-from dibs.leases import device_lease, holders, tickets
+from dibs.leases import device_lease, holders, served_records, tickets
 from dibs.scheduling import choice
 from dibs.system import locks, processes, users
 from lease_lab import close, hangs_up, needs_root, race
@@ -516,7 +516,7 @@ def test_only_the_users_own_record_of_this_boot_counts(place):
     for text in ("", "garbage", "00000000-0000-0000-0000-000000000000 5\n", f"{locks.boot_ns()}\n", "\0" * 60, long):
         record.write_text(text)
         assert lease_lab.served(place) == {}
-    device_lease.mark_served(place)
+    served_records.mark(place)
     assert list(lease_lab.served(place)) == [uid]
     Path(place.file(".dibs-served-61001")).write_text(record.read_text())
     Path(place.file(".dibs-served-x")).write_text(record.read_text())

@@ -11,7 +11,7 @@ from dibs.system import locks
 
 @pytest.fixture
 def line(tmp_path):
-    return LinePlace(locks.Folder(str(tmp_path)), "ann", 3600.0)
+    return LinePlace(locks.Folder(str(tmp_path)), 3600.0)
 
 
 @pytest.fixture

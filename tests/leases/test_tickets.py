@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lease_lab
-from dibs.leases import device_lease, holders, tickets, waiters
+from dibs.leases import device_lease, holders, own_ticket, tickets, waiters
 from dibs.scheduling import choice
+from dibs.system import users
 from lease_lab import DEADLINE_S, close, hangs_up, needs_root, wait_for
 
 # pytest finds fixtures by their names in this module.
@@ -34,7 +35,7 @@ def names(line: list[tickets.Ticket]) -> list[str]:
 
 
 def ticket(count: int, devices: Sequence[str], since_ns: int = 0, name: str = "1-1-1") -> tickets.Ticket:
-    return tickets.Ticket(name, 1, "", 1, since_ns, count, tuple(devices))
+    return tickets.Ticket(name, 1, 1, since_ns, count, tuple(devices))
 
 
 # -- the line -----------------------------------------------------------------------------------------------------
@@ -49,9 +50,9 @@ LOOK = """
 import sys
 opened = []
 sys.addaudithook(lambda event, words: opened.append(str(words[0])) if event == "open" else None)
-from dibs.system import locks; from dibs.leases import tickets
+from dibs.system import locks; from dibs.leases import own_ticket, tickets
 place = locks.Folder(sys.argv[1])
-own = tickets.queue_up(place, 1, ["A"])
+own = own_ticket.queue_up(place, 1, ["A"])
 opened.clear()
 assert len(tickets.line(place)) == 1
 own.close()
@@ -67,9 +68,9 @@ def test_the_slow_table_of_locks_is_not_read_for_those_who_listen(place):
 
 
 def test_a_ticket_says_who_waits_for_what(place):
-    own = tickets.queue_up(place, 2, ["A", "B", "C"], user="grace hopper")
+    own = own_ticket.queue_up(place, 2, ["A", "B", "C"])
     (seen,) = tickets.line(place)
-    assert (seen.uid, seen.user, seen.pid) == (os.geteuid(), "grace hopper", os.getpid())
+    assert (seen.uid, seen.user, seen.pid) == (os.geteuid(), users.own(), os.getpid())
     assert (seen.count, seen.devices, seen.since_ns) == (2, ("A", "B", "C"), own.ticket.since_ns)
     own.close()
     assert tickets.line(place) == []
@@ -91,7 +92,7 @@ def test_a_renewed_ticket_goes_to_the_back(place, puppet):
 
 
 def test_a_changed_ticket_keeps_its_age(place, puppet):
-    own = tickets.queue_up(place, 1, ["A"])
+    own = own_ticket.queue_up(place, 1, ["A"])
     other = puppet().ask("ticket 1 A")
     own.update(2, ["A", "B"])
     assert names(tickets.line(place)) == [own.ticket.name, other]
@@ -100,7 +101,7 @@ def test_a_changed_ticket_keeps_its_age(place, puppet):
 
 
 def test_asking_for_the_same_again_changes_nothing(place):
-    own = tickets.queue_up(place, 1, ["A"])
+    own = own_ticket.queue_up(place, 1, ["A"])
     name = own.ticket.name
     own.update(1, ["A"])
     assert own.ticket.name == name
@@ -156,7 +157,7 @@ def test_whoever_replaces_a_ticket_is_never_seen_out_of_the_line(place, puppet):
 
 
 def test_tickets_are_readable_for_all_and_safe_from_cleaners(place):
-    own = tickets.queue_up(place, 1, ["A"])
+    own = own_ticket.queue_up(place, 1, ["A"])
     assert stat.S_IMODE(os.stat(place.file(tickets.TICKET + own.ticket.name)).st_mode) == 0o1644
     assert [name for name in os.listdir(place.path) if name.startswith(".dibs-new")] == []
     own.close()
@@ -189,6 +190,15 @@ def test_what_is_not_a_ticket_is_left_out(place, text):
     with path.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert len(tickets.line(place)) == (1 if text.startswith("5 1 A\n") else 0)
+
+
+def test_the_user_is_the_owner_of_the_file_whatever_its_text_says(place):
+    path = Path(place.line_file(f"{tickets.TICKET}{os.geteuid()}-1-1"))
+    path.write_text("5 1 A somebody else\n")
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (seen,) = tickets.line(place)
+        assert (seen.uid, seen.user) == (os.geteuid(), users.own())
 
 
 @pytest.mark.parametrize("plant", ["symlink", "fifo", "directory", "name"])
@@ -226,7 +236,7 @@ def test_nobody_writes_a_ticket_in_anothers_name(place, puppet):
 
 def test_more_than_all_devices_is_a_mistake(place):
     with pytest.raises(ValueError, match="count from 1 to 1"):
-        tickets.queue_up(place, 2, ["A", "A"])
+        own_ticket.queue_up(place, 2, ["A", "A"])
 
 
 # -- fairness between users ---------------------------------------------------------------------------------------
@@ -365,15 +375,15 @@ def terms(mib: int, most: int = 4) -> choice.Terms:
 
 
 def test_a_ticket_says_how_much_of_each_device_it_is_for(place):
-    own = tickets.queue_up(place, 1, ["A", "B"], "me", mib=300)
-    assert [(one.count, one.mib, one.user) for one in tickets.line(place)] == [(1, 300, "me")]
+    own = own_ticket.queue_up(place, 1, ["A", "B"], mib=300)
+    assert [(one.count, one.mib) for one in tickets.line(place)] == [(1, 300)]
     own.update(1, ["A", "B"])
-    assert [(one.count, one.mib, one.user) for one in tickets.line(place)] == [(1, 0, "me")]
+    assert [(one.count, one.mib) for one in tickets.line(place)] == [(1, 0)]
     own.close()
 
 
 def test_who_shares_keeps_the_amount_when_going_to_the_back_of_the_line(place):
-    own = tickets.queue_up(place, 1, ["A"], mib=300)
+    own = own_ticket.queue_up(place, 1, ["A"], mib=300)
     own.renew()
     assert [one.mib for one in tickets.line(place)] == [300]
     own.close()
@@ -404,7 +414,7 @@ def test_one_who_shares_waits_until_there_is_room(place, puppet):
 def test_one_who_wants_a_device_alone_is_not_passed_for_ever_by_those_who_share(place, puppet):
     small = puppet()
     small.ask("share A 100 1000 4")
-    alone = tickets.queue_up(place, 1, ["A"])
+    alone = own_ticket.queue_up(place, 1, ["A"])
     with pytest.raises(waiters.TimedOut):
         waiters.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(100), timeout_s=0)
     alone.close()

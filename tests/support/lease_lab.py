@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.leases import device_lease, holders, tickets
+from dibs.leases import device_lease, holders, served_records, tickets
 from dibs.system import locks
 
 #: Seconds after which a wait has failed: less than the 30 s after which everybody looks again anyhow.
@@ -173,11 +173,11 @@ def shares(place: device_lease.Folder, device: str) -> dict[int, int]:
 def served(place: device_lease.Folder) -> dict[int, int]:
     """Return when each user was last given a device."""
     names = [
-        name.removeprefix(device_lease.SERVED)
+        name.removeprefix(served_records.SERVED)
         for name in os.listdir(place.path)
-        if name.startswith(device_lease.SERVED)
+        if name.startswith(served_records.SERVED)
     ]
-    return device_lease.served_of(place, [int(name) for name in names if name.isdecimal()])
+    return served_records.of_users(place, [int(name) for name in names if name.isdecimal()])
 
 
 def watch_line(place: device_lease.Folder, line: Iterable[tickets.Ticket]) -> list[int]:

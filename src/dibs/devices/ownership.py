@@ -40,7 +40,7 @@ def _is_outside(pid: int, roots: Collection[int], lease: str) -> bool:
         # A process that has ended or is hidden from us may have been started under any lease.
         return False
     # Children of a killed runner have inherited the lease.
-    return not any(lease in holders.open_files(parent) for parent in line if parent > 1)
+    return not any(lease in processes.open_files(parent) for parent in line if parent > 1)
 
 
 def jobs_by_pid(

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from dibs.devices import probe
 from dibs.errors import Busy, MachineError, UserError
 from dibs.foreground import device_check
-from dibs.leases import device_lease, drains, holders, waiters
+from dibs.leases import blockers, device_lease, drains, holders, waiters
+from dibs.leases.blockers import Blocker
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
@@ -144,6 +145,7 @@ def acquire(
             timeout_s=wanted.timeout_s,
             on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),
             vet=vet,
+            known={*inventory.ids},
         )
     except waiters.TimedOut:
         reasons = {} if vet is None else vet.reasons
@@ -152,13 +154,20 @@ def acquire(
 
 
 def held_by(place: Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
-    """Describe who holds which of the devices."""
-    told = [
-        f"GPU {inventory.index_of(DeviceId(device))}: {' and '.join(map(_describe, found))}"
+    """Describe who holds or blocks which of the devices."""
+    blocked = blockers.find(place, wanted)
+    who = {
+        device: [*map(_describe, found), *_blocked(blocked.get(device))]
         for device, found in holders.survey(place, wanted).items()
-        if found
+    }
+    told = [
+        f"GPU {inventory.index_of(DeviceId(device))}: {' and '.join(names)}" for device, names in who.items() if names
     ]
     return ", ".join(told) or "others are next in the line"
+
+
+def _blocked(blocker: Blocker | None) -> list[str]:
+    return [] if blocker is None else [f"{blocker.text}; {blocker.cure.rstrip('.')}"]
 
 
 def _describe(who: device_lease.Holder) -> str:

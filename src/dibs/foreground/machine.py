@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 
 from dibs.devices import probe
-from dibs.leases import holders
 from dibs.system import commands, locks, peers, processes
 
 # What the old tools use as it is, under names that say what they need it for.
@@ -46,7 +45,7 @@ def running_for_s(pid: int) -> float | None:
 def processes_with_open(path: str) -> list[processes.Proc]:
     """Return the other processes that have a file open, as far as we have access."""
     everybody = (proc for proc in processes.everybody() if proc.pid != os.getpid())
-    return [proc for proc in everybody if path in holders.open_files(proc.pid)]
+    return [proc for proc in everybody if path in processes.open_files(proc.pid)]
 
 
 def read_shared(path: str, size: int) -> str | None:

@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 
-from dibs.leases import device_lease, holders, tickets, waiters
+from dibs.leases import holders, served_records, tickets, waiters
 from dibs.scheduling import choice
 from dibs.system import locks
 from dibs.system.process_tree import NEVER
@@ -218,7 +218,7 @@ class Slots:
         self._fresh.difference_update(slot.devices)
         if used and now - self._served_at >= SERVED_S:
             # A command on a kept lease counts as a new lease: others in the line must see that we had a turn.
-            device_lease.mark_served(self._place)
+            served_records.mark(self._place)
             self._served_at = now
         if self._waiter.has_ticket and self._line.has_others():
             self._waiter.renew()
@@ -310,12 +310,12 @@ class _Line:
 
     def has_others(self) -> bool:
         """Return whether others may have tickets; the directory's modification time shows when to read it again."""
-        changed_ns = os.stat(self._place.path).st_mtime_ns
+        changed_ns = os.stat(self._place.line_path).st_mtime_ns
         if changed_ns != self._seen_ns or self._has_others:
             # A second change in the same clock tick would not be noticed.
             is_settled = time.time_ns() - changed_ns > TICK_NS
             own = f"{tickets.TICKET}{os.geteuid()}-{os.getpid()}-"
-            names = os.listdir(self._place.path)
+            names = os.listdir(self._place.line_path)
             self._has_others = any(name.startswith(tickets.TICKET) and not name.startswith(own) for name in names)
             self._seen_ns = changed_ns if is_settled else -1
         return self._has_others

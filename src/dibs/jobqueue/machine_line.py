@@ -12,15 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dibs.leases import holders, tickets
+from dibs.leases import blockers, holders, tickets
 from dibs.leases.line import LinePlace
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active, Collector, Occupant
-from dibs.system import locks
+from dibs.system import locks, users
 
 #: Seconds for which a device counts as held after a runner could not lease it and no holder is visible.
 SHUN_FOR_S = 1.0
+
+#: Seconds until the next look while something in our way cannot be watched.
+BLIND_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,16 @@ class MachineLine:
     ) -> None:
         self.folder = folder
         self.user = user
-        self._place = LinePlace(folder, user, collect_for_s)
+        self._place = LinePlace(folder, collect_for_s)
         self._watch = watch
         #: Our ticket covers devices that our runners are about to take.
         self.is_granting = False
         #: There was no other ticket at the last `look`.
         self._is_alone = False
         self._shunned: dict[DeviceId, float] = {}
+        #: Something in our way cannot be watched.
+        self._is_blind = False
+        self._looks_at = 0.0
 
     def collect_for(self, seconds: float) -> None:
         """Change how long a ticket for several devices may collect them."""
@@ -69,27 +75,41 @@ class MachineLine:
         held = {DeviceId(socket.device): Occupant("somebody") for socket in seen if socket.mib is None}
         shares = [socket for socket in seen if socket.mib is not None]
         sharers = _sharers(shares, active) if shares else {}
-        now = time.monotonic()
-        self._shunned = {device: until for device, until in self._shunned.items() if until > now}
+        self._update_shunned(elsewhere, table, time.monotonic())
         held |= {device: Occupant("somebody") for device in self._shunned if device not in ours}
         self._is_alone = not self._place.listening(table)
         names = frozenset(socket.name for socket in shares if DeviceId(socket.device) in sharers)
         if self._is_alone:
             return Outlook(held, sharers=sharers, shares=names)
-        others, before = self._place.around()
-        collectors, ahead = self._collectors(others, before)
+        others, before = self._place.around({*inventory.ids})
+        # Only explanations need names, and the lookup of a name may take time.
+        collectors, ahead = self._collectors(others, before, str)
         return Outlook(held, collectors, ahead, frozenset(ticket.name for ticket in others), sharers, names)
 
-    def collectors(self) -> tuple[tuple[Collector, ...], int]:
-        """Return the other tickets for which free devices are kept, and how many of them are ahead of ours."""
-        return self._collectors(*self._place.around())
+    def _update_shunned(self, devices: Sequence[DeviceId], table: bytes, now: float) -> None:
+        """Shun devices that somebody blocks, and shunned ones for longer while their gate stays locked."""
+        over = [device for device, until in self._shunned.items() if until <= now]
+        stuck = blockers.gate_pids(self.folder, over) if over else {}
+        deaf = blockers.deaf_devices(self.folder, devices, table)
+        self._shunned = {device: until for device, until in self._shunned.items() if until > now}
+        self._shunned |= {DeviceId(device): now + SHUN_FOR_S for device in (*stuck, *deaf)}
 
-    def _collectors(self, others: list[tickets.Ticket], before: int) -> tuple[tuple[Collector, ...], int]:
+    def collectors(self, inventory: Inventory) -> tuple[tuple[Collector, ...], int]:
+        """Return the other tickets for which free devices are kept, and how many of them are ahead of ours."""
+        return self._collectors(*self._place.around({*inventory.ids}), users.name)
+
+    def _collectors(
+        self, others: list[tickets.Ticket], before: int, name_of: Callable[[int], str]
+    ) -> tuple[tuple[Collector, ...], int]:
         now_ns = locks.boot_ns()
         ahead, behind = (
             tickets.collectors(part, now_ns, self._place.collect_for_s) for part in (others[:before], others[before:])
         )
-        return tuple(_collector(ticket, is_emptying) for ticket, is_emptying in (*ahead, *behind)), len(ahead)
+        found = (
+            Collector(name_of(ticket.uid), ticket.count, ticket.devices, ticket.mib, is_emptying)
+            for ticket, is_emptying in (*ahead, *behind)
+        )
+        return tuple(found), len(ahead)
 
     def used_at(self, inventory: Inventory) -> dict[DeviceId, float]:
         """Return when each device was last taken."""
@@ -134,19 +154,30 @@ class MachineLine:
 
         A holder that disappeared before it was watched would not wake us.
         """
+        self._is_blind = False
         if not outlook.held and not outlook.tickets and not outlook.sharers:
             # Only our own runners block us, and they report their end.
             return False
         listening = self._place.listening()
-        obstacles = self._place.obstacles({*outlook.held, *outlook.sharers}, listening)
-        # A refused connection (full backlog) is left to the safety tick. Sockets that no longer block us stay watched:
-        # they may block us again soon, and each new connection takes a place in the backlog.
+        # Not every listening socket: anybody can make any number of them without a ticket.
+        obstacles = self._place.obstacles({*outlook.held, *outlook.sharers}, outlook.tickets & listening)
+        # Sockets that no longer block us stay watched: they may block us again soon, and each new connection takes a
+        # place in the backlog.
         new = self._place.watch(obstacles)
+        # A full backlog refuses connections.
+        self._is_blind = not self._place.is_watching(obstacles)
         for fd in new:
             self._watch(fd, lambda fd=fd: self._hung_up(fd, wake))  # type: ignore[misc]
         unseen = [device for device in outlook.held if device in obstacles.hidden and device not in self._shunned]
         is_gone = len(holders.held(self.folder, unseen)) < len(unseen) or not outlook.tickets <= listening
         return bool(new) or is_gone or not outlook.shares <= obstacles.names
+
+    def look_again_s(self, now: float) -> float | None:
+        """Return the seconds after which to look again; None if an event or an earlier answer of this does it."""
+        if now < self._looks_at or not (self._is_blind or self._shunned):
+            return None
+        self._looks_at = now + BLIND_S
+        return BLIND_S
 
     def _hung_up(self, fd: int, wake: Callable[[], None]) -> None:
         self._place.drop_hung_up((fd,))
@@ -170,20 +201,18 @@ def _sharers(shares: Sequence[holders.Socket], active: Sequence[Active]) -> dict
     return found
 
 
-def _collector(ticket: tickets.Ticket, is_emptying: bool) -> Collector:
-    return Collector(ticket.user or str(ticket.uid), ticket.count, ticket.devices, ticket.mib, is_emptying)
-
-
 def people(
     folder: locks.Folder, inventory: Inventory, active: Sequence[Active]
 ) -> tuple[dict[DeviceId, Occupant], dict[DeviceId, list[Occupant]]]:
-    """Return the exclusive holder and the sharers of each device, by name, without our own active jobs."""
+    """Return the exclusive holder, or who blocks it, and the sharers of each device, by name, without our own jobs."""
     ours = {(device, str(job.id)) for job in active for device in job.devices}
     held: dict[DeviceId, Occupant] = {}
     sharers: dict[DeviceId, list[Occupant]] = {}
     # A device that our job holds exclusively has no other holder.
     exclusive = {device for job in active if not job.mib for device in job.devices}
-    for device, found in holders.survey(folder, [each for each in inventory.ids if each not in exclusive]).items():
+    others = [each for each in inventory.ids if each not in exclusive]
+    table, locked = locks.table(), locks.flocked()
+    for device, found in holders.survey(folder, others, table, locked).items():
         for who in found:
             if who.uid == os.geteuid() and (DeviceId(device), who.job) in ours:
                 continue
@@ -192,4 +221,11 @@ def people(
                 held.setdefault(DeviceId(device), occupant)
             else:
                 sharers.setdefault(DeviceId(device), []).append(occupant)
+    for device, blocker in blockers.find(folder, others, table, locked).items():
+        held.setdefault(DeviceId(device), _blocked_by(blocker))
     return held, sharers
+
+
+def _blocked_by(blocker: blockers.Blocker) -> Occupant:
+    """Return who blocks a device, for explanations."""
+    return Occupant(blocker.user or "somebody", blocker.pid, note=blocker.text, cure=blocker.cure)

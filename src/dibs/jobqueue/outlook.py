@@ -74,7 +74,7 @@ class QueueOutlook:
         pause, resting = pauses.told([job.id for job in active], now), pauses.resting(now)
         try:
             held, sharers = machine_line.people(core.line.folder, inventory, active)
-            line, ahead = core.line.collectors()
+            line, ahead = core.line.collectors(inventory)
         except (OSError, MachineError):
             if pause is None:
                 raise

@@ -380,8 +380,12 @@ class QueueThread:
         try:
             request = placement.first.request if placement.first else None
             self.line.update_ticket(placement.wanted, request, placement.pending)
-            if placement.first is not None and self.line.watch(placement.outlook, self._wake_soon):
+            if placement.first is None:
+                return
+            if self.line.watch(placement.outlook, self._wake_soon):
                 self._wake_soon()
+            elif (again_s := self.line.look_again_s(time.monotonic())) is not None:
+                self.waits.later(again_s, self._wake_soon)
         except (OSError, DibsError) as error:
             log.error("the machine-wide line: %s", error)
 

@@ -12,7 +12,7 @@ import select
 import time
 
 from dibs import errors
-from dibs.leases import drains, holders
+from dibs.leases import drains, holders, served_records
 from dibs.leases.holders import Holder as Holder
 from dibs.leases.holders import Note as Note
 from dibs.leases.holders import own_note as own_note
@@ -24,12 +24,6 @@ from dibs.system.locks import folder as folder
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-#: Prefix of the file that records when a user was last given a device.
-SERVED = ".dibs-served-"
-
-#: Digits of the boot-time ns in that file, always this many.
-BOOT_NS_DIGITS = 20
 
 #: Seconds to wait for a gate. It is held for microseconds, so only a stopped process holds it longer.
 GATE_S = 1.0
@@ -124,7 +118,7 @@ def take(place: Folder, devices: Iterable[str], note: Note, share: Share | None 
             lease.close()
         raise
     if taken:
-        mark_served(place)
+        served_records.mark(place)
     return taken
 
 
@@ -195,7 +189,7 @@ def _slot(share: Share | None, device: str, others: list[holders.Socket], file_f
 
 def _pass_gate(place: Folder, device: str) -> int | None:
     """Lock the device's gate, so that no other process takes it at the same time; return None if the gate is stuck."""
-    path = gate_file(place, device)
+    path = holders.gate_file(place, device)
     until = time.monotonic() + GATE_S
     while True:
         fd = locks.lock(place, path, fcntl.LOCK_EX)
@@ -204,16 +198,11 @@ def _pass_gate(place: Folder, device: str) -> int | None:
         select.select((), (), (), GATE_PAUSE_S)
 
 
-def gate_file(place: Folder, device: str) -> str:
-    """Return the path of the file that is locked while a device is taken."""
-    return place.file(f".dibs-gate-{device}")
-
-
 def unusable(place: Folder, devices: Iterable[str]) -> dict[str, str]:
     """Return the devices whose gate or lease file cannot be used, each with the reason; nothing is opened or made."""
     found = {}
     for device in devices:
-        for path in (gate_file(place, device), holders.file(place, device)):
+        for path in (holders.gate_file(place, device), holders.file(place, device)):
             problem = locks.complaint(path)
             if problem is not None:
                 found[device] = problem.message.rstrip(".")
@@ -224,39 +213,3 @@ def _leave_gate(fd: int) -> None:
     # Unlock explicitly before closing: a thread that forks now would take a copy of the gate with it.
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
-
-
-def mark_served(place: Folder) -> None:
-    """Record that the calling user was just given a device."""
-    uid = os.geteuid()
-    path = place.file(f"{SERVED}{uid}")
-    try:
-        # Fixed length and written in place, so that no reader sees a mix of the old and the new record.
-        line = f"{processes.boot_id()} {locks.boot_ns():0{BOOT_NS_DIGITS}d}\n".encode("ascii")
-        try:
-            fd = os.open(path, os.O_WRONLY | locks.OPEN_FLAGS)
-        except FileNotFoundError:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | locks.OPEN_FLAGS, 0o600)
-            os.fchmod(fd, 0o644)
-        try:
-            status = os.fstat(fd)
-            # A second name or another owner: planted, perhaps to make us overwrite one of our own files.
-            if (status.st_uid, status.st_nlink) == (uid, 1):
-                os.pwrite(fd, line, 0)
-        finally:
-            os.close(fd)
-    except OSError:
-        # On a full disk or with a planted file, this user's turn is not recorded; the device must still be given.
-        return
-
-
-def served_of(place: Folder, uids: Iterable[int]) -> dict[int, int]:
-    """Return when each user was last given a device, in boot-time ns; users not served since boot are left out."""
-    boot_id = processes.boot_id()
-    found = {}
-    for uid in uids:
-        record = locks.read_small(place.file(f"{SERVED}{uid}"))
-        words = record[1].partition("\n")[0].split() if record and record[0].st_uid == uid else []
-        if len(words) == 2 and words[0] == boot_id and words[1].isdecimal() and len(words[1]) == BOOT_NS_DIGITS:
-            found[uid] = int(words[1])
-    return found

@@ -12,17 +12,20 @@ import time
 from _json import encode_basestring_ascii as _quoted
 
 from dibs.scheduling import choice
-from dibs.system import locks, processes, users
+from dibs.system import locks, processes, socket_owners, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from dibs.scheduling.choice import Room, Terms
     from dibs.system.locks import Folder
 
 #: Characters of a device id. `/` is excluded: it replaces `.` in socket names, where `.` separates the parts.
 ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:")
+
+#: Prefixes of the files of a device.
+LEASE, GATE = ".dibs-lease-", ".dibs-gate-"
 
 #: Longest id: a socket name has 108 bytes, and prefix, slot and MiB need up to 40 of them. A MIG UUID has 40.
 ID_LENGTH = 64
@@ -53,10 +56,11 @@ def own_note(job: str, tool: str = "dibs") -> Note:
 class Socket:
     """A listening socket of a device, as /proc/net/unix shows it. An exclusive one has slot 0 and no MiB."""
 
-    __slots__ = ("device", "mib", "name", "slot")
+    __slots__ = ("device", "inodes", "mib", "name", "slot")
 
-    def __init__(self, name: bytes, device: str, slot: int, mib: int | None) -> None:
+    def __init__(self, name: bytes, inodes: list[int], device: str, slot: int, mib: int | None) -> None:
         self.name = name
+        self.inodes = inodes
         self.device = device
         self.slot = slot
         self.mib = mib
@@ -89,7 +93,12 @@ def checked(device: str) -> str:
 
 def file(place: Folder, device: str) -> str:
     """Return the path of the file whose lock is the lease of a device."""
-    return place.file(f".dibs-lease-{device}")
+    return place.file(f"{LEASE}{device}")
+
+
+def gate_file(place: Folder, device: str) -> str:
+    """Return the path of the file that a process locks while it takes a device."""
+    return place.file(f"{GATE}{device}")
 
 
 def socket_name(place: Folder, device: str, share: str = "") -> bytes:
@@ -134,13 +143,15 @@ def used_at(place: Folder, devices: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def survey(place: Folder, devices: Iterable[str], table: bytes | None = None) -> dict[str, tuple[Holder, ...]]:
-    """Return the holders of each of `devices`, from the sockets in `table`, or from the current ones."""
+def survey(
+    place: Folder, devices: Iterable[str], table: bytes | None = None, locked: Mapping[str, list[int]] | None = None
+) -> dict[str, tuple[Holder, ...]]:
+    """Return the holders of each of `devices`, from the tables of sockets and of locks, or from the current ones."""
     wanted = list(devices)
     if not wanted:
         return {}
     seen = sorted(sockets(place, wanted, table), key=lambda socket: socket.slot)
-    locked = locks.flocked()
+    locked = locks.flocked() if locked is None else locked
     found: dict[str, tuple[Holder, ...]] = {}
     for device in wanted:
         pids = locked.get(locks.key_of(file(place, device)) or "", [])
@@ -155,12 +166,13 @@ def survey(place: Folder, devices: Iterable[str], table: bytes | None = None) ->
 def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder | None:
     """Return the holder behind a socket; None if it has released the device meanwhile.
 
-    The note is trusted if the kernel names the same pid (in /proc/locks) and the same uid (in /proc/PID). Otherwise we
-    connect to the socket: that is always right, but each connection uses up a place in its backlog.
+    The note is trusted if the kernel names the same pid (in /proc/locks) and the same uid (of the process and of the
+    socket). Otherwise we connect to the socket: that is always right, but each connection uses up a place in its
+    backlog.
     """
     note = _read_note(place, socket.device, socket.slot)
     pid, uid = note.get("pid"), note.get("uid")
-    if isinstance(pid, int) and isinstance(uid, int) and pid in pids and locks.uid_of(pid) == uid:
+    if isinstance(pid, int) and isinstance(uid, int) and pid in pids and _is_confirmed(socket, pid, uid):
         return Holder(socket.device, pid, uid, socket.mib, note)
     fd = locks.connect(socket.name)
     if fd is None:
@@ -175,24 +187,13 @@ def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder | None:
         peer.close()
     peer_pid, peer_uid = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (0, 4))
     # The process that took the lease may be dead while its children still hold it.
-    living = peer_pid if processes.look(peer_pid) else _heir(file(place, socket.device))
+    living = peer_pid if processes.look(peer_pid) else processes.oldest_with_open(file(place, socket.device))
     return Holder(socket.device, living or peer_pid, peer_uid, socket.mib, note if pid == peer_pid else {})
 
 
-def _heir(path: str) -> int | None:
-    """Return the oldest process that has a lease's file open, among those we may inspect."""
-    found = [proc for proc in processes.everybody() if path in open_files(proc.pid)]
-    return min(found, key=lambda proc: (proc.starttime, proc.pid)).pid if found else None
-
-
-def open_files(pid: int) -> set[str]:
-    """Return the paths that a process has open; none if we may not inspect it."""
-    folder = f"/proc/{pid}/fd"
-    try:
-        return {os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}
-    except OSError:
-        # The process is gone or belongs to another user.
-        return set()
+def _is_confirmed(socket: Socket, pid: int, uid: int) -> bool:
+    """Return whether the kernel says that a process and a socket belong to this user."""
+    return locks.uid_of(pid) == uid and socket_owners.listener_uid(socket.name, socket.inodes) in (uid, None)
 
 
 def _hidden_holder(place: Folder, device: str, pid: int | None, socket: Socket | None = None) -> Holder:
@@ -200,10 +201,10 @@ def _hidden_holder(place: Folder, device: str, pid: int | None, socket: Socket |
     note = _read_note(place, device, 0 if socket is None else socket.slot)
     if pid is None or note.get("pid") != pid:
         note = {}
+    # Never the uid in the note: any user may have written it.
     uid = None if pid is None else locks.uid_of(pid)
-    if uid is None:
-        claimed = note.get("uid")
-        uid = claimed if isinstance(claimed, int) and 0 <= claimed < 2**32 - 1 else None
+    if uid is None and socket is not None:
+        uid = socket_owners.listener_uid(socket.name, socket.inodes)
     return Holder(device, pid, uid, None if socket is None else socket.mib, note)
 
 
@@ -225,16 +226,22 @@ def sockets(place: Folder, devices: Iterable[str], seen: bytes | None = None) ->
     """Return the sockets of `devices` that are listening now, or that are in the kernel's table `seen`."""
     wanted = set(devices)
     found = []
-    for rest in locks.bound(place, "gpu", seen):
-        device, *share = rest.split(".")
-        device = device.replace("/", ".")
-        if device not in wanted:
-            continue
-        if not share:
-            found.append(Socket(place.socket("gpu", rest), device, 0, None))
-        elif len(share) == 2 and all(word.isdecimal() and len(word) <= SHARE_DIGITS for word in share):
-            found.append(Socket(place.socket("gpu", rest), device, int(share[0]), int(share[1])))
+    for rest, inodes in locks.bound(place, "gpu", seen).items():
+        socket = read_socket(place, rest, inodes)
+        if socket is not None and socket.device in wanted and not socket_owners.is_forged(socket.name, inodes):
+            found.append(socket)
     return found
+
+
+def read_socket(place: Folder, rest: str, inodes: list[int]) -> Socket | None:
+    """Return the socket of a device from the part of its name after the kind; None if it is not one."""
+    device, *share = rest.split(".")
+    device = device.replace("/", ".")
+    if not share:
+        return Socket(place.socket("gpu", rest), inodes, device, 0, None)
+    if len(share) == 2 and all(word.isdecimal() and len(word) <= SHARE_DIGITS for word in share):
+        return Socket(place.socket("gpu", rest), inodes, device, int(share[0]), int(share[1]))
+    return None
 
 
 def write_note(fd: int, slot: int, note: Note, is_alone: bool) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 
-from dibs.leases import holders, tickets
+from dibs.leases import holders, own_ticket, tickets
 from dibs.system import locks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from dibs.leases.tickets import OwnTicket, Ticket
+    from dibs.leases.own_ticket import OwnTicket
+    from dibs.leases.tickets import Ticket
     from dibs.system.locks import Folder
 
 
@@ -35,11 +36,10 @@ class Obstacles:
 class LinePlace:
     """The place of one process in the line. It has a ticket only between `join` and `leave`."""
 
-    __slots__ = ("_own", "_watched", "collect_for_s", "folder", "user")
+    __slots__ = ("_own", "_watched", "collect_for_s", "folder")
 
-    def __init__(self, folder: Folder, user: str, collect_for_s: float) -> None:
+    def __init__(self, folder: Folder, collect_for_s: float) -> None:
         self.folder = folder
-        self.user = user
         self.collect_for_s = collect_for_s
         self._own: OwnTicket | None = None
         #: Each socket is connected once, because every connection uses up a place in its owner's backlog.
@@ -55,7 +55,7 @@ class LinePlace:
     def join(self, count: int, devices: Iterable[str], mib: int) -> Ticket | None:
         """Ask for `count` of `devices`: with a new ticket, which is returned, or by changing ours at the same age."""
         if self._own is None:
-            self._own = tickets.queue_up(self.folder, count, devices, self.user, mib=mib)
+            self._own = own_ticket.queue_up(self.folder, count, devices, mib=mib)
             return self._own.ticket
         self._own.update(count, devices, mib)
         return None
@@ -78,13 +78,13 @@ class LinePlace:
 
     # -- the line
 
-    def around(self) -> tuple[list[Ticket], int]:
+    def around(self, known: Collection[str] | None = None) -> tuple[list[Ticket], int]:
         """Return all other tickets in serving order, and how many are served before ours or before a new one."""
-        return tickets.around(self.folder, self._own)
+        return tickets.around(self.folder, self._own.ticket if self._own else None, known)
 
-    def ahead(self) -> list[Ticket]:
+    def ahead(self, known: Collection[str] | None = None) -> list[Ticket]:
         """Return the tickets that are served before ours, or before a new one."""
-        others, before = self.around()
+        others, before = self.around(known)
         return others[:before]
 
     def listening(self, table: bytes | None = None) -> set[str]:

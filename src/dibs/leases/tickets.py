@@ -3,6 +3,8 @@
 A ticket is a file that its owner keeps locked, with a listening socket whose hang-up wakes those behind. A ticket never
 changes: to ask for something else, its owner adds a new ticket and drops the old one. A freed device goes to the oldest
 ticket of the user who was served least recently.
+
+Nothing that a ticket says about its user counts: the kernel names the owner of the file, of the socket and of the lock.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs.leases import device_lease, holders
+from dibs.leases import holders, served_records
 from dibs.model import units
 from dibs.scheduling import choice
 from dibs.scheduling.choice import Want
-from dibs.system import locks, processes
+from dibs.system import locks, processes, socket_owners, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,36 +28,30 @@ if TYPE_CHECKING:
 #: Prefix of a ticket's file name; uid, pid and the boot-time ns of its creation follow, which makes it unique.
 TICKET = ".dibs-ticket-"
 
-#: Readable for all. The sticky bit keeps systemd-tmpfiles from deleting the ticket during a long wait.
-TICKET_MODE = 0o1644
-
 #: Seconds for which a ticket for several devices reserves free ones, before it lets others pass for the same time.
 COLLECT_FOR_S = 3600.0
 
 #: Listings of the folder before we accept a line that keeps changing.
 TRIES = 5
 
+#: Bytes of a ticket that are read, devices of it that count, and tickets of one user that count: nobody can make others
+#: read for long.
+MOST_BYTES = 4096
+MOST_DEVICES = 128
+MOST_OF_USER = 16
+
 
 class Ticket:
     """A place in the line, which all users can read."""
 
-    __slots__ = ("count", "devices", "mib", "name", "pid", "since_ns", "uid", "user")
+    __slots__ = ("count", "devices", "mib", "name", "pid", "since_ns", "uid")
 
     def __init__(
-        self,
-        name: str,
-        uid: int,
-        user: str,
-        pid: int,
-        since_ns: int,
-        count: int,
-        devices: tuple[str, ...],
-        mib: int = 0,
+        self, name: str, uid: int, pid: int, since_ns: int, count: int, devices: tuple[str, ...], mib: int = 0
     ) -> None:
         #: `<uid>-<pid>-<ns>`: the end of the names of its file and its socket.
         self.name = name
         self.uid = uid
-        self.user = user
         self.pid = pid
         #: Boot-time ns from which its age counts.
         self.since_ns = since_ns
@@ -64,6 +60,16 @@ class Ticket:
         self.devices = devices
         #: MiB of each device; 0: all of it.
         self.mib = mib
+
+    @property
+    def user(self) -> str:
+        """Return the name of its user. The lookup may take time."""
+        return users.name(self.uid)
+
+    @property
+    def origin(self) -> str:
+        """Return the name of the first ticket of its process with this age; the file of that name proves the age."""
+        return f"{self.uid}-{self.pid}-{self.since_ns}"
 
     def is_collecting(self, now_ns: int, collect_for_s: float) -> bool:
         """Return whether free devices are reserved for it now: always for one device, alternately for several."""
@@ -75,58 +81,6 @@ class Ticket:
         return span_ns > 0 and max(0, now_ns - self.since_ns) // span_ns % 2 == 0
 
 
-class OwnTicket:
-    """The ticket of this process; it is in the line until it is closed or the process ends."""
-
-    __slots__ = ("_file_fd", "_place", "_socket_fd", "ticket")
-
-    def __init__(self, place: Folder, ticket: Ticket) -> None:
-        self._place = place
-        self.ticket = ticket
-        self._file_fd, self._socket_fd = _put(place, ticket)
-
-    def update(self, count: int, devices: Iterable[str], mib: int = 0) -> None:
-        """Ask for other devices or another amount, at the same age."""
-        wanted = tuple(devices)
-        if (count, wanted, mib) != (self.ticket.count, self.ticket.devices, self.ticket.mib):
-            self._replace(count, wanted, self.ticket.since_ns, mib)
-
-    def cover(self, devices: Sequence[str]) -> None:
-        """Make the ticket ask for all of these devices."""
-        if len(devices) > self.ticket.count or not set(devices) <= set(self.ticket.devices):
-            self._replace(len(devices), tuple(devices), self.ticket.since_ns, 0)
-
-    def renew(self) -> None:
-        """Move to the back of the line."""
-        self._replace(self.ticket.count, self.ticket.devices, locks.boot_ns(), self.ticket.mib)
-
-    def close(self) -> None:
-        """Leave the line. Idempotent."""
-        if self._file_fd < 0:
-            return
-        _unlink(_path(self._place, self.ticket.name))
-        os.close(self._file_fd)
-        # The socket closes last, because its hang-up wakes those behind.
-        os.close(self._socket_fd)
-        self._file_fd = self._socket_fd = -1
-
-    def _replace(self, count: int, devices: tuple[str, ...], since_ns: int, mib: int) -> None:
-        """Add the new ticket before dropping the old one, so that we never lose our place."""
-        new = queue_up(self._place, count, devices, self.ticket.user, since_ns, mib)
-        self.close()
-        self.ticket, self._file_fd, self._socket_fd = new.ticket, new._file_fd, new._socket_fd
-
-
-def queue_up(
-    place: Folder, count: int, devices: Iterable[str], user: str = "", since_ns: int | None = None, mib: int = 0
-) -> OwnTicket:
-    """Add a ticket for `count` of `devices`, or `mib` of each; its age counts from `since_ns`, or from now."""
-    wanted = checked(count, devices)
-    uid, pid, now_ns = os.geteuid(), os.getpid(), locks.boot_ns()
-    since_ns = now_ns if since_ns is None else since_ns
-    return OwnTicket(place, Ticket(f"{uid}-{pid}-{now_ns}", uid, user, pid, since_ns, count, wanted, mib))
-
-
 def checked(count: int, devices: Iterable[str]) -> tuple[str, ...]:
     """Return the devices without duplicates; raise ValueError if there are fewer than `count`."""
     wanted = tuple(dict.fromkeys(holders.checked(device) for device in devices))
@@ -135,55 +89,27 @@ def checked(count: int, devices: Iterable[str]) -> tuple[str, ...]:
     return wanted
 
 
-def _path(place: Folder, name: str) -> str:
-    return place.file(TICKET + name)
+def path_of(place: Folder, name: str) -> str:
+    """Return the path of the ticket of this name."""
+    return place.line_file(TICKET + name)
 
 
-def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
-    """Write a ticket; return its locked file and its socket.
-
-    The file appears when it is locked and its socket listens: a file with neither belongs to a dead ticket.
-    """
-    user = " ".join(ticket.user.split())
-    # The amount is on its own line, which older readers ignore.
-    amount = f"{ticket.mib} MiB\n" if ticket.mib else ""
-    text = f"{ticket.since_ns} {ticket.count} {','.join(ticket.devices)} {user}\n{amount}"
-    socket_fd = locks.bind(socket_name(place, ticket.name))
-    if socket_fd is None:
-        raise locks.Broken(f"somebody else listens as ticket {ticket.name}.", "Try again.")
-    file_fd = None
-    try:
-        temporary, file_fd = locks.make_temporary(place)
-        try:
-            fcntl.flock(file_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.pwrite(file_fd, text.encode("utf-8", "replace"), 0)
-            os.fchmod(file_fd, TICKET_MODE)
-            os.link(temporary, _path(place, ticket.name))
-        except OSError as error:
-            raise locks.unusable(place, "keep a ticket in", error) from error
-        finally:
-            os.unlink(temporary)
-    except BaseException:
-        os.close(socket_fd)
-        if file_fd is not None:
-            os.close(file_fd)
-        raise
-    return file_fd, socket_fd
-
-
-def line(place: Folder) -> list[Ticket]:
-    """Return the living tickets in serving order, and remove our own dead ones."""
-    tickets = _living(place)
-    turns = device_lease.served_of(place, {ticket.uid for ticket in tickets})
+def line(place: Folder, known: Collection[str] | None = None) -> list[Ticket]:
+    """Return the living tickets in serving order, and remove our own dead ones; see `around` for `known`."""
+    tickets = _living(place, "", known)
+    turns = served_records.of_users(place, {ticket.uid for ticket in tickets})
     return sorted(tickets, key=lambda ticket: _rank(ticket, turns))
 
 
-def around(place: Folder, own: OwnTicket | None) -> tuple[list[Ticket], int]:
-    """Return all other tickets in serving order, and how many of them come before ours or a new one."""
-    name, since_ns = (own.ticket.name, own.ticket.since_ns) if own else ("", locks.boot_ns())
-    me = Ticket(name, os.geteuid(), "", os.getpid(), since_ns, 0, ())
-    others = _living(place, name)
-    turns = device_lease.served_of(place, {me.uid, *(ticket.uid for ticket in others)})
+def around(place: Folder, own: Ticket | None, known: Collection[str] | None = None) -> tuple[list[Ticket], int]:
+    """Return all other tickets in serving order, and how many of them come before ours or a new one.
+
+    Devices that are not `known` to the reader are left out of them.
+    """
+    name, since_ns = (own.name, own.since_ns) if own else ("", locks.boot_ns())
+    me = Ticket(name, os.geteuid(), os.getpid(), since_ns, 0, ())
+    others = _living(place, name, known)
+    turns = served_records.of_users(place, {me.uid, *(ticket.uid for ticket in others)})
     others.sort(key=lambda ticket: _rank(ticket, turns))
     return others, sum(_rank(ticket, turns) < _rank(me, turns) for ticket in others)
 
@@ -193,53 +119,167 @@ def _rank(ticket: Ticket, turns: dict[int, int]) -> tuple[int, int, str]:
     return turns.get(ticket.uid, 0), ticket.since_ns, ticket.name
 
 
-def _living(place: Folder, besides: str = "") -> list[Ticket]:
-    """Return all valid tickets except our own, in any order."""
-    names = _names(place, besides)
+def _living(place: Folder, own: str, known: Collection[str] | None) -> list[Ticket]:
+    """Return all valid tickets except our `own`, in any order."""
+    names = _names(place)
     for _ in range(TRIES):
-        # Read after the listing: every listed ticket was locked and listening by then.
-        listening = set(locks.bound(place, "ticket")) if names else set()
-        # Only needed for tickets that listen in another network namespace, or are dead.
-        locked = {} if names <= listening else locks.flocked()
-        tickets = [_read(place, name, listening, locked) for name in names]
+        reading = _Reading(place, known)
+        reading.read(names - {own})
         # A listing can miss a ticket that is being replaced, the old one as well as the new one.
-        before, names = names, _names(place, besides)
+        before, names = names, _names(place)
         if names == before:
+            reading.bury()
             break
-    return [ticket for ticket in tickets if ticket is not None]
+    return reading.tickets
 
 
-def _names(place: Folder, besides: str) -> set[str]:
-    return {name[len(TICKET) :] for name in locks.names(place, TICKET)} - {besides}
+def _names(place: Folder) -> set[str]:
+    return {name[len(TICKET) :] for name in locks.names(place, TICKET)}
 
 
-def _read(place: Folder, name: str, listening: set[str], locked: Collection[str]) -> Ticket | None:
-    """Return a ticket if it is valid: alive, not stopped, and well-formed."""
-    path = _path(place, name)
-    if name not in listening and locks.key_of(path) not in locked:
-        _bury(path)
+def numbers_of(name: str) -> tuple[int, int, int] | None:
+    """Return the uid, pid and time in the name of a ticket; None if it is not one."""
+    words = name.split("-")
+    return (
+        (int(words[0]), int(words[1]), int(words[2])) if len(words) == 3 and all(map(units.is_whole, words)) else None
+    )
+
+
+class _Reading:
+    """One reading of the line. The cheapest checks come first: anybody can add files and sockets without end."""
+
+    __slots__ = ("_counts", "_dead", "_known", "_origins", "_place", "tickets")
+
+    def __init__(self, place: Folder, known: Collection[str] | None) -> None:
+        self._place = place
+        self._known = known
+        #: How many tickets of each user were examined.
+        self._counts: dict[int, int] = {}
+        #: Files that only prove the age of a ticket (see `Ticket.origin`), and dead tickets of ours.
+        self._origins: set[str] = set()
+        self._dead: list[str] = []
+        self.tickets: list[Ticket] = []
+
+    def read(self, names: Collection[str]) -> None:
+        """Read the tickets with these names, the oldest ones first."""
+        # Read after the listing: every listed ticket was locked and listening by then.
+        listening = locks.bound(self._place, "ticket") if names else {}
+        ordered = sorted((numbers, name) for name in names if (numbers := numbers_of(name)) is not None)
+        files = [_TicketFile(self._place, name, *numbers) for numbers, name in ordered]
+        sound = [file for file in files if file.is_sound]
+        for file in sound:
+            if file.name in listening and self._may_examine(file.uid) and file.is_heard(listening[file.name]):
+                self._add(file)
+        silent = [file for file in sound if file.name not in self._origins and not file.is_alive]
+        # Only needed for tickets that listen in another network namespace, or are dead or forged.
+        locked = locks.flocked() if silent else {}
+        for file in silent:
+            pids = locked.get(file.key, ())
+            if pids and self._may_examine(file.uid) and file.is_locked(pids):
+                self._add(file)
+            elif not pids and file.uid == os.geteuid():
+                self._dead.append(file.path)
+
+    def _may_examine(self, uid: int) -> bool:
+        """Count one more ticket of a user; return whether it may still count."""
+        self._counts[uid] = self._counts.get(uid, 0) + 1
+        return self._counts[uid] <= MOST_OF_USER
+
+    def _add(self, file: _TicketFile) -> None:
+        """Keep a ticket that is alive, if it is valid and its process not stopped."""
+        ticket = file.ticket(self._known)
+        if ticket is None:
+            return
+        self._origins.add(ticket.origin)
+        ticket.since_ns = file.proven_since(ticket)
+        proc = processes.look(ticket.pid)
+        # A suspended process must not block the line.
+        if proc is None or not proc.is_stopped:
+            self.tickets.append(ticket)
+
+    def bury(self) -> None:
+        """Remove our dead tickets."""
+        for path in self._dead:
+            _bury(path)
+
+
+class _TicketFile:
+    """The file of a ticket, and who is behind it as the kernel says."""
+
+    __slots__ = ("_place", "_status", "is_alive", "name", "path", "pid", "uid")
+
+    def __init__(self, place: Folder, name: str, uid: int, pid: int, _: int) -> None:
+        self._place = place
+        self.name = name
+        self.uid = uid
+        self.pid = pid
+        self.path = path_of(place, name)
+        #: Its user has it, as the kernel confirmed.
+        self.is_alive = False
+        self._status = _status(self.path)
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether only its user can have made it."""
+        return self._status is not None and served_records.flaw(self._status, self.uid) is None
+
+    @property
+    def key(self) -> str:
+        """Return its name in the table of locks."""
+        return "" if self._status is None else locks.key(self._status)
+
+    def is_heard(self, inodes: Iterable[int]) -> bool:
+        """Return whether its user listens on its socket."""
+        self.is_alive = socket_owners.listener_uid(socket_name(self._place, self.name), inodes) == self.uid
+        return self.is_alive
+
+    def is_locked(self, pids: Iterable[int]) -> bool:
+        """Return whether its user is among those who hold its lock."""
+        self.is_alive = any(locks.uid_of(pid) == self.uid for pid in pids)
+        return self.is_alive
+
+    def ticket(self, known: Collection[str] | None) -> Ticket | None:
+        """Return what it says; None if it is no valid ticket."""
+        record = locks.read_small(self.path, size=MOST_BYTES)
+        if record is None or served_records.flaw(record[0], self.uid) is not None:
+            return None
+        self._status = record[0]
+        return _parse(self.name, self.uid, self.pid, record[1], known)
+
+    def proven_since(self, ticket: Ticket) -> int:
+        """Return the age of a ticket, but none before the change time of its file, or of its user's first one."""
+        assert self._status is not None
+        since_ns = served_records.not_before_change(ticket.since_ns, self._status)
+        first = _status(path_of(self._place, ticket.origin)) if since_ns > ticket.since_ns else None
+        if first is None or served_records.flaw(first, self.uid) is not None:
+            return since_ns
+        return served_records.not_before_change(ticket.since_ns, first)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
         return None
-    record = locks.read_small(path)
-    ticket = _parse(name, record[0].st_uid, record[1]) if record else None
-    proc = processes.look(ticket.pid) if ticket else None
-    # A suspended process must not block the line.
-    return None if proc is not None and proc.is_stopped else ticket
 
 
-def _parse(name: str, owner: int, text: str) -> Ticket | None:
-    """Parse a ticket; return None if it is malformed or its uid is not the file's `owner`."""
+def _parse(name: str, uid: int, pid: int, text: str, known: Collection[str] | None) -> Ticket | None:
+    """Parse a ticket; return None if it is malformed, or asks for no device that the reader knows."""
     first, _, second = text.partition("\n")
-    words, numbers, amount = first.split(None, 3), name.split("-"), second.split()
-    if len(words) < 3 or len(numbers) != 3 or not all(map(units.is_whole, (*words[:2], *numbers, *amount[:1]))):
+    words, amount = first.split(None, 3), second.split()
+    if len(words) < 3 or not all(map(units.is_whole, (*words[:2], *amount[:1]))):
         return None
-    uid, pid, since_ns, count = int(numbers[0]), int(numbers[1]), int(words[0]), int(words[1])
+    since_ns, count = int(words[0]), int(words[1])
+    listed = words[2].split(",", MOST_DEVICES)[:MOST_DEVICES]
     try:
         # Refuse a count above the number of listed devices: every reader would iterate over it.
-        devices = checked(count, words[2].split(","))
+        devices = checked(count, listed)
     except ValueError:
         return None
-    user, mib = words[3].strip() if len(words) > 3 else "", int(amount[0]) if amount else 0
-    return Ticket(name, uid, user, pid, since_ns, count, devices, mib) if uid == owner else None
+    if known is not None:
+        devices = tuple(device for device in devices if device in known)
+    mib = int(amount[0]) if amount else 0
+    return Ticket(name, uid, pid, since_ns, count, devices, mib) if devices else None
 
 
 def _bury(path: str) -> None:
@@ -251,14 +291,15 @@ def _bury(path: str) -> None:
     try:
         if os.fstat(fd).st_uid == os.geteuid():
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _unlink(path)
+            unlink(path)
     except BlockingIOError:
         return
     finally:
         os.close(fd)
 
 
-def _unlink(path: str) -> None:
+def unlink(path: str) -> None:
+    """Remove the file of a ticket, if it is there and we may."""
     try:
         os.unlink(path)
     except OSError:

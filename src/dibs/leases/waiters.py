@@ -9,7 +9,7 @@ import select
 import time
 
 from dibs import errors
-from dibs.leases import device_lease, holders, tickets
+from dibs.leases import blockers, device_lease, holders, tickets
 from dibs.leases.line import LinePlace
 from dibs.scheduling import choice
 from dibs.system import locks
@@ -36,8 +36,12 @@ LONGEST_S = 30.0
 #: Seconds after which an unfit device is checked again.
 UNFIT_FOR_S = 10.0
 
-#: First sleep in seconds when something in our way cannot be watched; it doubles up to the longest.
+#: First and longest sleep in seconds when something in our way cannot be watched; it doubles in between.
 SHORTEST_S = 0.001
+BLIND_S = 0.5
+
+#: Seconds for which a device is left alone after it was refused although nobody holds it.
+AVOID_FOR_S = 1.0
 
 
 class TimedOut(errors.Busy):
@@ -62,17 +66,19 @@ def acquire(
     timeout_s: float | None = None,
     on_wait: Callable[[Ticket], None] | None = None,
     vet: Vet | None = None,
+    known: Collection[str] | None = None,
 ) -> list[Lease]:
     """Wait in the line for `count` of `wanted` (best first) and take them. With `timeout_s=0` try once.
 
     `terms` is called for each attempt, because processes without a lease change what is left of a device.
-    Taken devices that `vet` rejects are given back, and not asked for again for `UNFIT_FOR_S`.
+    Taken devices that `vet` rejects are given back, and not asked for again for `UNFIT_FOR_S`. Tickets of others count
+    only for `known` devices, if these are given.
 
     Raises `TimedOut`, or `Interrupted` when `wake_fd` becomes readable. `on_wait` is called once, when waiting begins.
     """
     wanted = tickets.checked(count, wanted)
     until = None if timeout_s is None else time.monotonic() + timeout_s
-    waiter = Waiter(place, note, collect_for_s, on_wait, terms, vet)
+    waiter = Waiter(place, note, collect_for_s, on_wait, terms, vet, known)
     try:
         while True:
             left_s = LONGEST_S if until is None else until - time.monotonic()
@@ -108,7 +114,9 @@ class Waiter:
     again.
     """
 
-    __slots__ = ("_line", "_note", "_on_wait", "_pause_s", "_terms", "_unfit", "_unusable", "_vet", "sleep_s")
+    __slots__ = (
+        "_avoided", "_known", "_line", "_note", "_on_wait", "_pause_s", "_terms", "_unfit", "_unusable", "_vet", "sleep_s",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -118,13 +126,17 @@ class Waiter:
         on_wait: Callable[[Ticket], None] | None = None,
         terms: Callable[[], Terms] = choice.alone,
         vet: Vet | None = None,
+        known: Collection[str] | None = None,
     ) -> None:
         self._vet = vet
+        self._known = known
+        #: Devices that were refused though nobody holds them, and until when they are not tried again.
+        self._avoided: dict[str, float] = {}
         #: Devices that must not be used, and until when they are not checked again.
         self._unfit: dict[str, float] = {}
         #: The last device whose lease file could not be used.
         self._unusable: device_lease.Unusable | None = None
-        self._line = LinePlace(place, note.user, collect_for_s)
+        self._line = LinePlace(place, collect_for_s)
         self._note = note
         self._on_wait = on_wait
         self._terms = terms
@@ -145,7 +157,7 @@ class Waiter:
     def try_now(self, count: int, wanted: Sequence[str]) -> list[Lease] | None:
         """Take `count` of `wanted` (best first) if that is possible now without overtaking another ticket."""
         while len(fit := self._fit(wanted)) >= count:
-            got = self._take(_Look(self._line, count, fit, self._terms()))
+            got = self._take(self._look(count, fit))
             if got is None or self._passes(got):
                 return got
         return None
@@ -160,7 +172,7 @@ class Waiter:
                 self.leave()
                 self.sleep_s = max(0.0, min(self._unfit.values()) - time.monotonic()) if self._unfit else LONGEST_S
                 return None
-            look = _Look(self._line, count, wanted, self._terms())
+            look = self._look(count, wanted)
             got = self._take(look)
             if got is not None and not self._passes(got):
                 continue
@@ -187,7 +199,9 @@ class Waiter:
         share = device_lease.Share(terms.mib, terms.capacity_mib, terms.most) if terms.mib else None
         try:
             return device_lease.take(self._line.folder, look.chosen, self._note, share)
-        except device_lease.Refused:
+        except device_lease.Refused as refused:
+            if refused.holder is None:
+                self._avoided[refused.device] = time.monotonic() + AVOID_FOR_S
             return None
         except device_lease.Unusable as error:
             self._unusable = error
@@ -198,6 +212,19 @@ class Waiter:
         """Raise if too few of `wanted` are left beside those whose lease files cannot be used."""
         if self._unusable is not None and sum(device not in self._unfit for device in wanted) < count:
             raise self._unusable
+
+    def _look(self, count: int, wanted: Sequence[str]) -> _Look:
+        return _Look(self._line, count, wanted, self._terms(), self._still_avoided(), self._known)
+
+    def _still_avoided(self) -> Collection[str]:
+        """Return the devices that are left alone now; those whose gate stays locked are left alone for longer."""
+        now = time.monotonic()
+        over = [device for device, until in self._avoided.items() if until <= now]
+        if over:
+            stuck = blockers.gate_pids(self._line.folder, over)
+            self._avoided = {device: until for device, until in self._avoided.items() if until > now}
+            self._avoided |= dict.fromkeys(stuck, now + AVOID_FOR_S)
+        return self._avoided
 
     def _fit(self, wanted: Sequence[str]) -> Sequence[str]:
         """Return `wanted` without unfit devices; those whose time is over are checked again."""
@@ -228,7 +255,7 @@ class Waiter:
 
     def ahead(self) -> list[Ticket]:
         """Return the tickets that are served before ours, or before a new one."""
-        return self._line.ahead()
+        return self._line.ahead(self._known)
 
     def renew(self) -> None:
         """Move to the back of the line, because we had a turn by other means."""
@@ -241,7 +268,7 @@ class Waiter:
     def hung_up(self, ready: Collection[int]) -> bool:
         """Handle the descriptors that were ready after a sleep; return whether any of them was ours."""
         is_woken = self._line.drop_hung_up(ready)
-        self._pause_s = SHORTEST_S if is_woken else min(2 * self._pause_s, LONGEST_S)
+        self._pause_s = SHORTEST_S if is_woken else min(2 * self._pause_s, BLIND_S)
         return is_woken
 
     def leave(self) -> None:
@@ -256,9 +283,17 @@ class _Look:
 
     __slots__ = ("chosen", "collected", "is_short", "obstacles", "terms")
 
-    def __init__(self, line: LinePlace, count: int, wanted: Sequence[str], terms: Terms) -> None:
-        ahead = line.ahead()
-        devices = {*wanted, *(device for ticket in ahead for device in ticket.devices)}
+    def __init__(
+        self,
+        line: LinePlace,
+        count: int,
+        wanted: Sequence[str],
+        terms: Terms,
+        avoided: Collection[str],
+        known: Collection[str] | None,
+    ) -> None:
+        ahead = line.ahead(known)
+        devices = {*wanted, *(device for ticket in ahead for device in ticket.devices)}.difference(avoided)
         rooms = holders.rooms(line.folder, devices, terms)
         held = {device for device in wanted if device not in rooms or rooms[device].sharers}
         self.terms = terms

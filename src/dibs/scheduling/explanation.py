@@ -161,6 +161,9 @@ def _explain_unusable(job: WaitingJob, inventory: Inventory, count: int) -> Reas
 
 def _what_frees(job: WaitingJob, view: View, wanted: Sequence[DeviceId], free: int, all_free: int) -> str:
     """Return what would help a job that is blocked only by current users of the devices."""
+    cures = dict.fromkeys(view.held[device].cure for device in wanted if device in view.held)
+    if told := " ".join(cure for cure in cures if cure):
+        return told
     if 0 < free < job.request.gpus and not job.request.gpu_ids:
         return f"It would start now with -g {free}."
     if all_free >= job.request.gpus and _choice(job):

@@ -64,6 +64,8 @@ class Occupant:
     mib: int = 0
     #: If there is no holder: what has to happen before the device is free, as text.
     note: str | None = None
+    #: What ends a process that blocks the device without holding it, as text.
+    cure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

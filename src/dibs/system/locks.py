@@ -34,27 +34,40 @@ MAKING_S = 0.001
 #: Bytes read of a file that any user may have written.
 SMALL_BYTES = 65536
 
+#: The folder for tickets inside a prepared lease folder.
+TICKETS = "tickets"
+
 #: Backlog of a socket; the kernel limits it to net.core.somaxconn. Watchers are never accepted.
 BACKLOG = 65535
 
 #: Flags and Type of a listening stream socket in /proc/net/unix. Connections in its backlog have its name without the
 #: flag; a socket of another type may have the same name and is ignored.
 LISTENING = [b"00010000", b"0001"]
+NOT_LISTENING = [b"00000000", b"0001"]
 
 
 class Folder:
-    """The folder of the lock files, and the prefix of their abstract sockets."""
+    """The folder of the lock files, the folder of the line, and the prefix of their abstract sockets."""
 
-    __slots__ = ("path", "prefix")
+    __slots__ = ("is_prepared", "line_path", "path", "prefix")
 
     def __init__(self, path: str) -> None:
         self.path = os.path.realpath(path)
+        _refuse_unsafe(self.path)
+        #: Root made the files of all devices, and users can only add tickets (`dibs machine init`).
+        self.is_prepared = is_prepared(self.path)
+        #: Where users add files: tickets, and the records of who was served.
+        self.line_path = f"{self.path}/{TICKETS}" if self.is_prepared else self.path
         is_standard = self.path in ("/tmp", "/run/dibs")
         self.prefix = "dibs" if is_standard else f"dibs-{zlib.crc32(os.fsencode(self.path)):08x}"
 
     def file(self, name: str) -> str:
-        """Return the path of a file in this folder."""
+        """Return the path of a file that belongs to a device."""
         return f"{self.path}/{name}"
+
+    def line_file(self, name: str) -> str:
+        """Return the path of a file that belongs to a user."""
+        return f"{self.line_path}/{name}"
 
     def socket(self, kind: str, rest: str) -> bytes:
         """Return the abstract name of a socket of this folder."""
@@ -70,12 +83,39 @@ def folder() -> Folder:
     chosen = os.environ.get("DIBS_LEASE_DIR")
     if chosen:
         return Folder(chosen)
-    try:
-        made = os.lstat("/run/dibs")
-    except OSError:
-        return Folder("/tmp")
-    is_roots = stat.S_ISDIR(made.st_mode) and made.st_uid == 0 and made.st_mode & 0o1777 == 0o1777
+    is_roots = _is_open_folder("/run/dibs") or is_prepared("/run/dibs")
     return Folder("/run/dibs" if is_roots else "/tmp")
+
+
+def is_prepared(path: str) -> bool:
+    """Return whether root prepared a folder: only root can change it, and it has a folder for tickets."""
+    return not _roots_mode(path) & 0o022 and _is_open_folder(f"{path}/{TICKETS}")
+
+
+def _is_open_folder(path: str) -> bool:
+    """Return whether root made a folder in which every user can add files, and remove only their own."""
+    return _roots_mode(path) & 0o1777 == 0o1777
+
+
+def _roots_mode(path: str) -> int:
+    """Return the mode of a folder of root; for anything else, a mode that is never accepted."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0o022
+    return found.st_mode if stat.S_ISDIR(found.st_mode) and found.st_uid == 0 else 0o022
+
+
+def _refuse_unsafe(path: str) -> None:
+    """Refuse a folder in which every user can remove and replace the files of others."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        # Whoever uses the folder reports that.
+        return
+    if mode & 0o002 and not mode & stat.S_ISVTX:
+        text = f"the lease folder {path} lacks the sticky bit, so every user could remove the leases of others."
+        raise Broken(text, f"As root: chmod +t {path}")
 
 
 def boot_ns() -> int:
@@ -109,6 +149,8 @@ def _open(place: Folder, path: str) -> int:
         try:
             fd = os.open(path, os.O_RDWR | OPEN_FLAGS)
         except FileNotFoundError:
+            if place.is_prepared and os.geteuid() != 0:
+                raise _unprepared(path) from None
             _make(place, path)
             continue
         except OSError as error:
@@ -154,7 +196,7 @@ def _make(place: Folder, path: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT):
             raise unusable(place, "write in", error) from error
-        temporary, fd = make_temporary(place)
+        temporary, fd = make_temporary(place, place.path)
     try:
         os.fchmod(fd, SHARED_MODE)
         # With a directory descriptor Python calls linkat(), which follows the link in /proc to the open file.
@@ -170,16 +212,16 @@ def _make(place: Folder, path: str) -> None:
 
 
 def names(place: Folder, start: str) -> list[str]:
-    """Return the names of the files in this folder that begin with `start`."""
+    """Return the names of the files of users that begin with `start`."""
     try:
-        return [name for name in os.listdir(place.path) if name.startswith(start)]
+        return [name for name in os.listdir(place.line_path) if name.startswith(start)]
     except OSError as error:
         raise unusable(place, "read", error) from error
 
 
-def make_temporary(place: Folder) -> tuple[str, int]:
-    """Create an empty temporary file in the folder; return its path and a descriptor."""
-    path = place.file(f".dibs-new-{os.urandom(8).hex()}")
+def make_temporary(place: Folder, inside: str) -> tuple[str, int]:
+    """Create an empty temporary file in one of its folders; return its path and a descriptor."""
+    path = f"{inside}/.dibs-new-{os.urandom(8).hex()}"
     try:
         return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
     except OSError as error:
@@ -224,6 +266,10 @@ def complaint(path: str) -> Broken | None:
             break
         select.select((), (), (), MAKING_S)
     return None if problem is None else _broken(path, problem)
+
+
+def _unprepared(path: str) -> Broken:
+    return Broken(f"no lease file prepared: {path} is missing.", "sudo dibs machine init adds it.")
 
 
 def is_same(fd: int, path: str) -> bool:
@@ -299,24 +345,37 @@ def table() -> bytes:
     return read_all("/proc/net/unix")
 
 
-def bound(place: Folder, kind: str, seen: bytes | None = None) -> list[str]:
-    """Return what follows `<prefix>.<kind>.` in the names of the listening sockets of this folder, each once.
+def bound(place: Folder, kind: str, seen: bytes | None = None) -> dict[str, list[int]]:
+    """Return what follows `<prefix>.<kind>.` in the names of the listening sockets of this folder, with their inodes.
 
     From the table `seen`, or the current one. The kernel writes it page by page: while sockets come and go, it may show
-    one twice. Names that are not ASCII are not ours.
+    one twice. A line of it may be forged: see `socket_owners`.
     """
+    return _inodes(place, kind, seen, LISTENING)
+
+
+def deaf(place: Folder, kind: str, seen: bytes | None = None) -> dict[str, list[int]]:
+    """Return the same for names that nobody listens on, but that are bound, so that nobody else can bind them."""
+    content = table() if seen is None else seen
+    listening = bound(place, kind, content)
+    found = _inodes(place, kind, content, NOT_LISTENING)
+    return {rest: inodes for rest, inodes in found.items() if rest not in listening}
+
+
+def _inodes(place: Folder, kind: str, seen: bytes | None, wanted: list[bytes]) -> dict[str, list[int]]:
+    """Return names and inodes of the sockets with these flags and type. Names that are not ASCII are not ours."""
     content = table() if seen is None else seen
     start = f"@{place.prefix}.{kind}.".encode("ascii")
-    found: dict[str, None] = {}
+    found: dict[str, list[int]] = {}
     at = content.find(start)
     while at >= 0:
         end = content.find(b"\n", at)
         words = content[content.rfind(b"\n", 0, at) + 1 : at].split()
         rest = content[at + len(start) : end]
-        if len(words) == 7 and words[3:5] == LISTENING and rest.isascii():
-            found[rest.decode("ascii")] = None
+        if len(words) == 7 and words[3:5] == wanted and words[6].isdigit() and rest.isascii():
+            found.setdefault(rest.decode("ascii"), []).append(int(words[6]))
         at = content.find(start, end)
-    return list(found)
+    return found
 
 
 def read_all(path: str) -> bytes:

@@ -109,6 +109,22 @@ def words(pid: int) -> list[str]:
         return []
 
 
+def open_files(pid: int) -> set[str]:
+    """Return the names of what a process has open: a path, or `socket:[INODE]`; none if we may not inspect it."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        return {os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}
+    except OSError:
+        # The process is gone or belongs to another user.
+        return set()
+
+
+def oldest_with_open(name: str) -> int | None:
+    """Return the oldest process that has this open (see `open_files`), among those we may inspect."""
+    found = [proc for proc in everybody() if name in open_files(proc.pid)]
+    return min(found, key=lambda proc: (proc.starttime, proc.pid)).pid if found else None
+
+
 def identity(pid: int) -> int | None:
     """Return the start time of a process, zombies included; None if there is none."""
     proc = look(pid)

@@ -1,16 +1,24 @@
 """A process on a string: holds leases and tickets as told on stdin, one answer a line. First argument: the folder."""
 
+import fcntl
 import json  # noqa: F401  (what is loaded late must be loaded before `uid`: afterwards we may not reach the interpreter)
 import os
 import pwd  # noqa: F401
+import resource
+import signal
+import socket
 import subprocess
 import sys
+from typing import Any
 
-from dibs.leases import device_lease, tickets, waiters
+from dibs.leases import blockers, device_lease, own_ticket, tickets, waiters
 
 place = device_lease.Folder(sys.argv[1])
 held: list[device_lease.Lease] = []
-own: list[tickets.OwnTicket] = []
+own: list[own_ticket.OwnTicket] = []
+#: What keeps others away: files and sockets.
+kept: list[Any] = []
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
 
 def take(devices: str, job: str = "") -> str:
@@ -38,12 +46,17 @@ def spawn() -> str:
 
 
 def ticket(count: str, devices: str) -> str:
-    own.append(tickets.queue_up(place, int(count), devices.split(","), "puppet"))
+    own.append(own_ticket.queue_up(place, int(count), devices.split(",")))
     return own[-1].ticket.name
 
 
 def renew() -> str:
     own[-1].renew()
+    return own[-1].ticket.name
+
+
+def update(count: str, devices: str) -> str:
+    own[-1].update(int(count), devices.split(","))
     return own[-1].ticket.name
 
 
@@ -60,12 +73,93 @@ def acquire(count: str, devices: str, job: str = "") -> str:
     return "took " + ",".join(lease.device for lease in held)
 
 
+def lock(path: str) -> str:
+    file = open(path)  # noqa: SIM115 - held until the end
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    kept.append(file)
+    return "locked"
+
+
+def unlock() -> str:
+    while kept:
+        kept.pop().close()
+    return "unlocked"
+
+
+def bind(name: str) -> str:
+    """Bind an abstract name without listening; `%0A` in it is a line break."""
+    made = socket.socket(socket.AF_UNIX)
+    made.bind("\0" + name.replace("%0A", "\n").replace("%20", " "))
+    kept.append(made)
+    return str(os.fstat(made.fileno()).st_ino)
+
+
+def listen(name: str) -> str:
+    inode = bind(name)
+    kept[-1].listen()
+    return inode
+
+
+def fill(name: str) -> str:
+    """Connect to a socket until its backlog is full."""
+    while True:
+        made = socket.socket(socket.AF_UNIX)
+        made.setblocking(False)
+        try:
+            made.connect("\0" + name)
+        except BlockingIOError:
+            made.close()
+            return "full"
+        kept.append(made)
+
+
+def tickets_of(count: str, devices: str) -> str:
+    own.extend(own_ticket.queue_up(place, 1, devices.split(",")) for _ in range(int(count)))
+    return "queued"
+
+
+def fork() -> str:
+    """Leave a child that has everything open that we have."""
+    child = os.fork()
+    while child == 0:
+        signal.pause()
+    return str(child)
+
+
+def blocked(device: str) -> str:
+    """Return who blocks a device as this user sees it."""
+    found = blockers.find(place, [device]).get(device)
+    return "free" if found is None else f"{found.uid} {found.pid} {found.how}"
+
+
 def uid(number: str) -> str:
     os.setresuid(int(number), int(number), int(number))
     return "changed"
 
 
-ORDERS = {order.__name__: order for order in (take, share, release, spawn, ticket, renew, drop, acquire, uid)}
+ORDERS = {
+    order.__name__: order
+    for order in (
+        take,
+        share,
+        release,
+        spawn,
+        ticket,
+        renew,
+        update,
+        drop,
+        acquire,
+        fork,
+        blocked,
+        uid,
+        lock,
+        unlock,
+        bind,
+        listen,
+        fill,
+        tickets_of,
+    )
+}
 
 for line in sys.stdin:
     name, *words = line.split()

@@ -1,0 +1,128 @@
+"""Who keeps a device from everybody without holding it, and what ends that.
+
+Two ways: to lock the device's gate and not let go, and to bind the name of one of its sockets without listening on it.
+An honest process does either for microseconds, so only what is still there at a second look counts. The kernel names
+the process (/proc/locks) or the owner of the socket; nothing that anybody wrote is believed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from dibs.leases import holders
+from dibs.system import locks, processes, socket_owners, users
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from dibs.system.locks import Folder
+
+GATE = "keeps its gate locked"
+SOCKET = "has bound the name of its socket without listening"
+
+#: Seconds between the two looks.
+SECOND_LOOK_S = 0.05
+
+
+class Blocker:
+    """Who blocks a device, and how. None means that we cannot see it."""
+
+    __slots__ = ("device", "how", "pid", "uid", "user")
+
+    def __init__(self, device: str, how: str, uid: int | None, pid: int | None) -> None:
+        self.device = device
+        #: `GATE` or `SOCKET`.
+        self.how = how
+        self.uid = uid
+        self.pid = pid
+        self.user = None if uid is None else users.name(uid)
+
+    @property
+    def text(self) -> str:
+        """Say who blocks the device and how."""
+        pid = f" (pid {self.pid})" if self.pid is not None else ""
+        return f"blocked by {self.user or 'somebody'}{pid}, who {self.how}"
+
+    @property
+    def cure(self) -> str:
+        """Say what the owner of the machine can do."""
+        if self.pid is None:
+            return "`sudo dibs doctor` names the process; root can end it."
+        return f"`sudo kill {self.pid}` ends it."
+
+
+def find(
+    place: Folder, devices: Iterable[str], table: bytes | None = None, locked: Mapping[str, list[int]] | None = None
+) -> dict[str, Blocker]:
+    """Return who blocks which of `devices`; `table` and `locked` are the tables of the first look, if already read."""
+    wanted = list(devices)
+    gates = gate_pids(place, wanted, locked)
+    sockets = _deaf_inodes(place, wanted, table)
+    if not gates and not sockets:
+        return {}
+    select.select((), (), (), SECOND_LOOK_S)
+    gates_now, sockets_now = gate_pids(place, wanted), _deaf_inodes(place, wanted)
+    found = {}
+    for device in wanted:
+        for pid in gates_now.get(device, ()):
+            if pid in gates.get(device, ()):
+                found[device] = _at_gate(place, device, pid)
+        for name, inode in sockets_now.get(device, ()):
+            if (name, inode) in sockets.get(device, ()) and device not in found:
+                found[device] = _at_socket(device, name, inode)
+    return found
+
+
+def gate_pids(
+    place: Folder, devices: Iterable[str], locked: Mapping[str, list[int]] | None = None
+) -> dict[str, list[int]]:
+    """Return the processes that have the gates of these devices locked at this moment."""
+    table = locks.flocked() if locked is None else locked
+    found = {device: table.get(locks.key_of(holders.gate_file(place, device)) or "", []) for device in devices}
+    return {device: pids for device, pids in found.items() if pids}
+
+
+def deaf_devices(place: Folder, devices: Collection[str], table: bytes | None = None) -> set[str]:
+    """Return those of `devices` with a socket name that is bound, but not listened on, at this moment."""
+    return set(_deaf_inodes(place, devices, table))
+
+
+def _deaf_inodes(
+    place: Folder, devices: Collection[str], table: bytes | None = None
+) -> dict[str, list[tuple[bytes, int]]]:
+    found: dict[str, list[tuple[bytes, int]]] = {}
+    for rest, inodes in locks.deaf(place, "gpu", table).items():
+        socket = holders.read_socket(place, rest, inodes)
+        if socket is not None and socket.device in devices and not socket_owners.is_forged(socket.name, inodes):
+            found.setdefault(socket.device, []).extend((socket.name, inode) for inode in inodes)
+    return found
+
+
+def _at_gate(place: Folder, device: str, pid: int) -> Blocker:
+    """Name the process at a gate. The one that locked it may have ended while a child of it keeps the lock."""
+    path = holders.gate_file(place, device)
+    opened = processes.open_files(pid)
+    if processes.look(pid) is None or (opened and path not in opened):
+        heir = processes.oldest_with_open(path)
+        return Blocker(device, GATE, None if heir is None else locks.uid_of(heir), heir)
+    return Blocker(device, GATE, locks.uid_of(pid), pid)
+
+
+def _at_socket(device: str, name: bytes, inode: int) -> Blocker:
+    known = socket_owners.confirmed(name, [inode])
+    pid = processes.oldest_with_open(f"socket:[{inode}]")
+    uid = known.uid if known is not None else None
+    return Blocker(device, SOCKET, locks.uid_of(pid) if uid is None and pid is not None else uid, pid)
+
+
+def all_devices(place: Folder) -> list[str]:
+    """Return the devices that have a gate in this folder, or a socket that nobody listens on."""
+    start = holders.GATE
+    try:
+        gates = {name[len(start) :] for name in os.listdir(place.path) if name.startswith(start)}
+    except OSError:
+        gates = set()
+    sockets = (holders.read_socket(place, rest, inodes) for rest, inodes in locks.deaf(place, "gpu").items())
+    return sorted(gates | {socket.device for socket in sockets if socket is not None})
