@@ -51,6 +51,7 @@ def test_in_a_narrow_window_only_memory_has_a_bar():
         ({"idle_since": "2026-11-15T09:00:00.000Z"}, "idle for 3h"),
         ({"state": "leased", "waiters": 2}, "2 in the line"),
         ({"compute_mode": "exclusive-process"}, "one process at a time"),
+        ({"state": "leased", "blocked": {"text": "blocked by eve", "fix": "`sudo kill 7`."}}, "by eve: `sudo kill 7`"),
     ],
 )
 def test_what_is_worth_knowing_about_a_gpu_is_in_its_line(more, told):

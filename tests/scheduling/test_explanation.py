@@ -53,6 +53,7 @@ def test_the_hint_that_fewer_gpus_would_start_now_is_true(world):
             }
 
 
+BLOCKED = Occupant("eve", 7, note="blocked by eve", cure="`sudo kill 7` ends it.")
 MINE = build.waiting(10, gpus=2)
 
 
@@ -219,6 +220,13 @@ MINE = build.waiting(10, gpus=2)
             build.inventory(2),
             Reason("needs 2 GPUs; 1 of 2 free, GPU 1: job 3", "It would start now with -g 1."),
             id="somebody behind in the line is not to blame",
+        ),
+        pytest.param(
+            MINE,
+            View([MINE], held=dict.fromkeys(build.ids(0, 1), BLOCKED)),
+            build.inventory(2),
+            Reason("needs 2 GPUs; 0 of 2 free, GPU 0-1: blocked by eve", "`sudo kill 7` ends it."),
+            id="somebody blocks the GPUs without holding them",
         ),
     ],
 )

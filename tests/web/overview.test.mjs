@@ -99,6 +99,9 @@ test("who has a GPU, the worst first; only jobs of our own queue have a link", (
   assert.deepEqual(said({ holders: [{ job: "3", user: "me" }, { job: "4", user: "me" }] }), { text: "and 1 more", job: 3, kind: "" });
   assert.deepEqual(said({ holders: [{ job: "3", user: "eve" }] }), { text: "leased by eve", job: null, kind: "quiet" });
   assert.equal(said({ holders: [{ job: null, user: "me", uid: 7 }] }).text, "leased by me");
+  const blocked = { text: "blocked by eve (pid 7), who keeps its gate locked", fix: "`sudo kill 7` ends it." };
+  assert.deepEqual(said({ blocked }), { text: `${blocked.text}: sudo kill 7 ends it.`, job: null, kind: "bad" });
+  assert.equal(said({ blocked, holders: [{ job: "3", user: "eve" }] }).text, "leased by eve");
   assert.equal(said({ foreign: "used without a lease by eve's python (pid 31337)" }).text, "in use outside the queue: eve's python (pid 31337)");
   assert.equal(said({ drained: "drained by root: fan" }).text, "drained by root: fan");
   assert.equal(said({ state: "free" }).text, "free");

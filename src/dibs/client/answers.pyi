@@ -246,6 +246,15 @@ class Holder(TypedDict):
     since: str | None
     vram: int | None
 
+class Blocked(TypedDict):
+    """Who keeps a GPU from everybody without holding it, and what ends that; null: hidden from this user."""
+
+    user: str | None
+    uid: int | None
+    pid: int | None
+    text: str
+    fix: str
+
 class Gpu(TypedDict):
     """A GPU; `idle_since` is null while it is in use or was not watched."""
 
@@ -274,6 +283,7 @@ class Gpu(TypedDict):
     holders: list[Holder]
     idle_since: str | None
     waiters: int
+    blocked: Blocked | None
 
 class Waiter(TypedDict):
     """Somebody in the machine-wide line for GPUs."""

@@ -14,14 +14,16 @@ from dibs.http_api import wire
 from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import actions, job_answers, machine_answers
 from dibs.jobqueue.thread import now_ms
-from dibs.leases import device_lease, drains, holders, tickets
+from dibs.leases import blockers, device_lease, drains, holders, tickets
+from dibs.leases.blockers import Blocker
 from dibs.model import devices, serialization
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job
 from dibs.scheduling import choice, planner
 from dibs.scheduling.views import Active, Occupant, View
 from dibs.store.writer import Reader
-from dibs.system import disk
+from dibs.system import disk, locks
+from dibs.system.locks import Folder
 
 
 class HistoryQuery(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -39,19 +41,32 @@ async def get_gpus(daemon: Daemon) -> machine_answers.Gpus:
 async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
     """Return every GPU of an inventory and its current holders."""
     place, ids = daemon.lease_folder, inventory.ids
-    found, broken = await daemon.ask(lambda reader: (holders.survey(place, ids), device_lease.unusable(place, ids)))
+    found, blocked = await daemon.ask(lambda reader: _people(place, inventory))
+    broken = await daemon.ask(lambda reader: device_lease.unusable(place, ids))
     inventory = devices.with_faults(inventory, {DeviceId(device): why for device, why in broken.items()})
-    line, starts = await daemon.ask(lambda reader: (tickets.line(place), daemon.starts_trouble(reader)))
+    line, starts = await daemon.ask(lambda reader: (tickets.line(place, {*ids}), daemon.starts_trouble(reader)))
     waiters = [
-        machine_answers.Waiter(t.user or str(t.uid), t.pid, t.count, t.mib * choice.MIB or None, list(t.devices))
-        for t in line
+        machine_answers.Waiter(t.user, t.pid, t.count, t.mib * choice.MIB or None, list(t.devices)) for t in line
     ]
     idle = daemon.devices.idle_since
     shown = [
-        gpu_answer(device, found.get(device.id, ()), idle.get(device.id), sum(device.id in t.devices for t in line))
+        gpu_answer(
+            device,
+            found.get(device.id, ()),
+            idle.get(device.id),
+            sum(device.id in t.devices for t in line),
+            blocked.get(device.id),
+        )
         for device in inventory.devices
     ]
     return machine_answers.Gpus(shown, waiters, inventory.problem, inventory.restriction, starts)
+
+
+def _people(place: Folder, inventory: Inventory) -> tuple[dict[str, tuple[holders.Holder, ...]], dict[str, Blocker]]:
+    """Return the holders of each device, and who blocks it, from the same tables."""
+    table, locked = locks.table(), locks.flocked()
+    found = holders.survey(place, inventory.ids, table, locked)
+    return found, blockers.find(place, inventory.ids, table, locked)
 
 
 async def get_history(daemon: Daemon, query: HistoryQuery) -> machine_answers.History:
@@ -72,7 +87,11 @@ async def get_history(daemon: Daemon, query: HistoryQuery) -> machine_answers.Hi
 
 
 def gpu_answer(
-    device: Device, found: tuple[holders.Holder, ...], idle_since: int | None, waiters: int
+    device: Device,
+    found: tuple[holders.Holder, ...],
+    idle_since: int | None,
+    waiters: int,
+    blocker: Blocker | None = None,
 ) -> machine_answers.Gpu:
     # A holder without a pid and a user has just left.
     held_by = [holder for holder in found if holder.pid is not None or holder.uid is not None]
@@ -80,11 +99,17 @@ def gpu_answer(
         machine_answers.Gpu,
         device,
         processes=[wire.fill(machine_answers.Process, process) for process in device.processes],
-        state=_state(device, is_leased=bool(held_by)),
+        # Somebody has a part of its lease.
+        state=_state(device, is_leased=bool(held_by) or blocker is not None),
         holders=[_holder(holder) for holder in held_by],
         idle_since=serialization.moment(idle_since),
         waiters=waiters,
+        blocked=None if blocker is None else _blocked(blocker),
     )
+
+
+def _blocked(blocker: Blocker) -> machine_answers.Blocked:
+    return machine_answers.Blocked(blocker.user, blocker.uid, blocker.pid, blocker.text, blocker.cure)
 
 
 def _state(device: Device, *, is_leased: bool) -> str:
@@ -185,8 +210,8 @@ def _places(inventory: Inventory, view: View) -> list[job_answers.Place]:
 
 def _others(view: View, device: DeviceId) -> list[Occupant]:
     alone = view.held.get(device)
-    # An occupant with a note only marks a GPU that must be checked first: it is no holder.
-    is_held = alone is not None and alone.note is None
+    # An occupant with a note and no cure only marks a GPU that must be checked first: it is no holder.
+    is_held = alone is not None and (alone.note is None or bool(alone.cure))
     return [*([alone] if alone and is_held else []), *view.sharers.get(device, ())]
 
 

@@ -115,7 +115,8 @@ class Waiter:
     """
 
     __slots__ = (
-        "_avoided", "_known", "_line", "_note", "_on_wait", "_pause_s", "_terms", "_unfit", "_unusable", "_vet", "sleep_s",
+        "_avoided", "_known", "_line", "_note", "_on_wait", "_pause_s", "_terms", "_unfit", "_unusable", "_vet",
+        "sleep_s",
     )  # fmt: skip
 
     def __init__(

@@ -184,6 +184,8 @@ def _holder(view: Screen, holder: Holder, now: datetime) -> str:
 
 
 def _others(gpu: Gpu) -> list[str]:
-    """Return further facts: faults, use without a lease, and a compute mode that prevents sharing."""
+    """Return further facts: faults, who blocks it, use without a lease, and a compute mode that prevents sharing."""
+    blocked = gpu.get("blocked")
+    blocker = f"{blocked['text']}: {blocked['fix'].rstrip('.')}" if blocked else None
     mode = "for one process at a time (compute mode)" if gpu.get("compute_mode") == devices.EXCLUSIVE else None
-    return [text for text in (gpu["fault"], gpu["drained"], gpu["settling"], gpu["foreign"], mode) if text]
+    return [text for text in (gpu["fault"], blocker, gpu["drained"], gpu["settling"], gpu["foreign"], mode) if text]

@@ -20,6 +20,16 @@ class Holder(Struct):
     vram: int | None
 
 
+class Blocked(Struct):
+    """Who keeps a GPU from everybody without holding it, and what ends that; null: hidden from this user."""
+
+    user: str | None
+    uid: int | None
+    pid: int | None
+    text: str
+    fix: str
+
+
 class Process(Struct):
     """A process that the driver reports on a GPU."""
 
@@ -57,6 +67,7 @@ class Gpu(Struct):
     holders: list[Holder]
     idle_since: Moment | None
     waiters: int
+    blocked: Blocked | None
 
 
 class Waiter(Struct):

@@ -63,6 +63,7 @@ export function ownJob(held, me) {
 export function holder(gpu, me) {
   const [first, ...others] = gpu.holders;
   if (gpu.fault) return { text: gpu.fault, job: null, kind: "bad" };
+  if (gpu.blocked && !first) return { text: blockedText(gpu.blocked), job: null, kind: "bad" };
   const more = others.length ? `and ${others.length} more` : "";
   const job = ownJob(first, me);
   if (job !== null) return { text: more, job, kind: "" };
@@ -71,6 +72,9 @@ export function holder(gpu, me) {
   if (gpu.drained) return { text: gpu.drained, job: null, kind: "warn" };
   return { text: "free", job: null, kind: "quiet" };
 }
+
+/** Say who keeps a GPU from everybody, and what ends that. @param {NonNullable<Gpu["blocked"]>} blocked */
+export const blockedText = (blocked) => `${blocked.text}: ${blocked.fix.replaceAll("`", "")}`;
 
 /**
  * Return the points of a sparkline as pairs in 0..1, left to right, of the last `forMs`; a hole is null.

@@ -203,6 +203,13 @@
  * @property {string | null} since
  * @property {number | null} vram
  *
+ * @typedef {object} Blocked Who keeps a GPU from everybody without holding it, and what ends that; null: hidden from this user.
+ * @property {string | null} user
+ * @property {number | null} uid
+ * @property {number | null} pid
+ * @property {string} text
+ * @property {string} fix
+ *
  * @typedef {object} Gpu A GPU; `idle_since` is null while it is in use or was not watched.
  * @property {number} index
  * @property {string} id
@@ -229,6 +236,7 @@
  * @property {Holder[]} holders
  * @property {string | null} idle_since
  * @property {number} waiters
+ * @property {Blocked | null} blocked
  *
  * @typedef {object} Waiter Somebody in the machine-wide line for GPUs.
  * @property {string} user

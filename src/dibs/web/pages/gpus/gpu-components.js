@@ -14,7 +14,7 @@ import * as gpuFacts from "./gpu-facts.js";
 /** Who has a GPU, or why nobody may. @param {{gpu: Gpu}} props */
 export function HolderList({ gpu }) {
   const text = gpuFacts.statusText(gpu, state.now.value);
-  const kind = gpu.fault ? "bad-text" : gpu.state === "foreign" || gpu.state === "drained" ? "warn-text" : "quiet";
+  const kind = gpu.fault || gpu.blocked ? "bad-text" : gpu.state === "foreign" || gpu.state === "drained" ? "warn-text" : "quiet";
   return html`<div class="holders">
     ${gpu.holders.map((one) => html`<div key=${one.pid}>${ownJob(one, state.hello.value?.user) !== null ? html`<${JobLink} id=${one.job} /> ` : ""}${one.user ?? (one.uid === null ? "somebody" : `uid ${one.uid}`)}${one.vram ? html` <span class="quiet">${size(one.vram)}</span>` : ""}</div>`)}
     ${text && html`<div class=${kind}>${text}</div>`}

@@ -1,5 +1,5 @@
 // What the pages say about one GPU: who has it, what is wrong with it, and its day as series for charts.
-import { joined } from "../../core/facts.js";
+import { blockedText, joined } from "../../core/facts.js";
 import { plural, size, span } from "../../core/format.js";
 
 /**
@@ -46,6 +46,7 @@ function push(day, at, memory, use, power, temperature) {
  */
 export function statusText(gpu, now) {
   if (gpu.fault) return gpu.fault;
+  if (gpu.blocked) return blockedText(gpu.blocked);
   if (gpu.state === "drained") return gpu.drained ?? "drained";
   if (gpu.state === "foreign") return gpu.foreign ?? "in use outside the queue";
   if (gpu.state === "leased") return "";
