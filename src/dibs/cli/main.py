@@ -22,7 +22,7 @@ from dibs.submission import options
 VERBS = (
     "status", "add", "run", "pipe", "map", "import", "sweep", "results", "show", "why", "log", "follow", "wait",
     "cancel", "kill", "retry", "hold", "unhold", "pause", "resume", "move", "edit", "clean", "gpus", "lease", "report",
-    "daemon", "web", "doctor", "config", "completion", "version", "help",
+    "daemon", "web", "doctor", "machine", "config", "completion", "version", "help",
 )  # fmt: skip
 ALIASES = {"submit": "add", "enqueue": "unhold"}
 #: Verbs of other tools: the error suggests our verb, nothing is run.

@@ -18,11 +18,11 @@ from dibs.devices import probe
 from dibs.engines.job_files import JobFiles
 from dibs.errors import DibsError, UserError
 from dibs.jobqueue import turns
-from dibs.leases import device_lease
+from dibs.leases import blockers, forgeries, prepared_folder
 from dibs.model import units
 from dibs.store import copies, custody, marker
 from dibs.store.reader import Reader
-from dibs.system import disk, logout_policy, paths, settings, trusted_paths
+from dibs.system import disk, locks, logout_policy, paths, settings, trusted_paths
 from dibs.system.settings import Settings
 from dibs.version import __version__
 
@@ -42,6 +42,8 @@ CLOCK_S = 120.0
 UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/etc/systemd/user")
 #: Seconds for `crontab -l`; only this tool and root can read the stored crontab.
 CRONTAB_S = 3.0
+#: Forged tickets and records that are listed.
+MOST_FORGED = 10
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def run(environ: Mapping[str, str], but_for: Collection[str] = ()) -> list[Findi
     except UserError as error:
         return [*found, Finding("settings", PROBLEM, error.message, error.hint or "Mend the file or the variable.")]
     found.append(_sources(values))
-    place = str(values.lease_dir) if values.lease_dir else device_lease.folder().path
+    place = str(values.lease_dir) if values.lease_dir else locks.standard_path()
     patient = Patient(environ, home.path, home.note, values, place)
     for name, check in CHECKS.items():
         if name in but_for:
@@ -156,6 +158,10 @@ def gpus(patient: Patient, driver_s: float = DRIVER_S) -> list[Finding]:
     if not seen.devices:
         text = "none found; jobs without GPUs run"
         return [*unwell, Finding("gpus", WARNING, text, "To try dibs with pretend ones: export DIBS_DEVICES=fake:4")]
+    unwell += [
+        Finding("gpus", PROBLEM, f"{device}: {prepared_folder.MISSING}", "`sudo dibs machine init` adds it.")
+        for device in prepared_folder.missing(locks.Folder(patient.place), seen.ids)
+    ]
     names = ", ".join(dict.fromkeys(device.name for device in seen.devices))
     visible = patient.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
@@ -267,19 +273,43 @@ def _size(path: Path) -> int:
 
 
 def lease_folder(patient: Patient) -> list[Finding]:
-    """Check the lease folder that all users of the machine share."""
-    place = Path(patient.place)
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+    """Check the lease folder that all users of the machine share, and who misuses it."""
+    place = locks.Folder(patient.place)
+    path = place.line_path
+    if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
         fix = "It must exist and everybody must be able to write to it: chmod 1777."
-        return [Finding("leases", PROBLEM, f"{place} cannot be used", fix)]
-    mode = stat.S_IMODE(place.stat().st_mode)
+        return [Finding("leases", PROBLEM, f"{path} cannot be used", fix)]
+    return [_lease_mode(patient, place), *_blocked(place), *_forged(place)]
+
+
+def _lease_mode(patient: Patient, place: locks.Folder) -> Finding:
+    mode = stat.S_IMODE(os.stat(place.line_path).st_mode)
     if patient.values.lease_dir is not None:
         fix = "Unset DIBS_LEASE_DIR: it is for tests."
-        return [Finding("leases", WARNING, f"{place} is not the folder that other users take leases in", fix)]
+        return Finding("leases", WARNING, f"{place.path} is not the folder that other users take leases in", fix)
     if mode & 0o1777 != 0o1777:
-        fix = f"As root: chmod 1777 {place}"
-        return [Finding("leases", WARNING, f"{place} is not open to all users ({mode:04o})", fix)]
-    return [Finding("leases", OK, f"in {place}, shared by all users")]
+        fix = f"As root: chmod 1777 {place.path}"
+        return Finding("leases", WARNING, f"{place.path} is not open to all users ({mode:04o})", fix)
+    if place.is_prepared:
+        return Finding("leases", OK, f"in {place.path}, prepared by root")
+    fix = "`sudo dibs machine init` protects the files from other users."
+    return Finding("leases", OK, f"in {place.path}, shared by all users", fix)
+
+
+def _blocked(place: locks.Folder) -> list[Finding]:
+    found = blockers.find(place, blockers.all_devices(place))
+    return [Finding("leases", PROBLEM, f"{device} is {who.text}", who.cure) for device, who in found.items()]
+
+
+def _forged(place: locks.Folder) -> list[Finding]:
+    found = forgeries.find(place)
+    told = [
+        Finding("leases", WARNING, f"{path} does not count: {why}", f"`sudo rm {path}` removes it.")
+        for path, why in list(found.items())[:MOST_FORGED]
+    ]
+    if len(found) > MOST_FORGED:
+        told.append(Finding("leases", WARNING, f"{len(found) - MOST_FORGED} more tickets or records do not count"))
+    return told
 
 
 def lease_disk(patient: Patient) -> list[Finding]:

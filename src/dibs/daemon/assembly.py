@@ -47,8 +47,8 @@ def assemble(home: Path, values: settings.Settings, visible: str | None, writer:
     events = Events(asyncio.get_running_loop())
     user = users.own()
     place = device_lease.Folder(str(values.lease_dir)) if values.lease_dir else device_lease.folder()
-    if not os.access(place.path, os.W_OK | os.X_OK):
-        raise MachineError(f"the lease folder {place.path} cannot be used.", "It must exist and be writable.")
+    if not os.access(place.line_path, os.W_OK | os.X_OK):
+        raise MachineError(f"the lease folder {place.line_path} cannot be used.", "It must exist and be writable.")
     if values.files is not None and (why := trusted_paths.find_problem(str(values.files))):
         raise UserError(f"files: expected a folder of yours in folders of yours or root, but {why}.", FILES_HINT)
     database = paths.database(home)

@@ -93,12 +93,25 @@ def checked(device: str) -> str:
 
 def file(place: Folder, device: str) -> str:
     """Return the path of the file whose lock is the lease of a device."""
-    return place.file(f"{LEASE}{device}")
+    return _device_file(place, LEASE, device)
 
 
 def gate_file(place: Folder, device: str) -> str:
     """Return the path of the file that a process locks while it takes a device."""
-    return place.file(f"{GATE}{device}")
+    return _device_file(place, GATE, device)
+
+
+def _device_file(place: Folder, kind: str, device: str) -> str:
+    """Return where a file of a device is: in a prepared folder, only root makes those of real devices."""
+    path = place.file(f"{kind}{device}")
+    if place.is_prepared and is_made_up(device) and not os.path.lexists(path):
+        return place.line_file(f"{kind}{device}")
+    return path
+
+
+def is_made_up(device: str) -> bool:
+    """Return whether an id belongs to no hardware: a pretend or unreadable GPU, or what an old tool leases."""
+    return device.startswith(("FAKE-", "UNREADABLE-", "text-")) or device.isdecimal()
 
 
 def socket_name(place: Folder, device: str, share: str = "") -> bytes:

@@ -83,8 +83,12 @@ def folder() -> Folder:
     chosen = os.environ.get("DIBS_LEASE_DIR")
     if chosen:
         return Folder(chosen)
-    is_roots = _is_open_folder("/run/dibs") or is_prepared("/run/dibs")
-    return Folder("/run/dibs" if is_roots else "/tmp")
+    return Folder(standard_path())
+
+
+def standard_path() -> str:
+    """Return the path of the lease folder of this machine."""
+    return "/run/dibs" if _is_open_folder("/run/dibs") or is_prepared("/run/dibs") else "/tmp"
 
 
 def is_prepared(path: str) -> bool:
@@ -149,7 +153,7 @@ def _open(place: Folder, path: str) -> int:
         try:
             fd = os.open(path, os.O_RDWR | OPEN_FLAGS)
         except FileNotFoundError:
-            if place.is_prepared and os.geteuid() != 0:
+            if place.is_prepared and os.geteuid() != 0 and os.path.dirname(path) == place.path:
                 raise _unprepared(path) from None
             _make(place, path)
             continue
@@ -190,13 +194,13 @@ def _make(place: Folder, path: str) -> None:
     with a mode reduced by the first user's umask. A file without a name gets its only name by one link, so that it
     never has two; not every file system has such files.
     """
-    temporary = None
+    temporary, inside = None, os.path.dirname(path)
     try:
-        fd = os.open(place.path, os.O_RDWR | os.O_TMPFILE | OPEN_FLAGS, 0o600)
+        fd = os.open(inside, os.O_RDWR | os.O_TMPFILE | OPEN_FLAGS, 0o600)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT):
             raise unusable(place, "write in", error) from error
-        temporary, fd = make_temporary(place, place.path)
+        temporary, fd = make_temporary(place, inside)
     try:
         os.fchmod(fd, SHARED_MODE)
         # With a directory descriptor Python calls linkat(), which follows the link in /proc to the open file.

@@ -26,6 +26,15 @@ def take(devices: str, job: str = "") -> str:
     return "took"
 
 
+def broken(device: str) -> str:
+    """Return why a device cannot be taken."""
+    try:
+        device_lease.take(place, [device], device_lease.Note())
+    except device_lease.Broken as error:
+        return error.line()
+    return "took"
+
+
 def share(device: str, mib: str, capacity_mib: str, max_slots: str, job: str = "") -> str:
     held.append(
         device_lease.take_shared(place, device, int(mib), int(capacity_mib), int(max_slots), device_lease.Note(job))
@@ -149,6 +158,7 @@ ORDERS = {
         update,
         drop,
         acquire,
+        broken,
         fork,
         blocked,
         uid,
