@@ -8,7 +8,6 @@ from dibs.jobqueue import outlook
 from dibs.model import serialization
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import JobId
-from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast
 from dibs.store.writer import Reader
 
@@ -16,7 +15,7 @@ from dibs.store.writer import Reader
 def get_why(daemon: Daemon, reader: Reader, id: JobId) -> job_answers.Why:
     """Return why a job is not running, or its current state."""
     job = reader.job(id)
-    reason, forecast, inventory = Reason(outlook.describe(job)), Forecast(), daemon.inventory
+    reason, forecast, inventory = outlook.explain_state(job, daemon.lease_folder), Forecast(), daemon.inventory
     if job.is_waiting:
         seen = daemon.outlook(reader)
         reason, forecast, inventory = seen.reason(job), seen.expected(job), seen.inventory

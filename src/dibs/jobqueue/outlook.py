@@ -15,6 +15,7 @@ from dibs.errors import MachineError
 from dibs.jobqueue import machine_line, shared_forecast, turns
 from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.thread import QueueThread, now_ms
+from dibs.leases import blockers
 from dibs.model import dependencies, serialization, units
 from dibs.model.devices import Inventory
 from dibs.model.fields import JobSpec
@@ -24,6 +25,7 @@ from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast, StartForecaster
 from dibs.scheduling.views import Policy, View, WaitingJob
 from dibs.store.writer import Reader
+from dibs.system.locks import Folder
 
 #: Dependencies that are named in a reason.
 MOST_NAMED = 8
@@ -232,6 +234,14 @@ def declared_amiss(core: QueueThread, reader: Reader, ids: list[JobId]) -> list[
     card = min(known, default=None) if core.policy.most_sharers > 1 else None
     text = vram_advice.hint(request.vram, reader.earlier_uses(ids[0]), card)
     return [text] if text else []
+
+
+def explain_state(job: Job, folder: Folder) -> Reason:
+    """Describe the state of a job that is not waiting; of one that starts, also who keeps it from its devices."""
+    blocked = blockers.find(folder, job.allocation) if job.state is State.STARTING else {}
+    texts = dict.fromkeys(blocker.text for blocker in blocked.values())
+    cures = dict.fromkeys(blocker.cure for blocker in blocked.values())
+    return Reason("; ".join([describe(job), *texts]), " ".join(cures))
 
 
 def describe(job: Job) -> str:
