@@ -13,6 +13,7 @@ import pytest
 
 import people
 from bench import wait_for
+from dibs.leases import prepared_folder
 from fakes.nvml import world
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
@@ -63,3 +64,22 @@ def test_users_are_at_home_on_what_they_lease_and_foreign_elsewhere(
         nvml.is_now(*CARDS, f"proc 0 pid={pid} mem={GIB}")
         notebook.kill()
     wait_for(lambda: ben.show(his)["state"], lambda state: state == "done")
+
+
+def test_a_card_that_root_has_not_prepared_is_left_alone_with_the_cure(
+    machine: tuple[people.Person, people.Person, world.World],
+) -> None:
+    ann = machine[0]
+    root = str(ann.folder.parent)
+    prepared_folder.prepare(root, ["GPU-a"])
+    ann.environ["DIBS_LEASE_DIR"] = root + prepared_folder.FOLDER
+    job = ann.add("true", "--gpu-ids", "1")
+    told = wait_for(lambda: ann.json("why", str(job))["reason"], lambda reason: prepared_folder.MISSING in reason)
+    assert "sudo dibs machine init" in told
+    assert prepared_folder.MISSING in ann.gpus()[1]["fault"]
+    other = ann.add("true")
+    wait_for(lambda: ann.show(other)["state"], lambda state: state == "done")
+    with ann.popen("doctor") as process:
+        assert f"GPU-b: {prepared_folder.MISSING}" in " ".join(process.communicate()[0].split())
+    prepared_folder.prepare(root, ["GPU-a", "GPU-b"])
+    wait_for(lambda: ann.show(job)["state"], lambda state: state == "done")

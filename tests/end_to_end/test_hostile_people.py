@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making unix users nee
 
 HOSTILE = Path(__file__).parents[1] / "support" / "programs" / "hostile.py"
 DEVICES = ("FAKE-0", "FAKE-1")
-#: Attacks on the line, and on all users at once.
-ATTACKS = ("gates", "tickets", "names", "others", "table", "backlogs", "churn")
+#: Attacks on the line, on all users at once, and on files that the attacker made first.
+ATTACKS = ("gates", "tickets", "names", "others", "table", "backlogs", "churn", "plants")
 #: Jobs of each user during an attack.
 JOBS = 4
 
@@ -140,6 +140,8 @@ def test_nobody_waits_in_the_name_of_others(house: House) -> None:
 def test_two_users_finish_their_jobs_beside_one_who_attacks_all_the_time(house: House) -> None:
     """Jobs keep coming while each attack is made twice."""
     ann, ben, eve = house.ann, house.ben, house.eve
+    # She came first, so in an open folder the files of this GPU are hers.
+    eve.dibs("lease", "--gpu-ids", "1", "true")
     wait_for(is_done(ann, ann.add("true", "-g", "2")))
     program = house.attack(*ATTACKS)
     names = {person.uid: person.name for person in (ann, ben, eve)}

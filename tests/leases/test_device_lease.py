@@ -336,6 +336,15 @@ def test_what_somebody_planted_is_named_and_not_followed(place, tmp_path, kind, 
         path.rmdir()
 
 
+@pytest.mark.parametrize("name", ["elsewhere", ".dibs-ticket-1-1-1", ".dibs-new-1"])
+def test_a_second_name_that_is_no_lock_does_no_harm(place, name):
+    """All users may link a file that all may write: if that were enough, anybody could take a device from everybody."""
+    close(device_lease.take(place, ["A"], NOTE))
+    os.link(holders.file(place, "A"), place.file(name))
+    assert device_lease.unusable(place, ["A"]) == {}
+    close(device_lease.take(place, ["A"], NOTE))
+
+
 def test_a_folder_that_is_not_there_is_said_so(place):
     with pytest.raises(device_lease.Broken, match="cannot write in the lease folder"):
         device_lease.take(device_lease.Folder(place.path + "/nothing"), ["A"], NOTE)

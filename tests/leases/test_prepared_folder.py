@@ -62,7 +62,7 @@ def test_users_take_turns_in_it(place: Folder, puppet: Puppets) -> None:
     assert {name for name in os.listdir(place.path) if not name.startswith(".dibs-")} == {locks.TICKETS}
 
 
-@pytest.mark.parametrize("kind", [holders.LEASE, holders.GATE])
+@pytest.mark.parametrize("kind", [locks.LEASE, locks.GATE])
 @pytest.mark.parametrize(
     "attack",
     [

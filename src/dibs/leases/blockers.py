@@ -119,7 +119,7 @@ def _at_socket(device: str, name: bytes, inode: int) -> Blocker:
 
 def all_devices(place: Folder) -> list[str]:
     """Return the devices that have a gate in this folder, or a socket that nobody listens on."""
-    start = holders.GATE
+    start = locks.GATE
     try:
         gates = {name[len(start) :] for name in os.listdir(place.path) if name.startswith(start)}
     except OSError:

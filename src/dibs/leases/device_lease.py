@@ -203,7 +203,7 @@ def unusable(place: Folder, devices: Iterable[str]) -> dict[str, str]:
     found = {}
     for device in devices:
         for path in (holders.gate_file(place, device), holders.file(place, device)):
-            problem = locks.complaint(path)
+            problem = locks.complaint(place, path)
             if problem is not None:
                 found[device] = problem.message.rstrip(".")
     return found

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 #: Characters of a device id. `/` is excluded: it replaces `.` in socket names, where `.` separates the parts.
 ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:")
 
-#: Prefixes of the files of a device.
-LEASE, GATE = ".dibs-lease-", ".dibs-gate-"
-
 #: Longest id: a socket name has 108 bytes, and prefix, slot and MiB need up to 40 of them. A MIG UUID has 40.
 ID_LENGTH = 64
 
@@ -93,12 +90,12 @@ def checked(device: str) -> str:
 
 def file(place: Folder, device: str) -> str:
     """Return the path of the file whose lock is the lease of a device."""
-    return _device_file(place, LEASE, device)
+    return _device_file(place, locks.LEASE, device)
 
 
 def gate_file(place: Folder, device: str) -> str:
     """Return the path of the file that a process locks while it takes a device."""
-    return _device_file(place, GATE, device)
+    return _device_file(place, locks.GATE, device)
 
 
 def _device_file(place: Folder, kind: str, device: str) -> str:

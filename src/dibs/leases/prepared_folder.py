@@ -49,9 +49,7 @@ def prepared_devices(path: str) -> list[str]:
         names = os.listdir(path)
     except OSError:
         return []
-    return sorted(
-        {name[len(kind) :] for kind in (holders.LEASE, holders.GATE) for name in names if name.startswith(kind)}
-    )
+    return sorted({name[len(kind) :] for kind in (locks.LEASE, locks.GATE) for name in names if name.startswith(kind)})
 
 
 def prepare(root: str, devices: Iterable[str]) -> list[str]:
@@ -62,7 +60,7 @@ def prepare(root: str, devices: Iterable[str]) -> list[str]:
     _make_folder(f"{path}/{locks.TICKETS}", 0o1777)
     # Devices that the driver does not show now may come back.
     everything = sorted({*prepared_devices(path), *map(holders.checked, devices)})
-    files = {device: [f"{path}/{kind}{device}" for kind in (holders.GATE, holders.LEASE)] for device in everything}
+    files = {device: [f"{path}/{kind}{device}" for kind in (locks.GATE, locks.LEASE)] for device in everything}
     _remove_planted([file for both in files.values() for file in both])
     made = {device: [_make_file(file) for file in both] for device, both in files.items()}
     _write(root + TMPFILES, tmpfiles(everything))
@@ -109,7 +107,7 @@ def tmpfiles(devices: Iterable[str]) -> str:
     lines += [
         f"f {FOLDER}/{kind}{device} {locks.SHARED_MODE:04o} root root -"
         for device in devices
-        for kind in (holders.GATE, holders.LEASE)
+        for kind in (locks.GATE, locks.LEASE)
     ]
     return MARK + "".join(f"{line}\n" for line in lines)
 
@@ -163,7 +161,7 @@ def _remove(path: str, devices: Iterable[str]) -> None:
     # Users may have added anything there; it follows no links.
     shutil.rmtree(f"{path}/{locks.TICKETS}")
     for device in devices:
-        for kind in (holders.GATE, holders.LEASE):
+        for kind in (locks.GATE, locks.LEASE):
             _unlink(f"{path}/{kind}{device}")
     # What root drained stays.
     if not os.listdir(path):

@@ -11,7 +11,6 @@ import _socket
 import errno
 import fcntl
 import os
-import select
 import stat
 import time
 import zlib
@@ -28,11 +27,11 @@ OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 #: How often a file may be deleted while we open it before that is an error.
 TRIES = 50
 
-#: Seconds between attempts while a file has a second name.
-MAKING_S = 0.001
-
 #: Bytes read of a file that any user may have written.
 SMALL_BYTES = 65536
+
+#: Prefixes of the files that are locked: of a device, and of its gate.
+LEASE, GATE = ".dibs-lease-", ".dibs-gate-"
 
 #: The folder for tickets inside a prepared lease folder.
 TICKETS = "tickets"
@@ -148,29 +147,25 @@ def lock(place: Folder, path: str, how: int) -> int | None:
 
 def _open(place: Folder, path: str) -> int:
     """Open a file that all users lock; create it if it is missing."""
-    problem: str | None = "it is deleted again and again"
     for _ in range(TRIES):
         try:
             fd = os.open(path, os.O_RDWR | OPEN_FLAGS)
         except FileNotFoundError:
-            if place.is_prepared and os.geteuid() != 0 and os.path.dirname(path) == place.path:
+            if not _may_make(place, path):
                 raise _unprepared(path) from None
             _make(place, path)
             continue
         except OSError as error:
             raise _failed(path, error) from error
-        status = os.fstat(fd)
-        problem = flaw(status)
+        problem = flaw(path, os.fstat(fd))
         if problem is None:
             return fd
         os.close(fd)
-        if not is_being_made(status):
-            break
-        select.select((), (), (), MAKING_S)
-    raise _broken(path, problem)
+        raise _broken(path, problem)
+    raise _broken(path, "it is deleted again and again")
 
 
-def flaw(status: os.stat_result) -> str | None:
+def flaw(path: str, status: os.stat_result) -> str | None:
     """Return why a file cannot be a lock that all users share; None if it can."""
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
@@ -178,41 +173,44 @@ def flaw(status: os.stat_result) -> str | None:
     # Planted, perhaps as a hard link to a private file.
     if mode & 0o666 != 0o666:
         return f"not all users may write it (mode {mode:04o})"
-    # Two devices with one file would block each other.
-    return f"it has {status.st_nlink} hard links, not one" if status.st_nlink != 1 else None
+    other = _same_lock(path, status) if status.st_nlink != 1 else None
+    return None if other is None else f"it is the same file as {other}"
 
 
-def is_being_made(status: os.stat_result) -> bool:
-    """Return whether a file may just be appearing: without O_TMPFILE it has a second name for a moment."""
-    return stat.S_ISREG(status.st_mode) and status.st_nlink == 2
+def _same_lock(path: str, status: os.stat_result) -> str | None:
+    """Return the name of another lock with the same file, which would block both.
+
+    Any other name is harmless, and must be: all users may link a file that all may write.
+    """
+    folder, own = os.path.split(path)
+    for name in os.listdir(folder):
+        if name.startswith((LEASE, GATE)) and name != own and key_of(f"{folder}/{name}") == key(status):
+            return name
+    return None
+
+
+def _may_make(place: Folder, path: str) -> bool:
+    """Return whether a missing file may be made: in a prepared folder, only root makes those of devices."""
+    return not place.is_prepared or os.geteuid() == 0 or os.path.dirname(path) != place.path
 
 
 def _make(place: Folder, path: str) -> None:
     """Create a file that all users may lock; it appears with its final mode.
 
     With O_CREAT on the name itself, fs.protected_regular would refuse the second user, and the file would first appear
-    with a mode reduced by the first user's umask. A file without a name gets its only name by one link, so that it
-    never has two; not every file system has such files.
+    with a mode reduced by the first user's umask.
     """
-    temporary, inside = None, os.path.dirname(path)
-    try:
-        fd = os.open(inside, os.O_RDWR | os.O_TMPFILE | OPEN_FLAGS, 0o600)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT):
-            raise unusable(place, "write in", error) from error
-        temporary, fd = make_temporary(place, inside)
+    temporary, fd = make_temporary(place, os.path.dirname(path))
     try:
         os.fchmod(fd, SHARED_MODE)
-        # With a directory descriptor Python calls linkat(), which follows the link in /proc to the open file.
-        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+        os.link(temporary, path)
     except FileExistsError:
         pass
     except OSError as error:
         raise _failed(path, error) from error
     finally:
         os.close(fd)
-        if temporary is not None:
-            os.unlink(temporary)
+        os.unlink(temporary)
 
 
 def names(place: Folder, start: str) -> list[str]:
@@ -257,23 +255,19 @@ def _broken(path: str, problem: str | None) -> Broken:
     return Broken(f"cannot use {path}: {problem}{owner}.", "Ask its owner or root to remove it.")
 
 
-def complaint(path: str) -> Broken | None:
+def complaint(place: Folder, path: str) -> Broken | None:
     """Return what is wrong with a file that all users lock, without opening it; None if nothing is."""
-    problem = None
-    for _ in range(TRIES):
-        try:
-            status = os.lstat(path)
-        except OSError:
-            return None
-        problem = flaw(status)
-        if problem is None or not is_being_made(status):
-            break
-        select.select((), (), (), MAKING_S)
+    try:
+        problem = flaw(path, os.lstat(path))
+    except FileNotFoundError:
+        return None if _may_make(place, path) else _unprepared(path)
+    except OSError:
+        return None
     return None if problem is None else _broken(path, problem)
 
 
 def _unprepared(path: str) -> Broken:
-    return Broken(f"no lease file prepared: {path} is missing.", "sudo dibs machine init adds it.")
+    return Broken(f"no lease file prepared ({path}); sudo dibs machine init adds it.")
 
 
 def is_same(fd: int, path: str) -> bool:

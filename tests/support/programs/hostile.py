@@ -96,6 +96,8 @@ def plants():
                 os.mkdir(path)
             with contextlib.suppress(OSError):
                 os.chmod(path, 0o600)
+                kept.append(contextlib.ExitStack())
+                kept[-1].callback(os.chmod, path, 0o1666)
 
 
 def _socket(name, is_heard=False):
