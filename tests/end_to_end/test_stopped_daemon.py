@@ -27,13 +27,14 @@ WORDS: dict[str, tuple[str, ...]] = {
     "move": ("2", "first"), "edit": ("2", "--priority", "3"),
     "clean": ("1",), "gpus": (), "lease": ("echo", "leased"), "pipe": (), "report": ("loss=1",),
     "daemon": ("status",), "web": (), "doctor": (), "config": (), "completion": ("bash",), "version": (), "help": (),
-    "import": ("jobs.esy",),
+    "import": ("jobs.esy",), "machine": ("sttus",),
 }  # fmt: skip
 #: Verbs that read what the database has, and a word of the answer.
 READS = {"status": "sleep", "results": "", "show": "job 1", "why": "it is done", "log": "first", "gpus": "root|job 2"}
 #: Verbs that need no daemon, and their exit code.
 ALONE = {
     "lease": 0, "pipe": 0, "report": 2, "daemon": 5, "doctor": 1, "config": 0, "completion": 0, "version": 0, "help": 0,
+    "machine": 2,
 }  # fmt: skip
 
 
