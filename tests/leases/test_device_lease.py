@@ -1,4 +1,4 @@
-"""Facts about leases, shown with real processes in a folder of their own."""
+"""Device leases, tested with real processes in a folder of their own."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def refusal(place: device_lease.Folder, *devices: str) -> device_lease.Refused:
 
 
 def open_fds() -> set[int]:
-    """Return the descriptors of this process, without the one that is needed to list them."""
+    """Return the open descriptors of this process, without the one used to list them."""
     return {fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{fd}")}
 
 
-# -- taking and letting go ----------------------------------------------------------------------------------------
+# -- take and release ---------------------------------------------------------------------------------------------
 
 
 def test_a_lease_has_one_holder(place, puppet):
@@ -80,16 +80,16 @@ def test_closing_twice_is_harmless(place):
     assert holders.held(place, ["A"]) == set()
 
 
-def test_descriptors_stay_behind_at_exec(place):
+def test_lease_descriptors_are_closed_at_exec(place):
     taken = device_lease.take(place, ["A"], NOTE)
     assert not any(os.get_inheritable(fd) for fd in taken[0].fds())
     close(taken)
 
 
 @pytest.mark.parametrize("device", ["", "a/b", "..", "a b", "a\n", "ü", "x" * 65])
-def test_an_id_that_could_leave_the_folder_is_refused(place, device):
+def test_an_id_that_would_escape_the_lease_folder_is_refused(place, device):
     if device == "..":
-        # Dots alone are harmless: the id is only the end of a longer name.
+        # Dots alone are harmless: the id is only the last part of a longer name.
         close(device_lease.take(place, [device], NOTE))
         assert sorted(os.listdir(place.path))[0] == ".dibs-gate-.."
     else:
@@ -103,10 +103,10 @@ def test_a_dot_in_an_id_is_not_a_slot(place, puppet):
     assert holders.held(place, ["A", "A.0.5"]) == {"A"}
 
 
-# -- life and death of holders ------------------------------------------------------------------------------------
+# -- when holders end ---------------------------------------------------------------------------------------------
 
 
-def test_a_lease_lives_as_long_as_the_last_process_that_inherited_it(place, puppet):
+def test_a_lease_lasts_until_the_last_process_that_inherited_it_exits(place, puppet):
     taker = puppet()
     taker.ask("take A train")
     child = taker.spawn()
@@ -122,8 +122,8 @@ def test_a_lease_lives_as_long_as_the_last_process_that_inherited_it(place, pupp
     close(device_lease.take(place, ["A"], NOTE))
 
 
-def test_a_dying_holder_is_never_mistaken_for_a_split(place, puppet):
-    """The kernel closes file and socket one after the other; whoever looks in between has to look again."""
+def test_a_dying_holder_is_never_reported_as_a_split_lease(place, puppet):
+    """The kernel closes the file and the socket one after the other; a reader in between has to retry."""
     for _ in range(30):
         holder = puppet()
         holder.ask("take A,B,C")
@@ -135,8 +135,8 @@ def test_a_dying_holder_is_never_mistaken_for_a_split(place, puppet):
         holder.close()
 
 
-def test_who_lets_go_in_the_moment_of_a_look_is_not_somebody_unknown(place, puppet):
-    """Of one whom we cannot see every process on the device may be, so strangers would go unnoticed."""
+def test_a_holder_that_exits_during_a_survey_is_not_listed_as_unknown(place, puppet):
+    """Any process on the device could belong to an unknown holder, so foreign use would go unnoticed."""
     sharers = [puppet() for _ in range(3)]
     for sharer in sharers:
         sharer.ask("share A 100 1000 4")
@@ -149,11 +149,11 @@ def test_who_lets_go_in_the_moment_of_a_look_is_not_somebody_unknown(place, pupp
     assert holders.survey(place, ["A"], before)["A"] == ()
 
 
-def test_nobody_to_watch_when_nobody_holds_it(place):
+def test_a_free_device_has_nothing_to_watch(place):
     assert holders.watches(place, "A") == []
 
 
-def test_every_sharer_is_watched(place, puppet):
+def test_every_holder_of_a_share_is_watched(place, puppet):
     one, two = puppet(), puppet()
     one.ask("share A 100 1000 4")
     two.ask("share A 100 1000 4")
@@ -166,7 +166,7 @@ def test_every_sharer_is_watched(place, puppet):
         os.close(watch)
 
 
-def test_a_holder_whose_queue_is_full_is_left_out_and_still_named(place):
+def test_a_holder_with_a_full_connection_queue_is_not_watched_but_still_named(place):
     with socket.socket(socket.AF_UNIX) as holder:
         holder.bind(place.socket("gpu", "A"))
         holder.listen(0)
@@ -179,10 +179,10 @@ def test_a_holder_whose_queue_is_full_is_left_out_and_still_named(place):
         os.close(first)
 
 
-# -- what may go wrong with the files -----------------------------------------------------------------------------
+# -- damaged and missing files ------------------------------------------------------------------------------------
 
 
-def test_deleting_the_file_of_a_held_lease_makes_no_second_holder(place, puppet):
+def test_deleting_the_file_of_a_held_lease_allows_no_second_holder(place, puppet):
     holder = puppet()
     holder.ask("take A")
     os.unlink(holders.file(place, "A"))
@@ -194,8 +194,8 @@ def test_deleting_the_file_of_a_held_lease_makes_no_second_holder(place, puppet)
     close(device_lease.take(place, ["A"], NOTE))
 
 
-def test_deleting_the_file_of_a_shared_lease_gives_nobody_the_device_alone(place):
-    """The sockets of sharers have other names than that of who has it alone: only looking at them tells."""
+def test_deleting_the_file_of_a_shared_lease_allows_no_exclusive_holder(place):
+    """Shared and exclusive leases use different socket names, so an exclusive holder has to check both."""
     share = device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
     os.unlink(holders.file(place, "A"))
     assert refusal(place, "A").why == "split"
@@ -203,7 +203,7 @@ def test_deleting_the_file_of_a_shared_lease_gives_nobody_the_device_alone(place
     close(device_lease.take(place, ["A"], NOTE))
 
 
-def test_a_copy_of_a_gate_that_a_fork_carried_away_keeps_nobody_out(place):
+def test_a_forked_copy_of_a_gate_blocks_nobody(place):
     gate = device_lease._pass_gate(place, "A")
     assert gate is not None
     copy = os.dup(gate)
@@ -212,7 +212,7 @@ def test_a_copy_of_a_gate_that_a_fork_carried_away_keeps_nobody_out(place):
     os.close(copy)
 
 
-def test_a_device_that_somebody_seems_to_have_alone_has_no_room_beside_those_who_share_it(place):
+def test_a_shared_device_with_an_exclusive_socket_has_no_room_left(place):
     share = device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)
     terms = choice.Terms(100, {"A": 1000})
     assert holders.rooms(place, ["A"], terms)["A"].fits(100)
@@ -224,7 +224,7 @@ def test_a_device_that_somebody_seems_to_have_alone_has_no_room_beside_those_who
 
 
 def test_a_lock_without_a_socket_is_a_split(place):
-    """So looks a holder in a container that shares the folder but has a network of its own."""
+    """A holder looks like this in a container that shares the folder but has its own network namespace."""
     close(device_lease.take(place, ["A"], NOTE))
     fd = os.open(holders.file(place, "A"), os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -244,7 +244,7 @@ def test_a_socket_without_a_lock_is_a_split(place):
     os.close(squatter)
 
 
-def test_a_socket_of_another_type_means_nothing(place):
+def test_a_socket_of_another_type_is_ignored(place):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
         other.bind(place.socket("gpu", "A"))
         other.listen()
@@ -256,7 +256,7 @@ def test_a_socket_of_another_type_means_nothing(place):
     "rest",
     [b"\xff", b"A.x.y", b"A.1", b"A.1.2.3", b"A.99999999999999999999.5", b"A.0." + b"9" * 40, b" A", b"A\n@", b""],
 )
-def test_odd_names_of_strangers_sockets_hurt_nobody(place, rest):
+def test_strange_abstract_socket_names_of_other_users_are_harmless(place, rest):
     """Any user may bind any abstract name."""
     for kind in ("gpu", "ticket"):
         with socket.socket(socket.AF_UNIX) as stranger:
@@ -268,8 +268,8 @@ def test_odd_names_of_strangers_sockets_hurt_nobody(place, rest):
             assert tickets.line(place) == []
 
 
-def test_running_out_of_descriptors_leaves_nothing_held(place):
-    """Whichever call fails, gate, file and socket are let go of."""
+def test_running_out_of_descriptors_leaves_no_lease_behind(place):
+    """Whichever call fails, gate, file and socket are released."""
     close(device_lease.take(place, ["A", "B"], NOTE))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = open_fds()
@@ -288,7 +288,7 @@ def test_running_out_of_descriptors_leaves_nothing_held(place):
     assert failed == 5
 
 
-def test_a_gate_that_is_never_opened_is_said_so(place):
+def test_a_gate_that_never_opens_is_an_error(place):
     close(device_lease.take(place, ["A"], NOTE))
     fd = os.open(place.file(".dibs-gate-A"), os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -298,7 +298,7 @@ def test_a_gate_that_is_never_opened_is_said_so(place):
 
 @pytest.mark.parametrize("kind", [".dibs-lease-A", ".dibs-gate-A"])
 @pytest.mark.parametrize("plant", ["symlink", "dangling", "hardlink", "second name", "fifo", "socket", "directory"])
-def test_what_somebody_planted_is_named_and_not_followed(place, tmp_path, kind, plant):
+def test_planted_files_are_named_and_not_followed(place, tmp_path, kind, plant):
     path = Path(place.file(kind))
     target = tmp_path / "target"
     target.write_text("precious")
@@ -345,12 +345,12 @@ def test_a_second_name_that_is_no_lock_does_no_harm(place, name):
     close(device_lease.take(place, ["A"], NOTE))
 
 
-def test_a_folder_that_is_not_there_is_said_so(place):
+def test_a_missing_folder_is_an_error(place):
     with pytest.raises(device_lease.Broken, match="cannot write in the lease folder"):
         device_lease.take(device_lease.Folder(place.path + "/nothing"), ["A"], NOTE)
 
 
-def test_everybody_makes_the_same_file(place):
+def test_concurrent_creators_agree_on_one_lease_file(place):
     outputs = race("maker.py", place.path, 50)
     assert len(set(outputs)) == 1
     for index in range(50):
@@ -383,14 +383,14 @@ def test_shares_take_the_lowest_free_slot(place):
 
 
 @pytest.mark.parametrize(("mib", "slots"), [(501, 4), (100, 1)])
-def test_a_share_beyond_memory_or_slots_is_refused(place, puppet, mib, slots):
+def test_a_share_beyond_the_memory_or_the_slots_is_refused(place, puppet, mib, slots):
     puppet().ask("share A 500 1000 4")
     with pytest.raises(device_lease.Refused) as caught:
         device_lease.take_shared(place, "A", mib, 1000, slots, NOTE)
     assert caught.value.why == "full"
 
 
-def test_a_share_that_cannot_be_counted_is_a_split(place):
+def test_a_shared_lock_without_a_share_is_a_split(place):
     close([device_lease.take_shared(place, "A", 100, 1000, 4, NOTE)])
     fd = os.open(holders.file(place, "A"), os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_SH)
@@ -400,18 +400,18 @@ def test_a_share_that_cannot_be_counted_is_a_split(place):
     os.close(fd)
 
 
-def test_sharers_never_exceed_the_capacity_together(place, tmp_path):
+def test_shares_never_exceed_the_capacity_of_the_device(place, tmp_path):
     granted = race("sharer.py", place.path, tmp_path, 200)
     assert all(int(count) > 0 for count in granted)
     assert lease_lab.shares(place, "A") == {}
 
 
-def test_a_share_of_nothing_is_a_mistake(place):
+def test_a_share_of_zero_memory_is_an_error(place):
     with pytest.raises(ValueError, match="at least 1 MiB"):
         device_lease.take_shared(place, "A", 0, 1000, 4, NOTE)
 
 
-# -- who holds what -----------------------------------------------------------------------------------------------
+# -- survey of holders --------------------------------------------------------------------------------------------
 
 
 def test_the_survey_names_every_holder(place, puppet):
@@ -444,7 +444,7 @@ def test_the_survey_names_other_users(place, puppet):
         "",
     ],
 )
-def test_a_note_that_is_stale_or_forged_is_not_believed(place, puppet, text):
+def test_a_stale_or_forged_note_is_ignored(place, puppet, text):
     holder = puppet()
     holder.ask("take A vit")
     Path(holders.file(place, "A")).write_text(text % {"uid": os.geteuid()} if "%" in text else text)
@@ -452,7 +452,7 @@ def test_a_note_that_is_stale_or_forged_is_not_believed(place, puppet, text):
     assert (found.pid, found.uid, found.job, found.since) == (holder.pid, os.geteuid(), None, None)
 
 
-def test_a_note_cannot_put_the_blame_on_another_user(place, puppet):
+def test_a_note_cannot_blame_another_user(place, puppet):
     holder = puppet()
     holder.ask("take A vit")
     path = Path(holders.file(place, "A"))
@@ -461,7 +461,7 @@ def test_a_note_cannot_put_the_blame_on_another_user(place, puppet):
     assert found.uid == os.geteuid()
 
 
-def test_looking_leaves_nothing_behind_at_the_holder(place, puppet):
+def test_a_survey_leaves_no_connection_open_at_the_holder(place, puppet):
     """A connection that is never accepted would stay in the holder's queue until the holder ends."""
     puppet().ask("take A vit")
     name = place.socket("gpu", "A").replace(b"\0", b"@")
@@ -470,8 +470,8 @@ def test_looking_leaves_nothing_behind_at_the_holder(place, puppet):
     assert locks.read_all("/proc/net/unix").count(name) == 1
 
 
-def test_looking_never_makes_a_free_device_look_held(place, puppet):
-    """Whoever takes at the moment of a look must not be refused because of it."""
+def test_a_survey_never_makes_a_free_device_look_held(place, puppet):
+    """A process that takes the device during a survey must not be refused because of it."""
     other = puppet()
     for _ in range(100):
         other.tell("take A")
@@ -485,13 +485,13 @@ def test_notes_hold_any_text(place):
     note = device_lease.Note('"\\ \n\udcff 👾' * 50, user="💥" * 50, tool="\x00" * 50)
     taken = device_lease.take(place, ["A"], note)
     (holder,) = holders.survey(place, ["A"])["A"]
-    # It is told in JSON and on terminals, where what is no character has no place.
+    # Notes are shown in JSON and on terminals, which cannot show bytes that are no characters.
     assert holder.job == note.job.replace("\udcff", "?")
     assert os.stat(holders.file(place, "A")).st_size == holders.NOTE_BYTES
     close(taken)
 
 
-def test_whoever_is_alone_removes_old_notes(place):
+def test_an_exclusive_lease_removes_old_notes(place):
     sharers = [device_lease.take_shared(place, "A", 100, 1000, 4, NOTE) for _ in range(3)]
     assert os.stat(holders.file(place, "A")).st_size == 3 * holders.NOTE_BYTES
     close(sharers)
@@ -499,10 +499,10 @@ def test_whoever_is_alone_removes_old_notes(place):
     assert os.stat(holders.file(place, "A")).st_size == holders.NOTE_BYTES
 
 
-# -- who was served -----------------------------------------------------------------------------------------------
+# -- record of who was served -------------------------------------------------------------------------------------
 
 
-def test_a_take_is_remembered_with_its_time(place):
+def test_a_successful_take_is_recorded_with_its_time(place):
     assert lease_lab.served(place) == {}
     before = locks.boot_ns()
     close(device_lease.take(place, ["A"], NOTE))
@@ -510,7 +510,7 @@ def test_a_take_is_remembered_with_its_time(place):
     assert stat.S_IMODE(os.stat(place.file(f".dibs-served-{os.geteuid()}")).st_mode) == 0o644
 
 
-def test_a_refused_take_is_not_remembered(place, puppet):
+def test_a_refused_take_is_not_recorded(place, puppet):
     puppet().ask("take A")
     first = lease_lab.served(place)
     refusal(place, "A")
@@ -520,7 +520,7 @@ def test_a_refused_take_is_not_remembered(place, puppet):
 def test_only_the_users_own_record_of_this_boot_counts(place):
     uid = os.geteuid()
     record = Path(place.file(f".dibs-served-{uid}"))
-    # Python reads no more than 4300 digits; one user must not be able to stop everybody's line.
+    # Python parses at most 4300 digits; one user must not be able to block the line for everybody.
     long = f"{processes.boot_id()} {'9' * 5000}\n"
     for text in ("", "garbage", "00000000-0000-0000-0000-000000000000 5\n", f"{locks.boot_ns()}\n", "\0" * 60, long):
         record.write_text(text)
@@ -533,7 +533,7 @@ def test_only_the_users_own_record_of_this_boot_counts(place):
 
 
 @pytest.mark.parametrize("plant", ["symlink_to", "hardlink_to"])
-def test_a_planted_record_does_not_cost_the_device(place, tmp_path, plant):
+def test_a_planted_record_does_not_prevent_a_lease(place, tmp_path, plant):
     target = tmp_path / "target"
     target.write_text("precious")
     getattr(Path(place.file(f".dibs-served-{os.geteuid()}")), plant)(target)
@@ -542,27 +542,27 @@ def test_a_planted_record_does_not_cost_the_device(place, tmp_path, plant):
     assert lease_lab.served(place) == {}
 
 
-# -- the folder and the price -------------------------------------------------------------------------------------
+# -- the folder, the cost -----------------------------------------------------------------------------------------
 
 
-def test_the_folder_is_the_one_in_the_environment(place, monkeypatch):
+def test_the_lease_folder_is_read_from_the_environment(place, monkeypatch):
     monkeypatch.setenv("DIBS_LEASE_DIR", place.path)
     assert device_lease.folder().path == place.path
 
 
-def test_only_the_machines_folders_have_plain_socket_names(place):
+def test_only_the_default_folders_have_plain_socket_names(place):
     assert device_lease.Folder("/tmp").socket("gpu", "A") == b"\0dibs.gpu.A"
     assert device_lease.Folder("/run/dibs").socket("gpu", "A") == b"\0dibs.gpu.A"
     assert place.socket("gpu", "A") != device_lease.Folder("/tmp").socket("gpu", "A")
 
 
-def test_two_folders_do_not_see_each_other(place, tmp_path):
+def test_leases_in_two_folders_are_independent(place, tmp_path):
     taken = device_lease.take(place, ["A"], NOTE)
     close(device_lease.take(device_lease.Folder(str(tmp_path)), ["A"], NOTE))
     close(taken)
 
 
-def test_lean_processes_load_nothing_dear():
+def test_lean_processes_import_no_expensive_module():
     source = str(Path(device_lease.__file__).parents[2])
     script = (
         f"import sys; sys.path.insert(0, {source!r}); "

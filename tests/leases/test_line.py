@@ -40,13 +40,13 @@ def test_a_socket_is_connected_once_until_it_hangs_up(line, lease):
     assert not line.drop_hung_up([fd])
 
 
-def test_a_device_without_a_visible_socket_is_hidden(line, lease):
+def test_a_device_held_without_a_visible_socket_is_hidden(line, lease):
     obstacles = line.obstacles(["A", "B"], [])
     assert obstacles.hidden == {"B"}
     assert len(obstacles.names) == 1
 
 
-def test_what_is_no_longer_in_the_way_can_be_left_unwatched(line, lease):
+def test_obstacles_can_be_unwatched(line, lease):
     line.watch(line.obstacles(["A"], []))
     line.watch_only(())
     assert not line.fds

@@ -1,4 +1,4 @@
-"""Facts about the line: whose turn it is, who is left out of it, and that nobody polls."""
+"""The machine-wide line: whose turn it is, which tickets are ignored, and that waiting does not poll."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def ticket(count: int, devices: Sequence[str], since_ns: int = 0, name: str = "1
 # -- the line -----------------------------------------------------------------------------------------------------
 
 
-def test_nobody_waits_in_an_empty_folder(place):
+def test_an_empty_folder_has_no_line(place):
     assert tickets.line(place) == []
 
 
-#: Prints what is opened while a line is read, in which all tickets are listened for.
+#: Prints the files that are opened while a line is read in which all tickets have a listener.
 LOOK = """
 import sys
 opened = []
@@ -60,14 +60,14 @@ print(*opened, sep="\\n")
 """
 
 
-def test_the_slow_table_of_locks_is_not_read_for_those_who_listen(place):
-    """The kernel takes 10 ms and more to write it, in every turn of a daemon that stands in a line."""
+def test_the_slow_lock_table_is_not_read_for_tickets_with_a_listener(place):
+    """The kernel needs 10 ms and more to write it; a daemon in the line would pay that in every turn."""
     found = subprocess.run([sys.executable, "-c", LOOK, place.path], capture_output=True, text=True, check=True)
     assert "/proc/net/unix" in found.stdout.split()
     assert "/proc/locks" not in found.stdout.split()
 
 
-def test_a_ticket_says_who_waits_for_what(place):
+def test_a_ticket_names_its_user_and_the_devices_it_waits_for(place):
     own = own_ticket.queue_up(place, 2, ["A", "B", "C"])
     (seen,) = tickets.line(place)
     assert (seen.uid, seen.user, seen.pid) == (os.geteuid(), users.own(), os.getpid())
@@ -100,7 +100,7 @@ def test_a_changed_ticket_keeps_its_age(place, puppet):
     own.close()
 
 
-def test_asking_for_the_same_again_changes_nothing(place):
+def test_requesting_the_same_again_changes_nothing(place):
     own = own_ticket.queue_up(place, 1, ["A"])
     name = own.ticket.name
     own.update(1, ["A"])
@@ -109,7 +109,7 @@ def test_asking_for_the_same_again_changes_nothing(place):
 
 
 @pytest.mark.parametrize("end", ["drop", "renew"])
-def test_those_behind_hear_when_a_ticket_goes(place, puppet, end):
+def test_later_tickets_are_woken_when_a_ticket_is_closed(place, puppet, end):
     other = puppet()
     other.ask("ticket 1 A")
     (watch,) = lease_lab.watch_line(place, tickets.line(place))
@@ -119,7 +119,7 @@ def test_those_behind_hear_when_a_ticket_goes(place, puppet, end):
     os.close(watch)
 
 
-def test_those_behind_hear_when_a_ticket_dies(place, puppet):
+def test_later_tickets_are_woken_when_the_owner_of_a_ticket_dies(place, puppet):
     other = puppet()
     other.ask("ticket 1 A")
     (watch,) = lease_lab.watch_line(place, tickets.line(place))
@@ -146,7 +146,7 @@ def test_a_suspended_terminal_does_not_hold_up_the_line(place, puppet):
     wait_for("it counts again", lambda: names(tickets.line(place)) == [name])
 
 
-def test_whoever_replaces_a_ticket_is_never_seen_out_of_the_line(place, puppet):
+def test_a_ticket_being_replaced_never_disappears_from_the_line(place, puppet):
     other = puppet()
     other.ask("ticket 1 A")
     for _ in range(300):
@@ -156,7 +156,7 @@ def test_whoever_replaces_a_ticket_is_never_seen_out_of_the_line(place, puppet):
         other.hear()
 
 
-def test_tickets_are_readable_for_all_and_safe_from_cleaners(place):
+def test_tickets_are_world_readable_and_safe_from_tmp_cleaners(place):
     own = own_ticket.queue_up(place, 1, ["A"])
     assert stat.S_IMODE(os.stat(place.file(tickets.TICKET + own.ticket.name)).st_mode) == 0o1644
     assert [name for name in os.listdir(place.path) if name.startswith(".dibs-new")] == []
@@ -183,8 +183,8 @@ def test_tickets_are_readable_for_all_and_safe_from_cleaners(place):
         "5 1 B\0A",
     ],
 )
-def test_what_is_not_a_ticket_is_left_out(place, text):
-    """Even if somebody holds its lock. (The last line of a ticket is its user, so many lines are one odd name.)"""
+def test_files_that_are_no_tickets_are_ignored(place, text):
+    """Even if their lock is held. (The last line of a ticket is the user, so extra lines are one odd user name.)"""
     path = Path(place.file(f"{tickets.TICKET}{os.geteuid()}-1-1"))
     path.write_text(text)
     with path.open() as file:
@@ -202,7 +202,7 @@ def test_the_user_is_the_owner_of_the_file_whatever_its_text_says(place):
 
 
 @pytest.mark.parametrize("plant", ["symlink", "fifo", "directory", "name"])
-def test_planted_tickets_are_left_out(place, plant):
+def test_planted_tickets_are_ignored(place, plant):
     path = Path(place.file(f"{tickets.TICKET}{os.geteuid()}-1-1"))
     match plant:
         case "symlink":
@@ -217,7 +217,7 @@ def test_planted_tickets_are_left_out(place, plant):
 
 
 @needs_root
-def test_root_leaves_the_dead_tickets_of_others_to_them(place):
+def test_root_does_not_remove_dead_tickets_of_other_users(place):
     path = Path(place.file(f"{tickets.TICKET}61001-1-1"))
     path.write_text("5 1 A x\n")
     os.chown(path, 61001, -1)
@@ -226,7 +226,7 @@ def test_root_leaves_the_dead_tickets_of_others_to_them(place):
 
 
 @needs_root
-def test_nobody_writes_a_ticket_in_anothers_name(place, puppet):
+def test_nobody_can_write_a_ticket_in_the_name_of_another_user(place, puppet):
     puppet(uid=61001).ask("ticket 1 A")
     (seen,) = tickets.line(place)
     assert seen.uid == 61001
@@ -234,7 +234,7 @@ def test_nobody_writes_a_ticket_in_anothers_name(place, puppet):
     assert tickets.line(place) == []
 
 
-def test_more_than_all_devices_is_a_mistake(place):
+def test_a_count_above_the_number_of_devices_is_an_error(place):
     with pytest.raises(ValueError, match="count from 1 to 1"):
         own_ticket.queue_up(place, 2, ["A", "A"])
 
@@ -275,7 +275,7 @@ def test_users_take_turns_however_many_tickets_one_has(place, puppet):
 
 
 @needs_root
-def test_other_users_dead_tickets_are_ignored_though_we_may_not_remove_them(place, puppet):
+def test_dead_tickets_of_other_users_are_ignored_though_we_cannot_remove_them(place, puppet):
     dead = puppet(uid=61001)
     dead.ask("ticket 1 A")
     dead.kill()
@@ -284,11 +284,11 @@ def test_other_users_dead_tickets_are_ignored_though_we_may_not_remove_them(plac
     assert reader.hear() == "took A"
 
 
-# -- the choice ---------------------------------------------------------------------------------------------------
+# -- the choice of devices ----------------------------------------------------------------------------------------
 
 
 def whole(devices: Iterable[str]) -> dict[str, choice.Room]:
-    """Return devices that nobody has."""
+    """Return devices that nobody holds."""
     return {device: choice.room(1000, 4) for device in devices}
 
 
@@ -297,7 +297,7 @@ def choose(count: int, wanted: str, free: str, *ahead: tickets.Ticket, now_ns: i
     return None if chosen is None else "".join(chosen)
 
 
-def test_alone_one_gets_what_one_likes_best():
+def test_without_competition_the_preferred_device_is_taken():
     assert choose(2, "CAB", "ABC") == "CA"
 
 
@@ -311,7 +311,7 @@ def test_the_ticket_ahead_may_be_moved_to_another_device():
     assert choose(2, "AB", "ABC", ticket(1, "ABC")) == "AB"
 
 
-def test_a_ticket_for_several_collects_for_a_while_and_then_rests():
+def test_a_ticket_for_several_devices_collects_for_a_while_and_then_pauses():
     big = ticket(2, "AB")
     assert choose(1, "A", "A", big, now_ns=0) is None
     assert choose(1, "A", "A", big, now_ns=HOUR_NS - 1) is None
@@ -319,21 +319,21 @@ def test_a_ticket_for_several_collects_for_a_while_and_then_rests():
     assert choose(1, "A", "A", big, now_ns=2 * HOUR_NS) is None
 
 
-def test_a_ticket_for_one_never_rests():
+def test_a_ticket_for_one_device_never_pauses():
     assert choose(1, "A", "A", ticket(1, "A"), now_ns=HOUR_NS) is None
 
 
-def test_a_ticket_from_the_future_counts_as_new():
+def test_a_ticket_with_a_future_time_counts_as_new():
     assert choose(1, "A", "A", ticket(2, "AB", since_ns=9 * HOUR_NS), now_ns=0) is None
 
 
-def test_without_a_time_to_collect_nothing_is_collected():
+def test_with_a_collect_time_of_zero_nothing_is_collected():
     assert not ticket(2, "AB").is_collecting(0, 0)
     assert ticket(1, "AB").is_collecting(0, 0)
 
 
 def shares(free: Collection[str], ahead: Sequence[tickets.Ticket]) -> tuple[int, ...]:
-    """Return how many devices each ticket gets at best, the first ones served first, by trying everything."""
+    """Return how many devices each ticket can get at most, earlier tickets first, by exhaustive search."""
     if not ahead:
         return ()
     usable = [device for device in sorted(set(ahead[0].devices)) if device in free]
@@ -349,7 +349,7 @@ some_tickets = st.lists(st.builds(ticket, st.integers(1, 3), some_devices, st.in
 
 
 @given(st.integers(1, 3), some_devices, st.sets(st.sampled_from("ABCDE")), some_tickets)
-def test_the_choice_takes_nothing_from_those_ahead_and_misses_nothing(count, wanted, free, ahead):
+def test_the_choice_takes_nothing_from_tickets_ahead_and_finds_every_possible_set(count, wanted, free, ahead):
     now_ns = 2 * HOUR_NS
     chosen = tickets.choose(count, wanted, whole(free), ahead, now_ns, 3600)
     collecting = [one for one in ahead if one.is_collecting(now_ns, 3600)]
@@ -367,14 +367,14 @@ def test_the_choice_takes_nothing_from_those_ahead_and_misses_nothing(count, wan
         assert chosen == tickets.choose(count, wanted, whole(free), ahead, now_ns, 3600)
 
 
-# -- those who share ------------------------------------------------------------------------------------------------
+# -- shares -------------------------------------------------------------------------------------------------------
 
 
 def terms(mib: int, most: int = 4) -> choice.Terms:
     return choice.Terms(mib, {"A": 1000, "B": 1000}, most)
 
 
-def test_a_ticket_says_how_much_of_each_device_it_is_for(place):
+def test_a_ticket_states_the_memory_it_needs_per_device(place):
     own = own_ticket.queue_up(place, 1, ["A", "B"], mib=300)
     assert [(one.count, one.mib) for one in tickets.line(place)] == [(1, 300)]
     own.update(1, ["A", "B"])
@@ -382,21 +382,21 @@ def test_a_ticket_says_how_much_of_each_device_it_is_for(place):
     own.close()
 
 
-def test_who_shares_keeps_the_amount_when_going_to_the_back_of_the_line(place):
+def test_a_renewed_ticket_for_a_share_keeps_its_memory(place):
     own = own_ticket.queue_up(place, 1, ["A"], mib=300)
     own.renew()
     assert [one.mib for one in tickets.line(place)] == [300]
     own.close()
 
 
-def test_one_who_shares_gets_in_beside_others_and_waits_for_nobody(place, puppet):
+def test_a_share_that_fits_beside_others_is_taken_at_once(place, puppet):
     puppet().ask("share A 400 1000 4")
     taken = waiters.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(600), timeout_s=0)
     assert lease_lab.shares(place, "A") == {0: 400, 1: 600}
     close(taken)
 
 
-def test_one_who_shares_waits_until_there_is_room(place, puppet):
+def test_a_share_waits_until_there_is_room(place, puppet):
     other = puppet()
     other.ask("share A 700 1000 4")
     waits: list[tickets.Ticket] = []
@@ -411,7 +411,7 @@ def test_one_who_shares_waits_until_there_is_room(place, puppet):
     close(taken)
 
 
-def test_one_who_wants_a_device_alone_is_not_passed_for_ever_by_those_who_share(place, puppet):
+def test_an_exclusive_request_is_not_overtaken_for_ever_by_shares(place, puppet):
     small = puppet()
     small.ask("share A 100 1000 4")
     alone = own_ticket.queue_up(place, 1, ["A"])
@@ -421,7 +421,7 @@ def test_one_who_wants_a_device_alone_is_not_passed_for_ever_by_those_who_share(
     close(waiters.acquire(place, 1, ["A"], NOTE, terms=lambda: terms(100), timeout_s=0))
 
 
-def test_what_a_waiter_lets_become_empty_is_what_its_ticket_names_first(place, puppet):
+def test_a_waiting_ticket_names_the_device_it_empties_first(place, puppet):
     puppet().ask("share A 100 1000 4")
     other = puppet()
     other.ask("share A 100 1000 4")
@@ -447,8 +447,8 @@ def test_several_shares_are_taken_all_or_none(place, puppet):
     assert lease_lab.shares(place, "A") == {}
 
 
-def test_somebody_elses_higher_limit_does_not_raise_ours(place):
-    """Their slots may lie beyond our limit, and still they are counted."""
+def test_a_higher_share_limit_of_another_user_does_not_raise_ours(place):
+    """Their slots may lie beyond our limit and are still counted."""
     theirs = [device_lease.take_shared(place, "A", 10, 1000, 8, NOTE) for _ in range(6)]
     close(theirs[:3])
     with pytest.raises(device_lease.Refused):
@@ -469,14 +469,14 @@ def test_a_free_device_is_taken_without_a_ticket(place):
     close(taken)
 
 
-def test_trying_once_leaves_no_ticket(place, puppet):
+def test_a_request_that_does_not_wait_leaves_no_ticket(place, puppet):
     puppet().ask("take A")
     with pytest.raises(waiters.TimedOut):
         waiters.acquire(place, 1, ["A"], NOTE, timeout_s=0)
     assert [name for name in os.listdir(place.path) if name.startswith(tickets.TICKET)] == []
 
 
-def test_waiting_ends_in_time_and_leaves_no_ticket(place, puppet):
+def test_a_wait_ends_at_its_timeout_and_leaves_no_ticket(place, puppet):
     puppet().ask("take A")
     waits: list[tickets.Ticket] = []
     began = time.monotonic()
@@ -487,7 +487,7 @@ def test_waiting_ends_in_time_and_leaves_no_ticket(place, puppet):
     assert tickets.line(place) == []
 
 
-def test_a_waiting_door_is_woken_through_its_descriptor(place, puppet):
+def test_a_waiter_can_be_woken_through_its_descriptor(place, puppet):
     puppet().ask("take A")
     reading, writing = os.pipe()
 
@@ -502,7 +502,7 @@ def test_a_waiting_door_is_woken_through_its_descriptor(place, puppet):
 
 
 @pytest.mark.parametrize("end", ["release", "kill"])
-def test_who_waits_gets_the_device_when_its_holder_ends_without_polling(place, puppet, end):
+def test_a_waiter_gets_the_device_when_its_holder_ends_without_polling(place, puppet, end):
     holder, waiter = puppet(), puppet()
     holder.ask("take A")
     waiter.tell("acquire 1 A")
@@ -511,12 +511,12 @@ def test_who_waits_gets_the_device_when_its_holder_ends_without_polling(place, p
         holder.kill()
     else:
         holder.ask("release")
-    # Its own clock would wake it only after 30 s.
+    # Its own timer would wake it only after 30 s.
     assert waiter.hear(10) == "took A"
     assert tickets.line(place) == []
 
 
-def test_waiting_costs_no_time_of_the_processor(place, puppet):
+def test_waiting_uses_no_cpu_time(place, puppet):
     puppet().ask("take A")
     waiter = puppet()
     waiter.tell("acquire 1 A")
@@ -551,7 +551,7 @@ def test_the_line_is_served_in_order(place, puppet):
         assert waiter.ask("release") == "released"
 
 
-def test_a_big_ticket_gets_its_devices_though_small_ones_keep_coming(place, puppet):
+def test_a_large_ticket_gets_its_devices_though_small_ones_keep_coming(place, puppet):
     one, two, big, small = puppet(), puppet(), puppet(), puppet()
     one.ask("take A")
     two.ask("take B")
@@ -567,7 +567,7 @@ def test_a_big_ticket_gets_its_devices_though_small_ones_keep_coming(place, pupp
     assert small.hear(10).startswith("took")
 
 
-def test_who_is_behind_may_pass_what_those_ahead_cannot_use(place, puppet):
+def test_a_later_ticket_may_take_devices_that_earlier_ones_cannot_use(place, puppet):
     puppet().ask("take A")
     ahead = puppet()
     ahead.tell("acquire 1 A")
