@@ -1,4 +1,4 @@
-"""What follows from a look: foreign use, strays, honest release, health. Values in, values out."""
+"""What a reading of the GPUs means: foreign use, strays, settling, health. Values in, values out."""
 
 import dataclasses
 
@@ -37,7 +37,7 @@ def running(job_id=1, *allocation, **more):
 # --- foreign use ---
 
 
-def test_of_one_who_shares_a_gpu_only_what_was_started_with_a_share_is_at_home():
+def test_on_a_shared_gpu_a_process_outside_every_share_is_foreign():
     both = card(used=5 * GIB, processes=[process(7), process(8, memory=2 * GIB)])
     seen, found = assess(Assessment(), dataclasses.replace(reading(both, users={A: ["bob"]}), outside={A: {8}}), LIMITS)
     (device,) = seen.inventory.devices
@@ -45,7 +45,7 @@ def test_of_one_who_shares_a_gpu_only_what_was_started_with_a_share_is_at_home()
     assert found == []
 
 
-def test_a_job_is_told_of_what_else_its_owner_runs_on_a_gpu_that_it_shares():
+def test_a_job_that_shares_a_gpu_gets_an_event_about_other_processes_of_its_owner():
     job = running(1, A, vram=4 * GIB)
     beside = reading(card(processes=[process(8, "alice")]), users={A: ["alice"]}, jobs=[job])
     _, found = assess(Assessment(), dataclasses.replace(beside, outside={A: {8}}), LIMITS)
@@ -61,25 +61,25 @@ def test_a_job_is_told_of_what_else_its_owner_runs_on_a_gpu_that_it_shares():
         ([process()], 3 * GIB, [], 3 * GIB, True),
         ([process(memory=None)], 0, [], 0, True),
         ([process(memory=5)], 5, [], 0, False),
-        # Of a process that cannot be seen the memory tells.
+        # A process that we cannot see is known by its memory.
         ([process(user=None)], 3 * GIB, [], 3 * GIB, True),
         ([process(user=None, memory=5)], 5, [], 0, False),
-        # Whoever holds a lease may use it, with whatever processes.
+        # A holder of a lease may use the device with any process.
         ([process()], 3 * GIB, ["bob"], 0, False),
         ([process(), process(8, "carol", 2 * GIB)], 5 * GIB, ["bob"], 2 * GIB, True),
         ([process(user=None)], 3 * GIB, ["bob"], 0, False),
-        # Somebody holds it who cannot be seen: it may be theirs.
+        # The holder cannot be seen: the process may be theirs.
         ([process()], 3 * GIB, [None], 0, False),
         ([], 20 * GIB, ["bob"], 0, False),
     ],
 )
-def test_who_uses_a_gpu_without_a_lease_keeps_others_away(processes, used, users, foreign_memory, is_used):
+def test_a_gpu_used_without_a_lease_is_not_usable(processes, used, users, foreign_memory, is_used):
     found = foreign.with_foreign_use(card(used=used, processes=processes), users, LIMITS)
     assert (found.foreign_memory, found.foreign is not None) == (foreign_memory, is_used)
     assert (found.obstacle is not None) is is_used
 
 
-def test_foreign_use_is_told_with_pid_user_and_memory():
+def test_foreign_use_is_reported_with_pid_user_and_memory():
     found = foreign.with_foreign_use(card(used=3 * GIB, processes=[process()]), (), LIMITS)
     assert found.foreign == "used without a lease by bob's python (pid 7, 3G)"
     many = foreign.with_foreign_use(card(processes=[process(n) for n in range(5)]), (), LIMITS)
@@ -91,14 +91,14 @@ def test_foreign_use_is_told_with_pid_user_and_memory():
 @pytest.mark.parametrize(
     ("words", "ignored"), [(("0",), True), (("gpu-A",), True), (("1", "GPU-b"), False), ((), False), (("",), False)]
 )
-def test_a_list_of_gpus_says_where_foreign_use_does_not_matter(words, ignored):
+def test_foreign_use_is_ignored_on_the_gpus_of_the_setting(words, ignored):
     found = foreign.with_foreign_use(card(used=3 * GIB, processes=[process()]), (), Limits(ignored=words))
     assert (found.foreign is None) is ignored
-    # What others may still use is less all the same.
+    # The memory that is left for others is smaller all the same.
     assert found.foreign_memory == 3 * GIB
 
 
-def test_foreign_use_of_a_leased_gpu_is_told_to_the_job_once_and_marks_it_while_it_lasts():
+def test_foreign_use_of_a_leased_gpu_is_one_event_and_marks_the_gpu_while_it_lasts():
     job = running(1, A)
     alone = reading(card(), users={A: ["alice"]}, jobs=[job])
     joined = reading(card(processes=[process()]), users={A: ["alice"]}, jobs=[job])
@@ -111,14 +111,14 @@ def test_foreign_use_of_a_leased_gpu_is_told_to_the_job_once_and_marks_it_while_
     assert (findings, len(seen.marks)) == ([], 1)
     seen, findings = assess(seen, alone, LIMITS)
     assert (findings, seen.marks) == ([], {})
-    # Coming and going does not fill the list of events.
+    # A process that comes and goes does not fill the list of events.
     assert assess(seen, joined, LIMITS)[1] == []
 
 
 # --- strays ---
 
 
-def test_a_job_on_a_gpu_that_it_was_not_given_is_a_stray():
+def test_a_job_on_a_gpu_outside_its_allocation_is_a_stray():
     job = running(4, A)
     seen, findings = assess(
         Assessment(),
@@ -134,11 +134,11 @@ def test_a_job_on_a_gpu_that_it_was_not_given_is_a_stray():
     assert [(f.kind, f.job, f.device) for f in findings] == [("Stray", 4, B)]
     assert seen.marks[4] == ("uses GPU 1, which it was not given (pid 50)",)
     assert seen.inventory.by_id[A].foreign is None
-    # Nobody leases that one: others are kept from it.
+    # Nobody leases that GPU: others are kept away from it.
     assert "alice's python" in seen.inventory.by_id[B].foreign
 
 
-def test_a_stray_on_the_gpu_of_another_job_of_ours_is_found_too():
+def test_a_stray_on_the_gpu_of_another_of_our_jobs_is_found_too():
     jobs = [running(4, A), running(5, B)]
     cards = card(A, 0), card(B, 1, processes=[process(50, "alice"), process(51, "alice")])
     users = {A: ["alice"], B: ["alice"]}
@@ -150,7 +150,7 @@ def test_a_stray_on_the_gpu_of_another_job_of_ours_is_found_too():
 @pytest.mark.parametrize(
     ("memory", "is_too_much"), [(6 * GIB, False), (int(6.6 * GIB), False), (7 * GIB, True), (None, False)]
 )
-def test_a_job_that_uses_a_tenth_more_than_it_declared_is_told_so_once(memory, is_too_much):
+def test_a_job_that_uses_ten_percent_more_than_declared_gets_one_event(memory, is_too_much):
     job = running(4, A, vram=6 * GIB)
     cards = card(A, 0, used=9 * GIB, processes=[process(50, "alice", memory), process(51, "alice", 3 * GIB)])
     seen, findings = assess(
@@ -163,24 +163,24 @@ def test_a_job_that_uses_a_tenth_more_than_it_declared_is_told_so_once(memory, i
     assert again == []
 
 
-# --- honest release ---
+# --- settling ---
 
 
-def test_a_gpu_is_free_when_its_memory_is_back():
+def test_a_gpu_is_free_when_its_memory_was_released():
     job = running(1, A)
     seen, _ = assess(Assessment(), reading(card(used=9 * GIB), users={A: ["alice"]}, jobs=[job]), LIMITS)
     assert seen.unsettled == {A}
     seen, _ = assess(seen, reading(card(used=9 * GIB), at=1.0), LIMITS)
     (device,) = seen.inventory.devices
     assert device.obstacle == device.settling == "9G of its last job have not come back yet"
-    # Not foreign, and nobody is told that it can be ignored.
+    # Not foreign, and nobody gets the hint to ignore it.
     assert device.obstacle_to(ignores_foreign=True) == device.settling
     seen, findings = assess(seen, reading(card(used=GIB), at=2.0), LIMITS)
     assert (seen.inventory.devices[0].obstacle, seen.unsettled, findings) == (None, frozenset(), [])
 
 
 @pytest.mark.parametrize(("after_s", "is_out"), [(0.0, False), (59.9, False), (60.0, True), (600.0, True)])
-def test_memory_that_does_not_come_back_in_a_minute_puts_the_gpu_out(after_s, is_out):
+def test_memory_that_is_not_released_within_a_minute_marks_the_gpu_as_faulty(after_s, is_out):
     seen, _ = assess(Assessment(), reading(card(used=9 * GIB), users={A: ["bob"]}), LIMITS)
     seen, _ = assess(seen, reading(card(used=9 * GIB), at=100.0), LIMITS)
     seen, findings = assess(seen, reading(card(used=9 * GIB), at=100.0 + after_s), LIMITS)
@@ -188,21 +188,21 @@ def test_memory_that_does_not_come_back_in_a_minute_puts_the_gpu_out(after_s, is
     assert (seen.inventory.devices[0].fault is not None) is is_out
     if is_out:
         assert "9G of its memory did not come back within 60 s" in seen.inventory.devices[0].fault
-        # It stays out, also when the memory comes back after all, until somebody says so.
+        # It stays faulty, even if the memory is released later, until a user accepts it.
         seen, findings = assess(seen, reading(card(), at=999.0), LIMITS)
         assert (seen.inventory.devices[0].fault is not None, findings) == (True, [])
         seen, _ = assess(assessment.accept(seen, A), reading(card(), at=1000.0), LIMITS)
         assert seen.inventory.devices[0].obstacle is None
 
 
-def test_a_gpu_that_somebody_else_uses_after_us_is_foreign_and_not_unwell():
+def test_a_gpu_used_by_another_user_after_our_job_is_foreign_and_not_faulty():
     seen, _ = assess(Assessment(), reading(card(), users={A: ["alice"]}), LIMITS)
     seen, _ = assess(seen, reading(card(used=3 * GIB, processes=[process()]), at=1.0), LIMITS)
     (device,) = seen.inventory.devices
     assert (device.settling, device.fault, device.foreign is not None) == (None, None, True)
 
 
-def test_a_gpu_that_was_leased_again_starts_its_minute_anew():
+def test_a_new_lease_restarts_the_minute_for_settling():
     seen, _ = assess(Assessment(), reading(card(used=9 * GIB), users={A: ["bob"]}), LIMITS)
     seen, _ = assess(seen, reading(card(used=9 * GIB), at=1.0), LIMITS)
     seen, _ = assess(seen, reading(card(used=9 * GIB), at=30.0, users={A: ["bob"]}), LIMITS)
@@ -210,7 +210,7 @@ def test_a_gpu_that_was_leased_again_starts_its_minute_anew():
     assert findings == []
 
 
-def test_a_card_that_does_not_tell_its_memory_is_believed():
+def test_a_gpu_that_does_not_report_memory_is_free_at_once():
     seen, _ = assess(Assessment(), reading(card(used=None), users={A: ["bob"]}), LIMITS)
     seen, _ = assess(seen, reading(card(used=None), at=1.0), LIMITS)
     assert (seen.unsettled, seen.inventory.devices[0].obstacle) == (frozenset(), None)
@@ -220,7 +220,7 @@ def test_a_card_that_does_not_tell_its_memory_is_believed():
 
 
 @pytest.mark.parametrize("xid", range(1, 150))
-def test_xids_of_programs_are_no_fault_of_the_card_and_all_others_put_it_out(xid):
+def test_xids_caused_by_programs_are_no_fault_and_all_others_are(xid):
     seen, _ = assess(Assessment(), reading(card(A, 0), card(B, 1), jobs=[running(1, A)]), LIMITS)
     seen, findings = assessment.assess_xid(seen, A, xid)
     is_fault = xid not in {13, 31, 43, 45, 68, 109}
@@ -234,7 +234,7 @@ def test_xids_of_programs_are_no_fault_of_the_card_and_all_others_put_it_out(xid
     assert seen.inventory.by_id[A].obstacle is None
 
 
-def test_an_xid_of_a_card_puts_its_slices_out_and_one_of_no_card_nothing():
+def test_an_xid_of_a_card_marks_all_its_slices_and_one_of_an_unknown_card_nothing():
     slices = card(DeviceId("MIG-1"), 0, parent="GPU-p"), card(DeviceId("MIG-2"), 1, parent="GPU-p"), card(B, 2)
     seen, _ = assess(Assessment(), reading(*slices), LIMITS)
     seen, findings = assessment.assess_xid(seen, "GPU-p", 79)
@@ -244,7 +244,7 @@ def test_an_xid_of_a_card_puts_its_slices_out_and_one_of_no_card_nothing():
 
 
 @pytest.mark.parametrize("trouble", [{"ecc_errors": 3}, {"worry": "a row is to be replaced"}])
-def test_what_can_be_lived_with_is_accepted_until_it_gets_worse(trouble):
+def test_an_accepted_fault_is_ignored_until_it_gets_worse(trouble):
     seen, _ = assess(Assessment(), reading(card(**trouble)), LIMITS)
     assert seen.inventory.devices[0].fault == health.concern(card(**trouble))
     seen, _ = assess(assessment.accept(seen, A), reading(card(**trouble)), LIMITS)
@@ -254,26 +254,26 @@ def test_what_can_be_lived_with_is_accepted_until_it_gets_worse(trouble):
     assert seen.inventory.devices[0].fault is not None
 
 
-def test_a_lost_card_is_back_by_itself_when_it_is_back():
+def test_a_lost_card_that_returns_is_usable_again():
     seen, findings = assess(Assessment(), reading(card(fault="lost"), card(B, 1), jobs=[running(1, A)]), LIMITS)
     assert (seen.inventory.usable(), [f.kind for f in findings]) == ((B,), ["Unwell"])
     seen, _ = assess(seen, reading(card(), card(B, 1)), LIMITS)
     assert seen.inventory.by_id[A].fault is None
 
 
-def test_while_the_driver_is_silent_nothing_is_decided_and_nothing_forgotten():
+def test_while_the_driver_does_not_answer_nothing_changes():
     seen, _ = assess(Assessment(), reading(card(used=9 * GIB), users={A: ["alice"]}, jobs=[running(1, A)]), LIMITS)
     silent, findings = assess(seen, reading(problem="the driver is silent", at=1e6), LIMITS)
     assert (findings, silent.unsettled, silent.inventory.problem) == ([], {A}, "the driver is silent")
     assert (silent.inventory.ids, silent.inventory.usable()) == ((A,), ())
 
 
-def test_a_card_that_is_gone_is_forgotten_and_comes_back_clean():
+def test_the_state_of_a_removed_card_is_dropped_and_it_returns_without_fault():
     seen, _ = assess(Assessment(), reading(card(), card(B, 1), users={B: ["bob"]}), LIMITS)
     seen, _ = assess(seen, reading(card()), LIMITS)
     assert (seen.inventory.ids, seen.unsettled) == ((A,), frozenset())
 
 
-def test_pretend_gpus_are_well():
+def test_pretend_gpus_are_healthy():
     seen, findings = assess(Assessment(), reading(*devices.pretend(4, GIB)), LIMITS)
     assert (len(seen.inventory.usable()), findings) == (4, [])

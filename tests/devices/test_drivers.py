@@ -1,4 +1,4 @@
-"""What the drivers tell: unmodified nvidia-ml-py over the fake library, in this process; amdsmi as a pretend module."""
+"""What the drivers report: unmodified nvidia-ml-py over the fake library, in this process; amdsmi as a fake module."""
 
 import os
 import sys
@@ -13,9 +13,9 @@ from dibs.model.devices import Inventory
 from dibs.system.settings import Settings
 
 GIB = 2**30
-#: All codes that nvidia-ml-py 13 knows.
+#: All codes that nvidia-ml-py 13 defines.
 CODES = [*range(1, 31), 999]
-#: Three cards of which the middle one is in trouble; the others must never notice.
+#: Three cards with a faulty one in the middle; the others must not be affected.
 CARDS = (
     *("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", "gpu 2 uuid=GPU-c mig=1", "mig 2 uuid=MIG-c1 gi=1"),
     "link 0 1 level=20 nvlinks=2",
@@ -41,7 +41,7 @@ def nvml(nvml, monkeypatch):
 
 
 def ask(nvml, *skip):
-    """The inventory that the child would tell, and all it said."""
+    """Return the inventory that the child would send, and everything it printed."""
     said = []
     driver_child.answer(str(nvml.library), skip, set(), said.append)
     return probe.parse_answer(said, Inventory(), {}), said
@@ -50,7 +50,7 @@ def ask(nvml, *skip):
 # --- NVML ---
 
 
-def test_eight_cards_with_slices_and_links_are_seen_as_they_are(nvml):
+def test_eight_cards_with_slices_and_links_are_reported_completely(nvml):
     cards = [f"gpu {n} uuid=GPU-{n} name=NVIDIA_A100 bus=00000000:{n + 16:02X}:00.0 numa={n // 4}" for n in range(7)]
     pairs = [f"link {a} {b} level={30 if a // 4 == b // 4 else 50}" for a in range(7) for b in range(a)]
     nvml.is_now(
@@ -83,7 +83,7 @@ def test_cards_on_a_switch_are_all_equally_close():
     assert nvidia._joined(switch, {}, "a", "b", {"a", "b"}) == 0
 
 
-def test_a_card_in_mig_mode_without_slices_is_shown_with_what_to_do(nvml):
+def test_a_card_in_mig_mode_without_slices_has_a_fault_that_names_the_fix(nvml):
     nvml.is_now("gpu 0 mig=1", "gpu 1")
     found, _ = ask(nvml)
     assert (found.devices[0].fault, found.devices[1].fault) == (nvidia.NO_SLICES, None)
@@ -103,7 +103,7 @@ def test_a_card_in_mig_mode_without_slices_is_shown_with_what_to_do(nvml):
         ("mode=3", None, None),
     ],
 )
-def test_what_came_while_nobody_listened_still_shows(nvml, state, fault, worry):
+def test_permanent_conditions_of_a_card_are_reported_as_fault_or_warning(nvml, state, fault, worry):
     nvml.is_now(f"gpu 0 {state}", "gpu 1")
     found, _ = ask(nvml)
     assert found.devices[0].fault == fault
@@ -111,7 +111,7 @@ def test_what_came_while_nobody_listened_still_shows(nvml, state, fault, worry):
     assert (found.devices[1].fault, found.devices[1].worry) == (None, None)
 
 
-def test_the_compute_mode_of_a_card_is_told_and_holds_for_its_slices(nvml):
+def test_the_compute_mode_of_a_card_also_applies_to_its_slices(nvml):
     nvml.is_now("gpu 0", "gpu 1 mode=3", "gpu 2 mode=1", "gpu 3 mode=2 mig=1", "mig 3 uuid=MIG-c1 gi=1", "gpu 4 mode=9")
     found, _ = ask(nvml)
     assert [device.compute_mode for device in found.devices] == [
@@ -121,14 +121,14 @@ def test_the_compute_mode_of_a_card_is_told_and_holds_for_its_slices(nvml):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_error_of_every_call_costs_at_most_the_card_it_is_about(nvml, call):
-    """31 codes each. What the card does not tell is unknown; what tells that it is unwell is its fault."""
+def test_every_error_of_every_call_affects_at_most_its_own_card(nvml, call):
+    """31 codes each. A value that the card does not report is unknown; an error that means a fault is a fault."""
     about = 2 if "Mig" in call else 1
     for code in CODES:
         nvml.is_now(*CARDS, f"fail {call} {about} code={code}")
         found, said = ask(nvml)
         assert said[-1] == {"end": None}, code
-        # With the slice the card itself is one more thing to ask; in trouble it is a device of its own.
+        # With a slice, the card itself is one more thing to query; if it fails, it is a device of its own.
         expected = {"GPU-a", "GPU-b", "MIG-c1", "GPU-c", "UNREADABLE-1", "UNREADABLE-200"}
         assert set(found.ids) <= expected
         assert len(found.devices) == 3, code
@@ -145,7 +145,7 @@ def test_every_error_of_every_call_costs_at_most_the_card_it_is_about(nvml, call
 
 
 @pytest.mark.parametrize("call", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
-def test_every_error_of_the_start_is_a_sentence_or_a_machine_without_gpus(nvml, call):
+def test_every_initialisation_error_is_a_sentence_or_a_machine_without_gpus(nvml, call):
     for code in CODES:
         nvml.is_now("gpu 0", f"fail {call} * code={code}")
         found, said = ask(nvml)
@@ -154,7 +154,7 @@ def test_every_error_of_the_start_is_a_sentence_or_a_machine_without_gpus(nvml, 
         assert said[-1]["end"] == found.problem
 
 
-def test_cards_that_hung_are_not_asked(nvml, monkeypatch):
+def test_cards_that_hung_are_not_queried(nvml, monkeypatch):
     monkeypatch.setenv("FAKE_NVML_LOG", str(nvml.log))
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
     found, said = ask(nvml, "0", driver_child.TOPOLOGY)
@@ -164,7 +164,7 @@ def test_cards_that_hung_are_not_asked(nvml, monkeypatch):
     assert not any("close" in line for line in said)
 
 
-def test_how_close_cards_are_is_told_once_and_when_they_change(nvml):
+def test_links_between_cards_are_reported_once_and_when_they_change(nvml):
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
     said = []
     known = driver_child.answer(str(nvml.library), (), set(), said.append)
@@ -175,7 +175,7 @@ def test_how_close_cards_are_is_told_once_and_when_they_change(nvml):
     assert sum("close" in line for line in said) == 2
 
 
-def test_xids_are_told_until_the_parent_is_gone(nvml):
+def test_xids_are_reported_until_the_parent_exits(nvml):
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", "event 1 seq=1 data=79", "event 0 seq=2 data=31")
     said = []
 
@@ -189,20 +189,20 @@ def test_xids_are_told_until_the_parent_is_gone(nvml):
     assert "deaf" in said[3]
 
 
-def test_who_has_no_parent_any_more_does_not_listen(nvml):
+def test_a_child_without_a_parent_does_not_listen_for_xids(nvml):
     nvml.is_now("gpu 0")
     said = []
     driver_child.listen(str(nvml.library), said.append, -1)
     assert said == [{"listens": [0]}]
 
 
-# --- what the machine keeps from us ---
+# --- devices that the machine hides from us ---
 
 
 @pytest.mark.parametrize(
     ("error", "hidden"), [(None, False), (PermissionError, True), (FileNotFoundError, True), (OSError, False)]
 )
-def test_a_card_that_a_container_keeps_from_us_is_hidden(tmp_path, error, hidden):
+def test_a_card_that_a_container_may_not_open_is_hidden(tmp_path, error, hidden):
     (tmp_path / "nvidiactl").touch()
 
     def opened(path, flags):
@@ -217,7 +217,7 @@ def test_a_card_that_a_container_keeps_from_us_is_hidden(tmp_path, error, hidden
     assert nvidia.is_hidden(None) is False
 
 
-def test_hidden_cards_are_said_and_not_offered():
+def test_hidden_cards_are_reported_and_not_offered():
     card = {"id": "GPU-a", "index": 0, "name": "A100"}
     lines = [{"count": 2}, {"card": card}, {"card": {"hidden": 1}}, {"end": None}]
     found = probe.parse_answer(lines, Inventory(), {})
@@ -228,7 +228,7 @@ def test_hidden_cards_are_said_and_not_offered():
 
 
 @pytest.mark.parametrize(("text", "node"), [("1\n", 1), ("-1\n", None), ("x", None), (None, None)])
-def test_the_kernel_tells_the_node_of_memory_where_the_driver_does_not(tmp_path, text, node):
+def test_the_numa_node_comes_from_the_kernel_where_the_driver_does_not_report_it(tmp_path, text, node):
     (tmp_path / "0000:07:00.0").mkdir()
     if text is not None:
         (tmp_path / "0000:07:00.0" / "numa_node").write_text(text)
@@ -260,7 +260,7 @@ def pretend_amdsmi(monkeypatch, **calls):
     monkeypatch.setitem(sys.modules, "amdsmi", smi)
 
 
-def test_amd_gpus_are_seen_where_there_is_no_nvidia(monkeypatch, nvml):
+def test_amd_gpus_are_found_where_there_is_no_nvidia(monkeypatch, nvml):
     pretend_amdsmi(monkeypatch)
     nvml.is_now("system init=12")
     found, _ = ask(nvml)
@@ -277,7 +277,7 @@ def broken(*words):
     raise RuntimeError("AMDSMI_STATUS_NOT_SUPPORTED")
 
 
-def test_what_an_amd_gpu_does_not_tell_is_unknown_and_hides_no_other(monkeypatch):
+def test_a_value_an_amd_gpu_does_not_report_is_unknown_and_hides_no_other(monkeypatch):
     names = ("asic_info", "vram_usage", "activity", "total_ecc_count", "process_list")
     pretend_amdsmi(monkeypatch, **{f"amdsmi_get_gpu_{name}": broken for name in names})
     assert [(record["name"], record["memory_used"]) for record in amd.read(str)] == [("AMD GPU", None)] * 2
@@ -286,7 +286,7 @@ def test_what_an_amd_gpu_does_not_tell_is_unknown_and_hides_no_other(monkeypatch
 
 
 @pytest.mark.parametrize("error", [ImportError, KeyError, OSError, AttributeError, RuntimeError])
-def test_an_amd_library_that_does_not_load_is_none(monkeypatch, error):
+def test_an_amd_library_that_does_not_load_means_no_amd_gpus(monkeypatch, error):
     def refuse():
         raise error("libamd_smi.so")
 
@@ -296,7 +296,7 @@ def test_an_amd_library_that_does_not_load_is_none(monkeypatch, error):
     assert amd.read(str) == []
 
 
-def test_each_vendor_is_named_by_its_own_variable_alone(monkeypatch, nvml):
+def test_each_vendor_uses_only_its_own_variable(monkeypatch, nvml):
     pretend_amdsmi(monkeypatch)
     nvml.is_now("system init=12")
     found, _ = ask(nvml)
@@ -307,13 +307,13 @@ def test_each_vendor_is_named_by_its_own_variable_alone(monkeypatch, nvml):
     assert environment.for_devices(intel, ("INTEL-1",), "uuid") == {"ZE_AFFINITY_MASK": "1", "DIBS_GPU_INDICES": "1"}
 
 
-def test_a_slice_is_named_by_its_uuid_also_where_indices_are_wanted(nvml):
+def test_a_slice_is_named_by_uuid_even_where_indices_are_configured(nvml):
     nvml.is_now("gpu 0 mig=1", "mig 0 uuid=MIG-x gi=1")
     found, _ = ask(nvml)
     assert environment.for_devices(found, found.ids, "index")["CUDA_VISIBLE_DEVICES"] == "MIG-x"
 
 
 @pytest.mark.parametrize("text", ["intel:", "intel:x", "intel:0,0", "intel:-1", "intel:0,,1"])
-def test_a_wrong_list_of_intel_gpus_is_refused_in_words(text):
+def test_a_wrong_list_of_intel_gpus_is_refused_with_an_explanation(text):
     with pytest.raises(errors.UserError, match="expected the numbers of Intel GPUs such as intel:0,1"):
         probe.parse_devices(text, "DIBS_DEVICES")

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, as an unmodified nvidia-ml-py tells them and as a bad driver does."""
+"""The GPUs of this machine, as an unmodified nvidia-ml-py reports them and as a broken driver does."""
 
 import dataclasses
 import os
@@ -34,7 +34,7 @@ def driver(nvml, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def opened():
-    """Every probe of a test lets go of its child at the end."""
+    """Close the child of every probe at the end of the test."""
     OPENED.clear()
     yield
     for eyes in OPENED:
@@ -55,7 +55,7 @@ def probe_of(driver, setting="", visible=None, **options):
 
 
 def probe_printing(code, **options):
-    """A probe whose child is a Python program of our choice."""
+    """Return a probe whose child is the given Python program."""
     return open_probe(Settings(), command=(sys.executable, "-c", code), **options)
 
 
@@ -70,10 +70,10 @@ def indices(inventory):
     return [device.index for device in inventory.devices]
 
 
-# --- a driver that is well ---
+# --- a healthy driver ---
 
 
-def test_the_driver_tells_what_the_cards_are_and_do(driver):
+def test_the_driver_reports_what_the_cards_are_and_do(driver):
     driver.is_now(
         "gpu 0 uuid=GPU-aaaa name=NVIDIA_A100 total=85899345920 used=1073741824 reserved=600000000 util=97 temp=61",
         "gpu 1 uuid=GPU-bbbb name=NVIDIA_A100",
@@ -96,7 +96,7 @@ def test_a_process_on_a_card_has_a_pid_an_owner_and_a_name(driver):
     mine, hidden = probe_of(driver).read().devices[0].processes
     comm = Path("/proc/self/comm").read_text().strip()
     assert mine == devices.Process(os.getpid(), pwd.getpwuid(os.getuid()).pw_name, comm, GIB)
-    # It may belong to another container, or to a user whom hidepid hides from us. It is there all the same.
+    # It may belong to another container, or to a user hidden by hidepid. It exists all the same.
     assert hidden == devices.Process(4194305, None, None, 5)
 
 
@@ -107,7 +107,7 @@ def test_a_process_that_computes_and_draws_is_one_process(driver):
     assert [(process.pid, process.memory) for process in found] == [(1, None), (me, 7)]
 
 
-def test_an_old_driver_tells_memory_and_processes_through_its_old_calls(driver):
+def test_an_old_driver_is_read_through_its_old_calls(driver):
     driver.is_now(
         "gpu 0 used=100 reserved=50",
         "proc 0 pid=1 mem=9",
@@ -118,7 +118,7 @@ def test_an_old_driver_tells_memory_and_processes_through_its_old_calls(driver):
     assert (card.memory_used, card.processes[0].memory, card.fault) == (150, 9, None)
 
 
-def test_what_a_card_does_not_tell_is_none_and_no_fault(driver):
+def test_a_value_a_card_does_not_report_is_none_and_no_fault(driver):
     driver.is_now(
         "gpu 0",
         "fail nvmlDeviceGetMemoryInfo_v2 0 code=3",
@@ -138,7 +138,7 @@ def test_what_a_card_does_not_tell_is_none_and_no_fault(driver):
     assert card == devices.Device(card.id, 0, "Fake GPU")
 
 
-def test_a_card_that_appears_later_is_seen(driver):
+def test_a_card_that_appears_later_is_found(driver):
     driver.is_now("gpu 0")
     eyes = probe_of(driver)
     assert indices(eyes.read()) == [0]
@@ -147,24 +147,24 @@ def test_a_card_that_appears_later_is_seen(driver):
     assert indices(eyes.latest) == [0, 1]
 
 
-def test_what_the_library_prints_does_not_spoil_the_answer(driver):
+def test_output_of_the_library_does_not_corrupt_the_answer(driver):
     driver.is_now("system noise=NVRM:_hello", "gpu 0")
     found = probe_of(driver).read()
     assert (indices(found), found.problem) == ([0], None)
 
 
-# --- cards that are unwell ---
+# --- faulty cards ---
 
 
 @pytest.mark.parametrize(("code", "words"), [(15, "fallen off the bus"), (16, "needs a reset"), (999, "unknown error")])
-def test_an_unwell_card_is_marked_and_the_others_are_fine(driver, code, words):
+def test_a_faulty_card_is_marked_and_the_others_are_fine(driver, code, words):
     driver.is_now("gpu 0", "gpu 1", "gpu 2", f"fail nvmlDeviceGetUtilizationRates 1 code={code}")
     well, unwell, other = probe_of(driver).read().devices
     assert words in unwell.fault
     assert (well.fault, other.fault) == (None, None)
 
 
-def test_a_card_that_is_lost_while_we_watch_keeps_its_name(driver):
+def test_a_card_lost_while_the_daemon_runs_keeps_its_name(driver):
     driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb name=A100", "gpu 2")
     eyes = probe_of(driver)
     before = eyes.read()
@@ -177,7 +177,7 @@ def test_a_card_that_is_lost_while_we_watch_keeps_its_name(driver):
         assert after.problem is None
 
 
-def test_a_card_that_was_lost_before_we_came_is_shown_and_not_usable(driver):
+def test_a_card_lost_before_the_daemon_started_is_shown_and_not_usable(driver):
     driver.is_now("gpu 0", "gpu 1 lost=1")
     found = probe_of(driver).read()
     assert indices(found) == [0, 1]
@@ -185,7 +185,7 @@ def test_a_card_that_was_lost_before_we_came_is_shown_and_not_usable(driver):
     assert found.ids[1] == "UNREADABLE-1"
 
 
-def test_a_card_whose_index_was_another_cards_does_not_take_its_name(driver):
+def test_a_card_that_gets_the_index_of_another_does_not_take_its_name(driver):
     driver.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
     eyes = probe_of(driver)
     eyes.read()
@@ -212,14 +212,14 @@ def test_a_machine_without_gpus_has_no_problem(driver, code):
         (23, "does not start: fake NVML error 23 (NVML error 23)"),
     ],
 )
-def test_a_driver_that_does_not_start_is_a_problem_in_words(driver, code, words):
+def test_a_driver_that_does_not_start_is_a_problem_with_an_explanation(driver, code, words):
     driver.is_now(f"system init={code}", "gpu 0")
     found = probe_of(driver).read()
     assert words in found.problem
     assert (found.devices, found.is_known) == ((), False)
 
 
-def test_a_driver_upgraded_under_us_leaves_the_cards_as_last_seen(driver):
+def test_a_driver_upgraded_while_loaded_leaves_the_cards_as_last_seen(driver):
     driver.is_now("gpu 0", "gpu 1")
     eyes = probe_of(driver)
     eyes.read()
@@ -240,16 +240,16 @@ def test_cards_that_vanish_all_at_once_are_a_problem_and_not_a_machine_without_g
     assert (indices(found), found.problem) == ([0], probe.GONE)
 
 
-def test_a_wrong_path_of_the_library_is_a_problem_that_names_it(tmp_path):
+def test_a_wrong_library_path_is_a_problem_that_names_it(tmp_path):
     settings = Settings(nvml_library=tmp_path / "nothing.so")
     found = open_probe(settings).read()
     assert f"cannot load the NVIDIA library {tmp_path}/nothing.so" in found.problem
 
 
-# --- a driver that hangs, and children that go wrong ---
+# --- a driver that hangs, and children that fail ---
 
 
-def test_a_driver_that_hangs_costs_the_deadline_and_leaves_the_last_good_answer(driver):
+def test_a_hanging_driver_costs_the_deadline_and_keeps_the_last_good_answer(driver):
     driver.is_now("gpu 0 util=7")
     eyes = probe_of(driver)
     good = eyes.read()
@@ -261,7 +261,7 @@ def test_a_driver_that_hangs_costs_the_deadline_and_leaves_the_last_good_answer(
     wait_until(lambda: eyes.stuck == 0, "the child that was killed is gone")
 
 
-def test_a_card_that_hangs_is_out_and_the_others_are_seen(driver):
+def test_a_hanging_card_is_unusable_and_the_others_are_read(driver):
     driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb", "gpu 2 util=1")
     now = 1000.0
     eyes = probe_of(driver, clock=lambda: now)
@@ -273,7 +273,7 @@ def test_a_card_that_hangs_is_out_and_the_others_are_seen(driver):
     assert [device.fault is None for device in found.devices] == [True, False, True]
     assert "did not answer for 5 s about this GPU: try nvidia-smi -i 1" in found.devices[1].fault
     assert (found.devices[1].id, found.devices[2].utilization) == ("GPU-bbbb", 2)
-    # It is not asked about again, until a while after the child that hung there is gone.
+    # It is not queried again until some time after the child that hung is gone.
     driver.is_now("gpu 0", "gpu 1 uuid=GPU-bbbb", "gpu 2 util=3")
     eyes.deadline_s = PATIENT_S
     assert eyes.read().devices[1].fault is not None
@@ -282,8 +282,8 @@ def test_a_card_that_hangs_is_out_and_the_others_are_seen(driver):
     assert eyes.read().devices[1].fault is None
 
 
-def test_a_call_that_takes_its_process_with_it_costs_that_card(driver):
-    """The fake sleeps until it is ended by a signal, as a crash in the driver would."""
+def test_a_driver_call_that_crashes_the_child_marks_only_that_card(driver):
+    """The fake sleeps until a signal ends it, as a crash in the driver would."""
     code = (
         "import json, os, signal, sys\n"
         "for line in sys.stdin:\n"
@@ -300,7 +300,7 @@ def test_a_call_that_takes_its_process_with_it_costs_that_card(driver):
     assert "ended by signal 11" in found.devices[1].fault
 
 
-def test_a_driver_that_answers_again_is_believed_again(driver):
+def test_a_driver_that_answers_again_is_used_again(driver):
     driver.is_now("gpu 0", f"slow * ms={AN_HOUR_MS}")
     eyes = probe_of(driver, first_deadline_s=HASTY_S)
     found = eyes.read()
@@ -312,7 +312,7 @@ def test_a_driver_that_answers_again_is_believed_again(driver):
     assert (indices(found), found.problem, found.is_known) == ([0], None, True)
 
 
-#: A child that SIGKILL cannot get rid of: it is traced, so that it stays until its tracer (the fork) is gone.
+#: A child that SIGKILL cannot end: it is traced, so that it stays until its tracer (the fork) is gone.
 UNKILLABLE = """
 import ctypes, os, signal, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -340,14 +340,14 @@ while True:
 
 @pytest.fixture
 def unkillable(tmp_path):
-    """The command of a child that outlives SIGKILL, and the file with the pid of what keeps it."""
+    """Return the command of a child that survives SIGKILL, and the file with the pid of its tracer."""
     keeper = tmp_path / "keeper"
     yield (sys.executable, "-c", UNKILLABLE, str(keeper)), keeper
     if keeper.exists():
         os.kill(int(keeper.read_text()), signal.SIGKILL)
 
 
-def test_a_child_that_cannot_be_killed_is_not_waited_for_and_not_followed_by_another(unkillable):
+def test_an_unkillable_child_is_not_waited_for_and_not_replaced(unkillable):
     command, keeper = unkillable
     now = 1000.0
     eyes = open_probe(Settings(), command=command, clock=lambda: now)
@@ -379,12 +379,12 @@ WHOLE = [{"count": 1}, {"at": "0"}, {"card": CARD}, {"close": []}, {"end": None}
         [{"count": "x"}, {"end": None}],
     ],
 )
-def test_garbage_is_no_answer(lines):
+def test_a_malformed_answer_is_discarded(lines):
     with pytest.raises(errors.MachineError, match="expected lines about GPUs"):
         probe.parse_answer(lines, Inventory(), {"1": "hung"})
 
 
-def test_a_whole_answer_is_an_answer():
+def test_a_complete_answer_is_accepted():
     assert probe.parse_answer(WHOLE, Inventory(), {}).ids == ("GPU-a",)
 
 
@@ -397,7 +397,7 @@ def test_a_whole_answer_is_an_answer():
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by signal 11"),
     ],
 )
-def test_a_child_that_goes_wrong_is_a_problem_and_no_exception(code, words):
+def test_a_failing_child_is_a_problem_and_no_exception(code, words):
     found = probe_printing(code).read()
     assert words in found.problem
     assert not found.is_known
@@ -408,8 +408,8 @@ def test_a_child_that_cannot_be_started_is_a_problem_and_no_exception(tmp_path):
     assert "cannot read the GPUs: No such file or directory" in found.problem
 
 
-def test_a_child_holds_no_descriptor_of_ours(tmp_path):
-    """A child stuck in the driver would else keep a lease for ever."""
+def test_a_child_inherits_no_descriptor(tmp_path):
+    """A child stuck in the driver would otherwise keep a lease for ever."""
     with open(tmp_path / "lease", "w") as lease:
         os.set_inheritable(lease.fileno(), True)
         code = f"import os, sys; os.fstat({lease.fileno()})"
@@ -447,14 +447,14 @@ def test_a_list_of_indices_uuids_or_prefixes_restricts(words, kept):
 @pytest.mark.parametrize(
     ("word", "why"), [("9", 'there is no GPU "9"'), ("GPU-x", 'no GPU "GPU-x"'), ("GPU-c", "fits 2 GPUs")]
 )
-def test_an_entry_that_names_no_single_gpu_is_told_and_the_others_are_used(word, why):
+def test_an_entry_that_matches_no_single_gpu_is_reported_and_the_others_are_used(word, why):
     found = probe.restrict(FOUR, ("0", word), f"DIBS_DEVICES=0,{word}", None)
     assert (indices(found), found.problem) == ([0], None)
     assert found.restriction.startswith(f"DIBS_DEVICES=0,{word}, but ")
     assert why in found.restriction
 
 
-def test_a_silent_driver_is_the_problem_that_is_told_first():
+def test_a_driver_that_does_not_answer_is_reported_before_wrong_entries():
     silent = Inventory(is_known=False, problem="the driver is silent")
     assert probe.restrict(silent, ("0",), "DIBS_DEVICES=0", None).problem == "the driver is silent"
 
@@ -489,7 +489,7 @@ def test_both_restrictions_hold_together():
     assert found.restriction == "DIBS_DEVICES=0,1 and CUDA_VISIBLE_DEVICES=1,2"
 
 
-def test_a_restriction_applies_to_what_the_driver_tells(driver):
+def test_a_restriction_applies_to_the_answer_of_the_driver(driver):
     driver.is_now("gpu 0", "gpu 1", "gpu 2", "gpu 3")
     found = probe_of(driver, "0,2,3", visible="2,1,0").read()
     assert indices(found) == [0, 2]
@@ -501,7 +501,7 @@ def test_a_restriction_names_the_file_it_comes_from():
     assert probe.read(settings).restriction == 'devices = "none" in /etc/dibs/config.toml'
 
 
-# --- pretend devices, and the setting itself ---
+# --- pretend devices, and the setting ---
 
 
 @pytest.mark.parametrize(
@@ -529,17 +529,17 @@ def test_pretend_gpus_need_no_driver_and_no_child(text, count, size):
         *("FAKE:4", "all", "gpu", "cuda:0", "-1", "0-3", "0;1", "0,", ",", "0,,1", "0 1", "None", "1.5", "99999"),
     ],
 )
-def test_a_bad_spelling_is_refused_with_a_good_one(text):
+def test_a_malformed_setting_is_refused_with_a_correct_example(text):
     with pytest.raises(errors.UserError, match=r"expected .*(fake:4|18G)"):
         probe.Probe(Settings(devices=text))
 
 
-def test_none_leaves_the_gpus_alone():
+def test_the_setting_none_means_no_gpus():
     found = probe.Probe(Settings(devices="none"), command=("/nothing",)).read()
     assert found == Inventory(restriction="DIBS_DEVICES=none")
 
 
-def test_nothing_is_known_before_the_first_answer():
+def test_before_the_first_answer_nothing_is_known():
     assert probe.Probe(Settings()).latest == Inventory(is_known=False)
 
 

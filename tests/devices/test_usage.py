@@ -1,4 +1,4 @@
-"""How much of a device a job used, and how busy devices were: sums over looks."""
+"""How much of a device a job used, and how busy devices were: sums over readings."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ def running(job_id=1, *allocation, **more):
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=50))
-def test_the_peak_is_the_most_and_the_mean_the_mean_of_all_looks(looks):
+def test_the_peak_is_the_maximum_and_the_mean_covers_all_readings(looks):
     ledger = Ledger()
     for at, (used, busy) in enumerate(looks):
         ledger.count(Inventory((card(used, busy),)), [running(1, A)], {}, at)
@@ -31,7 +31,7 @@ def test_the_peak_is_the_most_and_the_mean_the_mean_of_all_looks(looks):
     assert use.mean == sum(busy for _, busy in looks) / len(looks)
 
 
-def test_of_a_shared_card_only_the_own_processes_count():
+def test_on_a_shared_card_only_the_jobs_own_processes_count():
     both = card(50, processes=[Process(5, "me", "x", 20), Process(6, "me", "y", 30)])
     first, second = running(1, A, vram=20), running(2, A, vram=30)
     job_of = {5: JobId(1), 6: JobId(2)}
@@ -39,18 +39,18 @@ def test_of_a_shared_card_only_the_own_processes_count():
     ledger.count(Inventory((both,)), [first, second], job_of, 0)
     assert ledger.memory == {1: {A: 20}, 2: {A: 30}}
     assert memory_of(running(3, A, vram=9), both, job_of) is None
-    # Who has a card alone has all of it, whatever the driver tells of processes.
+    # A job with exclusive use counts the whole card, whatever the driver says about processes.
     assert memory_of(running(3, A), both, {}) == 50
 
 
-def test_what_a_card_does_not_tell_is_not_counted():
+def test_values_a_card_does_not_report_are_not_counted():
     ledger = Ledger()
     ledger.count(Inventory((card(None, None),)), [running(1, A)], {}, 0)
     use = ledger.uses[JobId(1), 1, A]
     assert (use.peak, use.mean, use.looks) == (None, None, 1)
 
 
-def test_the_use_of_an_attempt_is_handed_over_once_when_it_has_ended():
+def test_the_usage_of_an_attempt_is_returned_once_after_it_ended():
     ledger = Ledger()
     job = running(1, A)
     ledger.count(Inventory((card(7),)), [job], {}, 0)
@@ -60,7 +60,7 @@ def test_the_use_of_an_attempt_is_handed_over_once_when_it_has_ended():
     assert ledger.ended([]) == {}
 
 
-def test_minutes_are_means_and_recent_looks_are_bounded():
+def test_minutes_are_means_and_recent_readings_are_bounded():
     ledger = Ledger()
     for second in range(0, 4000, 5):
         ledger.count(Inventory((card(second // 60, 50),)), [], {}, second * 1000)

@@ -1,4 +1,4 @@
-"""Who had devices on which day, when they were idle, how long jobs waited: sums of the store against sums by hand."""
+"""Device time per user and day, idle time, waiting times: sums by the store against sums by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IDLE_BELOW = 5
 
 
 class Life(NamedTuple):
-    """A job: submitted, begun and ended after so many milliseconds; without an end it goes on."""
+    """A job with its submit, start and end in milliseconds; without an end it still runs."""
 
     submitted: int
     begun: int
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def live(store: Store, *lives: Life) -> list[JobId]:
-    """Let jobs have lived as told."""
+    """Store jobs with the given lives."""
     ids: list[JobId] = []
     with store.batch():
         for life in lives:
@@ -63,7 +63,7 @@ def live(store: Store, *lives: Life) -> list[JobId]:
 
 
 def watch(store: Store, seen: dict[tuple[int, int], int | None]) -> None:
-    """Keep how busy devices were in some minutes."""
+    """Store how busy devices were in some minutes."""
     minutes = {
         (DeviceId(build.ids(device)[0]), minute): Sample(minute * MINUTE, None, use, None, None)
         for (device, minute), use in seen.items()
@@ -73,7 +73,7 @@ def watch(store: Store, seen: dict[tuple[int, int], int | None]) -> None:
 
 
 def by_hand(lives: list[Life], seen: dict[tuple[int, int], int | None]) -> set[UsageRow]:
-    """Return what the sums should be: second by second, minute by minute."""
+    """Return the expected sums, computed second by second and minute by minute."""
     held: Counter[tuple[int, str]] = Counter()
     watched: Counter[tuple[int, str]] = Counter()
     idle: Counter[tuple[int, str]] = Counter()
@@ -111,7 +111,7 @@ SEEN = st.dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(lives=st.lists(LIVES, max_size=6), seen=SEEN)
-def test_sums_are_those_made_by_hand(
+def test_sums_equal_those_computed_by_hand(
     lives: list[Life], seen: dict[tuple[int, int], int | None], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with contextlib.closing(Store.open(tmp_path_factory.mktemp("usage") / "dibs.db")) as store:
@@ -123,14 +123,14 @@ def test_sums_are_those_made_by_hand(
     assert [one.held_ms for one in found] == sorted((one.held_ms for one in found), reverse=True)
 
 
-def test_only_so_many_sums_are_told_the_longest_first(store: Store) -> None:
+def test_the_list_is_limited_and_the_largest_come_first(store: Store) -> None:
     live(store, *(Life(DAY, DAY, DAY + n, project=f"p{n}") for n in (1, 3, 2)))
     assert [one.project for one in store.usage(DAYS, NOW, IDLE_BELOW, 2)] == ["p3", "p2"]
 
 
-def test_waits_are_told_by_their_middle_and_their_longest(store: Store) -> None:
+def test_waiting_times_are_given_as_median_and_maximum(store: Store) -> None:
     lives = [Life(DAY, DAY + wait, DAY + wait + 1) for wait in (5, 1, 9, 3)]
-    # Before those days, without a device, and one that still runs.
+    # Outside the days, without a device, and one that still runs.
     others = [Life(0, 7, DAY + 1), Life(0, DAY, DAY + 1, ()), Life(DAY, DAY + 7, None)]
     ids = live(store, *lives, *others)
     found = store.waits(DAYS[0][0], DAYS[-1][1], 2)
@@ -138,12 +138,12 @@ def test_waits_are_told_by_their_middle_and_their_longest(store: Store) -> None:
     assert [(one.job, one.wait_ms) for one in found.longest] == [(ids[2], 9), (ids[-1], 7)]
 
 
-def test_nobody_waited_where_nothing_began(store: Store) -> None:
+def test_without_starts_there_is_no_waiting_time(store: Store) -> None:
     found = store.waits(0, DAY, 2)
     assert (found.count, found.median_ms, found.longest) == (0, None, [])
 
 
-def test_a_later_attempt_has_not_waited(store: Store) -> None:
+def test_only_the_first_attempt_counts_as_waiting(store: Store) -> None:
     (job_id,) = live(store, Life(DAY, DAY + 5, DAY + 6))
     with store.batch():
         again = (
@@ -157,7 +157,7 @@ def test_a_later_attempt_has_not_waited(store: Store) -> None:
     assert [(one.job, one.wait_ms) for one in found.longest] == [(job_id, 5)]
 
 
-def test_days_follow_each_other_up_to_today() -> None:
+def test_days_are_consecutive_up_to_today() -> None:
     found = usage.days(date(2026, 3, 1), 3)
     assert [str(day) for day, _, _ in found] == ["2026-02-27", "2026-02-28", "2026-03-01"]
     assert [until for _, _, until in found[:-1]] == [since for _, since, _ in found[1:]]
