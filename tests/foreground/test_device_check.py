@@ -1,4 +1,4 @@
-"""Doors without a daemon look before they use a GPU: what somebody uses without a lease is given back."""
+"""Commands without a daemon check a GPU before they use it: one in foreign use is given back."""
 
 import functools
 import os
@@ -29,7 +29,7 @@ def unfit(*devices):
     return lambda asked, is_taken: {device for device in asked if device in devices}
 
 
-def test_what_is_not_fit_is_given_back_and_the_next_one_taken(place):
+def test_an_unusable_gpu_is_given_back_and_the_next_one_taken(place):
     (lease,) = waiters.acquire(place, 1, ["a", "b"], NOTE, vet=unfit("a"))
     assert lease.device == "b"
     assert holders.held(place, ["a", "b"]) == {"b"}
@@ -37,13 +37,13 @@ def test_what_is_not_fit_is_given_back_and_the_next_one_taken(place):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_who_does_not_wait_is_told_and_holds_nothing(place, count):
+def test_without_waiting_an_unusable_gpu_is_an_error_and_nothing_is_held(place, count):
     with pytest.raises(waiters.TimedOut):
         waiters.acquire(place, count, ["a", "b"], NOTE, vet=unfit("a", *(["b"] if count == 1 else [])), timeout_s=0)
     assert holders.held(place, ["a", "b"]) == set()
 
 
-def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_while(place):
+def test_a_waiter_has_no_ticket_for_an_unusable_gpu_and_checks_again_later(place):
     seen = []
 
     def vet(devices, is_taken):
@@ -55,13 +55,13 @@ def test_a_waiter_has_no_ticket_for_what_it_cannot_use_and_looks_again_in_a_whil
     assert (waiter.has_ticket, waiter.is_waiting) == (False, True)
     assert 0 < waiter.sleep_s <= waiters.UNFIT_FOR_S
     assert waiter.ask(1, ["a"]) is None
-    # Looked at once, and not at every question.
+    # Checked once, and not at every request.
     assert seen == [["a"]]
 
 
 @pytest.mark.parametrize(("left", "sleeps"), [(5, waiters.UNFIT_FOR_S), (6, waiters.LONGEST_S)])
-def test_who_waits_for_a_stranger_to_go_looks_again_in_a_while(place, left, sleeps):
-    """Of those who hold a lease one hears when they go."""
+def test_a_waiter_for_a_foreign_process_to_end_checks_again_later(place, left, sleeps):
+    """The end of a lease wakes a waiter; the end of a foreign process does not."""
     terms = choice.Terms(6, {"a": left})
     (held,) = device_lease.take(place, ["a"], NOTE)
     waiter = waiters.Waiter(place, NOTE, 60.0, terms=lambda: terms)
@@ -71,7 +71,7 @@ def test_who_waits_for_a_stranger_to_go_looks_again_in_a_while(place, left, slee
     held.close()
 
 
-def test_slots_leave_alone_what_is_not_fit(place):
+def test_slots_skip_unusable_gpus(place):
     many = slot_kinds.ChosenSlots(slots.LeaseOptions(place, NOTE, vet=unfit("a")), 1, ["a", "b"], 1, ",".join)
     slot = many.take(0.0)
     assert slot is not None
@@ -82,7 +82,7 @@ def test_slots_leave_alone_what_is_not_fit(place):
     many.close()
 
 
-def test_pretend_gpus_are_not_looked_at():
+def test_pretend_gpus_are_not_checked():
     assert device_check.of(settings.Settings(devices="fake:4"), print) is None
     assert device_check.of(settings.Settings(devices="none"), print) is None
 
@@ -98,7 +98,7 @@ def bench(nvml, tmp_path, stranger):
     found.close()
 
 
-def test_a_look_tells_who_uses_a_gpu_once_and_forgets_who_has_gone(nvml, stranger, monkeypatch):
+def test_a_check_reports_foreign_use_once_and_drops_it_when_it_ended(nvml, stranger, monkeypatch):
     monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", f"proc 0 pid={stranger} mem={3 * GIB}")
     said = []
@@ -107,7 +107,7 @@ def test_a_look_tells_who_uses_a_gpu_once_and_forgets_who_has_gone(nvml, strange
     vet = functools.partial(looks, is_taken=True)
     assert (vet(["GPU-a", "GPU-b"]), vet(["GPU-a"])) == ({"GPU-a"}, {"GPU-a"})
     assert (said, looks.reasons) == ([f"GPU 0 is left alone: {told}"], {"GPU-a": told})
-    # A text that names no device here is not ours to judge.
+    # A text that names no device here cannot be checked.
     assert vet(["text-1"]) == set()
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b lost=1")
     assert (vet(["GPU-a"]), looks.reasons) == (set(), {})
@@ -121,7 +121,7 @@ def test_a_look_tells_who_uses_a_gpu_once_and_forgets_who_has_gone(nvml, strange
     ("gib", "told"),
     [(5, None), (6, "5G of it left for 6G: used without a lease by "), (30, "5G of it left for 30G: used without ")],
 )
-def test_who_shares_a_gpu_takes_what_strangers_leave_of_it(nvml, stranger, monkeypatch, gib, told, is_taken):
+def test_a_share_fits_into_the_memory_that_foreign_processes_leave(nvml, stranger, monkeypatch, gib, told, is_taken):
     monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
     nvml.is_now(*strangers(stranger, 19))
     vet = device_check.of(settings.Settings(nvml_library=nvml.library), [].append, Request(vram=gib * GIB))
@@ -130,11 +130,11 @@ def test_who_shares_a_gpu_takes_what_strangers_leave_of_it(nvml, stranger, monke
 
 
 def strangers(pid, gib):
-    """Return a card of 24G of which a process uses so much."""
+    """Return a card of 24G of which a foreign process uses the given amount."""
     return f"gpu 0 uuid=GPU-a total={24 * GIB} used={gib * GIB}", f"proc 0 pid={pid} mem={gib * GIB}"
 
 
-def test_a_pipe_shares_what_a_stranger_leaves_of_the_only_gpu(bench, nvml, stranger):
+def test_a_pipe_shares_the_only_gpu_with_a_foreign_process(bench, nvml, stranger):
     nvml.is_now(*strangers(stranger, 10))
     command = "echo $CUDA_VISIBLE_DEVICES"
     done = bench.cli("pipe", "--vram", "12G", input=f"{command}\n" * 2)
@@ -143,12 +143,12 @@ def test_a_pipe_shares_what_a_stranger_leaves_of_the_only_gpu(bench, nvml, stran
     assert (held.returncode, held.stdout) == (0, "GPU-a\n")
     refused = bench.cli("lease", "--no-wait", "--vram", "15G", "true")
     assert (refused.returncode, refused.stdout) == (75, "")
-    # Without --vram it would have the card alone, and somebody else has it.
+    # Without --vram it would need the card exclusively, and somebody else uses it.
     assert bench.cli("lease", "--no-wait", "true").returncode == 75
 
 
-def test_what_the_commands_of_a_pipe_use_themselves_is_not_foreign_to_it(bench, nvml, tmp_path):
-    """With the 10G of the first command counted twice, there would be no room for the second."""
+def test_the_commands_of_a_pipe_are_not_foreign_to_it(bench, nvml, tmp_path):
+    """If the 10G of the first command were counted twice, there would be no room for the second."""
     nvml.is_now(f"gpu 0 uuid=GPU-a total={24 * GIB}")
     for name in ("first", "second"):
         os.mkfifo(tmp_path / name)
@@ -157,7 +157,7 @@ def test_what_the_commands_of_a_pipe_use_themselves_is_not_foreign_to_it(bench, 
         pipe.stdin.write("echo $$ > first; read gate < second\n")
         pipe.stdin.flush()
         nvml.is_now(*strangers(int((tmp_path / "first").read_text()), 10))
-        # It opens the gate of the first one, so both are there at once.
+        # It opens the gate of the first one, so both run at the same time.
         pipe.stdin.write("echo go > second\n")
         pipe.stdin.close()
         try:
@@ -166,7 +166,7 @@ def test_what_the_commands_of_a_pipe_use_themselves_is_not_foreign_to_it(bench, 
             pipe.kill()
 
 
-def test_a_gpu_for_one_process_is_not_shared_through_any_door(bench, nvml):
+def test_a_gpu_in_exclusive_process_mode_is_never_shared(bench, nvml):
     nvml.is_now(f"gpu 0 uuid=GPU-a total={24 * GIB} mode=3", f"gpu 1 uuid=GPU-b total={24 * GIB}")
     command = "echo $CUDA_VISIBLE_DEVICES"
     shared = bench.cli("pipe", "--vram", "12G", input=f"{command}\n")
@@ -181,7 +181,7 @@ def test_a_gpu_for_one_process_is_not_shared_through_any_door(bench, nvml):
     assert "for one process at a time" in bench.cli("gpus").stdout
 
 
-def test_a_lease_by_hand_does_not_take_a_gpu_that_somebody_uses(bench, stranger):
+def test_a_manual_lease_skips_a_gpu_in_foreign_use(bench, stranger):
     refused = bench.cli("lease", "--no-wait", "--gpu-ids", "0", "true")
     assert (refused.returncode, "used without a lease by" in refused.stderr) == (75, True)
     assert f"pid {stranger}" in refused.stderr
@@ -191,7 +191,7 @@ def test_a_lease_by_hand_does_not_take_a_gpu_that_somebody_uses(bench, stranger)
     assert forced.returncode == 0
 
 
-def test_a_pipe_uses_the_other_gpus(bench):
+def test_a_pipe_skips_a_gpu_in_foreign_use(bench):
     done = bench.cli("pipe", input="echo $CUDA_VISIBLE_DEVICES\necho $CUDA_VISIBLE_DEVICES\n")
     assert (done.returncode, done.stdout) == (0, "GPU-b\nGPU-b\n")
     assert "GPU 0 is left alone: used without a lease by" in done.stderr
@@ -199,13 +199,13 @@ def test_a_pipe_uses_the_other_gpus(bench):
 
 @pytest.fixture
 def old(bench, tmp_path):
-    """What types a command line of an old tool."""
+    """Return a function that runs the command line of an old tool."""
     environ = bench.environ | {"DIBS_COMPAT_STATE": str(tmp_path / "old")}
     return lambda tool, *words, stdin="": forking.run(tool, words, environ, tmp_path, stdin=stdin)
 
 
-def test_the_old_tools_use_the_other_gpus(old, nvml, stranger, tmp_path):
-    """Each of them would take the first one, if it could."""
+def test_the_old_tools_skip_a_gpu_in_foreign_use(old, nvml, stranger, tmp_path):
+    """Each of them would take the first GPU if it could."""
     left = f"GPU 0 is left alone: used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)\n"
     command = "echo $CUDA_VISIBLE_DEVICES"
     simple = old("simple_gpu_scheduler", "--gpus", "1,0", stdin=f"{command}\n" * 2)
@@ -213,7 +213,7 @@ def test_the_old_tools_use_the_other_gpus(old, nvml, stranger, tmp_path):
     for tool, *words in (("schedule", f"sh -c '{command} >> got'"), ("sch", "sh", "-c", f"{command} >> got")):
         done = old(tool, *words)
         assert (done.returncode, left in done.stderr) == (0, True)
-    # Nobody is there any more: the first one is taken again.
+    # The foreign process is gone: the first GPU is taken again.
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
     assert old("sch", "sh", "-c", f"{command} >> got").returncode == 0
     assert (tmp_path / "got").read_text() == "1\n1\n0\n"

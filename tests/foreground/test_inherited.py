@@ -1,4 +1,4 @@
-"""Which devices are leased for us already: those that we were told of, and that we or somebody above us holds."""
+"""Which devices are already leased for us: those in our environment that we or a process above us holds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST, SECOND, THIRD, _ = HERE.ids
     ("told", "ours"),
     [("0,1", [FIRST, SECOND]), ("1", [SECOND]), ("1,3", [SECOND]), ("2", []), ("", []), ("x,-1,9", []), (None, [])],
 )
-def test_what_we_were_told_of_and_is_held_above_us(
+def test_devices_named_in_the_environment_and_held_by_an_ancestor_are_inherited(
     place: device_lease.Folder, monkeypatch: pytest.MonkeyPatch, told: str | None, ours: list[str]
 ) -> None:
     monkeypatch.delenv("DIBS_GPU_INDICES", raising=False)
@@ -36,10 +36,10 @@ def test_what_we_were_told_of_and_is_held_above_us(
         lease_lab.close(taken)
 
 
-def test_what_somebody_beside_us_holds_is_not_ours(
+def test_a_device_held_by_an_unrelated_process_is_not_inherited(
     place: device_lease.Folder, puppet: Callable[..., Puppet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A variable that was left over from a job that has ended grants nothing."""
+    """A variable left over from a finished job grants nothing."""
     monkeypatch.setenv("DIBS_GPU_INDICES", "2")
     puppet().ask(f"take {THIRD} other")
     assert inherited.devices(place, HERE) == []

@@ -19,13 +19,13 @@ GATE = "while [ ! -e go ]; do sleep 0.01; done"
 
 
 def held(bench: Bench) -> dict[str, str | None]:
-    """Return the devices that somebody holds, and as what."""
+    """Return the devices that are held, and as what."""
     found = holders.survey(device_lease.Folder(str(bench.leases)), [f"FAKE-{n}" for n in range(4)])
     return {device: who[0].job for device, who in found.items() if who}
 
 
 def start(bench: Bench, *words: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[str]:
-    """Start a pipe that is fed by hand."""
+    """Start a pipe that the test writes to."""
     return subprocess.Popen(
         [sys.executable, "-m", "dibs", "pipe", *words], env=bench.environ, cwd=bench.folder, stdin=stdin,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -33,18 +33,18 @@ def start(bench: Bench, *words: str, stdin: int = subprocess.PIPE) -> subprocess
 
 
 def feed(process: subprocess.Popen[str], *lines: str) -> None:
-    """Write lines, and leave the stream open."""
+    """Write lines and leave the stream open."""
     assert process.stdin is not None
     process.stdin.write("".join(f"{line}\n" for line in lines))
     process.stdin.flush()
 
 
 def wait_for_files(bench: Bench, *names: str) -> None:
-    """Wait until commands have made these files."""
+    """Wait until commands have created these files."""
     wait_for(lambda: sorted(name for name in names if not (bench.folder / name).exists()), lambda missing: not missing)
 
 
-def test_every_line_runs_on_a_gpu_with_nothing_to_read(bench: Bench) -> None:
+def test_every_line_runs_on_a_gpu_with_an_empty_stdin(bench: Bench) -> None:
     command = (
         "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $DIBS_GPU_INDICES $PYTHONUNBUFFERED; readlink /proc/self/fd/0"
     )
@@ -55,8 +55,8 @@ def test_every_line_runs_on_a_gpu_with_nothing_to_read(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("way", ["job", "share", "lease", "pipe"])
-def test_where_gpus_are_leased_for_it_a_pipe_uses_these(bench: Bench, way: str) -> None:
-    """Standing in the line for them once more it would wait for itself; other GPUs are not its affair."""
+def test_inside_a_lease_a_pipe_uses_the_leased_gpus(bench: Bench, way: str) -> None:
+    """Queueing for GPUs it already holds would deadlock; other GPUs are not used."""
     (bench.folder / "commands").write_text("echo $CUDA_VISIBLE_DEVICES >> seen\n" * 3)
     inner = f"{sys.executable} -m dibs pipe < commands"
     match way:
@@ -81,19 +81,19 @@ def test_where_gpus_are_leased_for_it_a_pipe_uses_these(bench: Bench, way: str) 
         ("--vram 1G", "dibs: --vram takes a share of a GPU; in here GPU 2 is leased already. Say --per-gpu 2."),
     ],
 )
-def test_more_than_what_is_leased_for_it_is_refused(bench: Bench, words: str, says: str) -> None:
+def test_more_gpus_than_leased_are_refused(bench: Bench, words: str, says: str) -> None:
     done = bench.cli("lease", "--gpu-ids", "2", f"{sys.executable} -m dibs pipe {words} < /dev/null")
     assert (done.returncode, done.stderr.strip()) == (2, says)
 
 
-def test_a_group_that_max_gpus_forbids_is_refused(bench: Bench) -> None:
+def test_a_group_larger_than_max_gpus_is_refused(bench: Bench) -> None:
     done = bench.cli("pipe", "--gpu-ids", "0,1", "2,3", input="touch never", environ={"DIBS_MAX_GPUS": "1"})
     assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr.startswith("dibs: each command asks for 2 GPUs; max_gpus allows 1.")
     assert not (bench.folder / "never").exists()
 
 
-def test_a_stop_with_nothing_waiting_speaks_only_of_what_was_not_read(bench: Bench) -> None:
+def test_a_stop_without_waiting_commands_mentions_only_unread_input(bench: Bench) -> None:
     process = start(bench, "--gpu-ids", "0")
     feed(process, f"touch began; {GATE}")
     wait_for_files(bench, "began")
@@ -105,12 +105,12 @@ def test_a_stop_with_nothing_waiting_speaks_only_of_what_was_not_read(bench: Ben
     assert told == "dibs: stopped: what was not read yet not started\n"
 
 
-def test_no_input_is_no_error(bench: Bench) -> None:
+def test_empty_input_is_no_error(bench: Bench) -> None:
     done = bench.cli("pipe", input="")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_failure_is_said_and_told_by_the_code(bench: Bench) -> None:
+def test_a_failed_command_is_reported_and_sets_the_exit_code(bench: Bench) -> None:
     done = bench.cli("pipe", "--gpu-ids", "1", input="true\nexit 3\nkill -9 $$\n")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
@@ -127,7 +127,7 @@ def test_a_command_that_cannot_be_started_frees_its_slot(bench: Bench, bad: str)
     assert "command 1 failed (cannot be started: " in done.stderr
 
 
-def test_a_script_without_a_first_line_for_the_kernel_runs(bench: Bench) -> None:
+def test_a_script_without_a_shebang_runs(bench: Bench) -> None:
     (bench.folder / "script").write_text("echo $1\n")
     (bench.folder / "script").chmod(0o755)
     assert bench.cli("pipe", input="./script seen").stdout == "seen\n"
@@ -138,14 +138,14 @@ def test_several_lines_can_be_one_command(bench: Bench) -> None:
     assert done.stdout == "a1 b\nc2\nd\n"
 
 
-def test_blank_lines_are_commands_unless_they_are_passed_over(bench: Bench) -> None:
+def test_blank_lines_are_commands_unless_they_are_skipped(bench: Bench) -> None:
     lines = "\n# nothing\ntrue\n"
     assert bench.cli("pipe", "--summary", input=lines).stdout.endswith("\n3 commands: 3 done, 0 failed\n")
     skipped = bench.cli("pipe", "--summary", "--skip-blank", input=lines)
     assert skipped.stdout.endswith("\n1 command: 1 done, 0 failed\n")
 
 
-def test_a_line_starts_as_soon_as_it_is_there(bench: Bench) -> None:
+def test_a_line_starts_as_soon_as_it_is_read(bench: Bench) -> None:
     """As with `tail -f queue | dibs pipe`, which never ends by itself."""
     process = start(bench)
     for number in range(3):
@@ -155,7 +155,7 @@ def test_a_line_starts_as_soon_as_it_is_there(bench: Bench) -> None:
     assert process.returncode == 0
 
 
-def test_it_reads_from_a_fifo_that_others_read_too(bench: Bench) -> None:
+def test_a_fifo_can_be_read_together_with_others(bench: Bench) -> None:
     fifo = bench.folder / "queue"
     os.mkfifo(fifo)
     writer = os.open(fifo, os.O_RDWR)
@@ -172,7 +172,7 @@ def test_it_reads_from_a_fifo_that_others_read_too(bench: Bench) -> None:
         assert process.returncode == 0
 
 
-def test_a_group_is_leased_together(bench: Bench) -> None:
+def test_the_gpus_of_a_group_are_leased_together(bench: Bench) -> None:
     command = "echo $CUDA_VISIBLE_DEVICES $MASTER_ADDR ${MASTER_PORT:+port}"
     done = bench.cli("pipe", "--gpu-ids", "0,1", "2,3", input=f"{command}\n")
     assert done.stdout == "FAKE-0,FAKE-1 127.0.0.1 port\n"
@@ -181,13 +181,13 @@ def test_a_group_is_leased_together(bench: Bench) -> None:
     assert "GPU 2,3" in both.stdout
 
 
-def test_so_many_gpus_for_each_command(bench: Bench) -> None:
+def test_each_command_gets_the_requested_number_of_gpus(bench: Bench) -> None:
     done = bench.cli("pipe", "-g", "2", "--gpu-ids", "1-3", input="echo $DIBS_GPU_INDICES\n" * 3)
     assert done.stdout == "1,2\n" * 3
 
 
 def test_commands_share_a_gpu_when_asked_to(bench: Bench) -> None:
-    """Empty GPUs come first, then a second command on each: all four run at once on one lease a GPU."""
+    """Empty GPUs come first, then a second command on each: all four run at once with one lease per GPU."""
     wait = f"touch $0.$DIBS_GPU_INDICES; {GATE}"
     process = start(bench, "--gpu-ids", "0,1", "--per-gpu", "2")
     feed(process, *(wait.replace("$0", str(number)) for number in range(5)))
@@ -198,7 +198,7 @@ def test_commands_share_a_gpu_when_asked_to(bench: Bench) -> None:
     assert process.returncode == 0
 
 
-def test_at_most_so_many_at_once(bench: Bench) -> None:
+def test_at_most_n_commands_run_at_once(bench: Bench) -> None:
     process = start(bench, "-j", "2")
     feed(process, *(f"touch {number}; {GATE}" for number in range(3)))
     wait_for_files(bench, "0", "1")
@@ -208,7 +208,7 @@ def test_at_most_so_many_at_once(bench: Bench) -> None:
     assert (bench.folder / "2").exists()
 
 
-def test_output_goes_to_a_file_for_each_command(bench: Bench) -> None:
+def test_each_command_can_have_its_own_output_file(bench: Bench) -> None:
     done = bench.cli("pipe", "--logs", "out/logs", "--retries", "1", input="echo a; echo b >&2\necho c; false\n")
     assert (done.stdout, done.returncode) == ("", 1)
     logs = bench.folder / "out" / "logs"
@@ -220,21 +220,21 @@ def test_output_goes_to_a_file_for_each_command(bench: Bench) -> None:
     assert "command 2 failed (exit 1) on GPU 1, trying again: " in done.stderr
 
 
-def test_what_failed_is_tried_again(bench: Bench) -> None:
+def test_failed_commands_are_retried(bench: Bench) -> None:
     done = bench.cli("pipe", "--retries", "2", "--summary", input="echo x >> tries; [ $(wc -l < tries) = 3 ]\n")
     assert done.returncode == 0
     assert done.stdout.endswith("\n1 command: 1 done, 0 failed\n")
     assert (bench.folder / "tries").read_text() == "x\n" * 3
 
 
-def test_it_stops_after_so_many_failures(bench: Bench) -> None:
+def test_it_stops_after_n_failures(bench: Bench) -> None:
     done = bench.cli("pipe", "-j", "1", "--halt", "2", input="false\ntrue\nfalse\ntouch never\ntouch never\n")
     assert done.returncode == 1
     assert "dibs: halted: 2 commands not started" in done.stderr
     assert not (bench.folder / "never").exists()
 
 
-def test_the_summary_says_what_ran_where_and_how_it_ended(bench: Bench) -> None:
+def test_the_summary_lists_what_ran_where_and_how_it_ended(bench: Bench) -> None:
     done = bench.cli("pipe", "--gpu-ids", "3", "--summary", input="true\nexit 4\n")
     head, *rows, total = done.stdout.splitlines()
     assert head.split() == ["COMMAND", "WHERE", "STATE", "END", "TIME", "TEXT"]
@@ -260,7 +260,9 @@ def test_the_summary_says_what_ran_where_and_how_it_ended(bench: Bench) -> None:
         (("--logs", "/dev/null/x"), 2, "--logs expected a folder"),
     ],
 )
-def test_bad_input_gets_one_line_and_runs_nothing(bench: Bench, words: tuple[str, ...], code: int, said: str) -> None:
+def test_bad_input_is_a_one_line_error_and_runs_nothing(
+    bench: Bench, words: tuple[str, ...], code: int, said: str
+) -> None:
     done = bench.cli("pipe", *words, input="touch never\n")
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith("dibs: ")
@@ -272,7 +274,7 @@ def test_bad_input_gets_one_line_and_runs_nothing(bench: Bench, words: tuple[str
 @pytest.mark.parametrize(
     "words", [("--gpus", "0,1"), ("--gpus", "0", "1"), ("--gpu-ids", "FAKE-0,1"), ("--gpu-ids", "0-1")]
 )
-def test_a_list_of_gpus_can_be_written_in_many_ways(bench: Bench, words: tuple[str, ...]) -> None:
+def test_a_gpu_list_has_several_notations(bench: Bench, words: tuple[str, ...]) -> None:
     done = bench.cli(
         "pipe", *words, input=f"touch a; {GATE}; echo $DIBS_GPU_INDICES\necho $DIBS_GPU_INDICES; touch go\n"
     )
@@ -288,7 +290,7 @@ def test_without_gpus_commands_run_without_one(bench: Bench) -> None:
     assert bench.cli("pipe", "-g", "0", input="echo [$CUDA_VISIBLE_DEVICES]\n").stdout == "[]\n"
 
 
-def test_max_gpus_holds_here_too(bench: Bench) -> None:
+def test_max_gpus_applies_to_a_pipe_too(bench: Bench) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "dibs", "pipe"], env=bench.environ | {"DIBS_MAX_GPUS": "1"}, cwd=bench.folder,
         stdin=subprocess.PIPE, text=True,
@@ -301,8 +303,8 @@ def test_max_gpus_holds_here_too(bench: Bench) -> None:
     assert process.returncode == 0
 
 
-def test_gpus_that_have_nothing_to_do_are_let_go(bench: Bench) -> None:
-    """At the end of the stream at once; while more may come, after a moment."""
+def test_idle_gpus_are_released(bench: Bench) -> None:
+    """At once at the end of the stream; after a moment while more may come."""
     process = start(bench)
     feed(process, "true", f"touch began; {GATE}")
     wait_for_files(bench, "began")
@@ -315,7 +317,7 @@ def test_gpus_that_have_nothing_to_do_are_let_go(bench: Bench) -> None:
     assert process.returncode == 0
 
 
-def test_it_takes_turns_with_another_door(bench: Bench) -> None:
+def test_a_pipe_and_another_command_take_turns(bench: Bench) -> None:
     """A lease is shared by all commands of the call, and offered back as soon as somebody else waits."""
     process = start(bench, "--gpu-ids", "0")
     feed(process, f"touch began; {GATE}; echo pipe >> order", *["echo pipe >> order"] * 3)
@@ -330,7 +332,7 @@ def test_it_takes_turns_with_another_door(bench: Bench) -> None:
     assert told.startswith("dibs: waiting for a GPU: ")
 
 
-def test_it_waits_for_a_gpu_that_a_job_has(bench: Bench) -> None:
+def test_it_waits_for_a_gpu_held_by_a_job(bench: Bench) -> None:
     job_id = bench.add(GATE, gpus=4)
     bench.until(job_id, "started")
     process = start(bench)
@@ -343,7 +345,7 @@ def test_it_waits_for_a_gpu_that_a_job_has(bench: Bench) -> None:
     assert (process.returncode, (bench.folder / "ran").exists()) == (0, True)
 
 
-def test_what_a_command_leaves_running_is_ended_and_named(bench: Bench) -> None:
+def test_leftover_processes_of_a_command_are_ended_and_named(bench: Bench) -> None:
     left = "sleep 1000 > /dev/null 2>&1 & echo $! > left"
     done = bench.cli("pipe", "--gpu-ids", "0", input=f"{left}\necho next\n")
     assert (done.returncode, done.stdout) == (0, "next\n")
@@ -352,7 +354,7 @@ def test_what_a_command_leaves_running_is_ended_and_named(bench: Bench) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_process_that_made_itself_a_daemon_is_ended_too(bench: Bench) -> None:
+def test_a_daemonized_process_is_ended_too(bench: Bench) -> None:
     done = bench.cli(
         "pipe",
         input="setsid sh -c 'echo $$ > left; exec sleep 1000' > /dev/null 2>&1 & while [ ! -s left ]; do :; done\n",
@@ -363,7 +365,7 @@ def test_a_process_that_made_itself_a_daemon_is_ended_too(bench: Bench) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_terminal_shows_how_far_it_is(bench: Bench) -> None:
+def test_a_terminal_shows_progress(bench: Bench) -> None:
     (bench.folder / "commands").write_text(f"true\nfalse\n{GATE}\n")
     with Terminal(bench, "pipe", "--logs", "out") as person:
         person.type("false\n")
@@ -377,7 +379,7 @@ def test_a_terminal_shows_how_far_it_is(bench: Bench) -> None:
     assert "type commands, one a line" in shown
 
 
-def test_ctrl_c_lets_what_runs_finish(bench: Bench) -> None:
+def test_after_ctrl_c_running_commands_finish(bench: Bench) -> None:
     with Terminal(bench, "pipe", "--gpu-ids", "0") as person:
         person.type(f"touch began; {GATE}; echo finished\ntouch never\n")
         wait_for_files(bench, "began")
@@ -387,12 +389,12 @@ def test_ctrl_c_lets_what_runs_finish(bench: Bench) -> None:
         code, shown = person.end()
     assert code == 130
     assert "finished" in shown
-    # The second line may have been read before Ctrl-C, which drops what the terminal still had.
+    # The second line may have been read before Ctrl-C, which discards what the terminal still had.
     assert re.search(r"stopped: (1 command and )?what was not read yet not started", shown)
     assert not (bench.folder / "never").exists()
 
 
-def test_a_closed_terminal_lets_what_runs_finish(bench: Bench) -> None:
+def test_after_a_hangup_running_commands_finish(bench: Bench) -> None:
     with Terminal(bench, "pipe", "--gpu-ids", "0") as person:
         person.type(f"touch began; {GATE}; touch finished\ntouch never\n")
         wait_for_files(bench, "began")
@@ -404,7 +406,7 @@ def test_a_closed_terminal_lets_what_runs_finish(bench: Bench) -> None:
     assert not (bench.folder / "never").exists()
 
 
-def test_a_command_that_asks_the_terminal_is_not_stopped_for_ever(bench: Bench) -> None:
+def test_a_command_that_reads_from_the_terminal_is_not_suspended_for_ever(bench: Bench) -> None:
     with Terminal(bench, "pipe") as person:
         person.type("cat /dev/tty; echo answered\n")
         person.until("answered\r\n")
@@ -412,6 +414,6 @@ def test_a_command_that_asks_the_terminal_is_not_stopped_for_ever(bench: Bench) 
         assert person.end()[0] == 0
 
 
-def test_logs_are_readable_as_the_umask_says(bench: Bench) -> None:
+def test_log_files_are_readable_and_writable_for_the_owner(bench: Bench) -> None:
     bench.cli("pipe", "--logs", "out", input="true\n")
     assert stat.S_IMODE((bench.folder / "out" / "1.log").stat().st_mode) & 0o600 == 0o600

@@ -1,4 +1,4 @@
-"""Lines: what a command is, whatever pieces the stream comes in."""
+"""Splitting a stream into commands, whatever pieces it arrives in."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_several_lines_can_be_one_command(text: bytes, expected: list[str]) -> N
     assert read(text, is_joined=True) == expected
 
 
-def test_lines_that_say_nothing_can_be_passed_over() -> None:
+def test_blank_lines_and_comments_can_be_skipped() -> None:
     assert read(b"\n  \n# x\na # y\n---\n\n# z\n---\n", is_joined=True, skips_blank=True) == ["a # y"]
 
 
-def test_a_line_is_there_as_soon_as_it_ends() -> None:
+def test_a_line_is_available_as_soon_as_it_ends() -> None:
     lines = Lines(is_joined=True)
     assert lines.feed(b"one\ntw") == ["one"]
     assert lines.feed(b"o\r") == []
@@ -62,7 +62,7 @@ def test_a_line_is_there_as_soon_as_it_ends() -> None:
 
 @settings(deadline=None)
 @given(st.text(st.sampled_from("ab\\-#\n\r é"), max_size=60), st.integers(1, 7), st.booleans())
-def test_it_does_not_matter_in_which_pieces_the_stream_comes(text: str, size: int, is_joined: bool) -> None:
+def test_the_pieces_of_the_stream_do_not_matter(text: str, size: int, is_joined: bool) -> None:
     raw = text.encode()
     lines = Lines(is_joined=is_joined)
     pieces = [lines.feed(raw[at : at + size]) for at in range(0, len(raw), size)]

@@ -1,4 +1,4 @@
-"""Slots: which one a command gets, and when a device is taken, kept, shared, offered back and let go."""
+"""Slots: which one a command gets, and when a device is taken, kept, shared, offered back and released."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTE = device_lease.Note("test")
 
 @pytest.fixture
 def opened() -> Iterator[list[Slots]]:
-    """Whatever is put in here is closed in the end."""
+    """Return a list whose slots are closed at the end of the test."""
     made: list[Slots] = []
     yield made
     for one in made:
@@ -46,7 +46,7 @@ def fixed(place: device_lease.Folder, opened: list[Slots], *groups: str) -> Fixe
 
 
 def taken(some: Slots, count: int = 1, now: float = 0.0) -> list[Slot]:
-    """Take so many slots, or as many as there are."""
+    """Take up to the given number of slots."""
     return [slot for _ in range(count) if (slot := some.take(now)) is not None]
 
 
@@ -58,7 +58,7 @@ def held(place: device_lease.Folder) -> str:
     return "".join(sorted(holders.held(place, "ABCD")))
 
 
-def test_the_best_device_comes_first_and_only_what_is_needed_is_taken(
+def test_the_preferred_device_comes_first_and_only_needed_ones_are_taken(
     place: device_lease.Folder, opened: list[Slots]
 ) -> None:
     some = chosen(place, opened, "BAC")
@@ -73,18 +73,16 @@ def test_empty_devices_come_before_shared_ones(place: device_lease.Folder, opene
     assert set(labels(found[:2])) == {"A", "B"}
 
 
-def test_no_more_devices_than_allowed(place: device_lease.Folder, opened: list[Slots]) -> None:
+def test_at_most_the_allowed_number_of_devices_is_taken(place: device_lease.Folder, opened: list[Slots]) -> None:
     assert labels(taken(chosen(place, opened, "ABCD", count=2, most=3), 4)) == ["AB"]
 
 
-def test_several_devices_are_whichever_can_be_had(
-    place: device_lease.Folder, opened: list[Slots], puppet: Make
-) -> None:
+def test_a_group_uses_the_devices_that_are_free(place: device_lease.Folder, opened: list[Slots], puppet: Make) -> None:
     puppet().ask("take B other")
     assert labels(taken(chosen(place, opened, "ABCD", count=2), 2)) == ["AC"]
 
 
-def test_the_last_named_comes_first_and_what_was_freed_last(place: device_lease.Folder, opened: list[Slots]) -> None:
+def test_the_slot_freed_last_is_used_next(place: device_lease.Folder, opened: list[Slots]) -> None:
     some = fixed(place, opened, "A", "B", "C")
     c, b, a = taken(some, 3)
     assert labels([c, b, a]) == ["C", "B", "A"]
@@ -104,7 +102,7 @@ def test_slots_that_overlap_share_a_lease(place: device_lease.Folder, opened: li
     assert held(place) == ""
 
 
-def test_another_slot_will_do_when_the_first_is_held(
+def test_the_next_slot_is_used_when_the_first_is_held(
     place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     puppet().ask("take C other")
@@ -123,7 +121,7 @@ def test_a_device_is_kept_for_the_next_command_without_a_new_lease(
     assert min(before) >= slots.KEPT_FD
 
 
-def test_an_idle_device_is_kept_for_a_moment_and_at_the_end_not_at_all(
+def test_an_idle_device_is_kept_briefly_and_at_the_end_not_at_all(
     place: device_lease.Folder, opened: list[Slots]
 ) -> None:
     some = chosen(place, opened, "AB")
@@ -148,7 +146,7 @@ def test_an_idle_device_goes_to_an_older_ticket_and_comes_back(
     some.give(slot, 0.0)
     assert some.take(0.0) is None, "we stand behind it now"
     assert other.hear() == "took A"
-    # It may have been on its way from the line to the device when we looked.
+    # It may have been between the line and the device when we checked.
     assert some.take(some.ask_at) is None
     assert some.fds(), "and wait for its end"
     other.kill()
@@ -157,7 +155,7 @@ def test_an_idle_device_goes_to_an_older_ticket_and_comes_back(
     assert labels(taken(some)) == ["A"]
 
 
-def test_a_shared_device_takes_no_more_commands_while_somebody_waits_for_it(
+def test_a_shared_device_accepts_no_new_command_while_a_ticket_waits_for_it(
     place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     some = chosen(place, opened, "A", per_device=2)
@@ -172,10 +170,10 @@ def test_a_shared_device_takes_no_more_commands_while_somebody_waits_for_it(
     assert other.hear() == "took A"
 
 
-def test_a_device_that_was_just_given_to_us_is_ours_whoever_came_meanwhile(
+def test_a_device_just_received_is_used_before_it_is_offered_to_later_tickets(
     place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
-    """Two who take turns would otherwise hand it to each other for ever, and nobody would use it."""
+    """Otherwise two waiters could pass it back and forth for ever, and nobody would use it."""
     for some in (chosen(place, opened, "A"), fixed(place, opened, "A")):
         holder, other = puppet(), puppet()
         holder.ask("take A other")
@@ -192,7 +190,7 @@ def test_a_device_that_was_just_given_to_us_is_ours_whoever_came_meanwhile(
         some.close()
 
 
-def test_a_ticket_that_others_can_serve_takes_nothing_from_us(
+def test_a_ticket_that_other_devices_can_serve_takes_nothing_from_us(
     place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     some = chosen(place, opened, "A")
@@ -207,15 +205,13 @@ def test_a_ticket_that_others_can_serve_takes_nothing_from_us(
 @pytest.mark.parametrize(
     ("text", "key"), [("7", "7"), ("GPU-8f4a", "GPU-8f4a"), ("a b", "text-"), ("x" * 99, "text-"), ("é", "text-")]
 )
-def test_a_free_text_has_a_name_to_be_leased_by(text: str, key: str) -> None:
+def test_any_text_maps_to_a_valid_lease_key(text: str, key: str) -> None:
     assert slots.key_of(text).startswith(key)
     assert holders.checked(slots.key_of(text))
     assert slots.key_of(text) == slots.key_of(text) != slots.key_of(text + "!")
 
 
-def test_waiting_is_said_once_and_not_at_every_turn(
-    place: device_lease.Folder, opened: list[Slots], puppet: Make
-) -> None:
+def test_waiting_is_reported_once(place: device_lease.Folder, opened: list[Slots], puppet: Make) -> None:
     told: list[Sequence[str]] = []
     some = FixedSlots(LeaseOptions(place, NOTE, on_wait=told.append), [Slot("A", "A")])
     opened.append(some)
@@ -227,7 +223,7 @@ def test_waiting_is_said_once_and_not_at_every_turn(
     assert told == [("A",)]
 
 
-# -- politeness
+# -- etiquette
 
 
 def polite(place: device_lease.Folder, opened: list[Slots], keep_free: int, told: list[Sequence[str]]) -> ChosenSlots:
@@ -238,26 +234,28 @@ def polite(place: device_lease.Folder, opened: list[Slots], keep_free: int, told
     return made
 
 
-def sharing_out(place: device_lease.Folder, opened: list[Slots], etiquette: Etiquette, most: int = 4) -> SharedSlots:
+def shared_slots(place: device_lease.Folder, opened: list[Slots], etiquette: Etiquette, most: int = 4) -> SharedSlots:
     terms = Terms(1000, dict.fromkeys("ABCD", 8000), most)
     made = SharedSlots(LeaseOptions(place, NOTE, terms=lambda: terms, etiquette=etiquette), 1, list("ABCD"), "".join)
     opened.append(made)
     return made
 
 
-def test_some_are_left_free_for_others_and_it_is_said_once(place: device_lease.Folder, opened: list[Slots]) -> None:
+def test_keep_free_is_respected_and_reported_once(place: device_lease.Folder, opened: list[Slots]) -> None:
     told: list[Sequence[str]] = []
     some = polite(place, opened, 2, told)
     first, _ = taken(some, 4)
     assert held(place) == "AB"
     assert told == [()]
-    # Nobody tells us when more is free: it is looked at again after a while.
+    # No event reports free devices: they are checked again after a while.
     assert some.ask_at == slots.RETRY_S
     some.give(first, 0.5)
     assert labels(taken(some, 2, now=0.6)) == ["A"]
 
 
-def test_what_others_hold_is_not_free_for_others(place: device_lease.Folder, opened: list[Slots], puppet: Make) -> None:
+def test_devices_held_by_others_do_not_count_for_keep_free(
+    place: device_lease.Folder, opened: list[Slots], puppet: Make
+) -> None:
     other = puppet()
     other.ask("take A,B other")
     some = polite(place, opened, 2, [])
@@ -266,7 +264,7 @@ def test_what_others_hold_is_not_free_for_others(place: device_lease.Folder, ope
     assert labels(taken(some, 1, now=slots.RETRY_S)) == ["A"]
 
 
-def test_groups_too_are_no_more_than_max_gpus_allows(place: device_lease.Folder, opened: list[Slots]) -> None:
+def test_max_gpus_also_limits_groups(place: device_lease.Folder, opened: list[Slots]) -> None:
     some = FixedSlots(LeaseOptions(place, NOTE, etiquette=Etiquette(3)), [Slot("AB", "AB"), Slot("CD", "CD")])
     opened.append(some)
     (slot,) = taken(some, 2)
@@ -275,8 +273,8 @@ def test_groups_too_are_no_more_than_max_gpus_allows(place: device_lease.Folder,
     assert labels(taken(some, 2, now=1.0)) == ["CD"]
 
 
-def test_shares_are_of_no_more_devices_than_max_gpus_allows(place: device_lease.Folder, opened: list[Slots]) -> None:
-    some = sharing_out(place, opened, Etiquette(1))
+def test_max_gpus_also_limits_shares(place: device_lease.Folder, opened: list[Slots]) -> None:
+    some = shared_slots(place, opened, Etiquette(1))
     found = taken(some, 5)
     assert len(found) == 4
     assert len(held(place)) == 1
@@ -284,10 +282,10 @@ def test_shares_are_of_no_more_devices_than_max_gpus_allows(place: device_lease.
     assert labels(taken(some, 2, now=1.0)) == [found[0].label]
 
 
-def test_shares_leave_devices_free_for_others(place: device_lease.Folder, opened: list[Slots], puppet: Make) -> None:
+def test_keep_free_also_applies_to_shares(place: device_lease.Folder, opened: list[Slots], puppet: Make) -> None:
     other = puppet()
     other.ask("take A,B other")
-    some = sharing_out(place, opened, Etiquette(None, 1, "ABCD"), most=2)
+    some = shared_slots(place, opened, Etiquette(None, 1, "ABCD"), most=2)
     assert len(taken(some, 3)) == 2
     assert len(held(place)) == 3
     assert some.ask_at <= slots.RETRY_S
@@ -296,10 +294,10 @@ def test_shares_leave_devices_free_for_others(place: device_lease.Folder, opened
     assert len(held(place)) == 3
 
 
-# -- what needs no lease
+# -- slots that need no lease
 
 
-def test_devices_that_are_leased_for_us_are_used_as_they_are(
+def test_inherited_devices_are_used_without_a_lease(
     place: device_lease.Folder, opened: list[Slots], puppet: Make
 ) -> None:
     puppet().ask("take A,B runner")
@@ -314,7 +312,7 @@ def test_devices_that_are_leased_for_us_are_used_as_they_are(
     assert held(place) == "AB"
 
 
-def test_slots_without_a_device_need_nobody(place: device_lease.Folder, opened: list[Slots]) -> None:
+def test_slots_without_a_device_need_no_lease(place: device_lease.Folder, opened: list[Slots]) -> None:
     some = FixedSlots(LeaseOptions(place, NOTE), [Slot((), "no GPU")] * 2)
     opened.append(some)
     assert labels(taken(some, 3)) == ["no GPU", "no GPU"]
