@@ -1,4 +1,4 @@
-"""What speaks against a device: one rule for jobs of the queue and for all doors without one."""
+"""Whether a device can take a job: one rule for jobs of the queue and for commands without a daemon."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ ALONE, SHARING, RELAXED = Request(), Request(vram=6 * GIB), Request(ignore_forei
         ({"compute_mode": EXCLUSIVE, "foreign": "used by bob"}, "used by bob", "used by bob", "used by bob"),
     ],
 )
-def test_what_speaks_against_a_device(more, to_alone, to_sharing, to_relaxed):
+def test_obstacles_of_a_device(more, to_alone, to_sharing, to_relaxed):
     device = dataclasses.replace(CARD, **more)
     told = [capacity.obstacle(device, request) for request in (ALONE, SHARING, RELAXED)]
     assert told == [to_alone, to_sharing, to_relaxed]
@@ -47,19 +47,19 @@ def test_what_speaks_against_a_device(more, to_alone, to_sharing, to_relaxed):
         (24, [1024], "0B of it left for 6G"),
     ],
 )
-def test_strangers_and_shares_leave_what_they_leave(used, shares, told):
+def test_foreign_memory_and_shares_reduce_the_memory_that_is_left(used, shares, told):
     assert capacity.shortage(dataclasses.replace(CARD, foreign_memory=used * GIB), SHARING, shares) == told
     assert capacity.shortage(dataclasses.replace(CARD, foreign_memory=used * GIB), ALONE, shares) is None
 
 
 def machine(*exclusive):
-    """Two cards of which these are for one process at a time."""
+    """Return two cards, with these in exclusive-process mode."""
     plain = build.inventory(2)
     made = (dataclasses.replace(d, compute_mode=EXCLUSIVE if d.index in exclusive else None) for d in plain.devices)
     return dataclasses.replace(plain, devices=tuple(made))
 
 
-def test_jobs_share_the_other_gpus_and_have_one_for_a_single_process_alone():
+def test_jobs_do_not_share_a_gpu_in_exclusive_process_mode():
     waiting = [build.waiting(number, vram=6 * GIB) for number in (1, 2)] + [build.waiting(3), build.waiting(4)]
     starts = planner.plan(View(waiting), machine(0), Policy(), build.NOW).starts
     assert [(start.id, start.devices) for start in starts] == [
@@ -67,18 +67,18 @@ def test_jobs_share_the_other_gpus_and_have_one_for_a_single_process_alone():
     ]  # fmt: skip
 
 
-def test_a_job_that_cannot_share_any_gpu_is_refused_or_told_so_in_words():
+def test_a_job_that_cannot_share_any_gpu_is_refused_or_gets_a_reason():
     request = Request(vram=6 * GIB)
     feasibility.check_possible(request, machine(0), Policy())
     with pytest.raises(Impossible, match="2 of 2 GPUs cannot be shared: their compute mode is exclusive-process"):
         feasibility.check_possible(request, machine(0, 1), Policy())
-    # It was set after the job was queued.
+    # The mode was set after the job was queued.
     waits = build.waiting(1, vram=6 * GIB)
     reason = explanation.explain(waits, View([waits]), machine(0, 1), Policy(), build.NOW)
     assert f"GPU 0-1: {capacity.ONE_PROCESS}" in reason.text
 
 
-# -- plans on which devices are shared ----------------------------------------------------------------------------
+# -- plans with shared devices ------------------------------------------------------------------------------------
 
 
 def starts(view, inventory, policy):
@@ -86,8 +86,8 @@ def starts(view, inventory, policy):
     return {start.id: start.devices for start in found}
 
 
-def test_a_gpu_that_strangers_use_is_not_one_of_those_that_are_left_free():
-    """Sharing it costs others nothing: it was not free for them before."""
+def test_a_gpu_in_foreign_use_does_not_count_for_keep_free():
+    """Sharing it takes nothing from others: it was not free for them before."""
     plain = build.inventory(3)
     used = dataclasses.replace(plain.devices[1], foreign="used by bob", foreign_memory=10 * GIB)
     inventory = dataclasses.replace(plain, devices=(plain.devices[0], used, plain.devices[2]))
@@ -96,8 +96,8 @@ def test_a_gpu_that_strangers_use_is_not_one_of_those_that_are_left_free():
     assert found == {1: build.ids(1), 2: build.ids(0)}
 
 
-def test_a_job_that_was_refused_starts_when_what_was_kept_from_it_can_be_kept_elsewhere():
-    """The first that waits would get GPU 1 and 2; once job 3 shares GPU 0, it can have that one instead of GPU 2."""
+def test_a_later_job_starts_when_a_reservation_can_move_to_another_device():
+    """The first waiting job would get GPU 1 and 2; once job 3 shares GPU 0, it can have that one instead of GPU 2."""
     long, short = (
         Active(JobId(number), build.ids(1, 2), limit_s=limit_s, started_at=build.NOW, mib=mib)
         for number, limit_s, mib in ((8, 30_000, 6144), (9, 100, 1024))
@@ -111,7 +111,7 @@ def test_a_job_that_was_refused_starts_when_what_was_kept_from_it_can_be_kept_el
     assert found == {3: build.ids(0), 2: build.ids(2)}
 
 
-def test_beside_one_who_has_a_device_alone_nothing_is_left_of_it():
+def test_an_exclusively_used_device_has_no_room():
     inventory = build.inventory(1)
     assert not capacity.beside(inventory.devices[0], [Active(JobId(1), inventory.ids)], 4).fits(1)
     assert capacity.beside(inventory.devices[0], [Active(JobId(1), inventory.ids, mib=1)], 4).fits(1)

@@ -1,4 +1,4 @@
-"""Who may share which device, against the rule tried out on every possibility."""
+"""Which devices a share may take, against the rule applied to every possibility."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def drawn_room(dice):
 
 
 def case(dice):
-    """Make what `choose` is asked: count, MiB, wanted, rooms, ahead."""
+    """Make the input of `choose`: count, MiB, wanted, rooms, ahead."""
     rooms = {device: drawn_room(dice) for device in dice.some(DEVICES)}
     ahead = [
         Want(dice.number(1, 3), dice.some(DEVICES, 1), dice.one((0, 0, 2, 5, 9)), dice.number(0, 1) == 1)
@@ -51,15 +51,15 @@ def after(rooms, own, mib):
 
 
 def most_served(want, rooms):
-    """Return how many devices one want can have, by counting."""
+    """Return how many devices one request can have, by counting."""
     return min(want.count, sum(device in want.devices and room.fits(want.mib) for device, room in rooms.items()))
 
 
-# -- what holds for every choice ----------------------------------------------------------------------------------
+# -- properties of every choice -----------------------------------------------------------------------------------
 
 
 @given(CASES)
-def test_no_device_is_given_that_has_no_room(case):
+def test_only_devices_with_enough_room_are_given(case):
     count, mib, wanted, rooms, ahead = case
     chosen = choice.choose(count, wanted, rooms, ahead, Terms(mib))
     assert chosen is None or len({*chosen}) == count
@@ -70,7 +70,7 @@ def test_no_device_is_given_that_has_no_room(case):
 
 
 @given(CASES)
-def test_those_ahead_can_have_as_much_as_before(case):
+def test_a_choice_takes_nothing_from_requests_ahead(case):
     count, mib, wanted, rooms, ahead = case
     chosen = choice.choose(count, wanted, rooms, ahead, Terms(mib))
     if chosen is not None:
@@ -78,7 +78,7 @@ def test_those_ahead_can_have_as_much_as_before(case):
 
 
 @given(CASES)
-def test_nobody_is_given_what_becomes_empty_for_those_ahead(case):
+def test_a_device_that_is_being_emptied_for_a_request_ahead_is_not_given(case):
     count, mib, wanted, rooms, ahead = case
     chosen = choice.choose(count, wanted, rooms, ahead, Terms(mib))
     closed = choice.serve(ahead, rooms)[1]
@@ -87,7 +87,7 @@ def test_nobody_is_given_what_becomes_empty_for_those_ahead(case):
 
 
 @given(CASES)
-def test_behind_one_want_devices_are_given_exactly_when_it_loses_nothing(case):
+def test_with_one_request_ahead_devices_are_given_exactly_when_it_loses_nothing(case):
     count, mib, wanted, rooms, ahead = case
     for want in ahead[:1]:
         chosen = choice.choose(count, wanted, rooms, [want], Terms(mib))
@@ -101,8 +101,8 @@ def test_behind_one_want_devices_are_given_exactly_when_it_loses_nothing(case):
 
 
 @given(CASES)
-def test_where_nobody_shares_those_ahead_are_served_as_by_an_exact_matching(case):
-    """The seating for those who share must not be worse where they do not."""
+def test_without_sharing_requests_ahead_are_served_as_by_an_exact_matching(case):
+    """The placement for shares must not be worse where nothing is shared."""
     _, _, _, rooms, ahead = case
     alone = [Want(want.count, want.devices) for want in ahead]
     free = [device for device, left in rooms.items() if not left.sharers]
@@ -110,14 +110,14 @@ def test_where_nobody_shares_those_ahead_are_served_as_by_an_exact_matching(case
     assert list(itertools.accumulate(served)) == build.most_held([(w.count, w.devices) for w in alone], free)
 
 
-def test_one_who_asks_for_far_more_than_there_is_costs_nothing():
-    """A ticket is written by anybody: its count must not be counted through."""
+def test_a_huge_device_count_costs_no_time():
+    """Any user can write a ticket: its count must not be iterated over."""
     rooms = {device: room() for device in "abc"}
     assert choice.serve([Want(10**18, "abc", 4)], rooms)[0] == [3]
 
 
 @given(CASES)
-def test_who_waits_ahead_and_is_not_served_keeps_newcomers_away_only_where_it_helps(case):
+def test_a_device_is_emptied_only_if_that_helps_a_request_ahead(case):
     _, _, _, rooms, ahead = case
     _, closed = choice.serve(ahead, rooms)
     for device in closed:
@@ -133,45 +133,45 @@ def test_who_waits_ahead_and_is_not_served_keeps_newcomers_away_only_where_it_he
 # -- examples -----------------------------------------------------------------------------------------------------
 
 
-def test_the_fullest_device_in_which_it_fits_is_chosen():
+def test_the_fullest_device_with_enough_room_is_chosen():
     rooms = {"a": room(), "b": room(3), "c": room(3, 3), "d": room(9)}
     assert choice.choose(1, "abcd", rooms, [], Terms(4)) == ("c",)
     assert choice.choose(1, "abcd", rooms, [], Terms(1)) == ("d",)
     assert choice.choose(1, "abcd", rooms, [], Terms(8)) == ("a",)
 
 
-def test_a_device_that_as_many_share_as_may_is_full():
+def test_a_device_with_the_maximum_number_of_shares_is_full():
     assert choice.choose(1, "a", {"a": room(1, 1, 1)}, [], Terms(1)) is None
 
 
-def test_among_equals_the_one_that_was_used_longest_ago_is_chosen():
+def test_among_equal_devices_the_least_recently_used_is_chosen():
     rooms = {"a": room(), "b": room(), "c": room()}
     used_at = {"a": 30.0, "b": 10.0, "c": 20.0}
     assert choice.choose(1, "abc", rooms, [], Terms(4, used_at=used_at)) == ("b",)
     assert choice.choose(2, "abc", rooms, [], Terms(used_at=used_at)) == ("b", "c")
 
 
-def test_what_is_asked_for_first_comes_before_the_best_fit():
+def test_explicit_preference_comes_before_best_fit():
     rooms = {"a": room(5), "b": room()}
     assert choice.choose(1, "ba", rooms, [], Terms(4)) == ("a",)
     assert choice.choose(1, "ba", rooms, [], Terms(4, first="b")) == ("b",)
 
 
-def test_several_are_chosen_by_how_they_are_connected():
+def test_several_devices_are_chosen_by_their_links():
     rooms = {device: room() for device in "abcd"}
     links = {("b", "c"): 5, ("c", "b"): 5}
     assert choice.choose(2, "abcd", rooms, [], Terms(closeness=links)) == ("b", "c")
     assert choice.choose(2, "abcd", rooms, [], Terms(3, closeness=links)) == ("b", "c")
 
 
-def test_those_chosen_stand_in_the_order_in_which_they_were_wanted():
+def test_chosen_devices_are_in_the_requested_order():
     rooms = {device: room() for device in DEVICES}
     terms = Terms(0, used_at={"a": 9, "b": 1, "c": 5})
     assert choice.choose(3, "dabc", rooms, [], terms) == ("d", "b", "c")
 
 
-def test_one_who_wants_a_device_alone_does_not_wait_for_ever_behind_small_ones():
-    """On the first device of its ticket nobody new begins; on the other there is still room."""
+def test_an_exclusive_request_is_not_starved_by_small_shares():
+    """Nothing new starts on the first device of its ticket; on the other there is still room."""
     rooms = {"a": room(2), "b": room(2, 2)}
     alone = Want(1, ["b", "a"])
     assert choice.choose(1, "ab", rooms, [alone], Terms(1)) == ("a",)
@@ -179,33 +179,33 @@ def test_one_who_wants_a_device_alone_does_not_wait_for_ever_behind_small_ones()
     assert choice.choose(1, "b", rooms, [Want(1, ["b", "a"], is_emptying=False)], Terms(1)) == ("b",)
 
 
-def test_one_who_wants_much_does_not_wait_for_ever_behind_small_ones():
+def test_a_large_share_is_not_starved_by_small_ones():
     rooms = {"a": room(4), "b": room(4)}
     assert choice.choose(1, "ab", rooms, [Want(1, ["a", "b"], 8)], Terms(1)) == ("b",)
 
 
-def test_nothing_is_kept_empty_for_one_who_could_not_use_it_even_then():
+def test_a_device_is_not_emptied_for_a_request_that_would_not_fit_even_then():
     rooms = {"a": choice.room(6, MOST, (4,)), "b": room(4)}
     assert choice.serve([Want(1, ["a", "b"], 8)], rooms) == ([0], {"b"})
 
 
-def test_a_device_whose_memory_nobody_knows_is_shared_with_nobody():
+def test_a_device_of_unknown_memory_is_not_shared():
     rooms = {"a": choice.room(None, MOST)}
     assert choice.serve([Want(1, "a", 3), Want(1, "a", 3)], rooms)[0] == [1, 0]
     assert not choice.room(None, MOST, (3,)).fits(1)
 
 
-def test_one_waits_for_the_device_on_which_least_has_to_end():
+def test_the_device_with_least_use_to_wait_for_comes_first():
     rooms = {"a": room(2, 2), "b": room(9), "c": room(3), "d": Room(1, 3)}
     assert choice.nearest("abcde", rooms, 0) == ["d", "c", "b", "a", "e"]
     assert choice.nearest("abcde", rooms, 8) == ["c", "a", "b", "d", "e"]
 
 
-def test_nobody_is_seated_beside_one_ahead_who_wants_the_device_alone():
+def test_no_share_is_placed_on_a_device_that_an_exclusive_request_ahead_needs():
     assert choice.serve([Want(1, "a"), Want(1, "a", 3)], {"a": room()})[0] == [1, 0]
 
 
-def test_what_is_not_allowed_is_not_chosen_though_there_is_room():
+def test_a_device_that_is_not_requested_is_not_chosen_though_it_has_room():
     rooms = {device: room() for device in "ab"}
     assert choice.choose(1, "ab", rooms, [], Terms(4), lambda own: "a" not in own) == ("b",)
 
@@ -221,7 +221,7 @@ def choose_whole(count, wanted, free, ahead):
 
 
 def want(dice):
-    """Make what `choose_whole` is asked: count, wanted, free, ahead."""
+    """Make the input of `choose_whole`: count, wanted, free, ahead."""
     ahead = [(dice.number(0, 3), dice.some(WHOLE)) for _ in range(dice.number(0, 3))]
     return dice.number(0, 4), dice.some(WHOLE), dice.some(WHOLE), ahead
 
@@ -230,7 +230,7 @@ WANTS = build.drawn(want)
 
 
 def harmless(count, wanted, free, ahead):
-    """Return all sets of `count` free wanted devices whose loss nobody ahead would feel."""
+    """Return all sets of `count` free wanted devices that no request ahead would miss."""
     mine = [device for device in wanted if device in free]
     before = build.most_held(ahead, free)
     return [
@@ -241,7 +241,7 @@ def harmless(count, wanted, free, ahead):
 
 
 @given(WANTS)
-def test_devices_are_given_exactly_when_nobody_ahead_would_miss_them(want):
+def test_devices_are_given_exactly_when_no_request_ahead_would_miss_them(want):
     count, wanted, free, ahead = want
     chosen = choose_whole(count, wanted, free, ahead)
     possible = harmless(count, wanted, free, ahead)
@@ -249,45 +249,45 @@ def test_devices_are_given_exactly_when_nobody_ahead_would_miss_them(want):
 
 
 @given(WANTS)
-def test_as_many_devices_are_given_as_were_asked_each_once(want):
+def test_the_requested_number_of_distinct_devices_is_given(want):
     count, wanted, free, ahead = want
     chosen = choose_whole(count, wanted, free, ahead)
     assert chosen is None or len(chosen) == len(set(chosen)) == count
 
 
 @given(WANTS)
-def test_with_nobody_ahead_the_best_free_devices_are_given_best_first(want):
+def test_with_no_request_ahead_the_preferred_free_devices_are_given(want):
     count, wanted, free, _ = want
     mine = tuple(device for device in wanted if device in free)
     assert choose_whole(count, wanted, free, []) == (mine[:count] if len(mine) >= count else None)
 
 
 @given(WANTS)
-def test_what_is_given_stands_in_the_order_of_preference(want):
+def test_devices_are_given_in_order_of_preference(want):
     count, wanted, free, ahead = want
     chosen = choose_whole(count, wanted, free, ahead)
     assert chosen is None or list(chosen) == sorted(chosen, key=wanted.index)
 
 
 @given(WANTS, st.randoms(use_true_random=False))
-def test_the_order_in_which_sets_are_read_decides_nothing(want, random):
+def test_the_iteration_order_of_sets_does_not_matter(want, random):
     count, wanted, free, ahead = want
     shuffled = [(many, random.sample(devices, len(devices))) for many, devices in ahead]
     again = choose_whole(count, wanted, random.sample(free, len(free)), shuffled)
     assert again == choose_whole(count, wanted, free, ahead)
 
 
-def test_somebody_ahead_moves_aside_where_another_device_serves_as_well():
+def test_a_request_ahead_is_moved_to_another_device_that_serves_it_as_well():
     assert choose_whole(1, ["a"], {"a", "b"}, [(1, ["a", "b"])]) == ("a",)
 
 
-def test_nobody_ahead_moves_aside_for_less():
+def test_a_request_ahead_is_never_moved_to_fewer_devices():
     assert choose_whole(1, ["a", "b"], {"a", "b"}, [(2, ["a", "b"])]) is None
 
 
-def test_somebody_ahead_who_cannot_use_a_free_device_does_not_keep_it():
+def test_a_request_ahead_does_not_keep_a_free_device_it_cannot_use():
     assert choose_whole(1, ["a", "b"], {"b"}, [(1, ["a"])]) == ("b",)
 
 
-def test_somebody_who_collects_keeps_what_he_has_so_far():
+def test_a_collecting_ticket_keeps_the_devices_it_has_so_far():
     assert choose_whole(1, ["a", "b"], {"a"}, [(2, ["a", "b"])]) is None

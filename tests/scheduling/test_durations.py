@@ -1,4 +1,4 @@
-"""How long a job may still take, and which jobs are alike."""
+"""How long a job may still take, and which jobs are similar."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ TIMES = st.lists(st.floats(0, 1e6), max_size=40)
         ({"command": "python train.py 1", "name": "train.py"}, {"command": "python train.py 2", "name": "train.py"}),
     ],
 )
-def test_jobs_are_alike_up_to_numbers_and_limits(one, other):
+def test_jobs_are_similar_up_to_numbers_and_limits(one, other):
     assert durations.likeness(build.spec(**one)) == durations.likeness(build.spec(**other))
 
 
@@ -36,7 +36,7 @@ def test_jobs_are_alike_up_to_numbers_and_limits(one, other):
         {"command": "python train.py --model vit"},
     ],
 )
-def test_jobs_that_ask_for_something_else_are_not_alike(other):
+def test_jobs_with_different_requests_are_not_similar(other):
     assert durations.likeness(build.spec()) != durations.likeness(build.spec(**other))
 
 
@@ -55,7 +55,7 @@ def test_jobs_that_ask_for_something_else_are_not_alike(other):
         (40, [1, 2, 3], 10, Span(0, 30)),
     ],
 )
-def test_the_limit_and_the_good_ends_tell_how_long(limit_s, ends_s, ran_s, span):
+def test_the_limit_and_earlier_successful_runs_give_the_duration(limit_s, ends_s, ran_s, span):
     found = durations.span(limit_s, list(ends_s), ran_s)
     assert (found.least_s, found.most_s, found.why) == (
         pytest.approx(span.least_s),
@@ -65,7 +65,7 @@ def test_the_limit_and_the_good_ends_tell_how_long(limit_s, ends_s, ran_s, span)
 
 
 @given(st.none() | st.floats(1, 1e6), TIMES, st.floats(0, 1e6))
-def test_a_span_is_never_negative_never_beyond_the_limit_and_says_why_where_it_is_open(limit_s, ends_s, ran_s):
+def test_a_span_is_never_negative_or_beyond_the_limit_and_gives_a_reason_if_unbounded(limit_s, ends_s, ran_s):
     span = durations.span(limit_s, ends_s, ran_s)
     assert span.least_s >= 0
     assert (span.most_s is None) is bool(span.why)

@@ -1,4 +1,4 @@
-"""Why a job waits, in words, and what would help."""
+"""Why a job waits, and what would help."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ ENDED = "It starts when job 3 has ended; `dibs cancel 3` ends it sooner."
 
 
 @given(WORLDS, st.booleans())
-def test_every_waiting_job_has_a_reason_and_something_that_would_help(world, is_paused):
+def test_every_waiting_job_has_a_reason_and_a_hint(world, is_paused):
     view = dataclasses.replace(world.view, is_paused=is_paused)
     for job in view.waiting:
         reason = explanation.explain(job, view, world.inventory, world.policy, build.NOW)
@@ -31,7 +31,7 @@ def test_every_waiting_job_has_a_reason_and_something_that_would_help(world, is_
 
 
 @given(WORLDS)
-def test_a_job_is_said_to_start_exactly_when_it_does(world):
+def test_the_reason_says_about_to_start_exactly_for_the_jobs_that_start(world):
     started = {start.id for start in world.plan.starts}
     for job in world.view.waiting:
         reason = explanation.explain(job, world.view, world.inventory, world.policy, build.NOW)
@@ -39,7 +39,7 @@ def test_a_job_is_said_to_start_exactly_when_it_does(world):
 
 
 @given(WORLDS)
-def test_the_hint_that_fewer_gpus_would_start_now_is_true(world):
+def test_the_hint_that_fewer_gpus_would_start_now_is_correct(world):
     for job in world.plan.waits:
         reason = explanation.explain(job, world.view, world.inventory, world.policy, build.NOW)
         if reason.hint.startswith("It would start now with -g "):
@@ -230,11 +230,11 @@ MINE = build.waiting(10, gpus=2)
         ),
     ],
 )
-def test_a_waiting_job_says_what_it_waits_for(job, view, inventory, reason):
+def test_the_reason_names_the_first_obstacle(job, view, inventory, reason):
     assert explanation.explain(job, view, inventory, Policy(cpu_slots=2), build.NOW) == reason
 
 
-# -- what is counted, and what is kept for others -----------------------------------------------------------------
+# -- CPU and memory, reservations ---------------------------------------------------------------------------------
 
 BUSY = [Active(JobId(3), build.ids(0), cpus=3, mem=6 * 2**30, limit_s=3600, started_at=build.NOW)]
 
@@ -292,14 +292,14 @@ BUSY = [Active(JobId(3), build.ids(0), cpus=3, mem=6 * 2**30, limit_s=3600, star
         ),
     ],
 )
-def test_a_job_says_what_it_lacks_and_what_would_help(request_, policy, reason):
+def test_the_reason_names_what_is_missing_and_what_would_help(request_, policy, reason):
     names = {0: "NVIDIA A100", 1: "L4", 2: "Tesla T4", 3: "Tesla T4"}
     job = WaitingJob(JobId(10), request_)
     found = explanation.explain(job, View([job], BUSY), build.inventory(4, faulty=[3], names=names), policy, build.NOW)
     assert found == reason
 
 
-def test_a_job_whose_batch_has_no_place_left_says_that_more_may_be_let_run():
+def test_a_job_at_its_batch_limit_gets_the_hint_to_raise_it():
     job = WaitingJob(JobId(10), Request(1), batch=1, room=0)
     found = explanation.explain(job, View([job], BUSY), build.inventory(4), Policy(4), build.NOW)
     assert found == Reason("as many of its batch run as -j allows at once", "`dibs edit 10 -j N` would let more run.")

@@ -1,4 +1,4 @@
-"""What starts now, and on which devices."""
+"""Which jobs start now, and on which devices."""
 
 import dataclasses
 
@@ -35,7 +35,7 @@ def waits(view, inventory=None, cpu_slots=2):
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """All that a plan is made of."""
+    """The whole input of a plan."""
 
     view: View
     inventory: devices.Inventory
@@ -53,13 +53,13 @@ class World:
         return next(job.request for job in self.view.waiting if job.id == job_id)
 
     def without_later(self, job):
-        """Return this world before anything that is served after `job` was submitted."""
+        """Return this world without the jobs that are served after `job`."""
         served = views.order(self.view.waiting)
         return dataclasses.replace(self, view=dataclasses.replace(self.view, waiting=served[: served.index(job) + 1]))
 
 
 def world(dice, *, is_paused=False):
-    """Make a machine of up to five devices, some in use, held or faulty, with a line of tickets and a queue."""
+    """Make a machine of up to five devices, some in use, held or faulty, with tickets in the line and a queue."""
     uses = [dice.one("ffffahx") for _ in range(dice.number(0, 5))]
     inventory = build.inventory(
         len(uses),
@@ -79,7 +79,7 @@ def world(dice, *, is_paused=False):
 
 
 def request(dice, inventory):
-    """Make a request of any kind, possible here or not."""
+    """Make a request of any kind, possible on this machine or not."""
     match dice.one(["plain", "plain", "prefer", "type", "ids"]):
         case "prefer":
             return Request(dice.number(1, 3), prefer=tuple(dice.some(inventory.ids, high=3)))
@@ -96,7 +96,7 @@ WORLDS = build.drawn(world)
 PAUSED_WORLDS = build.drawn(lambda dice: world(dice, is_paused=True))
 
 
-# -- what holds for every plan ------------------------------------------------------------------------------------
+# -- properties of every plan -------------------------------------------------------------------------------------
 
 
 @given(WORLDS)
@@ -113,7 +113,7 @@ def test_no_device_is_given_twice(world):
 
 
 @given(WORLDS)
-def test_every_waiting_job_starts_or_waits_and_none_does_both(world):
+def test_every_waiting_job_either_starts_or_waits(world):
     decided = world.plan
     assert sorted([start.id for start in decided.starts] + [job.id for job in decided.waits]) == sorted(
         job.id for job in world.view.waiting
@@ -121,7 +121,7 @@ def test_every_waiting_job_starts_or_waits_and_none_does_both(world):
 
 
 @given(WORLDS, st.randoms(use_true_random=False))
-def test_the_plan_depends_on_the_queue_and_not_on_the_order_in_which_it_is_read(world, random):
+def test_the_plan_does_not_depend_on_the_order_of_its_input(world, random):
     shuffled = random.sample(world.view.waiting, len(world.view.waiting))
     assert (
         planner.plan(dataclasses.replace(world.view, waiting=shuffled), world.inventory, world.policy, build.NOW)
@@ -130,7 +130,7 @@ def test_the_plan_depends_on_the_queue_and_not_on_the_order_in_which_it_is_read(
 
 
 @given(WORLDS)
-def test_a_job_gets_as_many_devices_as_it_asked_for_and_only_of_those_it_asked_for(world):
+def test_a_job_gets_the_requested_number_of_the_devices_it_allows(world):
     for start in world.plan.starts:
         request = world.request(start.id)
         assert len(start.devices) == request.gpus
@@ -138,7 +138,7 @@ def test_a_job_gets_as_many_devices_as_it_asked_for_and_only_of_those_it_asked_f
 
 
 @given(WORLDS)
-def test_a_job_that_names_its_devices_gets_exactly_those_or_as_many_of_them_as_it_says(world):
+def test_a_job_with_named_devices_gets_all_or_the_requested_number_of_them(world):
     for start in world.plan.starts:
         request = world.request(start.id)
         assert not request.gpu_ids or set(start.devices) <= set(request.gpu_ids)
@@ -146,14 +146,14 @@ def test_a_job_that_names_its_devices_gets_exactly_those_or_as_many_of_them_as_i
 
 
 @given(WORLDS)
-def test_a_job_that_names_a_type_gets_that_type(world):
+def test_a_job_that_requests_a_type_gets_that_type(world):
     for start in world.plan.starts:
         wanted = world.request(start.id).gpu_type or ""
         assert all(wanted in world.inventory.by_id[device].name.lower() for device in start.devices)
 
 
 @given(WORLDS)
-def test_what_comes_later_in_the_queue_changes_nothing_for_what_comes_before(world):
+def test_later_jobs_do_not_change_the_plan_for_earlier_ones(world):
     whole = world.plan
     for job in world.view.waiting:
         until = world.without_later(job)
@@ -162,8 +162,8 @@ def test_what_comes_later_in_the_queue_changes_nothing_for_what_comes_before(wor
 
 
 @given(WORLDS)
-def test_later_jobs_take_nothing_from_the_first_that_waits(world):
-    """As many of the devices it could use are free for it as if nothing had been submitted after it."""
+def test_later_jobs_take_nothing_from_the_first_waiting_job(world):
+    """As many devices that it could use are free as if no later job had been submitted."""
     decided = world.plan
     left = world.free - {device for start in decided.starts for device in start.devices}
     for job in [decided.first] if decided.first else []:
@@ -174,7 +174,7 @@ def test_later_jobs_take_nothing_from_the_first_that_waits(world):
 
 
 @given(WORLDS)
-def test_the_tickets_ahead_of_ours_lose_nothing(world):
+def test_tickets_ahead_of_ours_lose_nothing(world):
     ahead = [(other.count, other.devices) for other in world.view.line[: world.view.ahead]]
     left = world.free - {device for start in world.plan.starts for device in start.devices}
     assert build.most_held(ahead, left) == build.most_held(ahead, world.free)
@@ -189,7 +189,7 @@ def test_after_one_start_every_ticket_is_ahead_of_us(world):
 
 
 @given(WORLDS)
-def test_as_many_jobs_without_devices_start_as_there_are_free_cpu_slots(world):
+def test_free_cpu_slots_are_filled_with_jobs_without_devices(world):
     running = sum(not job.devices for job in world.view.active)
     waiting = sum(job.request.gpus == 0 for job in world.view.waiting)
     started = sum(not start.devices for start in world.plan.starts)
@@ -197,7 +197,7 @@ def test_as_many_jobs_without_devices_start_as_there_are_free_cpu_slots(world):
 
 
 @given(WORLDS)
-def test_the_first_in_line_starts_when_enough_of_its_devices_are_free_on_the_best_of_them(world):
+def test_the_first_job_starts_on_the_best_devices_when_enough_are_free(world):
     world = dataclasses.replace(world, view=dataclasses.replace(world.view, ahead=0))
     given_out = {start.id: start.devices for start in world.plan.starts}
     for job in [job for job in views.order(world.view.waiting) if job.request.gpus][:1]:
@@ -208,21 +208,21 @@ def test_the_first_in_line_starts_when_enough_of_its_devices_are_free_on_the_bes
 
 @given(WORLDS)
 def test_our_ticket_is_for_the_first_job_that_waits_for_devices(world):
-    """One that needs a device which is unwell may wait for ever, and nothing is kept for it."""
+    """A job that needs a faulty device may wait for ever, and nothing is kept for it."""
     decided = world.plan
     waits = [job for job in decided.waits if 0 < job.request.gpus <= len(views.eligible(world.inventory, job.request))]
     assert decided.first == next(iter(waits), None)
 
 
 @given(PAUSED_WORLDS)
-def test_while_the_queue_is_paused_everybody_waits_and_no_ticket_is_held(world):
+def test_while_the_queue_is_paused_all_jobs_wait_and_there_is_no_ticket(world):
     assert world.plan == Plan((), tuple(views.order(world.view.waiting)), None)
 
 
 # -- the order ----------------------------------------------------------------------------------------------------
 
 
-def test_the_higher_priority_comes_first_and_then_the_older_job():
+def test_higher_priority_comes_first_then_the_older_job():
     queue = [
         build.waiting(1),
         build.waiting(3, priority=5),
@@ -240,43 +240,43 @@ def test_a_preferred_device_is_taken_before_a_lower_index():
     assert starts(View([build.waiting(gpus=2, prefer=build.ids(3))])) == {1: build.ids(3, 0)}
 
 
-def test_a_preferred_device_that_is_taken_is_no_reason_to_wait():
+def test_a_job_does_not_wait_for_a_preferred_device():
     view = View([build.waiting(prefer=build.ids(3))], [Active(JobId(9), build.ids(3))])
     assert starts(view) == {1: build.ids(0)}
 
 
-def test_a_small_job_does_not_pass_a_large_one_that_collects():
+def test_a_small_job_does_not_overtake_a_large_one_that_collects():
     view = View([build.waiting(1, gpus=4), build.waiting(2)], [Active(JobId(9), build.ids(0))])
     assert waits(view) == [1, 2]
 
 
-def test_a_small_job_passes_a_large_one_on_what_the_large_one_does_not_need():
+def test_a_small_job_overtakes_a_large_one_on_devices_it_does_not_need():
     view = View([build.waiting(1, gpu_ids=build.ids(0, 1)), build.waiting(2)], [Active(JobId(9), build.ids(0))])
     assert starts(view) == {2: build.ids(2)}
 
 
-def test_a_job_without_devices_passes_one_that_waits_for_devices():
+def test_a_job_without_devices_overtakes_one_that_waits_for_devices():
     view = View([build.waiting(1, gpus=4), build.waiting(2, gpus=0)], [Active(JobId(9), build.ids(0))])
     assert starts(view) == {2: ()}
 
 
-def test_a_device_that_a_ticket_ahead_collects_is_left_for_it():
+def test_a_device_collected_by_a_ticket_ahead_is_left_for_it():
     view = View([build.waiting()], line=[Collector("bob", 2, frozenset(build.ids(0, 1)))], ahead=1)
     assert starts(view, build.inventory(3)) == {1: build.ids(2)}
 
 
-def test_a_ticket_behind_ours_keeps_nothing_from_our_first_job():
+def test_a_ticket_behind_ours_takes_nothing_from_our_first_job():
     view = View([build.waiting()], line=[Collector("bob", 2, frozenset(build.ids(0, 1)))], ahead=0)
     assert starts(view, build.inventory(2)) == {1: build.ids(0)}
 
 
-def test_our_second_job_stands_behind_the_ticket_that_our_first_one_passed():
+def test_our_second_job_waits_behind_the_ticket_that_our_first_one_overtook():
     line = [Collector("bob", 1, frozenset(build.ids(0, 1)))]
     view = View([build.waiting(1), build.waiting(2)], line=line, ahead=0)
     assert waits(view, build.inventory(2)) == [2]
 
 
-# -- what can never be --------------------------------------------------------------------------------------------
+# -- requests that can never be satisfied -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_our_second_job_stands_behind_the_ticket_that_our_first_one_passed():
         ),
     ],
 )
-def test_a_request_that_no_waiting_would_satisfy_is_refused(request_, inventory, message):
+def test_a_request_that_can_never_be_satisfied_is_refused(request_, inventory, message):
     with pytest.raises(Impossible) as caught:
         feasibility.check_possible(request_, inventory, Policy())
     assert caught.value.message == message
@@ -306,10 +306,10 @@ def test_a_request_that_no_waiting_would_satisfy_is_refused(request_, inventory,
         (Request(9), devices.Inventory(is_known=False)),
     ],
 )
-def test_a_request_that_may_be_satisfied_one_day_is_let_in(request_, inventory):
+def test_a_request_that_may_be_satisfied_later_is_accepted(request_, inventory):
     feasibility.check_possible(request_, inventory, Policy())
 
 
-def test_a_device_that_is_not_there_is_refused_by_the_name_of_the_option():
+def test_the_error_about_an_unknown_device_names_the_option():
     with pytest.raises(UserError, match='--gpu-ids expected an index or UUID of a GPU: there is no GPU "7"'):
         feasibility.resolve(["0", "7"], "--gpu-ids", build.inventory(2))

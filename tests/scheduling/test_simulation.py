@@ -1,4 +1,4 @@
-"""What holds on simulated days, and for small queues against the rule written down a second time.
+"""Properties of simulated days, and small queues against a second implementation of the rule.
 
 A world is its kind and its seed, and both are in the name of the test: `pytest -k "kept-7"` lives through it again.
 `DIBS_PROVE=1` makes it thousands of days.
@@ -30,20 +30,20 @@ KINDS = {
     "shared": {"has_sharing": True},
     "crowded": {"has_sharing": True, "has_others": True, "estimates_hold": False},
 }
-#: Each kind with some seeds; days on which devices are shared take longer to live through.
+#: Each kind with some seeds; days with shared devices take longer to simulate.
 LIVES = [
     f"{kind}-{seed}" for seed in SEEDS for kind in KINDS if PROVING or seed < 5 or "has_sharing" not in KINDS[kind]
 ]
-#: Days on which something was wrong once.
+#: Days that once showed a bug.
 ONCE_WRONG = ("shared-20", *(f"crowded-{seed}" for seed in (58, 78, 147, 285, 324, 495)))
 LIVES += [life for life in ONCE_WRONG if life not in LIVES]
-#: Where somebody else uses the machine.
+#: Days with other users on the machine.
 BUSY = ("others", "crowded")
 
 
 @dataclasses.dataclass(frozen=True)
 class Days:
-    """A world and all plans that were made in it."""
+    """A world and all plans made in it."""
 
     kind: str
     world: simulation.World
@@ -54,7 +54,7 @@ class Days:
         return {job.id: job for job in self.world.jobs}
 
     def under_way(self):
-        """Give each step together with the jobs that run after it and their devices."""
+        """Yield each step with the jobs that run after it and their devices."""
         for step in self.steps:
             yield step, [(self.jobs[active.id], active.devices) for active in step.after().active]
 
@@ -64,7 +64,7 @@ def lived(kind, seed):
     return Days(kind, world, list(simulation.run(world)))
 
 
-# A fixture of the module: pytest then does all tests of one world before it makes the next.
+# A module-scoped fixture: pytest then runs all tests of one world before it makes the next.
 @pytest.fixture(scope="module", params=LIVES)
 def days(request):
     kind, seed = request.param.split("-")
@@ -73,7 +73,7 @@ def days(request):
 
 @pytest.fixture(scope="module", params=[life for life in LIVES if life.split("-")[0] not in BUSY])
 def quiet_days(request):
-    """Days on which nobody else uses the machine and no device is unwell."""
+    """Days without other users and without faulty devices."""
     kind, seed = request.param.split("-")
     return lived(kind, int(seed))
 
@@ -81,7 +81,7 @@ def quiet_days(request):
 # -- limits -------------------------------------------------------------------------------------------------------
 
 
-def test_who_has_a_device_alone_has_it_alone(days):
+def test_an_exclusively_used_device_has_one_job(days):
     for step, running in days.under_way():
         alone = [device for job, devices in running if not job.request.vram for device in devices]
         alone += step.view.held
@@ -90,7 +90,7 @@ def test_who_has_a_device_alone_has_it_alone(days):
         assert {*alone}.isdisjoint(shared.union(step.view.sharers))
 
 
-def test_those_who_share_a_device_fit_in_it_and_are_not_too_many(days):
+def test_shares_fit_into_their_device_and_respect_the_maximum(days):
     for step, running in days.under_way():
         for device in step.inventory.devices:
             shares = [job.request.vram for job, devices in running if job.request.vram and device.id in devices]
@@ -99,7 +99,7 @@ def test_those_who_share_a_device_fit_in_it_and_are_not_too_many(days):
             assert len(shares) <= step.policy.most_sharers
 
 
-def test_nothing_starts_where_it_does_not_fit_beside_what_strangers_use(days):
+def test_nothing_starts_where_it_does_not_fit_beside_foreign_use(days):
     for step, running in days.under_way():
         started = {device for start in step.plan.starts for device in start.devices}
         for device in step.inventory.devices:
@@ -111,13 +111,13 @@ def test_nothing_starts_where_it_does_not_fit_beside_what_strangers_use(days):
                 assert shares, "one who wants a device alone does not get one that strangers use"
 
 
-def test_nothing_starts_on_a_device_that_is_unwell(days):
+def test_nothing_starts_on_a_faulty_device(days):
     for step in days.steps:
         well = {device.id for device in step.inventory.devices if device.fault is None}
         assert all(set(start.devices) <= well for start in step.plan.starts)
 
 
-def test_every_job_gets_what_it_asked_for(days):
+def test_every_job_gets_what_it_requested(days):
     for step in days.steps:
         for start in step.plan.starts:
             request = days.jobs[start.id].request
@@ -127,7 +127,7 @@ def test_every_job_gets_what_it_asked_for(days):
             assert all((request.gpu_type or "") in name for name in names)
 
 
-def test_counted_cpus_and_memory_are_never_exceeded(days):
+def test_cpu_and_memory_limits_are_never_exceeded(days):
     policy = days.world.policy
     for _, running in days.under_way():
         requests = [job.request for job, _ in running]
@@ -135,24 +135,24 @@ def test_counted_cpus_and_memory_are_never_exceeded(days):
         assert policy.mem_total is None or sum(request.mem for request in requests) <= policy.mem_total
 
 
-def test_our_jobs_never_use_more_devices_than_etiquette_allows(days):
+def test_jobs_never_use_more_devices_than_the_etiquette_allows(days):
     policy = days.world.policy
     for step, running in days.under_way():
         mine = {device for _, devices in running for device in devices}
         assert policy.max_gpus is None or len(mine) <= policy.max_gpus
-        # Other people may take what we leave; we may not. Of what is shared or used already we may take more.
+        # Other users may take what we leave; we may not. Devices that are already shared or used do not count.
         free = planner.free_devices(step.view, step.inventory)
         taken = free.intersection(device for start in step.plan.starts for device in start.devices)
         assert not taken or len(free - taken) >= policy.keep_free
 
 
-def test_no_batch_has_more_under_way_than_it_may(days):
+def test_no_batch_exceeds_its_limit(days):
     for _, running in days.under_way():
         for batch, most in days.world.at_once.items():
             assert sum(job.batch == batch for job, _ in running) <= most
 
 
-# -- nobody starves -----------------------------------------------------------------------------------------------
+# -- no starvation ------------------------------------------------------------------------------------------------
 
 
 def test_every_job_starts_once(days):
@@ -162,7 +162,7 @@ def test_every_job_starts_once(days):
 
 @dataclasses.dataclass
 class Promise:
-    """The times that were reserved for a job for as long as it was the first to wait, and when it started."""
+    """The times reserved for a job while it was the first to wait, and when it started."""
 
     id: JobId
     times: list
@@ -197,7 +197,7 @@ def promises(steps):
 
 
 def outlived(before, step):
-    """Tell whether a job still ran when it was expected to have ended."""
+    """Return whether a job still ran when it was expected to have ended."""
 
     def expected_end(job):
         return job.started_at + (job.limit_s or step.policy.assumed_s) * 1000
@@ -214,22 +214,22 @@ def overtaken(job_id, before, step):
     return not known.issuperset(served[: served.index(job_id)])
 
 
-def test_the_time_reserved_for_the_first_that_waits_never_moves_later(quiet_days):
+def test_the_reservation_of_the_first_waiting_job_never_moves_later(quiet_days):
     for promise in promises(quiet_days.steps):
         assert promise.times == sorted(promise.times, reverse=True), promise
 
 
-def test_the_first_that_waits_keeps_its_reservation_until_it_starts(quiet_days):
+def test_the_first_waiting_job_keeps_its_reservation_until_it_starts(quiet_days):
     assert not [promise for promise in promises(quiet_days.steps) if promise.is_lost]
 
 
-def test_the_first_that_waits_starts_no_later_than_first_promised(quiet_days):
+def test_the_first_waiting_job_starts_no_later_than_first_promised(quiet_days):
     for promise in promises(quiet_days.steps):
         assert promise.started_at is None or promise.started_at <= promise.times[0], promise
 
 
-def test_a_job_that_can_never_start_keeps_nothing_from_the_others():
-    """Settings may change after it was let in."""
+def test_a_job_that_can_never_start_takes_nothing_from_the_others():
+    """Settings may change after it was accepted."""
     policy = Policy(4, 64, max_gpus=3, keep_free=1)
     never = [Request(1, cpus=5), Request(1, mem=65), Request(4), Request(0, cpus=5)]
     for request in never:
@@ -239,42 +239,42 @@ def test_a_job_that_can_never_start_keeps_nothing_from_the_others():
         assert (decided.first, decided.reserved) == (None, ())
 
 
-# -- nothing is idle needlessly -----------------------------------------------------------------------------------
+# -- no needless idling -------------------------------------------------------------------------------------------
 
 
 def starts_alone(job, view, step):
-    """Tell whether a job would start now if nobody else waited."""
+    """Return whether a job would start now if no other job waited."""
     alone = dataclasses.replace(view, waiting=[dataclasses.replace(job, room=None)])
     return bool(planner.plan(alone, step.inventory, step.policy, step.now).starts)
 
 
 def has_place(job, view, step):
-    """Tell whether the batch of a job has room beside those that are under way and those that have a reservation."""
+    """Return whether the batch of a job has room beside its running jobs and its reservations."""
     reserved = {reserved.id for reserved in step.plan.reserved} - {job.id}
     kept = sum(other.batch == job.batch and other.id in reserved for other in view.waiting)
     return job.room is None or job.room > kept
 
 
-def test_a_plan_leaves_nothing_that_could_start_as_well(days):
-    """What one plan leaves waiting the next one leaves too, if nothing happened in between.
+def test_a_plan_leaves_no_job_waiting_that_could_also_start(days):
+    """A job left waiting by one plan is left by the next one too, if nothing happened in between.
 
-    But for one tie: a job without a limit may not pass on the strength of ending just in time, but once it runs it is
-    expected to.
+    With one exception: a job without a limit may not backfill because it would end just in time, but once it runs it
+    is expected to.
     """
     for step in days.steps:
         if step.now + step.policy.assumed_s * 1000 not in [reserved.at for reserved in step.plan.reserved]:
             assert not planner.plan(step.after(), step.inventory, step.policy, step.now).starts
 
 
-def test_the_first_in_line_never_waits_for_what_is_there(days):
+def test_the_first_job_never_waits_for_free_devices(days):
     for step in days.steps:
         view = step.after()
         first = [job for job in views.order(view.waiting) if job.room is None or job.room > 0][:1]
         assert not any(starts_alone(job, view, step) for job in first)
 
 
-def test_a_job_that_fits_waits_only_where_it_might_outlast_the_time_reserved_for_another(days):
-    """All that is idle under EASY backfill: a job that fits, and would be gone by every reserved time, has started."""
+def test_a_job_that_fits_waits_only_if_it_might_outlast_a_reservation(days):
+    """EASY backfill leaves nothing else idle: a job that fits and would end before every reserved time has started."""
     for step in days.steps:
         view = step.after()
         for job in view.waiting:
@@ -290,7 +290,7 @@ def test_a_job_that_fits_waits_only_where_it_might_outlast_the_time_reserved_for
 
 
 def strictly(view, inventory, policy, now):
-    """Plan without backfill: nobody passes a job that has to wait for anything but its batch."""
+    """Plan without backfill: no job overtakes one that waits for anything but its batch."""
     step = simulation.Step(now, dataclasses.replace(view, waiting=[]), inventory, policy, Plan((), (), None))
     starts = []
     for job in views.order(view.waiting):
@@ -313,7 +313,7 @@ def mean_completion_s(world, decide):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_jobs_are_done_sooner_on_average_than_without_backfill(kind):
+def test_with_backfill_jobs_finish_sooner_on_average(kind):
     worlds = [simulation.world(seed, **KINDS[kind]) for seed in SEEDS]
     ratios = [mean_completion_s(world, planner.plan) / mean_completion_s(world, strictly) for world in worlds]
     assert sum(ratios) / len(ratios) < 1
@@ -321,7 +321,7 @@ def test_jobs_are_done_sooner_on_average_than_without_backfill(kind):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_limits_jobs_start_strictly_in_order(seed):
-    """Where any device would do and nothing else is counted, however much longer than assumed they run."""
+    """If any device would do and nothing else is counted, however much longer than assumed they run."""
     world = simulation.world(seed, has_limits=False, estimates_hold=False, is_plain=True)
     for step in simulation.run(world):
         started = {start.id for start in step.plan.starts}
@@ -329,14 +329,14 @@ def test_without_limits_jobs_start_strictly_in_order(seed):
         assert served == sorted(served, reverse=True)
 
 
-def test_a_job_without_a_limit_does_not_pass_because_another_one_overran_and_overran():
+def test_a_job_without_a_limit_does_not_backfill_after_repeated_overruns():
     policy = Policy(assumed_s=3600)
     endless = Active(JobId(9), build.ids(0), started_at=build.NOW - int(2.5 * 3600_000))
     view = View([build.waiting(1, gpus=2), build.waiting(2)], [endless])
     assert not planner.plan(view, build.inventory(2), policy, build.NOW).starts
 
 
-def test_a_short_job_does_not_use_up_the_place_in_their_batch_that_a_waiting_one_needs():
+def test_a_short_job_does_not_take_the_batch_place_reserved_for_a_waiting_one():
     long = Active(JobId(9), build.ids(0), limit_s=3600, started_at=build.NOW)
     queue = [
         WaitingJob(JobId(1), Request(2, limit_s=3600), batch=1, room=1),
@@ -347,21 +347,21 @@ def test_a_short_job_does_not_use_up_the_place_in_their_batch_that_a_waiting_one
     assert [start.id for start in decided.starts] == [3]
 
 
-# -- the reasons given are true -----------------------------------------------------------------------------------
+# -- reasons are correct ------------------------------------------------------------------------------------------
 
 
 def reasons(days):
-    """Give every fifth step with the reason of each job that waits after it."""
+    """Yield every fifth step with the reason of each job that waits after it."""
     for step in days.steps[::5]:
         for job in step.plan.waits:
             yield step, job, explanation.explain(job, step.view, step.inventory, step.policy, step.now, step.plan)
 
 
-def test_a_job_without_devices_is_not_said_to_wait_for_some(days):
+def test_a_job_without_devices_never_waits_for_devices(days):
     assert not [reason for _, job, reason in reasons(days) if job.request.gpus == 0 and "GPU" in reason.text]
 
 
-def test_what_is_said_to_start_with_fewer_devices_does(days):
+def test_the_hint_that_fewer_devices_would_start_now_is_correct(days):
     for step, job, reason in reasons(days):
         if reason.hint.startswith("It would start now with -g "):
             fewer = dataclasses.replace(job.request, gpus=int(reason.hint.split()[-1].rstrip(".")))
@@ -371,7 +371,7 @@ def test_what_is_said_to_start_with_fewer_devices_does(days):
             assert job.id in [start.id for start in decided.starts]
 
 
-def test_a_job_behind_a_reservation_says_for_whom_what_it_needs_is_kept():
+def test_a_job_behind_a_reservation_names_the_job_it_is_for():
     running = Active(JobId(9), build.ids(0), cpus=2, limit_s=3600, started_at=build.NOW)
     queue = [build.waiting(1, cpus=4), build.waiting(2, gpus=0, cpus=2)]
     view, policy = View(queue, [running]), Policy(4)
@@ -379,7 +379,7 @@ def test_a_job_behind_a_reservation_says_for_whom_what_it_needs_is_kept():
     assert reason == Reason("what it needs is kept for job 1, which is ahead", explanation.PASSING)
 
 
-def test_a_job_whose_place_in_the_batch_is_kept_says_for_whom():
+def test_a_job_whose_batch_place_is_reserved_names_the_job_it_is_for():
     long = Active(JobId(9), build.ids(0), limit_s=3600, started_at=build.NOW)
     queue = [WaitingJob(JobId(n), Request(gpus, limit_s=60), batch=1, room=1) for n, gpus in ((1, 2), (2, 1))]
     reason = explanation.explain(queue[1], View(queue, [long]), build.inventory(2), Policy(), build.NOW)
@@ -389,7 +389,7 @@ def test_a_job_whose_place_in_the_batch_is_kept_says_for_whom():
     )
 
 
-# -- the rule, written down a second time -------------------------------------------------------------------------
+# -- the rule, implemented a second time --------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -402,12 +402,12 @@ class Case:
 
 
 def small_case(seed):
-    """Make up to three devices, some in use, held or unwell, up to four waiting jobs, and up to two in the line."""
+    """Make up to three devices, some in use, held or faulty, up to four waiting jobs, and up to two tickets."""
     dice = Random(seed)
     uses = dice.choices("fffaahx", k=dice.choice((1, 2, 3, 3)))
     inventory = build.inventory(len(uses), faulty=[n for n, use in enumerate(uses) if use == "x"])
     in_use = [build.ids(n) for n, use in enumerate(uses) if use == "a"]
-    # One job with several devices, or several jobs; and perhaps one without.
+    # One job with several devices, or several jobs; and perhaps one without devices.
     users = dice.choice([in_use, [sum(in_use, ())] if in_use else []]) + [()] * dice.randint(0, 1)
     held = {build.ids(n)[0]: Occupant("bob") for n, use in enumerate(uses) if use == "h"}
     room = {1: dice.randint(0, 2)}
@@ -467,7 +467,7 @@ class Use:
 
 @dataclasses.dataclass
 class Kept:
-    """What is kept for a job that waits, and what will be beside it at that time."""
+    """What is reserved for a waiting job, and what will run beside it at that time."""
 
     at: float
     devices: list
@@ -476,10 +476,10 @@ class Kept:
 
 
 class Rule:
-    """The rule of `scheduling` in plain steps, where everything is counted anew for every question.
+    """The rule of `scheduling` in plain steps, where everything is recounted for every question.
 
     Priority, then id; one reservation for the first job with devices that has to wait and one for the first without;
-    nobody pushes a reservation back; those ahead in the line lose nothing.
+    no job delays a reservation; tickets ahead lose nothing.
     """
 
     def __init__(self, case):
@@ -499,14 +499,14 @@ class Rule:
         return [device for device in self.well if device not in used and device not in self.case.view.held]
 
     def wanted(self, request):
-        """Return the devices that would do, in order of preference."""
+        """Return the usable devices, in order of preference."""
         if request.gpu_ids and len(request.gpu_ids) > request.gpus:
             return [device for device in self.well if device in request.gpu_ids]
         first, rest = (request.gpu_ids, ()) if request.gpu_ids else (request.prefer, self.well)
         return [device for device in dict.fromkeys([*first, *rest]) if device in self.well]
 
     def fits(self, request, uses, free):
-        """Tell whether a request fits beside what others use, where so many devices are free."""
+        """Return whether a request fits beside the other jobs, with the given number of free devices."""
         cpus = sum(use.asked.cpus or not use.devices for use in uses)
         counted = [
             (request.cpus or request.gpus == 0, self.policy.cpu_slots - cpus),
@@ -517,12 +517,12 @@ class Rule:
         return all(needed <= left for needed, left in counted if needed)
 
     def is_first_of_its_kind(self, request):
-        """Tell whether something is to be kept for it: not for one that could not start if nothing else ran."""
+        """Return whether it gets a reservation: not if it could not start even on an empty machine."""
         is_possible = len(self.wanted(request)) >= request.gpus and self.fits(request, [], len(self.well))
         return is_possible and (request.gpus > 0) not in self.kept
 
     def keep(self, job):
-        """Look through all moments for the first at which a job could start; what others hold may come any moment."""
+        """Find the first moment at which a job could start; devices held by others may be freed at any moment."""
         request, wanted = job.request, self.wanted(job.request)
         back = dict.fromkeys(wanted, build.NOW) | {device: use.until for use in self.uses for device in use.devices}
         for at in sorted({build.NOW, *(use.until for use in self.uses)}):
@@ -572,7 +572,7 @@ class Rule:
             self.ahead = self.case.view.line
 
     def judge(self, plan):
-        """Go through the queue; say for each job whether it starts, and on which devices it might."""
+        """Walk through the queue; return for each job whether it starts, and on which devices it might."""
         given_out = {start.id: start.devices for start in plan.starts}
         for job in sorted(self.case.view.waiting, key=lambda job: (-job.priority, job.id)):
             ways = self.ways(job) if self.room.get(job.batch, 1) > 0 else []
@@ -585,11 +585,11 @@ class Rule:
 
 @pytest.fixture(scope="module", params=range(200 if PROVING else 8))
 def small_cases(request):
-    """A thousand of them; the number that a failure names is what `small_case` made it from."""
+    """Make a thousand cases; the number in a failure is the seed of `small_case`."""
     return {seed: small_case(seed) for seed in range(1000 * request.param, 1000 * (request.param + 1))}
 
 
-def test_exactly_those_start_whom_the_rule_lets_start(small_cases):
+def test_exactly_the_jobs_that_the_rule_allows_start(small_cases):
     for seed, case in small_cases.items():
         decided = planner.plan(case.view, case.inventory, case.policy, build.NOW)
         for job, ways, devices in Rule(case).judge(decided):
@@ -597,7 +597,7 @@ def test_exactly_those_start_whom_the_rule_lets_start(small_cases):
             assert devices is None or set(devices) in [set(way) for way in ways], (seed, job)
 
 
-def test_with_nobody_in_the_line_the_best_devices_are_given(small_cases):
+def test_with_an_empty_line_the_best_devices_are_given(small_cases):
     for seed, case in small_cases.items():
         case = dataclasses.replace(case, view=dataclasses.replace(case.view, line=()))
         decided = planner.plan(case.view, case.inventory, case.policy, build.NOW)
@@ -605,7 +605,7 @@ def test_with_nobody_in_the_line_the_best_devices_are_given(small_cases):
             assert devices == (ways[0] if ways else None), (seed, job)
 
 
-def test_what_is_reserved_is_what_the_rule_keeps(small_cases):
+def test_reservations_equal_those_of_the_rule(small_cases):
     for seed, case in small_cases.items():
         decided = planner.plan(case.view, case.inventory, case.policy, build.NOW)
         rule = Rule(case)
@@ -614,15 +614,15 @@ def test_what_is_reserved_is_what_the_rule_keeps(small_cases):
         assert [(reserved.at, set(reserved.devices)) for reserved in decided.reserved] == kept, seed
 
 
-def test_what_is_let_in_starts_on_an_idle_machine_and_what_is_refused_does_not(small_cases):
+def test_an_accepted_job_starts_on_an_idle_machine_and_a_refused_one_does_not(small_cases):
     for seed, case in small_cases.items():
         idle = build.inventory(len(case.inventory.devices))
         for job in case.view.waiting:
             alone = planner.plan(View([dataclasses.replace(job, room=None)]), idle, case.policy, build.NOW)
-            assert is_let_in(job.request, idle, case.policy) is bool(alone.starts), (seed, job)
+            assert is_accepted(job.request, idle, case.policy) is bool(alone.starts), (seed, job)
 
 
-def is_let_in(request, inventory, policy):
+def is_accepted(request, inventory, policy):
     try:
         feasibility.check_possible(request, inventory, policy)
     except Impossible:

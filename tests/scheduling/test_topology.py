@@ -10,8 +10,8 @@ from dibs.scheduling import topology
 DEVICES = "abcdefgh"
 
 
-def wish(dice):
-    """Make what `best` is asked: count, able, first, closeness, and pairs that may not be had together."""
+def case(dice):
+    """Make the input of `best`: count, able, first, closeness, and pairs that may not be chosen together."""
     able = dice.some(DEVICES)
     links = {}
     for a, b in itertools.combinations(DEVICES, 2):
@@ -20,10 +20,10 @@ def wish(dice):
     return dice.number(1, 5), able, dice.some(DEVICES, 0, 2), links if dice.number(0, 4) else {}, apart
 
 
-WISHES = build.drawn(wish)
+WISHES = build.drawn(case)
 
 
-def may_be_had(apart):
+def is_allowed(apart):
     return lambda own: not any(pair <= {*own} for pair in apart)
 
 
@@ -33,31 +33,31 @@ def score(own, links):
 
 
 @given(WISHES)
-def test_no_set_is_better_connected_than_the_one_that_is_chosen(wish):
-    count, able, _, links, apart = wish
-    is_spare = may_be_had(apart)
+def test_no_set_is_better_connected_than_the_chosen_one(case):
+    count, able, _, links, apart = case
+    is_spare = is_allowed(apart)
     chosen = topology.best(count, able, (), links, is_spare)
     possible = [own for own in itertools.combinations(able, count) if is_spare(own)]
     if links and count > 1:
-        # The first of the best: what stands first decides a tie.
+        # The first of the best: preference decides a tie.
         assert chosen == max(possible, key=lambda own: score(own, links), default=None)
     elif chosen is not None:
         assert chosen in possible
 
 
 @given(WISHES)
-def test_what_was_asked_for_first_is_in_it_if_it_can_be(wish):
-    count, able, first, links, apart = wish
-    chosen = topology.best(count, able, first, links, may_be_had(apart))
+def test_preferred_devices_are_included_if_possible(case):
+    count, able, first, links, apart = case
+    chosen = topology.best(count, able, first, links, is_allowed(apart))
     if chosen is not None and not apart:
         asked = [device for device in able if device in first]
         assert {*asked[:count]} <= {*chosen}
 
 
 @given(WISHES)
-def test_it_is_as_many_as_were_asked_for_and_in_the_order_of_preference(wish):
-    count, able, first, links, apart = wish
-    chosen = topology.best(count, able, first, links, may_be_had(apart))
+def test_the_requested_number_is_chosen_in_order_of_preference(case):
+    count, able, first, links, apart = case
+    chosen = topology.best(count, able, first, links, is_allowed(apart))
     assert chosen is None or (len(chosen) == count and list(chosen) == sorted(chosen, key=able.index))
 
 
@@ -69,12 +69,12 @@ def machine(count, together):
     }
 
 
-def test_two_of_a_pair_are_chosen_before_one_of_each():
+def test_both_devices_of_a_pair_are_chosen_before_one_of_each():
     assert topology.best(2, ["00", "02", "03"], (), machine(4, 2), lambda own: True) == ("02", "03")
 
 
-def test_sixteen_devices_are_looked_at_in_little_work():
-    """Counted and not timed: how often it asks whether a set may be had tells how many sets it looked at."""
+def test_sixteen_devices_need_little_work():
+    """Counted and not timed: the number of checks whether a set is allowed tells how many sets were examined."""
     for together in (1, 2, 4, 8, 16):
         for count in (2, 4, 8):
             asked = []
@@ -85,6 +85,6 @@ def test_sixteen_devices_are_looked_at_in_little_work():
             assert len(asked) < 2000
 
 
-def test_among_very_many_devices_a_close_set_is_still_found():
+def test_among_very_many_devices_a_close_set_is_found():
     able = [f"{n:02}" for n in range(40)]
     assert topology.best(4, able[1:], (), machine(40, 8), lambda own: True) == ("01", "02", "03", "04")

@@ -1,4 +1,4 @@
-"""What to declare: hints from what earlier runs of the same command used."""
+"""Advice on --vram, based on what earlier runs of the same command used."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ def ran(gib, looks=LEAST_LOOKS, is_done=True):
         (18, [ran(3, is_done=False)], ""),
         (18, [ran(3, looks=LEAST_LOOKS - 1)], ""),
         (18, [ran(0)], ""),
-        # The card alone, and hardly used.
+        # Exclusive use, and hardly any memory used.
         (0, [ran(5)], "up to 5G of a GPU of 24G: with --vram 6G it would share one"),
         (0, [ran(0.3)], "up to 307.2M of a GPU of 24G: with --vram 1G it would share one"),
         (0, [ran(6)], ""),
@@ -47,18 +47,18 @@ def ran(gib, looks=LEAST_LOOKS, is_done=True):
         (0, [ran(0)], ""),
     ],
 )
-def test_what_differs_much_is_said(declared, runs, told):
+def test_a_large_difference_gives_a_hint(declared, runs, told):
     said = vram_advice.hint(declared * GIB, runs, CARD)
     assert said == (f"earlier runs of this command used {told}" if told else "")
 
 
-def test_where_nobody_knows_the_card_or_may_share_it_nobody_is_asked_to():
+def test_without_a_known_card_or_with_a_small_one_there_is_no_advice_to_share():
     assert vram_advice.hint(0, [ran(1)], None) == ""
     assert vram_advice.hint(0, [ran(0.4)], 2 * GIB - 1) == ""
 
 
 @given(SIZES, RUNS, st.none() | SIZES)
-def test_what_is_advised_is_enough_and_no_longer_worth_a_word(declared, runs, card):
+def test_advice_covers_the_peak_and_following_it_ends_the_advice(declared, runs, card):
     said = vram_advice.hint(declared, runs, card)
     if "--vram " in said and "without" not in said:
         advised = units.parse_size(said.partition("--vram ")[2].split()[0])
